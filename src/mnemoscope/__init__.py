@@ -1,0 +1,58 @@
+"""Mnemoscope builds recurrent networks, teaches them memory tasks, and shows what they remember.
+
+    import mnemoscope as ms
+    fp = ms.find_fixed_points(ms.Dynamics(torch.nn.GRU(3, 16)), "adaptive")
+
+Names are loaded on first use, so that the command line can answer `--help` without waiting for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mnemoscope import analysis, cells, connectivity, registry, report, studies, tasks, training
+    from mnemoscope.analysis import Dynamics, FixedPoints, find_fixed_points
+    from mnemoscope.cells import Model, adapt, run_with_cache, scan
+
+_ROOMS = ("analysis", "cells", "connectivity", "registry", "report", "studies", "tasks", "training")
+_NAMES = {
+    "Dynamics": "analysis",
+    "FixedPoints": "analysis",
+    "Model": "cells",
+    "adapt": "cells",
+    "find_fixed_points": "analysis",
+    "run_with_cache": "cells",
+    "scan": "cells",
+}
+
+__all__ = [
+    "Dynamics",
+    "FixedPoints",
+    "Model",
+    "adapt",
+    "analysis",
+    "cells",
+    "connectivity",
+    "find_fixed_points",
+    "registry",
+    "report",
+    "run_with_cache",
+    "scan",
+    "studies",
+    "tasks",
+    "training",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"mnemoscope.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"mnemoscope.{_NAMES[name]}"), name)
+    raise AttributeError(f"mnemoscope has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

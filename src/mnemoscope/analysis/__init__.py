@@ -1,0 +1,5 @@
+"""The lenses."""
+
+from mnemoscope.analysis.dynamics import Dynamics
+
+__all__ = ["Dynamics"]

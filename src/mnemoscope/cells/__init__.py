@@ -1,0 +1,30 @@
+"""One step of a recurrent network, and what runs it over a sequence."""
+
+from mnemoscope.cells.adapt import FunctionCell, adapt
+from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.elman import Elman
+from mnemoscope.cells.gru import GRU
+from mnemoscope.cells.lstm import LSTM, LSTMState
+from mnemoscope.cells.model import Model
+from mnemoscope.cells.nonlinearity import Nonlinearity
+from mnemoscope.cells.scan import Cache, run_with_cache, scan
+from mnemoscope.cells.stack import Stack
+from mnemoscope.cells.state import Layout, State
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "Cache",
+    "Cell",
+    "Elman",
+    "FunctionCell",
+    "LSTMState",
+    "Layout",
+    "Model",
+    "Nonlinearity",
+    "Stack",
+    "State",
+    "adapt",
+    "run_with_cache",
+    "scan",
+]

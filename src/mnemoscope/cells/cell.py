@@ -1,0 +1,86 @@
+"""The contract: a recurrent network is a map `state' = step(x, state)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.cells.state import State
+from mnemoscope.shapes import Float
+
+Step = Callable[[Tensor, State], State]
+Box = tuple[Float[Tensor, "size"], Float[Tensor, "size"]]
+"""Lower and upper corner."""
+
+
+class Cell(nn.Module):
+    """One step of a recurrent system. A state is a tensor or a NamedTuple of tensors, batch first.
+
+    A new cell needs `initial_state` and `forward`. The other methods are what a cell may know about itself; each has
+    a default that is right for every cell:
+
+    - `output`: what a readout sees (default: the state itself);
+    - `prepare`: work that does not depend on the state, done once per sequence (default: none);
+    - `jacobian`: its closed-form Jacobian (default: none, `torch.func` is used);
+    - `bounds`: a box that the step maps into itself (default: none known);
+    - `intermediates`: gates and pre-activations for `run_with_cache` (default: none);
+    - `frozen`: a constant copy of itself to be looked at.
+    """
+
+    input_size: int | None = None
+    """Number of input features; None if any number is accepted."""
+
+    def initial_state(self, batch: int) -> State:
+        """The state before the first input, `(batch, ...)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define initial_state(batch).")
+
+    def forward(self, x: Float[Tensor, "batch ..."], state: State) -> State:
+        """One step."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(x, state).")
+
+    def output(self, state: State) -> Float[Tensor, "batch features"]:
+        """What a readout sees."""
+        if isinstance(state, Tensor):
+            return state
+        raise NotImplementedError(f"{type(self).__name__} has a state of several tensors and must define output(state).")
+
+    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+        """Hoist what does not depend on the state: returns the driven inputs and the step that consumes one of them.
+
+        The leading dimensions of `xs` (time, batch) are kept, so that scan can unbind the result over time.
+        """
+        return xs, self.forward
+
+    def jacobian(self, x: Float[Tensor, "batch ..."], state: State) -> Float[Tensor, "batch size size"] | None:
+        """Closed form of d flat(state') / d flat(state), or None where there is none."""
+        return None
+
+    def bounds(self, low: Float[Tensor, "..."], high: Float[Tensor, "..."]) -> Box | None:
+        """A box of flat states that the step maps into itself for every input between `low` and `high`, or None."""
+        return None
+
+    def intermediates(self, x: Float[Tensor, "batch ..."], state: State) -> dict[str, Tensor]:
+        """Named quantities inside the step (gates, pre-activations), each `(batch, ...)`."""
+        return {}
+
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """A copy for analysis: evaluation mode, no gradients, own memory. The original is left as it is."""
+        return deepcopy(self).eval().requires_grad_(False).to(dtype=dtype, device=device)
+
+
+def check_input(cell: Cell, xs: Tensor) -> None:
+    """Raise if `xs` cannot be a `(time, batch, features)` sequence for `cell`."""
+    name = type(cell).__name__
+    if xs.dim() < 2:
+        raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}.")
+    if xs.shape[0] == 0:
+        raise ValueError(f"The input sequence is empty: its shape is {tuple(xs.shape)}, time first.")
+    if cell.input_size is not None and xs.shape[-1] != cell.input_size:
+        raise ValueError(
+            f"{name} takes {cell.input_size} input features, but the inputs have shape {tuple(xs.shape)}; "
+            f"expected (time, batch, {cell.input_size})."
+        )

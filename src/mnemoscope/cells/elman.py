@@ -1,0 +1,105 @@
+"""The Elman cell: `h' = phi(V h + U x + b)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.nonlinearity import Nonlinearity, nonlinearity
+from mnemoscope.connectivity import Dense
+from mnemoscope.shapes import Float
+
+
+class Elman(Cell):
+    """`h' = phi(V h + U x + b)` (Elman 1990); `V` comes from any module whose `forward()` yields a matrix.
+
+    Args:
+        input_size: number of input features.
+        hidden_size: number of units N.
+        nonlinearity: "tanh", "relu", "modrelu", "logistic", "linear", or any elementwise function.
+        connectivity: the module that yields `V` (N, N); a free matrix by default.
+        bias: whether to add `b`.
+
+    >>> cell = Elman(10, 128, nonlinearity="tanh")
+    >>> cell(torch.zeros(4, 10), cell.initial_state(4)).shape
+    torch.Size([4, 128])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        nonlinearity: str | Nonlinearity | Callable[[Tensor], Tensor] = "tanh",
+        connectivity: nn.Module | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        connectivity = Dense(hidden_size) if connectivity is None else connectivity
+        size = getattr(connectivity, "size", hidden_size)
+        if size != hidden_size:
+            raise ValueError(f"The connectivity yields a {size} x {size} matrix, but hidden_size is {hidden_size}.")
+        self._set(nn.Linear(input_size, hidden_size, bias=bias), connectivity, _named(nonlinearity, hidden_size))
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+
+    @classmethod
+    def of_parts(cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int) -> Self:
+        """An Elman cell around existing modules, which stay shared with their owner."""
+        cell = cls.__new__(cls)
+        nn.Module.__init__(cell)
+        cell._set(drive, connectivity, phi)
+        cell.input_size, cell.hidden_size = input_size, size
+        return cell
+
+    def _set(self, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity) -> None:
+        self.drive = drive
+        self.connectivity = connectivity
+        self.phi = phi
+
+    def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
+        V = next(self.connectivity.parameters())
+        return torch.zeros(batch, self.hidden_size, dtype=V.dtype, device=V.device)
+
+    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+        V_T = self.connectivity().mT
+        return self.drive(xs), lambda u, h: self.phi(h @ V_T + u)
+
+    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
+        u, step = self.prepare(x)
+        return step(u, state)
+
+    def jacobian(self, x: Tensor, state: Tensor) -> Tensor | None:
+        """`diag(phi'(V h + U x + b)) V`."""
+        V = self.connectivity()
+        if V.is_complex():
+            return None  # modReLU is not holomorphic: its real Jacobian is torch.func's business
+        slope = self.phi.derivative(state @ V.mT + self.drive(x))
+        return slope.unsqueeze(-1) * V
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
+        if not (isfinite(self.phi.low) and isfinite(self.phi.high)):
+            return None
+        one = torch.ones_like(self.initial_state(1)[0])
+        return self.phi.low * one, self.phi.high * one
+
+    def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
+        return {"pre": state @ self.connectivity().mT + self.drive(x)}
+
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        """As for every cell; `V` is formed here once and for all."""
+        with torch.no_grad():
+            V = self.connectivity().detach().clone()
+        cell = super().frozen(dtype, device)
+        if V.is_complex() and dtype is not None:
+            dtype = torch.promote_types(dtype, torch.complex32)
+        cell.connectivity = Dense.holding(V.to(dtype=dtype, device=device)).requires_grad_(False)
+        return cell
+
+
+def _named(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:
+    return nonlinearity(which, size)  # the constructor's argument shadows the function's name

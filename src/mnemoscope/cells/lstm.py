@@ -1,0 +1,105 @@
+"""The long short-term memory cell, in PyTorch's form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.gru import make_gate_weights
+from mnemoscope.shapes import Float
+
+
+class LSTMState(NamedTuple):
+    h: Tensor
+    c: Tensor
+
+
+class LSTM(Cell):
+    """`c' = f c + i g`, `h' = o tanh(c')` (Hochreiter & Schmidhuber 1997; torch.nn.LSTM's layout: i, f, g, o).
+
+    With `projection_size` the output is `h' = W_hr (o tanh(c'))` (Sak et al. 2014), torch's `proj_size`.
+
+    >>> cell = LSTM(3, 16)
+    >>> cell(torch.zeros(4, 3), cell.initial_state(4)).c.shape
+    torch.Size([4, 16])
+    """
+
+    weight_ih: nn.Parameter
+    weight_hh: nn.Parameter
+    weight_hr: nn.Parameter | None
+    bias_ih: nn.Parameter | None
+    bias_hh: nn.Parameter | None
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, projection_size: int = 0) -> None:
+        super().__init__()
+        if not 0 <= projection_size < hidden_size:
+            raise ValueError(
+                f"projection_size must be 0 (none) or below hidden_size = {hidden_size}, but is {projection_size}."
+            )
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        make_gate_weights(self, input_size, hidden_size, gates=4, bias=bias)
+        self.register_parameter("weight_hr", None)
+        if projection_size:
+            bound = hidden_size**-0.5
+            self.weight_hr = nn.Parameter(torch.empty(projection_size, hidden_size).uniform_(-bound, bound))
+            self.weight_hh = nn.Parameter(torch.empty(4 * hidden_size, projection_size).uniform_(-bound, bound))
+
+    def initial_state(self, batch: int) -> LSTMState:
+        h_size = self.weight_hh.shape[1]
+        return LSTMState(self.weight_hh.new_zeros(batch, h_size), self.weight_hh.new_zeros(batch, self.hidden_size))
+
+    def output(self, state: LSTMState) -> Float[Tensor, "batch features"]:
+        return state.h
+
+    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+        return linear(xs, self.weight_ih, self.bias_ih), self._step
+
+    def _step(self, u: Tensor, state: LSTMState) -> LSTMState:
+        i, f, g, o = self._gates(u, state.h)
+        c = f * state.c + i * g
+        h = o * torch.tanh(c)
+        return LSTMState(h if self.weight_hr is None else h @ self.weight_hr.mT, c)
+
+    def _gates(self, u: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        i, f, g, o = (u + linear(h, self.weight_hh, self.bias_hh)).chunk(4, dim=-1)
+        return torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+
+    def forward(self, x: Float[Tensor, "batch features"], state: LSTMState) -> LSTMState:
+        u, step = self.prepare(x)
+        return step(u, state)
+
+    def jacobian(self, x: Tensor, state: LSTMState) -> Tensor:
+        """Blocks of d(h', c') / d(h, c), from the chain rule through the four gates."""
+        i, f, g, o = self._gates(linear(x, self.weight_ih, self.bias_ih), state.h)
+        W_i, W_f, W_g, W_o = self.weight_hh.chunk(4)
+        s = torch.tanh(f * state.c + i * g)
+        c_h = (g * i * (1 - i)).unsqueeze(-1) * W_i  # dc'/dh, (batch, hidden, h)
+        c_h.addcmul_((state.c * f * (1 - f)).unsqueeze(-1), W_f)
+        c_h.addcmul_((i * (1 - g * g)).unsqueeze(-1), W_g)
+        through_c = o * (1 - s * s)
+        h_h = (s * o * (1 - o)).unsqueeze(-1) * W_o + through_c.unsqueeze(-1) * c_h
+        h_c = torch.diag_embed(through_c * f)
+        if self.weight_hr is not None:
+            h_h, h_c = self.weight_hr @ h_h, self.weight_hr @ h_c
+        return torch.cat([torch.cat([h_h, h_c], -1), torch.cat([c_h, torch.diag_embed(f)], -1)], -2)
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box:
+        """|h| <= 1 (or the row sums of |W_hr|), so each forget gate is at most f_max < 1, so |c| <= 1 / (1 - f_max)."""
+        one = self.weight_hh.new_ones(self.hidden_size)
+        h = one if self.weight_hr is None else self.weight_hr.abs().sum(1)
+        W_x, W_h = self.weight_ih.chunk(4)[1], self.weight_hh.chunk(4)[1]
+        f_pre = W_x @ ((low + high) / 2) + W_x.abs() @ ((high - low) / 2) + W_h.abs() @ h
+        for bias in (self.bias_ih, self.bias_hh):
+            f_pre = f_pre if bias is None else f_pre + bias.chunk(4)[1]
+        c = 1 + torch.exp(f_pre)  # 1 / (1 - sigmoid(a)) = 1 + e^a
+        high = torch.cat([h, c])
+        return -high, high
+
+    def intermediates(self, x: Tensor, state: LSTMState) -> dict[str, Tensor]:
+        i, f, g, o = self._gates(linear(x, self.weight_ih, self.bias_ih), state.h)
+        return {"i": i, "f": f, "g": g, "o": o}

@@ -1,0 +1,63 @@
+"""Cells on top of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.cells.cell import Box, Cell
+from mnemoscope.cells.state import Layout, State
+from mnemoscope.shapes import Float
+
+
+class Stack(Cell):
+    """Layers of cells; each reads the output of the one below at the same step. The state is the tuple of theirs.
+
+    >>> from mnemoscope.cells import GRU
+    >>> stack = Stack([GRU(3, 8), GRU(8, 8)])
+    >>> len(stack(torch.zeros(2, 3), stack.initial_state(2)))
+    2
+    """
+
+    def __init__(self, layers: Sequence[Cell]) -> None:
+        super().__init__()
+        if not layers:
+            raise ValueError("A stack needs at least one layer.")
+        self.layers = nn.ModuleList(layers)
+        self.input_size = layers[0].input_size
+
+    def _cells(self) -> list[Cell]:
+        return [layer for layer in self.layers if isinstance(layer, Cell)]
+
+    def initial_state(self, batch: int) -> tuple[State, ...]:
+        return tuple(layer.initial_state(batch) for layer in self._cells())
+
+    def forward(self, x: Float[Tensor, "batch features"], state: tuple[State, ...]) -> tuple[State, ...]:
+        new = []
+        for layer, part in zip(self._cells(), state, strict=True):
+            new.append(layer(x, part))
+            x = layer.output(new[-1])
+        return tuple(new)
+
+    def output(self, state: tuple[State, ...]) -> Float[Tensor, "batch features"]:
+        return self._cells()[-1].output(state[-1])
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
+        """The product of the layers' boxes; a layer's inputs lie in the box of the outputs below it."""
+        boxes = []
+        for layer in self._cells():
+            box = layer.bounds(low, high)
+            if box is None:
+                return None
+            boxes.append(box)
+            layout = Layout(layer.initial_state(1))
+            low, high = (layer.output(layout.unflatten(corner[None]))[0] for corner in box)
+        return torch.cat([low for low, _ in boxes]), torch.cat([high for _, high in boxes])
+
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+        copy = super().frozen(dtype, device)
+        copy.layers = nn.ModuleList([layer.frozen(dtype, device) for layer in self._cells()])
+        return copy

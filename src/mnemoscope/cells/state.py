@@ -1,0 +1,82 @@
+"""States: a tensor, or a (named, possibly nested) tuple of tensors, batch first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mnemoscope.shapes import Float
+
+State = Any
+"""A tensor, or a tuple of states. Python's type system cannot say "or a NamedTuple of these" without losing its fields."""
+
+
+def leaves(state: State) -> list[Tensor]:
+    """The tensors of a state, in order."""
+    return [tensor for _, tensor in named_leaves(state)]
+
+
+def named_leaves(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a state with their names: `h` and `c` for an LSTM, `0.h`, `1.h` for a stack, `state` for a tensor."""
+    if isinstance(state, Tensor):
+        yield name or "state", state
+    elif isinstance(state, tuple):
+        fields = getattr(state, "_fields", range(len(state)))
+        for field, part in zip(fields, state, strict=True):
+            yield from named_leaves(part, f"{name}.{field}" if name else str(field))
+    else:
+        raise _not_a_state(state)
+
+
+def map_state(function: Callable[..., Any], *states: State) -> State:
+    """Apply `function` to the corresponding tensors of one or several states; keeps the tuple types."""
+    first = states[0]
+    if isinstance(first, Tensor):
+        return function(*states)
+    if not isinstance(first, tuple):
+        raise _not_a_state(first)
+    parts = [map_state(function, *items) for items in zip(*states, strict=True)]
+    return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a state lies in one flat real vector of `size` numbers; complex tensors take two numbers per entry."""
+
+    example: State
+
+    @property
+    def size(self) -> int:
+        return sum(prod(_real_shape(tensor)) for tensor in leaves(self.example))
+
+    def flatten(self, state: State) -> Float[Tensor, "batch size"]:
+        """State to flat real vectors."""
+        real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in leaves(state)]
+        return torch.cat([tensor.flatten(1) for tensor in real], dim=1)
+
+    def unflatten(self, flat: Float[Tensor, "batch size"]) -> State:
+        """Flat real vectors back to a state of the example's form."""
+        templates = leaves(self.example)
+        chunks = iter(flat.split([prod(_real_shape(tensor)) for tensor in templates], dim=1))
+
+        def restore(template: Tensor) -> Tensor:
+            chunk = next(chunks).reshape(flat.shape[0], *_real_shape(template))
+            return torch.view_as_complex(chunk.contiguous()) if template.is_complex() else chunk
+
+        return map_state(restore, self.example)
+
+
+def _real_shape(tensor: Tensor) -> tuple[int, ...]:
+    shape = tuple(tensor.shape[1:])
+    return (*shape, 2) if tensor.is_complex() else shape
+
+
+def _not_a_state(thing: object) -> TypeError:
+    return TypeError(
+        f"A state is a tensor or a (named) tuple of tensors with the batch first, but a {type(thing).__name__} was given."
+    )
