@@ -1,5 +1,23 @@
 """The lenses."""
 
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
+from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.search import find_fixed_points
+from mnemoscope.analysis.solvers import Newton, Tolerances
+from mnemoscope.analysis.starts import Adaptive, Box, FromTrajectories
 
-__all__ = ["Dynamics"]
+__all__ = [
+    "Adaptive",
+    "Box",
+    "Dynamics",
+    "FixedPoints",
+    "FromTrajectories",
+    "GaussNewtonCG",
+    "Newton",
+    "NewtonKrylov",
+    "Starts",
+    "Status",
+    "Tolerances",
+    "find_fixed_points",
+]

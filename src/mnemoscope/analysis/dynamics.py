@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells import Cell, Layout, State, adapt
 from mnemoscope.shapes import Float
+
+
+Product = Callable[[Tensor], Tensor]
 
 
 class Dynamics:
@@ -35,7 +38,7 @@ class Dynamics:
         input: Float[Tensor, "features"] | None = None,
         *,
         continuous: bool = False,
-        bounds: Literal["auto"] | tuple[float | Tensor, float | Tensor] | None = "auto",
+        bounds: str | tuple[float | Tensor, float | Tensor] | None = "auto",
         dtype: torch.dtype = torch.float64,
         device: torch.device | str | None = None,
     ) -> None:
@@ -63,13 +66,13 @@ class Dynamics:
         return self(states) if self.continuous else self(states) - states
 
     def jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
-        """dF/dx at each state: the cell's closed form where it has one, `torch.func` otherwise."""
+        """dF/dx at each state, a new tensor: the cell's closed form where it has one, `torch.func` otherwise."""
         closed = self.cell.jacobian(self._inputs(states), self.layout.unflatten(states))
         return self.jacobian_by_autograd(states) if closed is None else closed
 
     def jacobian_by_autograd(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
         """dF/dx by `torch.func`; one pull-back per state coordinate, the batch in one piece."""
-        _, pull_back = torch.func.vjp(self, states)
+        pull_back = torch.func.vjp(self, states)[1]
         basis = torch.eye(self.size, dtype=states.dtype, device=states.device)
         rows = torch.func.vmap(lambda row: pull_back(row.expand_as(states))[0])(basis)
         return rows.transpose(0, 1)
@@ -77,7 +80,20 @@ class Dynamics:
     def residual_jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
         """Derivative of `residual`."""
         J = self.jacobian(states)
-        return J if self.continuous else J - torch.eye(self.size, dtype=J.dtype, device=J.device)
+        if not self.continuous:
+            J.diagonal(dim1=-2, dim2=-1).sub_(1)
+        return J
+
+    def residual_products(self, states: Float[Tensor, "batch size"]) -> tuple[Product, Product]:
+        """`v -> residual' v` and `w -> residual'^T w` at these states, without forming the Jacobian."""
+        pull_back = torch.func.vjp(self.residual, states)[1]
+
+        def pull(w: Tensor) -> Tensor:
+            return pull_back(w)[0]
+
+        # pull is linear in w, so that its own transpose is the forward product; it costs no new pass through the cell
+        transpose = torch.func.vjp(pull, torch.zeros_like(states))[1]
+        return lambda v: transpose(v)[0], pull
 
     def flatten(self, state: State) -> Float[Tensor, "batch size"]:
         """States of the cell's own form as flat vectors in this system's dtype."""
@@ -118,7 +134,7 @@ class Dynamics:
         name = getattr(self.cell, "function", self.cell)
         states = self.origin.expand(2, self.size)
         try:
-            new = self(states)
+            new = self.layout.flatten(self.cell(self._inputs(states), self.layout.unflatten(states)))
         except RuntimeError as error:
             raise ValueError(
                 f"{_name(name)} could not step from a state of shape {tuple(states.shape)} and an input of shape "

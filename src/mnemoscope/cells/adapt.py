@@ -141,7 +141,8 @@ def _layer(network: nn.Module, suffix: str) -> Cell:
         phi = nonlinearity(network.nonlinearity, size)
         return Elman.of_parts(drive, Dense.holding(weight_hh), phi, weight_ih.shape[1], size)
     gates, cell_type = (3, GRU) if isinstance(network, nn.GRU | nn.GRUCell) else (4, LSTM)
-    cell = cell_type(weight_ih.shape[1], weight_hh.shape[0] // gates)
+    with torch.device("meta"):  # no numbers are drawn for weights that are replaced at once
+        cell = cell_type(weight_ih.shape[1], weight_hh.shape[0] // gates)
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"):
         if hasattr(cell, name):
             setattr(cell, name, parameter(name))

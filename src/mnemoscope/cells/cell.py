@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +55,7 @@ class Cell(nn.Module):
         return xs, self.forward
 
     def jacobian(self, x: Float[Tensor, "batch ..."], state: State) -> Float[Tensor, "batch size size"] | None:
-        """Closed form of d flat(state') / d flat(state), or None where there is none."""
+        """Closed form of d flat(state') / d flat(state) as a new tensor, or None where there is none."""
         return None
 
     def bounds(self, low: Float[Tensor, "..."], high: Float[Tensor, "..."]) -> Box | None:
@@ -67,7 +66,7 @@ class Cell(nn.Module):
         """Named quantities inside the step (gates, pre-activations), each `(batch, ...)`."""
         return {}
 
-    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Cell:
         """A copy for analysis: evaluation mode, no gradients, own memory. The original is left as it is."""
         return deepcopy(self).eval().requires_grad_(False).to(dtype=dtype, device=device)
 

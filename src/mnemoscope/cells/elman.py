@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +47,7 @@ class Elman(Cell):
         self.hidden_size = hidden_size
 
     @classmethod
-    def of_parts(cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int) -> Self:
+    def of_parts(cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int) -> Elman:
         """An Elman cell around existing modules, which stay shared with their owner."""
         cell = cls.__new__(cls)
         nn.Module.__init__(cell)
@@ -90,7 +89,7 @@ class Elman(Cell):
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         return {"pre": state @ self.connectivity().mT + self.drive(x)}
 
-    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Elman:
         """As for every cell; `V` is formed here once and for all."""
         with torch.no_grad():
             V = self.connectivity().detach().clone()

@@ -20,7 +20,7 @@ class Nonlinearity(nn.Module):
 
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Derivative at the pre-activation `z`."""
-        _, pull_back = torch.func.vjp(self.forward, z)
+        pull_back = torch.func.vjp(self.forward, z)[1]
         return pull_back(torch.ones_like(z))[0]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +56,7 @@ class Stack(Cell):
             low, high = (layer.output(layout.unflatten(corner[None]))[0] for corner in box)
         return torch.cat([low for low, _ in boxes]), torch.cat([high for _, high in boxes])
 
-    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
         copy = super().frozen(dtype, device)
         copy.layers = nn.ModuleList([layer.frozen(dtype, device) for layer in self._cells()])
         return copy

@@ -36,8 +36,8 @@ class Dense(Connectivity):
     @classmethod
     def holding(cls, matrix: Float[Tensor, "size size"]) -> Dense:
         """A Dense around a given matrix; a Parameter is shared, not copied."""
-        dense = cls(1)
-        dense.size = matrix.shape[0]
+        with torch.device("meta"):  # no numbers are drawn for a matrix that is replaced at once
+            dense = cls(matrix.shape[0])
         dense.matrix = matrix if isinstance(matrix, nn.Parameter) else nn.Parameter(matrix)
         return dense
 

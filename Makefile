@@ -1,0 +1,28 @@
+# Everything runs in .venv, which the first command that needs it creates.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write the page
+	$(BIN)/mnemoscope demo
+
+test: .venv/installed lint  ## lint, types, every test and every docstring example
+	$(BIN)/pytest -n 2
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: .venv/installed  ## timings beside the peer's, with their command, as tables under benchmarks/results
+	$(BIN)/python benchmarks/fixed_points.py
+
+clean:
+	rm -rf .venv build dist

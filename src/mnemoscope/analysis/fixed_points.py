@@ -1,0 +1,275 @@
+"""The answer of the fixed-point lens: where a network can rest, how it leaves, and whether anything is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mnemoscope.shapes import Bool, Complex, Float, Int
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARGIN = 1e-6
+"""An eigenvalue this close to the stability boundary (|lambda| = 1, or Re lambda = 0) counts as marginal."""
+
+
+class Status(IntEnum):
+    """What became of a start. Only FIXED starts contribute fixed points; nothing is dropped."""
+
+    FIXED = 0
+    SLOW = 1
+    STALLED = 2
+    UNFINISHED = 3
+    OUTSIDE = 4
+    DIVERGED = 5
+
+    @property
+    def words(self) -> str:
+        return {
+            Status.FIXED: "reached a fixed point",
+            Status.SLOW: "came to rest at a slow point",
+            Status.STALLED: "stalled at a local minimum of q that is not slow",
+            Status.UNFINISHED: "ran out of steps",
+            Status.OUTSIDE: "converged outside the invariant set",
+            Status.DIVERGED: "left to infinity",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What became of each start."""
+
+    status: Int[Tensor, "starts"]
+    """Values of `Status`."""
+    point: Int[Tensor, "starts"]
+    """Index of the fixed point reached (of the slow point for SLOW starts), or -1."""
+    q: Float[Tensor, "starts"]
+    """q where the start ended; for a start merged into a known point, that point's."""
+    steps: Int[Tensor, "starts"]
+    """Solver steps taken."""
+
+    def __len__(self) -> int:
+        return self.status.shape[0]
+
+    def counts(self) -> dict[Status, int]:
+        """Number of starts by status, in the order of `Status`."""
+        counted = Counter(self.status.tolist())
+        return {status: counted[status] for status in Status if counted[status]}
+
+
+@dataclass(frozen=True)
+class FixedPoints:
+    """Fixed points of one system. Indexing with a mask, a slice or a list selects points; iterating yields one at a time.
+
+    >>> import mnemoscope as ms
+    >>> double_well = ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1))
+    >>> fp = ms.find_fixed_points(ms.Dynamics(double_well), torch.tensor([[-0.9], [0.1], [0.9]]).double())
+    >>> len(fp), fp.index_sum, sorted(fp.kind)
+    (3, 1, ['saddle', 'stable', 'stable'])
+    """
+
+    states: Float[Tensor, "points size"]
+    q: Float[Tensor, "points"]
+    """q = 1/2 |residual|^2 (Jang, Eq 4), where the residual is F(x) - x of a map, F(x) of a flow."""
+    jacobians: Float[Tensor, "points size size"]
+    """dF/dx."""
+    reached: Int[Tensor, "points"]
+    """How many starts ended at each point."""
+    continuous: bool
+    bounded: bool
+    """Whether the system is known to map a box into itself, so that the index sum must be 1."""
+    starts: Starts | None = None
+    slow: FixedPoints | None = None
+    """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
+
+    def __len__(self) -> int:
+        return self.states.shape[0]
+
+    def __getitem__(self, which: int | slice | list[int] | Tensor) -> FixedPoints:
+        if isinstance(which, int):
+            if not -len(self) <= which < len(self):
+                raise IndexError(f"There are {len(self)} fixed points, but number {which} was asked for.")
+            which = [which % len(self)]
+        return FixedPoints(
+            self.states[which], self.q[which], self.jacobians[which], self.reached[which], self.continuous, self.bounded
+        )
+
+    def __iter__(self) -> Iterator[FixedPoints]:
+        return (self[point] for point in range(len(self)))
+
+    @cached_property
+    def _eigen(self) -> tuple[Tensor, Tensor]:
+        # LAPACK through numpy: torch's batched eig takes several times as long for these sizes.
+        values, vectors = np.linalg.eig(self.jacobians.cpu().numpy())
+        order = np.argsort(-(values.real if self.continuous else np.abs(values)), axis=-1, kind="stable")
+        values = np.take_along_axis(values, order, axis=-1)
+        vectors = np.take_along_axis(vectors, order[:, None, :], axis=-1)
+        return torch.from_numpy(values).to(torch.complex128), torch.from_numpy(vectors).to(torch.complex128)
+
+    @property
+    def eigenvalues(self) -> Complex[Tensor, "points size"]:
+        """Eigenvalues of dF/dx, the least stable first."""
+        return self._eigen[0]
+
+    @property
+    def eigenvectors(self) -> Complex[Tensor, "points size size"]:
+        """Right eigenvectors in columns, in the order of `eigenvalues`."""
+        return self._eigen[1]
+
+    @cached_property
+    def growth(self) -> Float[Tensor, "points size"]:
+        """Rate at which each mode grows: log |lambda| of a map, Re lambda of a flow. Stable modes are negative."""
+        return self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
+
+    @property
+    def unstable(self) -> Int[Tensor, "points"]:
+        """Number of unstable directions of each point."""
+        return (self.growth > MARGIN).sum(1)
+
+    @property
+    def time_constants(self) -> Float[Tensor, "points size"]:
+        """Steps (or time) in which a mode shrinks or grows by e: 1 / |growth|."""
+        return 1 / self.growth.abs()
+
+    @property
+    def kind(self) -> list[str]:
+        """ "stable", "saddle", "unstable" or "marginal" (a mode within `MARGIN` of the stability boundary), per point."""
+        marginal = (self.growth.abs() <= MARGIN).any(1)
+        stable_modes = (self.growth < -MARGIN).sum(1)
+        return [
+            "marginal" if at_edge else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
+            for at_edge, up, down in zip(marginal.tolist(), self.unstable.tolist(), stable_modes.tolist(), strict=True)
+        ]
+
+    @property
+    def shape(self) -> list[str]:
+        """ "spiral" where the least stable mode rotates (complex eigenvalue), else "node", per point."""
+        return ["spiral" if abs(value.imag) > MARGIN else "node" for value in self.eigenvalues[:, 0].tolist()]
+
+    @cached_property
+    def index(self) -> Int[Tensor, "points"]:
+        """sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
+        eye = 0 if self.continuous else np.eye(self.states.shape[1])
+        sign, log_abs = np.linalg.slogdet(eye - self.jacobians.cpu().numpy())
+        sign[np.isneginf(log_abs)] = 0
+        return torch.from_numpy(sign).round().to(torch.int64)
+
+    @property
+    def index_sum(self) -> int:
+        """Sum of the indices: 1 for the complete set of a map of a ball into itself (Brouwer degree)."""
+        return int(self.index.sum())
+
+    @property
+    def complete(self) -> bool | None:
+        """False: points are missing for certain. True: nothing speaks against completeness. None: it cannot be told."""
+        if not self.bounded or bool((self.index == 0).any()):
+            return None
+        return self.index_sum == 1
+
+    def summary(self) -> str:
+        """The result in words."""
+        return " ".join(_sentences(self))
+
+    def __repr__(self) -> str:
+        return f"FixedPoints({self.summary()})"
+
+    def save(self, path: str | Path) -> None:
+        """Write one `.safetensors` file; `FixedPoints.load` reads it back."""
+        tensors, flags = _pack(self, "")
+        save_file(tensors, str(path), {"mnemoscope": json.dumps({"kind": "FixedPoints", "flags": flags})})
+
+    @classmethod
+    def load(cls, path: str | Path) -> FixedPoints:
+        """Read what `save` wrote."""
+        with safe_open(str(path), "pt") as file:
+            header = json.loads((file.metadata() or {}).get("mnemoscope", "{}"))
+            if header.get("kind") != "FixedPoints":
+                raise ValueError(f"{path} does not hold fixed points saved by mnemoscope.")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118: not a mapping
+        return _unpack(tensors, header["flags"], "")
+
+    def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
+        """Principal components and eigenvalues, side by side (needs the `report` extra)."""
+        from mnemoscope.analysis.drawing import draw_fixed_points
+
+        return draw_fixed_points(self, trajectories)
+
+
+def _sentences(fp: FixedPoints) -> Iterator[str]:
+    if len(fp) == 0:
+        yield "No fixed point was found."
+    else:
+        kinds = Counter(zip(fp.kind, fp.unstable.tolist(), strict=True))
+        parts = [
+            f"{number} {kind}" + (f" with {up} unstable direction{'s' * (up > 1)}" if up else "")
+            for (kind, up), number in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0]))
+        ]
+        yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; q at most {fp.q.max():.1e}."
+        yield _completeness(fp)
+    if fp.slow is not None and len(fp.slow):
+        yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} beside them, q from {fp.slow.q.min():.1e}."
+    if fp.starts is not None:
+        ends = [f"{number} {status.words}" for status, number in fp.starts.counts().items()]
+        yield f"Of {len(fp.starts)} starts, {', '.join(ends)}."
+
+
+def _completeness(fp: FixedPoints) -> str:
+    if not fp.bounded:
+        return (
+            f"The index sum is {fp.index_sum}; no set is known that the system maps into itself, so it proves nothing."
+        )
+    if fp.complete is None:
+        return f"The index sum is {fp.index_sum}, but a degenerate point has no index, so completeness cannot be told."
+    if fp.complete:
+        return "The index sum is 1, as it must be for the complete set: no sign of a missing point."
+    missing = 1 - fp.index_sum
+    which = "an even number of unstable real directions" if missing > 0 else "an odd number of unstable real directions"
+    return (
+        f"The index sum is {fp.index_sum} instead of 1: at least {abs(missing)} fixed point{'s' * (abs(missing) > 1)} "
+        f"with {which} (eigenvalues above 1) {'is' if abs(missing) == 1 else 'are'} missing."
+    )
+
+
+def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, bool]]:
+    tensors = {prefix + name: getattr(fp, name).contiguous() for name in ("states", "q", "jacobians", "reached")}
+    flags = {prefix + "continuous": fp.continuous, prefix + "bounded": fp.bounded}
+    if fp.starts is not None:
+        tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
+    if fp.slow is not None:
+        inner_tensors, inner_flags = _pack(fp.slow, f"{prefix}slow.")
+        tensors |= inner_tensors
+        flags |= inner_flags
+    return tensors, flags
+
+
+def _unpack(tensors: dict[str, Tensor], flags: dict[str, bool], prefix: str) -> FixedPoints:
+    starts = slow = None
+    if f"{prefix}starts.status" in tensors:
+        starts = Starts(**{field.name: tensors[f"{prefix}starts.{field.name}"] for field in fields(Starts)})
+    if f"{prefix}slow.states" in tensors:
+        slow = _unpack(tensors, flags, f"{prefix}slow.")
+    main = [tensors[prefix + name] for name in ("states", "q", "jacobians", "reached")]
+    return FixedPoints(*main, flags[prefix + "continuous"], flags[prefix + "bounded"], starts, slow)
+
+
+def empty(size: int, continuous: bool, bounded: bool, dtype: torch.dtype) -> FixedPoints:
+    """No points at all."""
+    none = torch.zeros(0, dtype=dtype)
+    count = torch.zeros(0, dtype=torch.int64)
+    return FixedPoints(none.reshape(0, size), none, none.reshape(0, size, size), count, continuous, bounded)
+
+
+__all__ = ["MARGIN", "Bool", "FixedPoints", "Starts", "Status", "empty"]

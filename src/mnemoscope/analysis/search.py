@@ -1,0 +1,157 @@
+"""The fixed-point lens: the search, from starts to the classified answer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from mnemoscope.analysis.catalogue import Catalogue
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
+from mnemoscope.analysis.matrix_free import NewtonKrylov
+from mnemoscope.analysis.solvers import Newton, Outcome, Solver, Tolerances, descend
+from mnemoscope.analysis.starts import Adaptive, StartStrategy
+from mnemoscope.cells import State
+from mnemoscope.shapes import Float
+
+
+DENSE = 512
+"""The largest state for which Jacobians are formed and factorised by default."""
+
+
+def find_fixed_points(
+    dynamics: Dynamics,
+    starts: State | StartStrategy | Literal["adaptive"] = "adaptive",
+    *,
+    solver: Solver | None = None,
+    tolerances: Tolerances | None = None,
+    merge_distance: float = 1e-6,
+    seed: int = 0,
+    progress: bool = False,
+) -> FixedPoints:
+    """All fixed points of `dynamics` that can be reached from `starts` (Sussillo & Barak 2013; Jang, Eq 1-13).
+
+    Args:
+        dynamics: the system, at its constant input.
+        starts: flat states (starts, size), states of the cell's own form, a strategy (`FromTrajectories`, `Box`,
+            `Adaptive`), or "adaptive".
+        solver: by default `Newton()` for up to 512 numbers in a state and `NewtonKrylov()`, which forms no matrix per
+            start, above; `GaussNewtonCG()` minimises q by conjugate gradients.
+        tolerances: which q counts as fixed and which as slow.
+        merge_distance: root-mean-square distance below which two converged states are the same point.
+        seed: for the strategies that draw at random.
+        progress: show a progress bar.
+
+    Returns:
+        The fixed points; slow points and what became of every start are kept beside them.
+
+    >>> import mnemoscope as ms
+    >>> rotate_and_shrink = torch.tensor([[0.0, -0.9], [0.9, 0.0]], dtype=torch.float64)
+    >>> fp = find_fixed_points(Dynamics(ms.adapt(lambda x, h: h @ rotate_and_shrink.T, state_size=2)))
+    >>> len(fp), fp.kind, fp.shape, round(fp.time_constants[0, 0].item(), 1)
+    (1, ['stable'], ['spiral'], 9.5)
+    """
+    if solver is None:
+        solver = Newton() if dynamics.size <= DENSE else NewtonKrylov()
+    tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
+    generator = torch.Generator().manual_seed(seed)
+    strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
+    first = strategy.draw(dynamics, generator) if isinstance(strategy, StartStrategy) else strategy
+    first = _check_starts(dynamics, first)
+    catalogue = Catalogue(dynamics, merge_distance)
+    with torch.no_grad(), tqdm(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
+        outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
+        if isinstance(strategy, Adaptive):
+            outcomes += _waves(strategy, solver, dynamics, catalogue, tolerances, generator, bar)
+        return _answer(dynamics, catalogue, Outcome.joined(outcomes))
+
+
+def _waves(
+    strategy: Adaptive,
+    solver: Solver,
+    dynamics: Dynamics,
+    catalogue: Catalogue,
+    tolerances: Tolerances,
+    generator: torch.Generator,
+    bar: tqdm,
+) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    tried: set[tuple[int, int]] = set()
+    idle = 0
+    while len(outcomes) < strategy.waves - 1 and len(catalogue):
+        missing = dynamics.bounds is not None and catalogue.index_sum != 1
+        if idle >= strategy.patience * (4 if missing else 1):
+            break
+        known = len(catalogue)
+        starts = strategy.combine(catalogue.states, catalogue.index, tried, generator)
+        bar.total += len(starts)
+        bar.set_postfix(found=known, index_sum=catalogue.index_sum)
+        outcomes.append(descend(solver, dynamics, dynamics.clamp(starts), catalogue, tolerances, bar.update))
+        idle = 0 if len(catalogue) > known else idle + 1
+    return outcomes
+
+
+def _check_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]:
+    """The caller's starts as an own flat tensor; refuses what cannot be searched from."""
+    if isinstance(starts, str):
+        raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
+    flat = starts if isinstance(starts, Tensor) and starts.dim() == 2 else dynamics.flatten(starts)
+    if flat.shape[1] != dynamics.size:
+        raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
+    if flat.shape[0] == 0:
+        raise ValueError("There is no start: the tensor of starts is empty.")
+    bad = ~torch.isfinite(flat).all(1)
+    if bad.any():
+        rows = bad.nonzero()[:, 0].tolist()
+        raise ValueError(f"{len(rows)} of {len(flat)} starts contain NaN or infinite values, first in row {rows[0]}.")
+    return flat.detach().to(dtype=dynamics.dtype, device=dynamics.device, copy=True)
+
+
+def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> FixedPoints:
+    point = outcome.root.clone()
+    fixed = outcome.status == Status.FIXED
+    slow_rows = (outcome.status == Status.SLOW).nonzero()[:, 0]
+    slow, which = _slow_points(dynamics, outcome.states[slow_rows], outcome.q[slow_rows])
+    point[slow_rows] = which
+    starts = Starts(outcome.status.cpu(), point.cpu(), outcome.q.cpu(), outcome.steps.cpu())
+    starts.q[fixed.cpu()] = catalogue.q[outcome.root[fixed]].cpu()  # merged starts end at their root
+    return FixedPoints(
+        states=catalogue.states.cpu(),
+        q=catalogue.q.cpu(),
+        jacobians=dynamics.jacobian(catalogue.states).cpu(),
+        reached=torch.bincount(outcome.root[fixed], minlength=len(catalogue)).cpu(),
+        continuous=dynamics.continuous,
+        bounded=dynamics.bounds is not None,
+        starts=starts,
+        slow=slow,
+    )
+
+
+SLOW_DISTANCE = 1e-2
+"""Slow points closer than this (rms) are one: a flat minimum of q cannot be located more sharply."""
+
+
+def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPoints, Tensor]:
+    """Distinct slow points, the slowest of each cluster, and which of them each state is."""
+    keep: list[int] = []
+    which = torch.full((len(states),), -1, dtype=torch.int64, device=states.device)
+    for row in q.argsort().tolist():
+        if which[row] >= 0:
+            continue
+        near = (states - states[row]).norm(dim=1) <= SLOW_DISTANCE * dynamics.size**0.5
+        which[near & (which < 0)] = len(keep)
+        keep.append(row)
+    return (
+        FixedPoints(
+            states=states[keep].cpu(),
+            q=q[keep].cpu(),
+            jacobians=dynamics.jacobian(states[keep]).cpu(),
+            reached=torch.bincount(which, minlength=len(keep)).cpu(),
+            continuous=dynamics.continuous,
+            bounded=False,
+        ),
+        which,
+    )
