@@ -84,5 +84,5 @@ lenses.add(
 
 studies = Registry("study")
 studies.add(
-    Entry("flipflop-cube", "the 27 fixed points of a trained 3-bit flip-flop: corners, edges, faces and centre of a cube", "Sussillo & Barak 2013, Fig 3", "mnemoscope.studies.flipflop_cube:STUDY", ("dynamics",), ("sussillo2013",)),
+    Entry("flipflop-cube", "the 27 fixed points of a trained 3-bit flip-flop: corners, edges, faces and centre of a cube", "Jang, section 6 and Fig 6", "mnemoscope.studies.flipflop_cube:STUDY", ("dynamics",), ("jang", "sussillo2013")),
 )  # fmt: skip

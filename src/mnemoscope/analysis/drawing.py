@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.analysis.projection import View, view
+from mnemoscope.analysis.projection import View, strung, view
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ PALETTE: dict[str, tuple[str, str]] = {
     "saddle-3": ("#50290d", "#fbe7ab"),
     "unstable": ("#da0e53", "#f0276f"),
     "marginal": ("#8d26e4", "#b066f0"),
-    "slow": ("#2a9d80", "#7ba6a1"),
+    "slow": ("#2fae90", "#7ba6a1"),
 }
 """Colours on a light and on a dark ground. Any two differ by more than 20 in CIELAB, to colour-blind eyes too."""
 
@@ -79,13 +79,16 @@ def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch s
         raise ImportError("Drawing needs matplotlib: pip install 'mnemoscope[report]'.") from error
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     seen = view(fp, trajectories)
+    grid = figure.add_gridspec(1, 2, wspace=0.12)
     with rc_context({"grid.color": "0.9", "grid.linewidth": 0.6}):
-        left: Any = figure.add_subplot(1, 2, 1, projection="rectilinear" if len(seen.labels) == 2 else "3d")
+        left: Any = figure.add_subplot(grid[0], projection="rectilinear" if len(seen.labels) == 2 else "3d")
     _draw_states(left, fp, seen)
-    _draw_eigenvalues(figure.add_subplot(1, 2, 2), fp)
+    _draw_eigenvalues(figure.add_subplot(grid[1]), fp)
     handles, labels = left.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        for handle in filter(None, legend.legend_handles):
+            handle.set(alpha=1)
     return figure
 
 
@@ -93,13 +96,13 @@ _MARKERS = {"stable": "o", "saddle": "D", "unstable": "s", "marginal": "P"}
 
 
 def _draw_states(axes: Any, fp: FixedPoints, seen: View) -> None:
-    for number, path in enumerate(seen.paths):
+    if len(seen.paths):
         axes.plot(
-            *path.T, color="0.6", linewidth=0.5, alpha=0.6, zorder=1, label="trajectories" if number == 0 else None
+            *strung(seen.paths).T, color="0.55", linewidth=0.6, alpha=seen.opacity, zorder=1, label="trajectories"
         )
     for group in groups(fp):
-        for segment in seen.segments[np.isin(seen.owners, group.members)]:
-            axes.plot(*segment.T, color=group.colour, linewidth=1.4, zorder=2)
+        arms = strung(seen.segments[np.isin(seen.owners, group.members)])
+        axes.plot(*arms.T, color=group.colour, linewidth=1.4, zorder=2)
         coordinates = seen.points[group.members].T
         label = f"{group.label} ({len(group.members)})"
         style = {"color": group.colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
@@ -140,7 +143,7 @@ def _calm(axes: Any) -> None:
         axis.set_pane_color((1, 1, 1, 0))
     axes.locator_params(nbins=4)
     axes.tick_params(labelsize=8)
-    axes.set_box_aspect(None, zoom=1.1)
+    axes.set_box_aspect(None, zoom=0.98)
 
 
 def _label(key: str, up: int) -> str:

@@ -18,7 +18,7 @@ MOST_PATH_STATES = 30_000
 MOST_DIRECTIONS = 6
 """At most this many unstable directions of one point are drawn, the fastest first."""
 ARM = 0.1
-"""Half the length of a drawn direction, as a share of the extent of the fixed points."""
+"""Half the length of a drawn direction, as a share of the extent of what is drawn."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class View:
     """Whether the coordinates are principal components, and not the states' own."""
     notes: tuple[str, ...]
     """What was left out of the picture, in sentences."""
+
+    @property
+    def opacity(self) -> float:
+        """Of the trajectories: the more there are, the fainter."""
+        return min(0.8, max(0.15, 1200 / max(self.paths.shape[0] * self.paths.shape[1], 1)))
 
 
 def principal_projection(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None) -> Projection:
@@ -110,6 +115,12 @@ def view(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None 
         points, slow, paths, segments = _over_time(points, slow, paths, segments)
     labels = ("time step", "state") if size == 1 else project.labels
     return View(labels, points, slow, paths, segments, owners, project.share is not None, tuple(notes))
+
+
+def strung(pieces: np.ndarray) -> np.ndarray:
+    """Lines (pieces, length, dims) as one run of states (-1, dims), with a gap of NaN after each."""
+    gap = np.full((pieces.shape[0], 1, pieces.shape[2]), np.nan)
+    return np.concatenate([pieces, gap], axis=1).reshape(-1, pieces.shape[2])
 
 
 def _unstable_vectors(fp: FixedPoints) -> Iterator[tuple[int, np.ndarray]]:
@@ -175,12 +186,13 @@ def _thinned(trajectories: Tensor | None) -> tuple[np.ndarray | None, list[str]]
 
 
 def _extent(points: np.ndarray, paths: np.ndarray) -> float:
-    for cloud in (points, paths.reshape(-1, points.shape[1])):
-        cloud = cloud[np.isfinite(cloud).all(1)]
-        extent = float(np.ptp(cloud, axis=0).max()) if len(cloud) else 0.0
-        if extent > 0:
-            return extent
-    return 1.0
+    """Of the fixed points, or of half the trajectories where the points lie close together."""
+    return max(_width(points), 0.5 * _width(paths.reshape(-1, points.shape[1]))) or 1.0
+
+
+def _width(cloud: np.ndarray) -> float:
+    cloud = cloud[np.isfinite(cloud).all(1)]
+    return float(np.ptp(cloud, axis=0).max()) if len(cloud) else 0.0
 
 
 def _over_time(

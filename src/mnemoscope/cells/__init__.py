@@ -4,6 +4,7 @@ from mnemoscope.cells.adapt import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.gru import GRU
+from mnemoscope.cells.load import load_network
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
 from mnemoscope.cells.nonlinearity import Nonlinearity
@@ -25,6 +26,7 @@ __all__ = [
     "Stack",
     "State",
     "adapt",
+    "load_network",
     "run_with_cache",
     "scan",
 ]

@@ -1,0 +1,253 @@
+"""How fast are all fixed points found, beside fixed-point-finder on the same networks and starts, in one run?
+
+    make bench                                                    this library alone
+    python benchmarks/fixed_points.py --peer ../fixed-point-finder  and the peer, from its checkout
+
+Networks are trained here on the 3-bit flip-flop (once; they are kept under runs/bench). A point counts as true if a
+step of the network in float64 leaves it where it is: q < 1e-25. Wall time and CPU time are both given, since idle
+threads that spin make either one misleading alone. Tables and the plot go to benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is imported
+
+import torch
+from torch import Tensor, nn
+
+import mnemoscope as ms
+from mnemoscope.analysis import Adaptive, Dynamics, FixedPoints
+from mnemoscope.config import PRESETS
+from mnemoscope.training import load_model, train
+from mnemoscope.training.run_folder import environment
+
+RESULTS = Path(__file__).parent / "results"
+TRUE = 1e-25
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of the table."""
+
+    network: str
+    size: int
+    who: str
+    starts: int
+    seconds: float
+    cpu_seconds: float
+    points: int
+    true: int
+    """Points with q < 1e-25."""
+    index_sum: int | None
+    largest_q: float
+    repeats: int
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    rows: list[Measured] = []
+    for cell, size in options.networks:
+        network, visited = trained(cell, size)
+        rows += one_network(network, visited, cell, size, options)
+    if options.starts_growth:
+        rows += growth_with_starts(options)
+    write(rows, options)
+
+
+def one_network(network: nn.RNNBase, visited: Tensor, cell: str, size: int, options: argparse.Namespace) -> list[Measured]:
+    """Exhaustive, adaptive and the peer on one network, the same starts for all that take them."""
+    dynamics = Dynamics(network)
+    generator = torch.Generator().manual_seed(0)
+    number = options.starts if size < 1000 else 64
+    starts = visited[torch.randperm(len(visited), generator=generator)[:number]]
+    starts = starts + options.noise * torch.randn(starts.shape, generator=generator, dtype=starts.dtype)
+    few = visited[torch.randperm(len(visited), generator=generator)[:64]]
+    name = f"{cell} {size}"
+
+    def ours(who: str, given: Any, count: Callable[[FixedPoints], int]) -> Measured:
+        ms.find_fixed_points(dynamics, given)  # the first call loads kernels
+        repeats = 5 if size <= 64 else 1
+        fp, wall, cpu = best(lambda: ms.find_fixed_points(dynamics, given), repeats)
+        return Measured(name, size, who, count(fp), wall, cpu, len(fp), int((fp.q < TRUE).sum()), fp.index_sum,
+                        float(fp.q.max()), repeats)  # fmt: skip
+
+    rows = [
+        ours("mnemoscope, all starts", starts, lambda fp: number),
+        ours("mnemoscope, adaptive", Adaptive(few), lambda fp: 0 if fp.starts is None else len(fp.starts)),
+    ]
+    if options.peer and size <= options.peer_up_to:
+        rows.append(peer(options.peer, network, starts, name, size))
+    for row in rows:
+        print(line(row), flush=True)
+    return rows
+
+
+def peer(checkout: Path, network: nn.RNNBase, starts: Tensor, name: str, size: int) -> Measured:
+    """fixed-point-finder at its defaults but for float64 (its float32 cannot reach small q) and silence."""
+    sys.path.insert(0, str(checkout))
+    finder_type = importlib.import_module("FixedPointFinderTorch").FixedPointFinderTorch
+    double = type(network)(network.input_size, network.hidden_size).double()
+    double.load_state_dict(network.state_dict())
+
+    def find() -> Any:
+        finder = finder_type(double, dtype="float64", verbose=False)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return finder.find_fixed_points(starts.numpy().copy(), torch.zeros(1, network.input_size).double().numpy())
+
+    (unique, _), wall, cpu = best(find, 1)
+    states = torch.from_numpy(unique.xstar)
+    dynamics = Dynamics(network)
+    q = 0.5 * dynamics.residual(states).square().sum(1)
+    inside = dynamics.inside(states)
+    return Measured(name, size, "fixed-point-finder", len(starts), wall, cpu, len(states), int(((q < TRUE) & inside).sum()),
+                    None, float(q.max()) if len(q) else float("nan"), 1)  # fmt: skip
+
+
+def growth_with_starts(options: argparse.Namespace) -> list[Measured]:
+    """Time against the number of starts, N = 64."""
+    rows = []
+    for cell in ("elman", "gru"):
+        network, visited = trained(cell, 64)
+        dynamics = Dynamics(network)
+        for number in (64, 256, 1024, 4096):
+            generator = torch.Generator().manual_seed(0)
+            picked = visited[torch.randint(len(visited), (number,), generator=generator)]
+            picked = picked + options.noise * torch.randn(picked.shape, generator=generator, dtype=picked.dtype)
+            fp, wall, cpu = best(lambda: ms.find_fixed_points(dynamics, picked), 3)  # noqa: B023: used at once
+            rows.append(Measured(f"{cell} 64", 64, "growth with starts", number, wall, cpu, len(fp),
+                                 int((fp.q < TRUE).sum()), fp.index_sum, float(fp.q.max()), 3))  # fmt: skip
+            print(line(rows[-1]), flush=True)
+    return rows
+
+
+def trained(cell: str, size: int) -> tuple[nn.RNNBase, Tensor]:
+    """A torch.nn network trained on the 3-bit flip-flop by this library, and the states it visits (float64)."""
+    base = PRESETS["flipflop"]
+    large = {"steps": 300, "learning_rate": 5e-4, "batch_size": 32} if size >= 1000 else {}
+    config = replace(base, name="bench", cell=cell, hidden_size=size, threads=1 if size <= 64 else 2, **large)
+    model, task, _ = load_model(train(config, resume=True).folder)
+    network = {"elman": nn.RNN, "gru": nn.GRU}[cell](3, size)
+    weights = model.cell.state_dict()
+    if cell == "elman":
+        weights = {
+            "weight_ih_l0": weights["drive.weight"],
+            "weight_hh_l0": weights["connectivity.matrix"],
+            "bias_ih_l0": weights["drive.bias"],
+            "bias_hh_l0": torch.zeros(size),
+        }
+    else:
+        weights = {f"{name}_l0": value for name, value in weights.items()}
+    network.load_state_dict(weights)
+    with torch.no_grad():
+        visited = network(task.batch(64, 1, 0, "test").inputs)[0]
+    return network, visited.flatten(0, 1).double()
+
+
+def best(work: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
+    """The result, the shortest wall time and its CPU time."""
+    times, result = [], None
+    for _ in range(repeats):
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = work()
+        times.append((time.perf_counter() - wall, time.process_time() - cpu))
+    return result, *min(times)
+
+
+def line(row: Measured) -> str:
+    """A row for the terminal."""
+    return (
+        f"{row.network:11} {row.who:24} {row.starts:5} starts {row.seconds:9.3f} s {row.cpu_seconds:9.3f} CPU s "
+        f"{row.points:5} points {row.true:3} true  index sum {row.index_sum}  q <= {row.largest_q:.0e}"
+    )
+
+
+def write(rows: list[Measured], options: argparse.Namespace) -> None:
+    """JSON, a Markdown table with ratios, and the plot."""
+    RESULTS.mkdir(exist_ok=True)
+    command = "python benchmarks/fixed_points.py " + " ".join(sys.argv[1:])
+    content = {"command": command.strip(), "threads": options.threads, "environment": environment()}
+    content["rows"] = [asdict(row) for row in rows]
+    (RESULTS / "fixed_points.json").write_text(json.dumps(content, indent=1) + "\n")
+    (RESULTS / "fixed_points.md").write_text(table(rows, command, options.threads))
+    plot(rows, RESULTS / "fixed_points.png")
+    print(f"Written to {RESULTS}/fixed_points.{{json,md,png}}")
+
+
+def table(rows: list[Measured], command: str, threads: int) -> str:
+    """The rows with the peer's time as a multiple of ours."""
+    theirs = {row.network: row.seconds for row in rows if row.who == "fixed-point-finder"}
+    lines = [
+        "# Fixed points of trained 3-bit flip-flops",
+        "",
+        f"`{command.strip()}`, {threads} threads. True: q < {TRUE:g} in float64, inside the invariant set. The ratio is",
+        "the peer's wall time over this one's, same network and starts, same run.",
+        "",
+        "| network | who | starts | wall s | CPU s | points | true | index sum | largest q | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        ratio = f"{theirs[r.network] / r.seconds:.0f}x" if r.network in theirs and r.who.startswith("mnemoscope") else ""
+        sum_ = "" if r.index_sum is None else str(r.index_sum)
+        lines.append(
+            f"| {r.network} | {r.who} | {r.starts} | {r.seconds:.3f} | {r.cpu_seconds:.3f} | {r.points} | {r.true} | "
+            f"{sum_} | {r.largest_q:.0e} | {ratio} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(rows: list[Measured], path: Path) -> None:
+    """Growth with the size of the network and with the number of starts."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    by_size, by_starts = figure.subplots(1, 2)
+    for cell, dash in (("elman", "-"), ("gru", "--")):
+        for who in ("mnemoscope, all starts", "mnemoscope, adaptive", "fixed-point-finder"):
+            own = [r for r in rows if r.who == who and r.network.startswith(cell)]
+            if own:
+                by_size.loglog([r.size for r in own], [r.seconds for r in own], f"o{dash}", label=f"{cell}: {who}")
+        own = [r for r in rows if r.who == "growth with starts" and r.network.startswith(cell)]
+        if own:
+            by_starts.loglog([r.starts for r in own], [r.seconds for r in own], f"o{dash}", label=f"{cell} 64")
+    by_size.set(xlabel="units N", ylabel="wall seconds", title="growth with the network")
+    by_starts.set(xlabel="starts", ylabel="wall seconds", title="growth with the starts, N = 64")
+    for axes in (by_size, by_starts):
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend(fontsize="xx-small")
+    figure.savefig(path, dpi=150)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", type=Path, help="checkout of fixed-point-finder to measure beside us")
+    parser.add_argument("--peer-up-to", type=int, default=64, help="largest network for the peer (it takes minutes above)")
+    parser.add_argument("--starts", type=int, default=1024)
+    parser.add_argument("--noise", type=float, default=0.3, help="standard deviation added to the visited states")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256])
+    parser.add_argument("--large", action="store_true", help="also a tanh network of 1000 units (trains for minutes)")
+    parser.add_argument("--no-starts-growth", dest="starts_growth", action="store_false")
+    options = parser.parse_args()
+    options.networks = [(cell, size) for size in options.sizes for cell in ("elman", "gru")]
+    options.networks += [("elman", 1000)] if options.large else []
+    return options
+
+
+if __name__ == "__main__":
+    main()

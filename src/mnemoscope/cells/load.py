@@ -1,0 +1,113 @@
+"""Read a recurrent network of torch.nn back from a file of weights, without running any code stored in it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+NetworkClass = Literal["rnn", "gru", "lstm"]
+_GATES: dict[str, int] = {"rnn": 1, "gru": 3, "lstm": 4}
+_MODULES: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+_NAME = re.compile(r"(?P<prefix>.*?)(?P<kind>weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)(?P<layer>_l\d+)?(_reverse)?")
+
+
+def load_network(
+    path: str | Path,
+    network: NetworkClass,
+    *,
+    nonlinearity: Literal["tanh", "relu"] = "tanh",
+    prefix: str | None = None,
+) -> nn.RNNBase:
+    """A torch.nn.RNN, GRU or LSTM from the `.safetensors` or `.pt` file of a state dict that contains its weights.
+
+    Args:
+        path: the file. A `.pt` file is read with `weights_only=True`: it may hold tensors, never code.
+        network: the class; sizes and layers are read off the weights.
+        nonlinearity: of an RNN, which the weights do not tell.
+        prefix: of the names, such as "encoder.rnn."; needed only if the file holds several recurrent networks.
+    """
+    return network_from_weights(_read(Path(path)), network, nonlinearity, prefix, str(path))
+
+
+def network_from_weights(
+    weights: dict[str, Tensor], network: NetworkClass, nonlinearity: str, prefix: str | None, where: str
+) -> nn.RNNBase:
+    """The network whose weights stand in a state dict under torch's names (`weight_ih_l0`, or `weight_ih` of a cell)."""
+    own = _select(weights, prefix, where)
+    if any(name.endswith("_reverse") for name in own):
+        raise ValueError(f"{where} holds a bidirectional network, which is not a map from state to state.")
+    own = {name if "_l" in name else f"{name}_l0": tensor for name, tensor in own.items()}  # a cell is one layer
+    missing = [name for name in ("weight_ih_l0", "weight_hh_l0") if name not in own]
+    if missing:
+        raise ValueError(f"{where} has no {' and no '.join(missing)} under that prefix, so it is no recurrent network.")
+    gates, rows = _GATES[network], own["weight_ih_l0"].shape[0]
+    hidden, odd = divmod(rows, gates)
+    projection = own["weight_hr_l0"].shape[0] if "weight_hr_l0" in own else 0
+    if odd or own["weight_hh_l0"].shape[1] != (projection or hidden):
+        fits = [name for name, count in _GATES.items() if own["weight_hh_l0"].shape[1] * count == rows]
+        hint = f" They fit {' or '.join(fits)}." if fits else ""
+        raise ValueError(
+            f"The weights in {where} do not fit the class {network!r}: weight_ih has {rows} rows and weight_hh "
+            f"{own['weight_hh_l0'].shape[1]} columns.{hint}"
+        )
+    options: dict[str, object] = {"nonlinearity": nonlinearity} if network == "rnn" else {}
+    if projection:
+        options["proj_size"] = projection
+    layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in own)
+    with torch.device("meta"):
+        module = _MODULES[network](
+            own["weight_ih_l0"].shape[1], hidden, num_layers=layers, bias="bias_ih_l0" in own, **options
+        )
+    try:
+        module.load_state_dict(own, assign=True)
+    except RuntimeError as error:
+        raise ValueError(f"The weights in {where} do not fit together: {error}") from error
+    return module
+
+
+def _select(weights: dict[str, Tensor], prefix: str | None, where: str) -> dict[str, Tensor]:
+    """The recurrent weights under one prefix, without it."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in weights.items():
+        match = _NAME.fullmatch(name)
+        if match and isinstance(tensor, Tensor):
+            found.setdefault(match["prefix"], {})[name.removeprefix(match["prefix"])] = tensor
+    if not found:
+        raise ValueError(f"{where} holds no weights of a torch.nn recurrent network (weight_ih_l0, weight_hh_l0, ...).")
+    if prefix is None:
+        if len(found) > 1:
+            names = ", ".join(repr(name) for name in found)
+            raise ValueError(f"{where} holds several recurrent networks; choose one by prefix: {names}.")
+        prefix = next(iter(found))
+    if prefix not in found:
+        raise ValueError(f"{where} has no recurrent network under {prefix!r}, but under {', '.join(map(repr, found))}.")
+    return found[prefix]
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"{path} is not a safetensors file: {error}.") from error
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ValueError(
+            f"{path} could not be read as a state dict. A file that holds a whole pickled module runs its author's code "
+            f"when it is opened, so it is refused: save module.state_dict() instead. ({str(error).splitlines()[0]})"
+        ) from error
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]  # the customary wrapping of a training checkpoint
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds a {type(content).__name__}; a state dict was expected.")
+    return content

@@ -1,0 +1,255 @@
+"""The commands: each a dataclass of its arguments, whose docstrings are its help. No torch at import."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from mnemoscope import registry
+from mnemoscope.config import PRESETS, RunConfig
+
+if TYPE_CHECKING:
+    from mnemoscope.studies import Inspection
+
+try:
+    from tyro.conf import Positional
+except ImportError:  # main says what to install
+    Positional = Annotated[Any, None]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train a 3-bit flip-flop network, find all its fixed points, and write its page.
+
+    The first thing to try: it takes a minute or two on two cores, prints what was found, and where the page is.
+    """
+
+    cell: Literal["elman", "gru", "lstm"] = "elman"
+    """Recurrent cell."""
+    hidden_size: int = 64
+    """Number of units."""
+    seed: int = 0
+    """Seed of the initial weights and of the batches."""
+    root: Path = Path("runs")
+    """Folder of all runs. A finished demo is not trained again."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        from mnemoscope.studies import inspect_run
+        from mnemoscope.training import train
+
+        base = PRESETS["flipflop"]
+        config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
+        trained = train(config, self.root, resume=True, progress=not self.json)
+        looked = inspect_run(trained.folder, progress=not self.json)
+        facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
+        _tell(looked, facts, self.json)
+        return 0
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a network on a memory task.
+
+    `mnemoscope train [PRESET | FILE.toml] [options]`: every option has the value of the preset (flipflop if none is
+    named) or of the file, unless given. The run lives in <root>/<name>/<hash>; a finished one is not repeated.
+
+        mnemoscope train flipflop --cell gru --hidden-size 128
+        mnemoscope train copy --task-options delay 100 --seed 1
+        mnemoscope train runs/flipflop/0123456789/config.toml --resume
+    """
+
+    run_config: RunConfig
+    root: Path = Path("runs")
+    """Folder of all runs."""
+    resume: bool = False
+    """Go on with an interrupted run, to the same weights as if it had not been interrupted."""
+    overwrite: bool = False
+    """Start again from nothing, whatever is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        from mnemoscope.training import train
+
+        result = train(
+            self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json
+        )
+        if self.json:
+            print(json.dumps({"folder": str(result.folder), **result.as_json()}, indent=2))
+            return 0
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in result.scores.items())
+        known = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
+        print(f"{result.steps} steps{known}: loss {result.loss:.3e}, without memory {result.baseline:.3e}; {scores}.")
+        print(f"Look at it: mnemoscope inspect {result.folder}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Find the fixed points of a network and write its page.
+
+    The network is the folder of a run, or a file of weights: the `.safetensors` or `.pt` state dict of a
+    torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code stored in a file is never run.
+
+        mnemoscope inspect runs/flipflop/0123456789
+        mnemoscope inspect my_network.pt --network gru --input 0 0 1
+    """
+
+    path: Positional[Path]
+    """Folder of a run, or file of weights."""
+    network: Literal["rnn", "gru", "lstm"] | None = None
+    """Class of the network whose weights the file holds."""
+    nonlinearity: Literal["tanh", "relu"] = "tanh"
+    """Nonlinearity of a torch.nn.RNN."""
+    prefix: str | None = None
+    """Prefix of the weights' names, such as `encoder.rnn.`, if the file holds several recurrent networks."""
+    input: tuple[float, ...] | None = None
+    """Constant input at which to look; zeros by default."""
+    starts: int = 64
+    """Starts of each wave of the search."""
+    seed: int = 0
+    """Seed of the search."""
+    output: Path | None = None
+    """Where to write the page of a file of weights; beside it by default."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        looked = self._run_folder() if self.path.is_dir() else self._weights()
+        _tell(looked, {"network": str(self.path)}, self.json)
+        return 0
+
+    def _run_folder(self) -> Inspection:
+        if self.network is not None or self.prefix is not None or self.output is not None:
+            raise ValueError(f"{self.path} is a folder of a run; --network, --prefix and --output are for weight files.")
+        from mnemoscope.studies import inspect_run
+
+        return inspect_run(self.path, input=self.input, starts=self.starts, seed=self.seed, progress=not self.json)
+
+    def _weights(self) -> Inspection:
+        if not self.path.exists():
+            raise FileNotFoundError(f"There is no file or folder {self.path}.")
+        if self.network is None:
+            raise ValueError(f"{self.path} is a file of weights: say whose by --network rnn, gru or lstm.")
+        from mnemoscope.cells import adapt, load_network
+        from mnemoscope.studies import inspect_cell
+
+        network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
+        return inspect_cell(
+            adapt(network),
+            title=f"{self.path.name}: {network}",
+            page=self.output or self.path.with_suffix(".html"),
+            input=self.input,
+            starts=self.starts,
+            seed=self.seed,
+            command=f"mnemoscope inspect {self.path} --network {self.network}",
+            progress=not self.json,
+        )
+
+
+@dataclass(frozen=True)
+class List:
+    """Show what there is: cells, tasks, lenses and studies, one line each with their source."""
+
+    what: Positional[Literal["all", "cells", "tasks", "lenses", "studies", "presets"]] = "all"
+    """Which list."""
+    json: bool = False
+    """Print as JSON: a list of objects with name, summary and source."""
+
+    def run(self) -> int:
+        lists = {"cells": registry.cells, "tasks": registry.tasks, "lenses": registry.lenses, "studies": registry.studies}
+        rows = {name: [_row(entry) for entry in entries] for name, entries in lists.items()}
+        rows["presets"] = [
+            {"name": name, "summary": f"{one.cell} {one.hidden_size} on {one.task}", "source": "mnemoscope"}
+            for name, one in PRESETS.items()
+        ]
+        chosen = rows if self.what == "all" else {self.what: rows[self.what]}
+        if self.json:
+            print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
+            return 0
+        for name, entries in chosen.items():
+            print(f"{name}:")
+            for entry in entries:
+                print(f"  {entry['name']:16} {entry['summary']}  [{entry['source']}]")
+        return 0
+
+
+@dataclass(frozen=True)
+class RunStudy:
+    """Run a study: a published table or figure, measured again and set beside what was published.
+
+    Every trial has a folder, so that an interrupted study goes on where it was.
+
+        mnemoscope study flipflop-cube --preset smoke
+        mnemoscope study flipflop-cube --preset cpu --seeds 0 1 2 --resume
+    """
+
+    name: Positional[str]
+    """Name of the study; `mnemoscope studies` lists them."""
+    preset: Literal["smoke", "cpu", "paper"] = "cpu"
+    """smoke takes seconds, cpu minutes on two cores; paper is the published size."""
+    seeds: tuple[int, ...] = ()
+    """Seeds to run instead of the preset's own."""
+    resume: bool = False
+    """Keep the trials that are finished, run the rest."""
+    root: Path = Path("runs")
+    """Folder of all runs; the study lives in <root>/studies/<name>/<preset>."""
+    json: bool = False
+    """Print the table as JSON."""
+
+    def run(self) -> int:
+        registry.studies[self.name]  # an unknown name is told before torch is loaded
+        from mnemoscope.studies import run_study
+
+        seeds = self.seeds or None
+        result = run_study(self.name, self.preset, seeds, self.root, resume=self.resume, progress=not self.json)
+        if self.json:
+            content = {**asdict(result), "folder": str(result.folder), "page": str(result.page)}
+            print(json.dumps(content, indent=2))
+            return 0
+        for row in result.rows:
+            print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.remark}")
+        print(f"Page: {result.page}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Studies:
+    """List the studies, one line each with what they reproduce."""
+
+    json: bool = False
+    """Print as JSON: a list of objects with name, summary and source."""
+
+    def run(self) -> int:
+        return List("studies", self.json).run()
+
+
+def _row(entry: registry.Entry) -> dict[str, Any]:
+    return {"name": entry.name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags)}
+
+
+def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
+    fp = looked.fixed_points
+    if not as_json:
+        print(fp.summary())
+        print(f"Page: {looked.page.resolve()}")
+        return
+    content = {
+        **facts,
+        "points": len(fp),
+        "kinds": fp.kind,
+        "unstable": fp.unstable.tolist(),
+        "q": fp.q.tolist(),
+        "index_sum": fp.index_sum,
+        "complete": fp.complete,
+        "slow_points": 0 if fp.slow is None else len(fp.slow),
+        "starts": {} if fp.starts is None else {status.name.lower(): n for status, n in fp.starts.counts().items()},
+        "summary": fp.summary(),
+        "page": str(looked.page.resolve()),
+        "fixed_points": str(looked.saved.resolve()),
+    }
+    print(json.dumps(content, indent=2))

@@ -1,0 +1,254 @@
+"""Everything that determines a training run, as one frozen dataclass and one TOML file. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from difflib import get_close_matches
+from hashlib import sha256
+from math import inf, isnan
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from mnemoscope import registry
+
+Option = bool | int | float | str
+
+_BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
+"""Fields that do not enter the hash."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A training run: what is learned, by what, how, and from which seed.
+
+    >>> config = RunConfig(name="try", task="flipflop", task_options={"bits": 2}, hidden_size=16, seed=3)
+    >>> print(config.to_toml().splitlines()[0], config.folder("runs").parent.as_posix())
+    name = "try" runs/try
+    """
+
+    name: str
+    """Name of the run; its folder is <root>/<name>/<hash>."""
+    task: str
+    """Task to learn; `mnemoscope list tasks` shows them."""
+    task_options: dict[str, Option] = field(default_factory=dict)
+    """Options of the task, such as bits 3 length 64."""
+    cell: str = "elman"
+    """Recurrent cell; `mnemoscope list cells` shows them."""
+    cell_options: dict[str, Option] = field(default_factory=dict)
+    """Options of the cell, such as nonlinearity relu."""
+    hidden_size: int = 64
+    """Number of units."""
+    optimiser: Literal["adam", "adamw", "rmsprop"] = "adam"
+    """Optimiser; weight decay is decoupled in adamw, a penalty in the others."""
+    learning_rate: float = 1e-3
+    """Learning rate at the first step."""
+    recurrent_learning_rate: float | None = None
+    """Learning rate of the recurrent matrix alone, which orthogonal networks need; None: as the rest."""
+    weight_decay: float = 0.0
+    """Weight decay."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Learning rate over time; cosine ends at 0 after the last step."""
+    steps: int = 1000
+    """Optimiser steps, one batch each."""
+    batch_size: int = 64
+    """Sequences in a batch."""
+    clip: float | None = None
+    """Largest norm of the gradient, longer ones are shortened to it; None: off."""
+    truncate: int | None = None
+    """Steps through which gradients flow back (truncated BPTT); None: the whole sequence."""
+    evaluate_every: int = 100
+    """Optimiser steps between evaluations."""
+    evaluate_batches: int = 4
+    """Test batches of an evaluation, the same ones each time."""
+    checkpoint_every: int = 100
+    """Optimiser steps between checkpoints."""
+    target_loss: float | None = None
+    """Stop once the evaluation loss is at or below this (and target_score is reached, if given)."""
+    target_score: float | None = None
+    """Stop once the evaluation accuracy is at or above this (and target_loss is reached, if given)."""
+    patience: int | None = None
+    """Stop after this many evaluations without a new lowest loss; None: never."""
+    seed: int = 0
+    """Seed of the initial weights and of the batches."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where to train."""
+    threads: int | None = None
+    """CPU threads; None: torch's choice. Not part of the hash."""
+
+    def __post_init__(self) -> None:
+        for name, annotation in _types().items():
+            try:
+                object.__setattr__(self, name, fit(getattr(self, name), annotation))
+            except TypeError as error:
+                raise ValueError(f"{name} must be {error}.") from None
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name):
+            raise ValueError(
+                f"name is the name of a folder: letters, digits, dots, hyphens and underscores, but is {self.name!r}."
+            )
+        for kind, name in ((registry.tasks, self.task), (registry.cells, self.cell)):
+            if name not in kind:
+                raise ValueError(f"{kind.kind} is {name!r}. {_unknown(name, kind.entries, f'registered {kind.kind}')}")
+        for name in ("hidden_size", "steps", "batch_size", "evaluate_every", "evaluate_batches", "checkpoint_every"):
+            self._check(name, 1)
+        for name in ("truncate", "patience", "threads"):
+            self._check(name, 1)
+        for name in ("weight_decay", "seed", "target_loss", "target_score"):
+            self._check(name, 0)
+        for name in ("learning_rate", "recurrent_learning_rate", "clip"):
+            self._check(name, 0, above=True)
+
+    def _check(self, name: str, low: int, above: bool = False) -> None:
+        value = getattr(self, name)
+        if value is not None and not (low <= value < inf and (value > low or not above)):
+            raise ValueError(f"{name} must be {'above' if above else 'at least'} {low} and finite, but is {value}.")
+
+    @property
+    def hash(self) -> str:
+        """Ten hexadecimal digits of what determines the result: all but the name, threads and checkpoint_every."""
+        content = {name: value for name, value in self._given().items() if name not in _BESIDE_THE_RESULT}
+        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+
+    def folder(self, root: str | Path = "runs") -> Path:
+        """Where the run lives: `<root>/<name>/<hash>`."""
+        return Path(root) / self.name / self.hash
+
+    def to_toml(self) -> str:
+        """The configuration as TOML, which has no None: what is not there is None."""
+        given = self._given()
+        tables = {name: given.pop(name) for name in ("task_options", "cell_options")}
+        lines = [f"{name} = {_toml(value)}" for name, value in given.items()]
+        for name, table in tables.items():
+            lines += ["", f"[{name}]", *(f"{_toml_key(key)} = {_toml(value)}" for key, value in table.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> RunConfig:
+        """Read a configuration; what is not in the file has its default."""
+        try:
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not a TOML file: {error}.") from error
+        for key in content:
+            if key not in _types():
+                raise ValueError(f"{path} sets {key!r}. {_unknown(key, _types(), 'setting of a run')}")
+        missing = [name for name in ("name", "task") if name not in content]
+        if missing:
+            raise ValueError(f"{path} must set {' and '.join(missing)}.")
+        try:
+            return cls(**content)
+        except ValueError as error:
+            raise ValueError(f"In {path}: {error}") from error
+
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def fit(value: object, annotation: Any) -> Any:
+    """`value` as the annotation wants it: itself, or an integer as a float where only a float fits.
+
+    Raises TypeError with the words "<what is expected>, but is <what was given>".
+
+    >>> fit(1, float | None), fit(1, int | float)
+    (1.0, 1)
+    """
+    if get_origin(annotation) is dict:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise TypeError(f"a table of options, but is {value!r}")
+        key_type, value_type = get_args(annotation)
+        try:
+            return {fit(key, key_type): fit(item, value_type) for key, item in value.items()}
+        except TypeError as error:
+            raise TypeError(f"a table of options, each of them {error}") from None
+    choices = plain(annotation)
+    if isinstance(value, float) and isnan(value):
+        raise TypeError(f"{_words(choices)}, but is nan")
+    for choice in choices:
+        if type(value) is choice or (type(value) is type(choice) and value == choice):
+            return value
+    if float in choices and type(value) is int:
+        return float(value)
+    raise TypeError(f"{_words(choices)}, but is {value!r}")
+
+
+def plain(annotation: Any) -> list[Any]:
+    """The plain types and the literal values that an annotation admits; others cannot stand in a TOML file.
+
+    >>> plain(float | None), plain(Literal["a", "b"]), plain(list[int])
+    ([<class 'float'>, <class 'NoneType'>], ['a', 'b'], [])
+    """
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType):
+        return [choice for part in get_args(annotation) for choice in plain(part)]
+    if origin is Literal:
+        return list(get_args(annotation))
+    return [annotation] if annotation in (bool, int, float, str, NoneType) else []
+
+
+def _words(choices: list[Any]) -> str:
+    names = {bool: "true or false", int: "an integer", float: "a number", str: "a string", NoneType: "None"}
+    return " or ".join(names[choice] if isinstance(choice, type) else repr(choice) for choice in choices)
+
+
+def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"That is no {what}{f'; did you mean {near[0]!r}?' if near else '.'} There are {', '.join(known)}."
+
+
+def _types() -> dict[str, Any]:
+    hints = get_type_hints(RunConfig)
+    return {each.name: hints[each.name] for each in fields(RunConfig)}
+
+
+def _toml(value: Option) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+
+
+PRESETS: dict[str, RunConfig] = {
+    "flipflop": RunConfig(
+        name="flipflop",
+        task="flipflop",
+        task_options={"bits": 3, "length": 64, "rate": 0.1},
+        learning_rate=5e-3,
+        weight_decay=1e-4,
+        schedule="cosine",
+        steps=1000,
+        batch_size=32,
+        clip=1.0,
+        evaluate_every=50,
+    ),
+    "copy": RunConfig(
+        name="copy",
+        task="copy",
+        task_options={"delay": 20, "symbols": 5, "alphabet": 8},
+        cell="gru",
+        hidden_size=128,
+        learning_rate=5e-3,
+        schedule="cosine",
+        steps=2000,
+        batch_size=32,
+        clip=1.0,
+    ),
+    "adding": RunConfig(
+        name="adding",
+        task="adding",
+        task_options={"length": 50},
+        cell="gru",
+        learning_rate=5e-3,
+        schedule="cosine",
+        steps=1500,
+        clip=1.0,
+    ),
+}

@@ -1,0 +1,6 @@
+"""Figures and the self-contained HTML page (needs the `report` extra)."""
+
+from mnemoscope.report.frame import Section, render_frame
+from mnemoscope.report.page import NetworkPage, render_page, write_page
+
+__all__ = ["NetworkPage", "Section", "render_frame", "render_page", "write_page"]

@@ -1,0 +1,93 @@
+"""The training curve, against what a network without memory would reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from mnemoscope.report.frame import Section, fill, need
+from mnemoscope.report.svg import COLOUR, blank, inline, quiet
+from mnemoscope.report.words import number, plural
+
+MOST_STEPS = 2000
+"""At most this many values of a curve are drawn."""
+
+Record = Mapping[str, Any]
+Series = list[tuple[float, float]]
+
+
+def training_curve(records: Sequence[Record], baseline: float | None) -> Section:
+    """The section with the loss over the steps."""
+    training, left_out = _series(records, "loss")
+    test, left_out_of_test = _series(records, "test_loss")
+    left_out += left_out_of_test
+    notes = [f"{plural(left_out, 'value')} not finite and not drawn."] if left_out else []
+    last = [f"{name.replace('_', ' ')} {number(float(value))}" for name, value in _last(records).items()]
+    svg = _draw(training, test, baseline) if training or test else None
+    html = fill("curve.html", svg=svg, notes=notes, last=last)
+    return Section("Training", _lead(training, test, baseline), html)
+
+
+def _series(records: Sequence[Record], name: str) -> tuple[Series, int]:
+    values = [(float(one["step"]), float(one[name])) for one in records if "step" in one and one.get(name) is not None]
+    finite = [(step, value) for step, value in values if isfinite(value)]
+    return finite, len(values) - len(finite)
+
+
+def _last(records: Sequence[Record]) -> Record:
+    """The last evaluation, all its numbers."""
+    for one in reversed(records):
+        if any(name.startswith("test") for name in one):
+            return {name: value for name, value in one.items() if type(value) in (int, float)}
+    return {}
+
+
+def _lead(training: Series, test: Series, baseline: float | None) -> str:
+    if not training and not test:
+        return "No finite loss was recorded."
+    name, (step, loss) = ("test loss", test[-1]) if test else ("training loss", training[-1])
+    sentence = f"The {name} is {number(loss)} after {plural(int(step), 'step')}"
+    if baseline is None or baseline <= 0 or not isfinite(baseline):
+        return f"{sentence}."
+    share = loss / baseline
+    if share >= 1:
+        return f"{sentence}: no better than {number(baseline)}, which a network without memory reaches."
+    return f"{sentence}, {number(100 * share)} % of the {number(baseline)} that a network without memory reaches."
+
+
+def _thinned(series: Series) -> tuple[list[float], list[float]]:
+    stride = -(-len(series) // MOST_STEPS)
+    kept = series[::stride] if stride <= 1 or (len(series) - 1) % stride == 0 else [*series[::stride], series[-1]]
+    return [step for step, _ in kept], [value for _, value in kept]
+
+
+def _draw(training: Series, test: Series, baseline: float | None) -> str:
+    figure = blank(7.2, 3.1)
+    axes = figure.add_subplot()
+    if training:
+        dot = "o" if len(training) == 1 else None
+        axes.plot(*_thinned(training), color=COLOUR["path"], linewidth=1.1, marker=dot, label="training loss")
+    if test:
+        axes.plot(*_thinned(test), color=COLOUR["stable"], linewidth=2, marker="o", markersize=3.5, label="test loss")
+    if baseline is not None and isfinite(baseline):
+        label = f"without memory: {number(baseline)}"
+        axes.axhline(baseline, color=COLOUR["ink"], linewidth=1.2, linestyle=(0, (4, 3)), label=label)
+    if any(value > 0 for _, value in training + test):
+        _logarithmic(axes)
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss")
+    axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc="best")
+    quiet(axes)
+    alt = f"Loss over {plural(len(training), 'training step')} and {plural(len(test), 'evaluation')}."
+    return inline(figure, "curve", alt=alt)
+
+
+def _logarithmic(axes: Any) -> None:
+    ticker = need("matplotlib.ticker")
+    axes.set_yscale("log", nonpositive="mask")
+    low, high = axes.get_ylim()
+    digits = (1,) if high > 100 * low else (1, 2, 5)
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=digits))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())

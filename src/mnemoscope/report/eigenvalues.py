@@ -1,0 +1,98 @@
+"""The eigenvalues of every fixed point in the complex plane, beside the boundary of stability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnemoscope.analysis.drawing import drawn_eigenvalues, groups
+from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.report.frame import LegendEntry, Section, plot
+from mnemoscope.report.states import rounded
+from mnemoscope.report.words import SYMBOLS, number, plural
+
+
+def eigenvalue_plane(fp: FixedPoints) -> Section:
+    """The section with the complex plane."""
+    boundary = "left of the vertical line" if fp.continuous else "inside the unit circle"
+    lead = f"Modes {boundary} decay and the others grow, slowly if near it; modes off the real axis rotate."
+    shown = drawn_eigenvalues(fp).shape[1]
+    size = fp.states.shape[1]
+    notes = [f"Of each point, the {shown} least stable of its {size} eigenvalues are drawn."] if shown < size else []
+    legend = [LegendEntry(group.key, group.label, group.key, SYMBOLS[group.kind]) for group in groups(fp)]
+    alt = f"Eigenvalues of {plural(len(fp), 'fixed point')} in the complex plane."
+    return Section("Eigenvalues", lead, plot("eigenvalues", spec(fp), alt=alt, legend=legend, notes=notes))
+
+
+def spec(fp: FixedPoints) -> dict[str, Any]:
+    """The plotly figure, as plain data."""
+    values = drawn_eigenvalues(fp)
+    data = [] if fp.continuous else [_circle()]
+    for group in groups(fp):
+        chosen = values[group.members]
+        text = [
+            f"<b>fixed point {point}</b>, mode {mode}<br>λ = {_complex(value)}<br>{_pace(value, fp.continuous)}"
+            for point, row in zip(group.members, chosen.tolist(), strict=True)
+            for mode, value in enumerate(row)
+        ]
+        names = [str(point) for point in group.members for _ in range(chosen.shape[1])]
+        marker = {
+            "symbol": SYMBOLS[group.kind],
+            "size": 8,
+            "opacity": 0.8,
+            "color": f"var(--{group.key})",
+            "line": {"color": "var(--ground)", "width": 0.5},
+        }
+        data.append(
+            _scatter(chosen.ravel())
+            | {"mode": "markers", "marker": marker, "text": text, "hoverinfo": "text", "customdata": names}
+            | {"meta": {"tags": [group.key]}}
+        )
+    ring = {"symbol": "circle-open", "size": 13, "color": "var(--ink)", "line": {"width": 2}}
+    data.append(
+        _scatter(np.zeros(0, np.complex128))
+        | {"mode": "markers", "marker": ring, "hoverinfo": "skip", "meta": {"tags": [], "ring": True}}
+    )
+    return {"data": data, "layout": _layout(fp.continuous)}
+
+
+def _scatter(values: NDArray[np.complex128]) -> dict[str, Any]:
+    return {"type": "scatter", "x": rounded(values.real), "y": rounded(values.imag), "showlegend": False}
+
+
+def _circle() -> dict[str, Any]:
+    turn = np.exp(1j * np.linspace(0, 2 * np.pi, 181))
+    line = {"color": "var(--muted)", "width": 1.2}
+    style = {"mode": "lines", "line": line, "fill": "toself", "fillcolor": "var(--inside)", "hoverinfo": "skip"}
+    return {**_scatter(turn), **style, "meta": {"tags": []}}
+
+
+def _layout(continuous: bool) -> dict[str, Any]:
+    axis = {"gridcolor": "var(--line)", "zerolinecolor": "var(--line)", "color": "var(--muted)"}
+    layout: dict[str, Any] = {
+        "xaxis": {**axis, "title": {"text": "Re λ"}},
+        "yaxis": {**axis, "title": {"text": "Im λ"}},
+        "margin": {"l": 60, "r": 15, "t": 35, "b": 58},
+    }
+    if continuous:
+        line = {"color": "var(--muted)", "width": 1.5}
+        layout["shapes"] = [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
+    else:
+        layout["yaxis"]["scaleanchor"] = "x"
+    return layout
+
+
+def _complex(value: complex) -> str:
+    if value.imag == 0:
+        return number(value.real)
+    return f"{number(value.real)} {'+' if value.imag > 0 else '−'} {number(abs(value.imag))}i"
+
+
+def _pace(value: complex, continuous: bool) -> str:
+    with np.errstate(divide="ignore"):
+        growth = value.real if continuous else float(np.log(abs(value)))
+    if growth == 0:
+        return "neither grows nor decays"
+    return f"{'grows' if growth > 0 else 'decays'} by e in {number(1 / abs(growth))}{'' if continuous else ' steps'}"

@@ -1,0 +1,102 @@
+"""One self-contained HTML page per network."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from mnemoscope import __version__
+from mnemoscope.analysis.drawing import groups
+from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.citations import bibtex
+from mnemoscope.report.curve import training_curve
+from mnemoscope.report.eigenvalues import eigenvalue_plane
+from mnemoscope.report.frame import Section, fill, render_frame
+from mnemoscope.report.states import state_space
+from mnemoscope.report.table import point_table
+from mnemoscope.report.words import SYMBOLS, ends, lead, number, verdict
+from mnemoscope.shapes import Float
+
+
+@dataclass(frozen=True)
+class NetworkPage:
+    """What the page of a network shows. All text is plain and is escaped."""
+
+    title: str
+    fixed_points: FixedPoints
+    facts: Sequence[tuple[str, str]] = ()
+    """(label, value): cell, size, parameters, task, seed and so on."""
+    trajectories: Float[Tensor, "time batch size"] | None = None
+    curve: Sequence[Mapping[str, Any]] | None = None
+    """Lines of `metrics.jsonl`: `{"step": ..., "loss": ...}` and `{"step": ..., "test_loss": ...}`."""
+    baseline: float | None = None
+    """The loss of the best network without memory."""
+    cites: Sequence[str] = ()
+    """Keys into `citations.BIBTEX`; mnemoscope itself is added."""
+    command: str = ""
+    """How this page was made."""
+    sections: Sequence[Section] = ()
+    """What further lenses have to say; shown before the training curve."""
+
+
+def write_page(path: str | Path, page: NetworkPage) -> Path:
+    """Write the page as one HTML file that opens without a network or a server, and return its path."""
+    html = render_page(page)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def render_page(page: NetworkPage) -> str:
+    """The page as text."""
+    fp = page.fixed_points
+    found = len(fp) > 0 or (fp.slow is not None and len(fp.slow) > 0)
+    sections: list[Section] = []
+    if found or page.trajectories is not None:
+        sections.append(state_space(fp, page.trajectories))
+    if len(fp):
+        sections.append(eigenvalue_plane(fp))
+    if found:
+        sections.append(point_table(fp))
+    sections += page.sections
+    if page.curve:
+        sections.append(training_curve(page.curve, page.baseline))
+    sections += [_citing(page.cites), _making(page.command)]
+    return render_frame(page.title, _summary(page), sections)
+
+
+def _summary(page: NetworkPage) -> str:
+    fp = page.fixed_points
+    slow = fp.slow if fp.slow is not None and len(fp.slow) else None
+    return fill(
+        "summary.html",
+        facts=page.facts,
+        lead=lead(fp),
+        groups=groups(fp),
+        symbols=SYMBOLS,
+        slow=0 if slow is None else len(slow),
+        slow_q="" if slow is None else number(float(slow.q.min())),
+        worst_q=number(float(fp.q.max())) if len(fp) else "",
+        verdict=verdict(fp),
+        ends=ends(fp),
+        starts=0 if fp.starts is None else len(fp.starts),
+    )
+
+
+def _citing(cites: Sequence[str]) -> Section:
+    text = bibtex([*cites, "mnemoscope"])
+    return Section("How to cite", "What this page rests on, as BibTeX.", fill("copy.html", name="bibtex", text=text))
+
+
+def _making(command: str) -> Section:
+    versions = [("mnemoscope", __version__), ("python", platform.python_version())]
+    versions += [(name, version(name)) for name in ("torch", "numpy", "plotly")]
+    lead = "Run this to make it again." if command else "The versions in use."
+    return Section("How this page was made", lead, fill("made.html", command=command, versions=versions))

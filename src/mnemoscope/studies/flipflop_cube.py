@@ -1,0 +1,112 @@
+"""The fixed points of trained 3-bit flip-flops: corners, edges, faces and centre of a cube."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.config import PRESETS
+from mnemoscope.studies.inspection import inspect_run
+from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.training import train
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CUBE = {0: 8, 1: 12, 2: 6, 3: 1}
+"""Unstable directions of the 27 points that three independent bistable bits have: corners, edges, faces, centre."""
+
+
+class FlipFlopCube(Study):
+    """Train networks on the 3-bit flip-flop and count their fixed points by unstable directions."""
+
+    name = "flipflop-cube"
+    title = "The cube of a 3-bit flip-flop"
+    question = "How many fixed points does a network that holds three bits have, and is the set complete?"
+    published = (
+        Published("stable fixed points", 8, "Jang, section 6 and Fig 6"),
+        Published("fixed points found", "9-26, depending on the tolerance", "Jang, section 6"),
+        Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
+    )
+    presets = {
+        "smoke": Preset("One small tanh network, some seconds of training: does the machinery work?",
+                        {"networks": {"elman": 12}, "steps": 60}),
+        "cpu": Preset("tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",
+                      {"networks": {"elman": 64, "gru": 64}, "steps": None}, (0, 1, 2)),
+        "paper": Preset("tanh, GRU and LSTM networks of 64 and 128 units, five seeds each.",
+                        {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "steps": None}, (0, 1, 2, 3, 4)),
+    }  # fmt: skip
+    cites = ("jang", "sussillo2013")
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        return [
+            Trial(f"{cell} {size}", {"cell": cell, "hidden_size": size, "steps": settings["steps"]}, seed)
+            for cell, size in settings["networks"].items()
+            for seed in seeds
+        ]
+
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        base = PRESETS["flipflop"]
+        steps = trial.settings["steps"]
+        config = replace(
+            base,
+            cell=trial.settings["cell"],
+            hidden_size=trial.settings["hidden_size"],
+            steps=base.steps if steps is None else steps,
+            seed=trial.seed,
+        )
+        trained = train(config, folder, resume=True, progress=progress)
+        looked = inspect_run(trained.folder, progress=progress)
+        # the trial's page is found from the study's
+        (folder / "page.html").write_bytes(looked.page.read_bytes())
+        fp = looked.fixed_points
+        return {
+            "loss": trained.loss,
+            "accuracy": trained.scores["accuracy"],
+            "points": len(fp),
+            "unstable": {str(up): count for up, count in sorted(Counter(fp.unstable.tolist()).items())},
+            "index_sum": fp.index_sum,
+            "largest_q": float(fp.q.max()) if len(fp) else None,
+            "slow": 0 if fp.slow is None else len(fp.slow),
+            "starts": 0 if fp.starts is None else len(fp.starts),
+        }
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for name in dict.fromkeys(one.trial.name for one in results):
+            own = [one.result for one in results if one.trial.name == name]
+            counts = ", ".join(str(one["points"]) for one in own)
+            stable = ", ".join(str(one["unstable"].get("0", 0)) for one in own)
+            cubes = sum({int(up): n for up, n in one["unstable"].items()} == CUBE for one in own)
+            whole = sum(one["index_sum"] == 1 for one in own)
+            rows += [
+                Row(f"{name}: stable fixed points", "8", stable, f"accuracy {median(o['accuracy'] for o in own):.4f}"),
+                Row(f"{name}: fixed points", "9-26", counts, f"8 + 12 + 6 + 1 = 27 in {cubes} of {len(own)} networks"),
+                Row(f"{name}: index sum 1", "not checked", f"{whole} of {len(own)}", "necessary for a complete set"),
+            ]
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 3.2), layout="constrained")
+        axes = figure.subplots()
+        ups = range(1 + max([3, *(int(up) for one in results for up in one.result["unstable"])]))
+        width = 0.8 / len(results)
+        for place, one in enumerate(results):
+            heights = [one.result["unstable"].get(str(up), 0) for up in ups]
+            label = f"{one.trial.name}, seed {one.trial.seed}"
+            axes.bar([up - 0.4 + (place + 0.5) * width for up in ups], heights, 0.9 * width, label=label)
+        for up in ups:
+            axes.hlines(CUBE.get(up, 0), up - 0.45, up + 0.45, colors="black", linestyles="dotted")
+        axes.set_xticks(list(ups))
+        axes.set(xlabel="unstable directions", ylabel="fixed points", title="Dotted: corners, edges, faces, centre")
+        axes.legend(fontsize="x-small")
+        return figure
+
+
+STUDY = FlipFlopCube()

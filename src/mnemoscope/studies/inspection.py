@@ -1,0 +1,130 @@
+"""Look at a network with every lens there is, and write its page: the work behind `mnemoscope inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mnemoscope import registry
+from mnemoscope.analysis import Adaptive, Box, Dynamics, FixedPoints, find_fixed_points
+from mnemoscope.cells import Cell, run_with_cache
+from mnemoscope.report import NetworkPage, write_page
+from mnemoscope.shapes import Float
+from mnemoscope.training import RunFolder, load_model
+
+TRAJECTORIES = 24
+"""How many trajectories a page shows."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found, and where it was written."""
+
+    fixed_points: FixedPoints
+    page: Path
+    saved: Path
+    """The fixed points as a `.safetensors` file."""
+
+
+def inspect_run(
+    folder: str | Path, *, input: Sequence[float] | None = None, starts: int = 64, seed: int = 0, progress: bool = True
+) -> Inspection:
+    """The fixed points of a trained run at a constant input (zeros by default), and its page in the run's folder."""
+    folder = Path(folder)
+    model, task, config = load_model(folder)
+    constant = None if input is None else model.encode(torch.tensor(input)[None])[0]
+    dynamics = Dynamics(model.cell, constant)
+    # the page shows the task as it is met; the search starts from the states that are visited
+    batch = task.batch(64, config.seed, 0, "test")
+    with torch.no_grad():
+        visited = run_with_cache(dynamics.cell, model.encode(batch.inputs).to(dynamics.input))[1].flat()
+    generator = torch.Generator().manual_seed(seed)
+    pool = visited.flatten(0, 1)
+    pool = pool[torch.randperm(len(pool), generator=generator)[:starts]]
+    fp = find_fixed_points(dynamics, Adaptive(pool, number=starts, patience=2), seed=seed, progress=progress)
+    result = RunFolder(folder).read_result()
+    facts = [
+        ("Cell", f"{config.cell}, {config.hidden_size} units"),
+        ("Parameters", f"{sum(p.numel() for p in model.parameters()):,}"),
+        ("Task", f"{config.task} {_options(config.task_options)}"),
+        ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, without memory {result.baseline:.2e}"),
+        *((name.capitalize(), f"{value:.4f}") for name, value in result.scores.items()),
+        ("Seed", f"{config.seed}"),
+        ("Constant input", _input(dynamics)),
+    ]
+    page = NetworkPage(
+        title=f"{config.name}: {config.cell} with {config.hidden_size} units",
+        fixed_points=fp,
+        facts=facts,
+        trajectories=visited[:, :TRAJECTORIES],
+        curve=RunFolder(folder).read_metrics(),
+        baseline=result.baseline,
+        cites=_cites(("cell", config.cell), ("task", config.task)),
+        command=f"mnemoscope inspect {folder}",
+    )
+    return _write(fp, page, folder / "page.html")
+
+
+def inspect_cell(
+    cell: Cell,
+    title: str,
+    page: str | Path,
+    *,
+    input: Sequence[float] | None = None,
+    starts: int = 64,
+    seed: int = 0,
+    command: str = "",
+    progress: bool = True,
+) -> Inspection:
+    """The fixed points of any network at a constant input, and its page; trajectories start at random states."""
+    dynamics = Dynamics(cell, None if input is None else torch.tensor(input))
+    fp = find_fixed_points(dynamics, Adaptive(number=starts, patience=2), seed=seed, progress=progress)
+    facts = [
+        ("Cell", f"{type(cell).__name__}, {dynamics.size} numbers in a state"),
+        ("Parameters", f"{sum(p.numel() for p in cell.parameters()):,}"),
+        ("Constant input", _input(dynamics)),
+    ]
+    trajectories = _relaxations(dynamics, fp, seed)
+    content = NetworkPage(
+        title=title, fixed_points=fp, facts=facts, trajectories=trajectories, cites=_cites(), command=command
+    )
+    return _write(fp, content, Path(page))
+
+
+def _write(fp: FixedPoints, content: NetworkPage, page: Path) -> Inspection:
+    write_page(page, content)
+    saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
+    fp.save(saved)
+    return Inspection(fp, page, saved)
+
+
+def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:
+    """The network left to itself from random states around the fixed points."""
+    generator = torch.Generator().manual_seed(seed)
+    reach = 1.5 * float(fp.states.abs().max()) if len(fp) else 1.0
+    states = dynamics.clamp(Box(TRAJECTORIES, -reach - 0.1, reach + 0.1).draw(dynamics, generator))
+    path = [states]
+    with torch.no_grad():
+        for _ in range(steps):
+            path.append(dynamics(path[-1]))
+    relaxed = torch.stack(path)
+    return relaxed[:, torch.isfinite(relaxed).all(2).all(0)]
+
+
+def _input(dynamics: Dynamics) -> str:
+    values = dynamics.input[0].tolist()
+    return "zeros" if not any(values) else ", ".join(f"{value:g}" for value in values)
+
+
+def _options(options: dict[str, bool | int | float | str]) -> str:
+    return "(" + ", ".join(f"{name} {value}" for name, value in options.items()) + ")" if options else ""
+
+
+def _cites(*used: tuple[str, str]) -> list[str]:
+    kinds = {"cell": registry.cells, "task": registry.tasks}
+    keys = [key for kind, name in used for key in kinds[kind][name].cites]
+    return list(dict.fromkeys([*registry.lenses["fixed-points"].cites, *keys]))

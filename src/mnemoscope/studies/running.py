@@ -1,0 +1,141 @@
+"""Run a study: every trial once, resumable, then the summary and the page."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from mnemoscope import registry
+from mnemoscope.citations import bibtex
+from mnemoscope.report import Section, render_frame
+from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
+from mnemoscope.training.files import read_json, write_json
+from mnemoscope.training.run_folder import environment
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What came out, and where it lies."""
+
+    study: str
+    preset: str
+    folder: Path
+    page: Path
+    rows: list[Row]
+    trials: int
+    reused: int
+    """Trials that had been finished before."""
+
+
+def run_study(
+    name: str,
+    preset: str = "cpu",
+    seeds: Sequence[int] | None = None,
+    root: str | Path = "runs",
+    *,
+    resume: bool = False,
+    progress: bool = True,
+) -> StudyResult:
+    """Run the trials of a study and write `summary.json` and `page.html` beside them.
+
+    Args:
+        name: a study of `registry.studies`.
+        preset: "smoke", "cpu" or "paper".
+        seeds: seeds to run instead of the preset's own.
+        root: the study lives in `<root>/studies/<name>/<preset>`, a folder per trial.
+        resume: keep the trials that are finished and run the rest; without it, a folder that holds trials is refused.
+        progress: show progress bars.
+    """
+    study: Study = registry.studies.load(name)
+    chosen = _preset(study, preset)
+    folder = Path(root) / "studies" / study.name / preset
+    trials = study.trials(chosen.settings, chosen.seeds if seeds is None else tuple(seeds))
+    if not trials:
+        raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
+    if folder.exists() and any(folder.iterdir()) and not resume:
+        raise FileExistsError(
+            f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True (`--resume`), "
+            f"or remove the folder."
+        )
+    finished, reused = [], 0
+    with tqdm(trials, desc=study.name, unit="trial", disable=not progress) as bar:
+        for trial in bar:
+            bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
+            done = _trial_result(folder, trial)
+            reused += done is not None
+            finished.append(Finished(trial, done if done is not None else _run_trial(study, trial, folder, progress)))
+    rows = study.summarise(finished)
+    command = f"mnemoscope study {name} --preset {preset}"
+    command += "" if seeds is None else " --seeds " + " ".join(map(str, seeds))
+    write_json(folder / "summary.json", _summary(study, preset, finished, rows, command))
+    page = folder / "page.html"
+    page.write_text(_page(study, folder, chosen, finished, rows, command), encoding="utf-8")
+    return StudyResult(study.name, preset, folder, page, rows, len(trials), reused)
+
+
+def _preset(study: Study, name: str) -> Preset:
+    if name not in study.presets:
+        raise ValueError(f"The study {study.name!r} has the presets {', '.join(study.presets)}, but not {name!r}.")
+    return study.presets[name]
+
+
+def _trial_result(folder: Path, trial: Trial) -> dict[str, Any] | None:
+    path = folder / trial.hash / "trial.json"
+    return read_json(path)["result"] if path.exists() else None
+
+
+def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+    own = folder / trial.hash
+    own.mkdir(parents=True, exist_ok=True)
+    result = study.run(trial, own, progress)
+    write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": environment()})
+    return result
+
+
+def _summary(
+    study: Study, preset: str, finished: Sequence[Finished], rows: Sequence[Row], command: str
+) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "preset": preset,
+        "command": command,
+        "environment": environment(),
+        "published": [asdict(one) for one in study.published],
+        "rows": [asdict(row) for row in rows],
+        "trials": [{"trial": asdict(one.trial), "result": one.result} for one in finished],
+    }
+
+
+def _page(
+    study: Study, folder: Path, chosen: Preset, finished: Sequence[Finished], rows: Sequence[Row], command: str
+) -> str:
+    sections = [Section("Published and measured", "What was claimed, and what came out here.", _table(rows))]
+    figure = study.figure(finished)
+    if figure is not None:
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        text = svg.getvalue()
+        sections.append(Section("Figure", "", text[text.index("<svg") :]))
+    pages = [one.trial for one in finished if (folder / one.trial.hash / "page.html").exists()]
+    if pages:
+        links = (f'<li><a href="{t.hash}/page.html">{html.escape(t.name)}, seed {t.seed}</a></li>' for t in pages)
+        sections.append(Section("Trials", "A page for each.", f"<ul>{''.join(links)}</ul>"))
+    sections.append(Section("What was run", chosen.summary, f"<pre>{html.escape(command)}</pre>"))
+    cited = bibtex([*study.cites, "mnemoscope"])
+    sections.append(Section("How to cite", "What this study rests on.", f"<pre>{html.escape(cited)}</pre>"))
+    return render_frame(study.title, f"<p>{html.escape(study.question)}</p>", sections)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    head = "<tr><th>Quantity</th><th>Published</th><th>Here</th><th>Remark</th></tr>"
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in (r.quantity, r.published, r.ours, r.remark)) + "</tr>"
+        for r in rows
+    )
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,94 @@
+"""What a study is: something published, the trials that test it, and both side by side."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published number or statement, as data."""
+
+    quantity: str
+    value: float | str
+    source: str
+    """Which table, figure or section says so."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a study: everything that determines its result."""
+
+    name: str
+    settings: Mapping[str, Any]
+    seed: int
+
+    @property
+    def hash(self) -> str:
+        """Ten hexadecimal digits of the settings and the seed; the trial's folder is named by them."""
+        content = json.dumps({"name": self.name, "settings": self.settings, "seed": self.seed}, sort_keys=True)
+        return sha256(content.encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a study's table: published beside ours."""
+
+    quantity: str
+    published: str
+    ours: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A size in which a study can be run: `smoke` (seconds, part of the tests), `cpu`, `paper`."""
+
+    summary: str
+    settings: Mapping[str, Any]
+    seeds: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A trial and what it measured."""
+
+    trial: Trial
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Study(ABC):
+    """One published table or figure. A new study is one file with one subclass, and one line in the registry."""
+
+    name: str
+    title: str
+    question: str
+    """What the study asks, in a sentence."""
+    published: Sequence[Published]
+    presets: Mapping[str, Preset]
+    cites: Sequence[str] = ()
+
+    @abstractmethod
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        """The grid of runs for the settings of a preset."""
+
+    @abstractmethod
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        """Run one trial; what it measures must fit into JSON. `folder` is the trial's own."""
+
+    @abstractmethod
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        """Published beside ours."""
+
+    def figure(self, results: Sequence[Finished]) -> Figure | None:
+        """What one would rather look at than read."""
+        return None

@@ -1,0 +1,78 @@
+"""The copy task: recall a string of symbols after a delay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from mnemoscope.shapes import Float
+from mnemoscope.tasks.task import Batch, Task
+
+
+@dataclass(frozen=True)
+class Copy(Task):
+    """Symbols, `delay - 1` blanks, a marker, blanks; the targets are blank until the symbols are due, after the marker.
+
+    With 10 symbols of 8 the sequence has delay + 20 steps, 10 input classes (the alphabet, blank, marker) and 9 output
+    classes (the alphabet, blank). Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016, section 5.1.
+
+    >>> task = Copy(delay=3, symbols=2, alphabet=4)
+    >>> batch = task.batch(1, seed=0, number=0)
+    >>> batch.inputs.argmax(-1).flatten().tolist(), batch.targets.flatten().tolist()
+    ([3, 0, 4, 4, 5, 4, 4], [4, 4, 4, 4, 4, 3, 0])
+    """
+
+    delay: int = 200
+    symbols: int = 10
+    alphabet: int = 8
+
+    def __post_init__(self) -> None:
+        if self.delay < 1:
+            raise ValueError(
+                f"The delay between the symbols and their recall is at least 1, but delay is {self.delay}."
+            )
+        if self.symbols < 1:
+            raise ValueError(f"There must be at least one symbol to recall, but symbols is {self.symbols}.")
+        if self.alphabet < 2:
+            raise ValueError(f"An alphabet needs at least two letters, but alphabet is {self.alphabet}.")
+
+    @property
+    def length(self) -> int:
+        """Steps of a sequence."""
+        return self.delay + 2 * self.symbols
+
+    @property
+    def input_size(self) -> int:
+        return self.alphabet + 2
+
+    @property
+    def output_size(self) -> int:
+        return self.alphabet + 1
+
+    def sample(self, batch: int, generator: torch.Generator) -> Batch:
+        blank, marker = self.alphabet, self.alphabet + 1
+        string = torch.randint(0, self.alphabet, (self.symbols, batch), generator=generator)
+        classes = torch.full((self.length, batch), blank)
+        classes[: self.symbols] = string
+        classes[-self.symbols - 1] = marker
+        targets = torch.full((self.length, batch), blank)
+        targets[-self.symbols :] = string
+        mask = torch.ones(self.length, batch, dtype=torch.bool)
+        return Batch(one_hot(classes, self.input_size).to(torch.float32), targets, mask)
+
+    def scores(self, outputs: Float[Tensor, "time batch classes"], batch: Batch) -> dict[str, float]:
+        """`accuracy`: how many of the symbols to recall are right; the blanks before do not count."""
+        right = outputs[-self.symbols :].argmax(-1) == batch.targets[-self.symbols :]
+        return {"accuracy": right.float().mean().item()}
+
+    def baseline(self) -> float:
+        """`symbols log(alphabet) / (delay + 2 symbols)`.
+
+        The time tells every blank; each symbol to recall is uniform over the alphabet and independent of the blank that
+        is seen then, so that log(alphabet) nats are lost on each.
+        """
+        return self.symbols * log(self.alphabet) / self.length

@@ -1,0 +1,44 @@
+"""What a training run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Stopped = Literal["steps", "target", "patience"]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a finished run went. The network is in the folder: `model, task, config = load_model(result.folder)`."""
+
+    folder: Path
+    steps: int
+    """Optimiser steps done."""
+    stopped: Stopped
+    """Why it ended: all steps done, target reached, or out of patience."""
+    loss: float
+    """Evaluation loss after the last step."""
+    scores: dict[str, float]
+    """The task's scores after the last step."""
+    baseline: float
+    """Loss of the best memoryless predictor."""
+    seconds: float
+    """Time spent, interruptions not counted."""
+    cached: bool = False
+    """Whether the run had been finished before, and was only looked up."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What result.json holds."""
+        content = asdict(self)
+        del content["folder"], content["cached"]
+        return content
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any], folder: Path) -> TrainResult:
+        """The result that was stored in `folder`."""
+        try:
+            return cls(folder=folder, cached=True, **content)
+        except TypeError as error:
+            raise ValueError(f"{folder}/result.json was not written by this version of mnemoscope: {error}.") from error

@@ -1,0 +1,91 @@
+"""Weights from files: every form that torch.nn writes, and nothing that runs code."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import mnemoscope as ms
+from mnemoscope.cells import load_network
+
+NETWORKS = {
+    "rnn": torch.nn.RNN(3, 5),
+    "rnn-relu": torch.nn.RNN(3, 5, nonlinearity="relu", bias=False),
+    "gru": torch.nn.GRU(3, 5, num_layers=2),
+    "lstm": torch.nn.LSTM(3, 5),
+    "lstm-projected": torch.nn.LSTM(3, 5, num_layers=2, proj_size=2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_come_back(tmp_path, name, suffix):
+    network = NETWORKS[name]
+    path = tmp_path / f"weights{suffix}"
+    (torch.save if suffix == ".pt" else save_file)(network.state_dict(), str(path))
+    kind = name.split("-")[0]
+    back = load_network(path, kind, nonlinearity="relu" if "relu" in name else "tanh")
+    xs = torch.randn(6, 2, 3)
+    assert torch.equal(back(xs)[0], network(xs)[0])
+    ms.Dynamics(back)
+
+
+def test_a_network_inside_a_larger_model(tmp_path):
+    model = torch.nn.ModuleDict({"encoder": torch.nn.GRU(3, 5), "decoder": torch.nn.GRU(5, 4), "head": torch.nn.Linear(4, 1)})
+    path = tmp_path / "model.pt"
+    torch.save({"state_dict": model.state_dict(), "epoch": 3}, path)
+    with pytest.raises(ValueError, match="several recurrent networks.*'encoder.', 'decoder.'"):
+        load_network(path, "gru")
+    back = load_network(path, "gru", prefix="decoder.")
+    assert (back.input_size, back.hidden_size) == (5, 4)
+    with pytest.raises(ValueError, match="no recurrent network under 'head.'"):
+        load_network(path, "gru", prefix="head.")
+
+
+def test_cell_forms(tmp_path):
+    cell = torch.nn.LSTMCell(3, 5)
+    path = tmp_path / "cell.pt"
+    torch.save(cell.state_dict(), path)
+    back = load_network(path, "lstm")
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(back(x[None])[0][0], cell(x)[0], rtol=0, atol=1e-6)  # float32 rounding
+
+
+class Evil:
+    """Pickled, it would create a file when opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_code_in_a_file_is_never_run(tmp_path):
+    victim = tmp_path / "victim"
+    path = tmp_path / "evil.pt"
+    torch.save({"weight_ih_l0": Evil(victim)}, path)
+    with pytest.raises(ValueError, match=r"save module.state_dict\(\) instead"):
+        load_network(path, "gru")
+    assert not victim.exists()
+    torch.save(torch.nn.GRU(3, 4), path)  # a whole module is code too
+    with pytest.raises(ValueError, match="refused"):
+        load_network(path, "gru")
+
+
+def test_bad_files_are_refused_in_words(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        load_network(tmp_path / "nowhere.pt", "gru")
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        load_network(path, "gru")
+    save_file({"weight": torch.zeros(2)}, str(path))
+    with pytest.raises(ValueError, match="holds no weights"):
+        load_network(path, "gru")
+    save_file(torch.nn.LSTM(3, 5).state_dict(), str(path))
+    with pytest.raises(ValueError, match="do not fit the class 'gru'.*They fit lstm"):
+        load_network(path, "gru")
+    save_file(torch.nn.GRU(3, 5, bidirectional=True).state_dict(), str(path))
+    with pytest.raises(ValueError, match="bidirectional"):
+        load_network(path, "gru")

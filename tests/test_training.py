@@ -1,0 +1,588 @@
+"""Training: it learns, resumes bit for bit, stops for good reasons, and leaves a folder that can be trusted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from mnemoscope import registry
+from mnemoscope.cells import GRU, Cell
+from mnemoscope.config import RunConfig
+from mnemoscope.tasks import Adding
+from mnemoscope.training import NonFiniteLoss, RunFolder, build_model, build_task, evaluate, load_model, train
+from mnemoscope.training.loop import _backward
+
+CONFIG = RunConfig(
+    "try",
+    "flipflop",
+    task_options={"bits": 2, "length": 12, "rate": 0.2},
+    hidden_size=8,
+    learning_rate=0.01,
+    schedule="cosine",
+    clip=1.0,
+    steps=40,
+    batch_size=4,
+    evaluate_every=6,
+    evaluate_batches=2,
+    checkpoint_every=10,
+)
+
+
+class Crash(Exception):  # noqa: N818
+    """As if the power had failed: nobody gets to save anything."""
+
+
+def stop_at(step: int, error: type[BaseException]):
+    def callback(info):
+        if info.step == step:
+            raise error
+
+    return callback
+
+
+def run(config: RunConfig, root: Path, **settings):
+    return train(config, root, progress=False, **settings)
+
+
+def artefacts(config: RunConfig, root: Path) -> tuple[bytes, bytes]:
+    folder = config.folder(root)
+    return (folder / "model.safetensors").read_bytes(), (folder / "metrics.jsonl").read_bytes()
+
+
+# Resume.
+
+VARIANTS = [
+    CONFIG,
+    replace(CONFIG, cell="lstm", optimiser="rmsprop", truncate=5, schedule="constant"),
+    replace(CONFIG, cell="gru", optimiser="adamw", weight_decay=0.1, clip=None),
+    replace(CONFIG, recurrent_learning_rate=1e-3, target_loss=1e-9, patience=100),
+]
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=lambda config: f"{config.cell}-{config.optimiser}")
+@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt])
+def test_an_interrupted_run_ends_with_the_same_bytes(config, error, tmp_path):
+    run(config, tmp_path / "straight")
+    with pytest.raises(error):
+        run(config, tmp_path / "resumed", callbacks=[stop_at(27, error)])
+    with pytest.raises(error):  # once more, right after an evaluation and before the next checkpoint
+        run(config, tmp_path / "resumed", resume=True, callbacks=[stop_at(36, error)])
+    result = run(config, tmp_path / "resumed", resume=True)
+    assert result.steps == 40
+    assert artefacts(config, tmp_path / "resumed") == artefacts(config, tmp_path / "straight")
+
+
+@pytest.mark.parametrize("step", [1, 9, 10, 11, 39, 40])
+def test_it_does_not_matter_when_a_run_crashes(step, tmp_path):
+    run(CONFIG, tmp_path / "straight")
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path / "resumed", callbacks=[stop_at(step, Crash)])
+    run(CONFIG, tmp_path / "resumed", resume=True)
+    assert artefacts(CONFIG, tmp_path / "resumed") == artefacts(CONFIG, tmp_path / "straight")
+
+
+def test_a_crash_takes_metrics_back_to_the_checkpoint(tmp_path):
+    """Evaluated at 24, checkpoint at 20: the line of step 24 must not be there twice."""
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path, callbacks=[stop_at(27, Crash)])
+    folder = RunFolder(CONFIG.folder(tmp_path))
+    assert [line["step"] for line in folder.read_metrics()] == [6, 12, 18, 24]
+    run(CONFIG, tmp_path, resume=True)
+    assert [line["step"] for line in folder.read_metrics()] == [6, 12, 18, 24, 30, 36, 40]
+
+
+def test_a_crash_after_the_last_step_only_writes_what_is_missing(tmp_path):
+    run(CONFIG, tmp_path)
+    folder = RunFolder(CONFIG.folder(tmp_path))
+    expected, result = artefacts(CONFIG, tmp_path), folder.read_result()
+    (folder.path / "result.json").unlink()
+    (folder.path / "model.safetensors").unlink()
+    again = run(CONFIG, tmp_path, resume=True, callbacks=[stop_at(40, Crash)])
+    assert artefacts(CONFIG, tmp_path) == expected
+    assert (again.loss, again.seconds) == (result.loss, result.seconds)
+
+
+def test_checkpoints_and_callbacks_do_not_change_the_result(tmp_path):
+    run(CONFIG, tmp_path)
+    often = replace(CONFIG, name="often", checkpoint_every=1, threads=1)
+    seen = []
+    train(often, tmp_path, progress=True, callbacks=[seen.append])
+    assert artefacts(often, tmp_path) == artefacts(CONFIG, tmp_path)
+    assert [info.step for info in seen] == [*range(1, 41)]
+    assert [info.step for info in seen if info.evaluation] == [6, 12, 18, 24, 30, 36, 40]
+
+
+def test_global_random_numbers_neither_matter_nor_change(tmp_path):
+    torch.manual_seed(1)
+    run(CONFIG, tmp_path / "one")
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    run(CONFIG, tmp_path / "two")
+    assert torch.equal(before, torch.get_rng_state())
+    assert artefacts(CONFIG, tmp_path / "one") == artefacts(CONFIG, tmp_path / "two")
+
+
+def test_seeds_differ(tmp_path):
+    other = replace(CONFIG, seed=1)
+    run(CONFIG, tmp_path)
+    run(other, tmp_path)
+    assert artefacts(CONFIG, tmp_path)[0] != artefacts(other, tmp_path)[0]
+
+
+def test_a_cell_that_draws_random_numbers_resumes_too(tmp_path, noisy):
+    config = replace(CONFIG, cell="noisy")
+    run(config, tmp_path / "straight")
+    with pytest.raises(Crash):
+        run(config, tmp_path / "resumed", callbacks=[stop_at(17, Crash)])
+    torch.manual_seed(5)
+    run(config, tmp_path / "resumed", resume=True)
+    assert artefacts(config, tmp_path / "resumed") == artefacts(config, tmp_path / "straight")
+
+
+class Pair(NamedTuple):
+    outer: torch.Tensor
+    inner: tuple[torch.Tensor, torch.Tensor]
+
+
+class Noisy(Cell):
+    """A cell with a nested state and noise, as a user might write one."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input_size, self.size = input_size, hidden_size
+        self.mix = nn.Linear(input_size + hidden_size, hidden_size)
+
+    def initial_state(self, batch):
+        zero = torch.zeros(batch, self.size)
+        return Pair(zero, (zero, zero))
+
+    def forward(self, x, state):
+        new = torch.tanh(self.mix(torch.cat([x, state.outer], -1)) + 0.1 * torch.randn(len(x), self.size))
+        return Pair(new, (state.outer, state.inner[0]))
+
+    def output(self, state):
+        return state.outer + state.inner[1]
+
+
+@pytest.fixture
+def noisy(monkeypatch):
+    entries = {**registry.cells.entries, "noisy": registry.Entry("noisy", "a test", "here", f"{__name__}:Noisy")}
+    monkeypatch.setattr(registry.cells, "entries", entries)
+
+
+# Interruption.
+
+
+def test_ctrl_c_saves_closes_and_says_how_to_go_on(tmp_path):
+    with pytest.raises(KeyboardInterrupt, match=r"after step 17 of 40; the checkpoint is in .*resume=True"):
+        run(CONFIG, tmp_path, callbacks=[lambda info: info.step == 17 and os.kill(os.getpid(), signal.SIGINT)])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    steps = []
+    run(CONFIG, tmp_path, resume=True, callbacks=[lambda info: steps.append(info.step)])
+    assert steps[0] == 18
+
+
+def test_a_second_ctrl_c_stops_at_once_and_keeps_the_checkpoint(tmp_path):
+    def twice(info):
+        if info.step == 17:
+            os.kill(os.getpid(), signal.SIGINT)
+        if info.step == 17:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(CONFIG, tmp_path, callbacks=[twice])
+    assert run(CONFIG, tmp_path, resume=True).steps == 40
+
+
+def test_training_works_in_a_thread(tmp_path):
+    thread = threading.Thread(target=run, args=(replace(CONFIG, steps=3), tmp_path))
+    thread.start()
+    thread.join()
+    assert RunFolder(replace(CONFIG, steps=3).folder(tmp_path)).read_result().steps == 3
+
+
+def test_a_killed_process_can_be_resumed(tmp_path):
+    code = """
+import os, signal, sys
+from pathlib import Path
+from mnemoscope.config import RunConfig
+from mnemoscope.training import train
+config = RunConfig.from_toml(Path(sys.argv[1]) / "asked.toml")
+train(config, sys.argv[1], progress=False, callbacks=[lambda i: i.step == 27 and os.kill(os.getpid(), signal.SIGKILL)])
+"""
+    config = replace(CONFIG, threads=1)
+    (tmp_path / "asked.toml").write_text(config.to_toml())
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    run(config, tmp_path, resume=True)
+    run(config, tmp_path / "straight")
+    assert artefacts(config, tmp_path) == artefacts(config, tmp_path / "straight")
+
+
+# What is in the folder already.
+
+
+def test_a_finished_run_is_not_repeated_unless_asked(tmp_path):
+    first = run(CONFIG, tmp_path)
+    second = run(CONFIG, tmp_path, callbacks=[stop_at(1, Crash)])
+    assert second == replace(first, cached=True)
+    assert run(CONFIG, tmp_path, resume=True).cached
+    assert not run(CONFIG, tmp_path, overwrite=True).cached
+
+
+def test_an_unfinished_run_is_neither_overwritten_nor_resumed_unasked(tmp_path):
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path, callbacks=[stop_at(15, Crash)])
+    with pytest.raises(FileExistsError, match=r"unfinished run in .*resume=True .*overwrite=True"):
+        run(CONFIG, tmp_path)
+    assert run(CONFIG, tmp_path, overwrite=True).steps == 40
+
+
+def test_overwriting_starts_from_nothing(tmp_path):
+    run(CONFIG, tmp_path)
+    expected = artefacts(CONFIG, tmp_path)
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path, overwrite=True, callbacks=[stop_at(3, Crash)])
+    assert RunFolder(CONFIG.folder(tmp_path)).status == "unfinished"
+    run(CONFIG, tmp_path, resume=True)
+    assert artefacts(CONFIG, tmp_path) == expected
+
+
+def test_resume_and_overwrite_exclude_each_other(tmp_path):
+    with pytest.raises(ValueError, match="choose one"):
+        run(CONFIG, tmp_path, resume=True, overwrite=True)
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path):
+    folder = CONFIG.folder(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "thesis.tex").write_text("precious")
+    with pytest.raises(FileExistsError, match=r"is not the folder of a run: it holds thesis\.tex"):
+        run(CONFIG, tmp_path)
+    with pytest.raises(FileExistsError, match="is not the folder of a run"):
+        load_model(folder)
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    CONFIG.folder(tmp_path).parent.mkdir()
+    CONFIG.folder(tmp_path).write_text("")
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        run(CONFIG, tmp_path)
+
+
+def test_an_edited_configuration_is_noticed(tmp_path):
+    run(CONFIG, tmp_path)
+    path = CONFIG.folder(tmp_path) / "config.toml"
+    path.write_text(path.read_text().replace("hidden_size = 8", "hidden_size = 9"))
+    with pytest.raises(ValueError, match=r"its config\.toml was edited"):
+        run(CONFIG, tmp_path)
+    with pytest.raises(ValueError, match=r"do not fit the network that config\.toml describes"):
+        load_model(path.parent)
+
+
+def test_debris_of_a_crash_is_ignored_and_removed(tmp_path):
+    folder = CONFIG.folder(tmp_path)
+    folder.mkdir(parents=True)
+    debris = folder / ".unfinished-1-checkpoint.safetensors"
+    debris.write_bytes(b"half")
+    assert RunFolder(folder).status == "new"
+    run(CONFIG, tmp_path)
+    assert not debris.exists()
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path):
+    pytest.importorskip("fcntl")
+
+    def intrude(info):
+        if info.step == 2:
+            with pytest.raises(BlockingIOError, match="Another process is training in"):
+                run(CONFIG, tmp_path, resume=True)
+
+    assert run(CONFIG, tmp_path, callbacks=[intrude]).steps == 40
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "model.safetensors", "result.json"])
+@pytest.mark.parametrize("keep", [0, 5, 100])
+def test_files_cut_short_are_reported(name, keep, tmp_path):
+    run(CONFIG, tmp_path)
+    path = CONFIG.folder(tmp_path) / name
+    path.write_bytes(path.read_bytes()[:keep])
+    if name == "checkpoint.safetensors":
+        (path.parent / "result.json").unlink()
+    with pytest.raises(ValueError, match=rf"{name} is not a (whole safetensors|JSON) file.*cut short"):
+        load_model(path.parent) if name == "model.safetensors" else run(CONFIG, tmp_path, resume=True)
+
+
+def test_metrics_cut_short_are_reported(tmp_path):
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path, callbacks=[stop_at(27, Crash)])
+    path = CONFIG.folder(tmp_path) / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"metrics\.jsonl does not hold a JSON object in every line"):
+        RunFolder(path.parent).read_metrics()
+    with pytest.raises(ValueError, match=r"metrics\.jsonl has 50 bytes, but \d+ when the checkpoint was made"):
+        run(CONFIG, tmp_path, resume=True)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    other = replace(CONFIG, seed=1)
+    for config in (CONFIG, other):
+        with pytest.raises(Crash):
+            run(config, tmp_path, callbacks=[stop_at(27, Crash)])
+    name = "checkpoint.safetensors"
+    (CONFIG.folder(tmp_path) / name).write_bytes((other.folder(tmp_path) / name).read_bytes())
+    with pytest.raises(ValueError, match=rf"belongs to a run with hash {other.hash}, but this one has {CONFIG.hash}"):
+        run(CONFIG, tmp_path, resume=True)
+
+
+def test_the_folder_holds_what_it_should_and_no_pickle(tmp_path):
+    result = run(CONFIG, tmp_path)
+    files = {"checkpoint.safetensors", "config.toml", "env.json", "metrics.jsonl", "model.safetensors", "result.json"}
+    assert {path.name for path in result.folder.iterdir()} == files
+    assert RunConfig.from_toml(result.folder / "config.toml") == CONFIG
+    env = json.loads((result.folder / "env.json").read_text())
+    assert {"python", "torch", "numpy", "platform", "cpu", "threads", "mnemoscope"} <= {*env}
+    assert "seconds" not in (result.folder / "metrics.jsonl").read_text()
+    assert json.loads((result.folder / "result.json").read_text())["seconds"] > 0
+
+
+def test_a_model_comes_back_as_it_was(tmp_path):
+    models = []
+    result = run(CONFIG, tmp_path, callbacks=[lambda info: models.append(info.model)])
+    model, task, config = load_model(str(result.folder))
+    assert config == CONFIG
+    assert not model.training
+    for name, value in models[-1].state_dict().items():
+        assert torch.equal(model.state_dict()[name], value)
+    tests = [task.batch(config.batch_size, config.seed, number, "test") for number in range(config.evaluate_batches)]
+    assert evaluate(model, task, tests) == {"loss": result.loss, **result.scores}
+
+
+def test_loading_what_is_not_there_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no folder"):
+        load_model(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="is empty"):
+        load_model(tmp_path)
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path, callbacks=[stop_at(15, Crash)])
+    with pytest.raises(FileNotFoundError, match=r"is not finished: .*resume=True"):
+        load_model(CONFIG.folder(tmp_path))
+
+
+# The loop itself.
+
+
+def test_it_learns_to_hold_a_bit(tmp_path):
+    config = replace(CONFIG, task_options={"bits": 1, "length": 12, "rate": 0.2}, steps=300, batch_size=32)
+    result = run(config, tmp_path)
+    assert result.stopped == "steps"
+    assert result.scores["accuracy"] == 1.0
+    assert result.loss < 0.02 < result.baseline
+
+
+def test_it_stops_at_its_target(tmp_path):
+    result = run(replace(CONFIG, steps=500, target_loss=0.5, schedule="constant"), tmp_path)
+    assert result.stopped == "target"
+    assert result.loss <= 0.5
+    assert result.steps < 500
+    both = run(replace(CONFIG, steps=500, target_loss=0.5, target_score=0.99, schedule="constant"), tmp_path)
+    assert both.steps > result.steps
+    assert both.scores["accuracy"] >= 0.99
+
+
+def test_it_stops_when_its_patience_is_at_an_end(tmp_path):
+    config = replace(CONFIG, learning_rate=1e-30, schedule="constant", patience=3)
+    result = run(config, tmp_path)
+    assert result.stopped == "patience"
+    assert result.steps == 6 * 4  # the first evaluation is the best, three more do not better it
+
+
+def test_the_learning_rate_follows_its_schedule(tmp_path):
+    run(replace(CONFIG, evaluate_every=10), tmp_path)
+    lines = RunFolder(replace(CONFIG, evaluate_every=10).folder(tmp_path)).read_metrics()
+    expected = [0.01 * (1 + torch.tensor(torch.pi * step / 40).cos().item()) / 2 for step in (9, 19, 29, 39)]
+    assert [line["learning_rate"] for line in lines] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_recurrent_matrix_can_have_its_own_rate(tmp_path):
+    config = replace(CONFIG, recurrent_learning_rate=1e-30, schedule="constant")
+    start = build_model(config, build_task(config)).state_dict()
+    end = load_model(run(config, tmp_path).folder)[0].state_dict()
+    assert torch.equal(start["cell.connectivity.matrix"], end["cell.connectivity.matrix"])
+    assert not torch.equal(start["cell.drive.weight"], end["cell.drive.weight"])
+    with pytest.raises(ValueError, match="which 'gru' has not"):
+        run(replace(config, cell="gru"), tmp_path)
+    assert not replace(config, cell="gru").folder(tmp_path).exists()
+
+
+def test_gradients_are_clipped(tmp_path):
+    norms = []
+
+    def measure(info):
+        norms.append(sum(p.grad.square().sum() for p in info.model.parameters()).sqrt().item())
+
+    run(replace(CONFIG, clip=1e-3), tmp_path, callbacks=[measure])
+    assert max(norms) <= 1e-3 * (1 + 1e-5)
+
+
+def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, dict[str, torch.Tensor]]:
+    task = build_task(config)
+    model = build_model(config, task).double()
+    loss = _backward(model, task, batch, truncate)
+    return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("cell", [entry.name for entry in registry.cells])
+def test_truncation_cuts_the_gradient_and_nothing_else(cell):
+    """Against a slow reference: each window's loss, with the state before it a constant."""
+    config = replace(CONFIG, cell=cell)
+    task = build_task(config)
+    batch = task.batch(4, 0, 0)
+    batch = batch._replace(inputs=batch.inputs.double(), targets=batch.targets.double())
+    whole, full = gradients(config, batch, None)
+    assert gradients(config, batch, 12)[0] == whole
+    loss, cut = gradients(config, batch, 5)
+    assert loss == pytest.approx(whole, rel=1e-12)
+
+    model = build_model(config, task).double()
+    total = torch.zeros((), dtype=torch.float64)
+    for start, end in ((0, 5), (5, 10), (10, 12)):
+        state = None
+        if start:
+            with torch.no_grad():
+                _, state = model(batch.inputs[:start])
+        outputs, _ = model(batch.inputs[start:end], state)
+        total = total + task.errors(outputs, type(batch)(*(part[start:end] for part in batch))).sum() / (12 * 4)
+    total.backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(cut[name], parameter.grad, rtol=1e-10, atol=1e-14)
+    recurrent = "cell.connectivity.matrix" if cell == "elman" else "cell.weight_hh"
+    assert not torch.allclose(cut[recurrent], full[recurrent])
+
+
+def test_windows_without_a_counted_step_are_only_passed_through():
+    """In the adding problem only the last step counts."""
+    config = replace(CONFIG, task="adding", task_options={"length": 12})
+    batch = Adding(12).batch(4, 0, 0)
+    batch = batch._replace(inputs=batch.inputs.double(), targets=batch.targets.double())
+    whole, _ = gradients(config, batch, None)
+    loss, cut = gradients(config, batch, 5)
+    assert loss == pytest.approx(whole, rel=1e-12)
+    assert all(torch.isfinite(gradient).all() for gradient in cut.values())
+
+
+@pytest.mark.parametrize("truncate", [None, 5])
+def test_adding_trains_truncated_or_not(truncate, tmp_path):
+    config = replace(CONFIG, task="adding", task_options={"length": 12}, truncate=truncate)
+    assert run(config, tmp_path).loss < 0.5
+
+
+def test_a_non_finite_loss_stops_the_run_and_keeps_the_checkpoint(tmp_path):
+    def spoil(info):
+        if info.step == 27:
+            with torch.no_grad():
+                info.model.readout.bias.fill_(torch.inf)
+
+    with pytest.raises(
+        NonFiniteLoss, match=r"loss is (inf|nan).* after 27 optimiser steps; the last good checkpoint is"
+    ):
+        run(CONFIG, tmp_path, callbacks=[spoil])
+    run(CONFIG, tmp_path, resume=True)
+    run(CONFIG, tmp_path / "straight")
+    assert artefacts(CONFIG, tmp_path) == artefacts(CONFIG, tmp_path / "straight")
+
+
+def test_a_non_finite_gradient_stops_the_run_before_it_does_harm(tmp_path, monkeypatch):
+    step = iter(range(1000))
+    clip = nn.utils.clip_grad_norm_
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *a: clip(*a) if next(step) < 3 else torch.tensor(torch.nan))
+    with pytest.raises(NonFiniteLoss, match=r"its gradient's norm nan after 3 optimiser steps; no checkpoint had been"):
+        run(CONFIG, tmp_path)
+
+
+def test_a_non_finite_evaluation_stops_the_run(tmp_path):
+    """The learning rate is so large that the first step leaves the range of float32."""
+    config = replace(CONFIG, cell_options={"nonlinearity": "linear"}, learning_rate=1e30, evaluate_every=1, clip=None)
+    with pytest.raises(NonFiniteLoss, match=r"The evaluation loss is (inf|nan) after 1 optimiser steps"):
+        run(config, tmp_path)
+    assert RunFolder(config.folder(tmp_path)).read_metrics() == []
+
+
+def test_cuda_that_is_not_there_is_refused(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(ValueError, match="torch sees no GPU"):
+        run(replace(CONFIG, device="cuda"), tmp_path)
+
+
+def test_threads_are_set_and_put_back(tmp_path):
+    before, seen = torch.get_num_threads(), []
+    run(replace(CONFIG, threads=2, steps=1), tmp_path, callbacks=[lambda info: seen.append(torch.get_num_threads())])
+    assert seen == [2]
+    assert torch.get_num_threads() == before
+
+
+def test_the_bar_shows_the_loss_against_the_baseline(tmp_path, capsys):
+    train(replace(CONFIG, steps=6), tmp_path)
+    assert "baseline 7.33e-01" in capsys.readouterr().err
+
+
+# Building.
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"task_options": {"bit": 3}},
+            r"task 'flipflop' has no option 'bit'\. Did you mean 'bits'\? "
+            r"Its options: bits = 3, length = 64, rate = 0\.1\.",
+        ),
+        (
+            {"task_options": {"bits": "three"}},
+            "Option 'bits' of the task 'flipflop' must be an integer, but is 'three'",
+        ),
+        ({"task_options": {"bits": 0}}, "at least one bit"),
+        ({"cell_options": {"connectivity": "dense"}}, "no option 'connectivity'.*nonlinearity = 'tanh', bias = True"),
+        ({"cell_options": {"hidden_size": 5}}, "no option 'hidden_size'"),
+        ({"cell_options": {"bias": 1}}, "'bias' of the cell 'elman' must be true or false, but is 1"),
+        ({"cell": "lstm", "cell_options": {"projection": 1}}, "Did you mean 'projection_size'"),
+        ({"cell_options": {"nonlinearity": "sinus"}}, "Unknown nonlinearity 'sinus'"),
+    ],
+)
+def test_bad_options_are_refused_before_work_starts(settings, words, tmp_path):
+    config = replace(CONFIG, **settings)
+    with pytest.raises(ValueError, match=words):
+        run(config, tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_required_options_are_asked_for(monkeypatch):
+    def factory(input_size: int, hidden_size: int, depth: int, rate: float | None = None) -> Cell:
+        return GRU(input_size, hidden_size)
+
+    monkeypatch.setattr(registry.cells, "load", lambda name: factory)
+    task = build_task(CONFIG)
+    with pytest.raises(ValueError, match=r"needs the option 'depth'\. Its options: depth, rate = None\."):
+        build_model(CONFIG, task)
+    assert build_model(replace(CONFIG, cell_options={"depth": 1, "rate": 1}), task).cell.hidden_size == 8
+
+
+def test_integers_do_where_a_float_is_wanted():
+    assert build_task(replace(CONFIG, task_options={"rate": 1})).rate == 1.0
+
+
+def test_initial_weights_are_the_seed_s():
+    task = build_task(CONFIG)
+    one, again, other = (build_model(replace(CONFIG, seed=seed), task).readout.weight for seed in (0, 0, 1))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
