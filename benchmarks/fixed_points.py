@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,9 @@ def main() -> None:
     write(rows, options)
 
 
-def one_network(network: nn.RNNBase, visited: Tensor, cell: str, size: int, options: argparse.Namespace) -> list[Measured]:
+def one_network(
+    network: nn.RNNBase, visited: Tensor, cell: str, size: int, options: argparse.Namespace
+) -> list[Measured]:
     """Exhaustive, adaptive and the peer on one network, the same starts for all that take them."""
     dynamics = Dynamics(network)
     generator = torch.Generator().manual_seed(0)
@@ -113,9 +116,9 @@ def peer(checkout: Path, network: nn.RNNBase, starts: Tensor, name: str, size: i
     states = torch.from_numpy(unique.xstar)
     dynamics = Dynamics(network)
     q = 0.5 * dynamics.residual(states).square().sum(1)
-    inside = dynamics.inside(states)
-    return Measured(name, size, "fixed-point-finder", len(starts), wall, cpu, len(states), int(((q < TRUE) & inside).sum()),
-                    None, float(q.max()) if len(q) else float("nan"), 1)  # fmt: skip
+    true = int(((q < TRUE) & dynamics.inside(states)).sum())
+    return Measured(name, size, "fixed-point-finder", len(starts), wall, cpu, len(states), true, None,
+                     float(q.max()) if len(q) else float("nan"), 1)  # fmt: skip
 
 
 def growth_with_starts(options: argparse.Namespace) -> list[Measured]:
@@ -128,7 +131,7 @@ def growth_with_starts(options: argparse.Namespace) -> list[Measured]:
             generator = torch.Generator().manual_seed(0)
             picked = visited[torch.randint(len(visited), (number,), generator=generator)]
             picked = picked + options.noise * torch.randn(picked.shape, generator=generator, dtype=picked.dtype)
-            fp, wall, cpu = best(lambda: ms.find_fixed_points(dynamics, picked), 3)  # noqa: B023: used at once
+            fp, wall, cpu = best(partial(ms.find_fixed_points, dynamics, picked), 3)
             rows.append(Measured(f"{cell} 64", 64, "growth with starts", number, wall, cpu, len(fp),
                                  int((fp.q < TRUE).sum()), fp.index_sum, float(fp.q.max()), 3))  # fmt: skip
             print(line(rows[-1]), flush=True)
@@ -194,14 +197,16 @@ def table(rows: list[Measured], command: str, threads: int) -> str:
     lines = [
         "# Fixed points of trained 3-bit flip-flops",
         "",
-        f"`{command.strip()}`, {threads} threads. True: q < {TRUE:g} in float64, inside the invariant set. The ratio is",
-        "the peer's wall time over this one's, same network and starts, same run.",
+        f"`{command.strip()}`, {threads} threads. True: q < {TRUE:g} in float64, inside the invariant set. The ratio",
+        "is the peer's wall time over this one's, same network and starts, same run.",
         "",
         "| network | who | starts | wall s | CPU s | points | true | index sum | largest q | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        ratio = f"{theirs[r.network] / r.seconds:.0f}x" if r.network in theirs and r.who.startswith("mnemoscope") else ""
+        ratio = (
+            f"{theirs[r.network] / r.seconds:.0f}x" if r.network in theirs and r.who.startswith("mnemoscope") else ""
+        )
         sum_ = "" if r.index_sum is None else str(r.index_sum)
         lines.append(
             f"| {r.network} | {r.who} | {r.starts} | {r.seconds:.3f} | {r.cpu_seconds:.3f} | {r.points} | {r.true} | "
@@ -236,7 +241,9 @@ def plot(rows: list[Measured], path: Path) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", type=Path, help="checkout of fixed-point-finder to measure beside us")
-    parser.add_argument("--peer-up-to", type=int, default=64, help="largest network for the peer (it takes minutes above)")
+    parser.add_argument(
+        "--peer-up-to", type=int, default=64, help="largest network for the peer (it takes minutes above)"
+    )
     parser.add_argument("--starts", type=int, default=1024)
     parser.add_argument("--noise", type=float, default=0.3, help="standard deviation added to the visited states")
     parser.add_argument("--threads", type=int, default=2)

@@ -21,7 +21,10 @@ def test_help_answers_within_a_second_and_teaches():
     for word in ("demo", "train", "inspect", "list", "study", "studies"):
         assert word in done.stdout
     imported = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "mnemoscope", "train", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", "-m", "mnemoscope", "train", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert " torch\n" not in imported.stderr
     assert seconds < 10  # seen: 0.3 s; loose, as the machine may be busy: what matters is that torch is not imported

@@ -69,7 +69,7 @@ def test_adaptive_starts_complete_the_cube():
     dynamics, roots = cube(8)
     fp = ms.find_fixed_points(dynamics, "adaptive")
     assert_same_set(fp.states, roots)
-    assert "no sign of a missing point" in fp.summary()
+    assert "there is no sign of a missing point" in fp.summary()
 
 
 def test_an_incomplete_set_is_called_incomplete():
@@ -78,7 +78,7 @@ def test_an_incomplete_set_is_called_incomplete():
         kept = torch.cat([roots[:missing], roots[missing + 1 :]])
         fp = ms.find_fixed_points(dynamics, kept)
         assert fp.complete is False
-        assert f"an {word} number" in fp.summary()
+        assert f"with an {word} number of real eigenvalues above 1 is missing" in fp.summary()
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
@@ -104,7 +104,12 @@ def test_flow_of_jang(solver):
 
 @pytest.mark.parametrize(
     ("angle", "radius", "kind", "shape"),
-    [(0.5, 0.9, "stable", "spiral"), (0.5, 1.1, "unstable", "spiral"), (0.0, 0.9, "stable", "node"), (1.0, 1.0, "marginal", "spiral")],
+    [
+        (0.5, 0.9, "stable", "spiral"),
+        (0.5, 1.1, "unstable", "spiral"),
+        (0.0, 0.9, "stable", "node"),
+        (1.0, 1.0, "marginal", "spiral"),
+    ],
 )
 def test_kinds_of_linear_maps(angle, radius, kind, shape):
     A = radius * torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -169,7 +174,9 @@ def test_every_start_has_a_status():
     assert len(fp) == 2
     assert fp.starts.status.tolist() == [Status.FIXED, Status.FIXED, Status.DIVERGED]
     assert fp.starts.point.tolist()[2] == -1
-    none = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 1, state_size=1)), torch.ones(1, 1).double())
+    none = ms.find_fixed_points(
+        ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 1, state_size=1)), torch.ones(1, 1).double()
+    )
     assert len(none) == 0
     assert none.starts.counts() == {Status.STALLED: 1}
     few = ms.find_fixed_points(cube()[0], torch.full((1, 3), 0.3).double(), solver=Newton(max_steps=1))
@@ -314,3 +321,21 @@ def test_a_large_network_forms_no_matrix(monkeypatch):
     fp = ms.find_fixed_points(dynamics, torch.zeros(8, 600))
     assert len(fp) == 1
     assert fp.reached.tolist() == [8]
+
+
+def test_a_line_attractor_is_recognised():
+    """h' = (h1, h2 / 2): every point of the first axis is fixed, and the search must not collect them for ever."""
+    shrink = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: shrink * h, state_size=2, bounds=(-1, 1))), "adaptive")
+    assert set(fp.kind) == {"marginal"}
+    assert fp.states[:, 1].abs().max() < 1e-12
+    assert len(fp.starts) <= 10 * 64
+    assert fp.complete is None
+    assert "continuous attractor" in fp.summary()
+
+
+def test_numpy_starts_and_wrong_dimensions():
+    dynamics = ms.Dynamics(torch.nn.GRU(2, 8))
+    assert len(ms.find_fixed_points(dynamics, np.zeros((3, 8))).starts) == 3
+    with pytest.raises(ValueError, match=r"\(starts, 8\)"):
+        ms.find_fixed_points(dynamics, torch.zeros(8))

@@ -31,14 +31,16 @@ def test_networks_come_back(tmp_path, name, suffix):
 
 
 def test_a_network_inside_a_larger_model(tmp_path):
-    model = torch.nn.ModuleDict({"encoder": torch.nn.GRU(3, 5), "decoder": torch.nn.GRU(5, 4), "head": torch.nn.Linear(4, 1)})
+    model = torch.nn.ModuleDict(
+        {"encoder": torch.nn.GRU(3, 5), "decoder": torch.nn.GRU(5, 4), "head": torch.nn.Linear(4, 1)}
+    )
     path = tmp_path / "model.pt"
     torch.save({"state_dict": model.state_dict(), "epoch": 3}, path)
-    with pytest.raises(ValueError, match="several recurrent networks.*'encoder.', 'decoder.'"):
+    with pytest.raises(ValueError, match=r"several recurrent networks.*'encoder\.', 'decoder\.'"):
         load_network(path, "gru")
     back = load_network(path, "gru", prefix="decoder.")
     assert (back.input_size, back.hidden_size) == (5, 4)
-    with pytest.raises(ValueError, match="no recurrent network under 'head.'"):
+    with pytest.raises(ValueError, match=r"no recurrent network under 'head\.'"):
         load_network(path, "gru", prefix="head.")
 
 
@@ -84,7 +86,7 @@ def test_bad_files_are_refused_in_words(tmp_path):
     with pytest.raises(ValueError, match="holds no weights"):
         load_network(path, "gru")
     save_file(torch.nn.LSTM(3, 5).state_dict(), str(path))
-    with pytest.raises(ValueError, match="do not fit the class 'gru'.*They fit lstm"):
+    with pytest.raises(ValueError, match=r"do not fit the class 'gru'.*They fit lstm"):
         load_network(path, "gru")
     save_file(torch.nn.GRU(3, 5, bidirectional=True).state_dict(), str(path))
     with pytest.raises(ValueError, match="bidirectional"):

@@ -55,8 +55,8 @@ def full_page(**changes):
     fp = cube()
     slow = replace(fp[[3, 7]], q=torch.tensor([3e-7, 8e-6], dtype=torch.float64))
     fp = replace(fp, slow=slow, starts=outcome({Status.FIXED: 90, Status.SLOW: 6, Status.DIVERGED: 4}))
-    curve = [{"step": step, "loss": 0.3 / (1 + step)} for step in range(50)]
-    curve.append({"step": 49, "test_loss": 0.004, "test_accuracy": 0.99})
+    curve = [{"step": step, "train_loss": 0.3 / (1 + step)} for step in range(50)]
+    curve.append({"step": 49, "loss": 0.004, "accuracy": 0.99})
     page = NetworkPage(
         "A network that holds three bits",
         fp,
@@ -313,7 +313,7 @@ def test_the_page_tells_everything(tmp_path):
         "2 slow, kept apart (q from 3e-07)",
         "Of 100 starts, 90 reached a fixed point, 6 came to rest at a slow point, 4 left to infinity.",
         "The test loss is 0.004 after 49 steps, 1.21 % of the 0.33 that a network without memory reaches.",
-        "test accuracy 0.99",
+        "accuracy 0.99",
         "@article{sussillo2013,",
         "@software{mnemoscope,",
         "mnemoscope demo --seed 0",
@@ -414,7 +414,7 @@ def test_hover_text_says_what_the_table_says():
         text for trace in figure["data"] for text in trace.get("text", []) if text.startswith("<b>fixed point 13<")
     )
     assert text == (
-        "<b>fixed point 13</b> · saddle (node)<br>unstable directions: 3<br>largest |λ|: 2<br>"
+        "<b>fixed point 13</b> · saddle<br>unstable directions: 3<br>largest |λ|: 2<br>"
         f"slowest time constant: {-1 / math.log(0.8):.3g}<br>q: 1e-30<br>reached by 14 starts"
     )
 
@@ -451,12 +451,15 @@ def test_the_page_of_nothing():
 @pytest.mark.parametrize(
     ("curve", "words"),
     [
-        ([{"step": 5, "loss": float("nan")}], "No finite loss was recorded."),
-        ([{"step": 1, "loss": 0.5}], "The training loss is 0.5 after 1 step,"),
-        ([{"step": 1, "loss": 0.5}, {"step": 2, "loss": float("inf")}], "1 value not finite and not drawn."),
-        ([{"step": 1, "loss": 0.0}, {"step": 2, "loss": 0.0}], "The training loss is 0 after 2 steps"),
-        ([{"step": 3, "test_loss": 2.0, "done": True}], "no better than 1, which a network without memory reaches."),
-        ([{"step": step, "loss": 1 / (step + 1)} for step in range(9001)], "after 9000 steps"),
+        ([{"step": 5, "train_loss": float("nan")}], "No finite loss was recorded."),
+        ([{"step": 1, "train_loss": 0.5}], "The training loss is 0.5 after 1 step,"),
+        (
+            [{"step": 1, "train_loss": 0.5}, {"step": 2, "train_loss": float("inf")}],
+            "1 value not finite and not drawn.",
+        ),
+        ([{"step": 1, "train_loss": 0.0}, {"step": 2, "train_loss": 0.0}], "The training loss is 0 after 2 steps"),
+        ([{"step": 3, "loss": 2.0, "done": True}], "no better than 1, which a network without memory reaches."),
+        ([{"step": step, "train_loss": 1 / (step + 1)} for step in range(9001)], "after 9000 steps"),
     ],
 )
 def test_training_curves(curve, words):
@@ -506,7 +509,7 @@ one = torch.ones(1).double()
 fp = FixedPoints(one[None], one, 0.5 * one[None, None], one.long(), False, True)
 try:
     draw_fixed_points(fp) if {missing!r} == "matplotlib" else None
-    render_page(NetworkPage("Page", fp, curve=[{{"step": 1, "loss": 1.0}}]))
+    render_page(NetworkPage("Page", fp, curve=[{{"step": 1, "train_loss": 1.0}}]))
 except ImportError as error:
     assert "pip install 'mnemoscope[report]'" in str(error), error
     sys.exit(7)

@@ -65,24 +65,77 @@ class Registry:
 
 cells = Registry("cell")
 cells.add(
-    Entry("elman", "h' = phi(V h + U x + b), any recurrent matrix and nonlinearity", "Elman 1990", "mnemoscope.cells:Elman", cites=("elman1990",)),
-    Entry("gru", "gated recurrent unit, torch.nn.GRU's form", "Cho et al. 2014", "mnemoscope.cells:GRU", cites=("cho2014",)),
-    Entry("lstm", "long short-term memory, torch.nn.LSTM's form", "Hochreiter & Schmidhuber 1997", "mnemoscope.cells:LSTM", cites=("hochreiter1997",)),
-)  # fmt: skip
+    Entry(
+        "elman",
+        "h' = phi(V h + U x + b), any recurrent matrix and nonlinearity",
+        "Elman 1990",
+        "mnemoscope.cells:Elman",
+        cites=("elman1990",),
+    ),
+    Entry(
+        "gru",
+        "gated recurrent unit, torch.nn.GRU's form",
+        "Cho et al. 2014",
+        "mnemoscope.cells:GRU",
+        cites=("cho2014",),
+    ),
+    Entry(
+        "lstm",
+        "long short-term memory, torch.nn.LSTM's form",
+        "Hochreiter & Schmidhuber 1997",
+        "mnemoscope.cells:LSTM",
+        cites=("hochreiter1997",),
+    ),
+)
 
 tasks = Registry("task")
 tasks.add(
-    Entry("flipflop", "n bits, each held at the sign of its last pulse", "Sussillo & Barak 2013; Jang, section 6", "mnemoscope.tasks:FlipFlop", ("discrete memory",), ("sussillo2013", "jang")),
-    Entry("copy", "recall 10 symbols after a delay", "Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016", "mnemoscope.tasks:Copy", ("delayed recall",), ("hochreiter1997", "arjovsky2016")),
-    Entry("adding", "add the two marked numbers of a long sequence", "Hochreiter & Schmidhuber 1997", "mnemoscope.tasks:Adding", ("delayed recall",), ("hochreiter1997",)),
-)  # fmt: skip
+    Entry(
+        "flipflop",
+        "n bits, each held at the sign of its last pulse",
+        "Sussillo & Barak 2013; Jang, section 6",
+        "mnemoscope.tasks:FlipFlop",
+        ("discrete memory",),
+        ("sussillo2013", "jang"),
+    ),
+    Entry(
+        "copy",
+        "recall 10 symbols after a delay",
+        "Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016",
+        "mnemoscope.tasks:Copy",
+        ("delayed recall",),
+        ("hochreiter1997", "arjovsky2016"),
+    ),
+    Entry(
+        "adding",
+        "add the two marked numbers of a long sequence",
+        "Hochreiter & Schmidhuber 1997",
+        "mnemoscope.tasks:Adding",
+        ("delayed recall",),
+        ("hochreiter1997",),
+    ),
+)
 
 lenses = Registry("lens")
 lenses.add(
-    Entry("fixed-points", "all fixed points, their kinds and time constants, and whether the set is complete", "Sussillo & Barak 2013; Jang, Eq 1-13", "mnemoscope.analysis:find_fixed_points", ("dynamics",), ("sussillo2013", "jang")),
-)  # fmt: skip
+    Entry(
+        "fixed-points",
+        "all fixed points, their kinds and time constants, and whether the set is complete",
+        "Sussillo & Barak 2013; Jang, Eq 1-13",
+        "mnemoscope.analysis:find_fixed_points",
+        ("dynamics",),
+        ("sussillo2013", "jang"),
+    ),
+)
 
 studies = Registry("study")
 studies.add(
-    Entry("flipflop-cube", "the 27 fixed points of a trained 3-bit flip-flop: corners, edges, faces and centre of a cube", "Jang, section 6 and Fig 6", "mnemoscope.studies.flipflop_cube:STUDY", ("dynamics",), ("jang", "sussillo2013")),
-)  # fmt: skip
+    Entry(
+        "flipflop-cube",
+        "the 27 fixed points of a trained 3-bit flip-flop: corners, edges, faces and centre of a cube",
+        "Jang, section 6 and Fig 6",
+        "mnemoscope.studies.flipflop_cube:STUDY",
+        ("dynamics",),
+        ("jang", "sussillo2013"),
+    ),
+)

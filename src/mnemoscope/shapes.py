@@ -1,4 +1,7 @@
-"""Shape annotations, `Float[Tensor, "time batch features"]`: checked by jaxtyping in the tests, plain types elsewhere."""
+"""Shape annotations, `Float[Tensor, "time batch features"]`: checked in the tests, plain types without jaxtyping.
+
+A single dimension is written with a space before it, `" batch"`, so that no tool takes it for the name of a type.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +12,8 @@ else:
         from jaxtyping import Bool, Complex, Float, Int
     except ImportError:
 
-        class Float:
-            def __class_getitem__(cls, item):
+        class Float:  # noqa: D101
+            def __class_getitem__(cls, item: tuple) -> type:
                 return item[0]
 
         Bool = Complex = Int = Float

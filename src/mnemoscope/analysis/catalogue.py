@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import inverse_and_index
 from mnemoscope.shapes import Float, Int
 
 BASIN = 0.2
-"""A start is taken to belong to a known root r when one simplified Newton step from it, with r's own Jacobian, lands
-within this fraction of its distance to r: it is in the region where r's linearisation holds, and would converge to r."""
+"""A start belongs to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within this
+fraction of its distance to r: it is in the region where r's linearisation holds, and would converge to r."""
 
 
 class Catalogue:
@@ -21,7 +21,7 @@ class Catalogue:
         self.dynamics = dynamics
         self.distance = distance * dynamics.size**0.5
         self.states: Float[Tensor, "roots size"] = dynamics.origin.new_zeros(0, dynamics.size)
-        self.q: Float[Tensor, "roots"] = dynamics.origin.new_zeros(0)
+        self.q: Float[Tensor, " roots"] = dynamics.origin.new_zeros(0)
         self.index: list[int] = []
         self._inverses = dynamics.origin.new_zeros(4, dynamics.size, dynamics.size)  # grows by doubling
 
@@ -32,7 +32,12 @@ class Catalogue:
     def index_sum(self) -> int:
         return sum(self.index)
 
-    def add(self, states: Float[Tensor, "batch size"]) -> Int[Tensor, "batch"]:
+    @property
+    def regular(self) -> int:
+        """How many roots are isolated for certain: those whose Jacobian is not singular up to rounding."""
+        return sum(index != 0 for index in self.index)
+
+    def add(self, states: Float[Tensor, "batch size"]) -> Int[Tensor, " batch"]:
         """Enter converged states, polished by Newton steps; returns the root that each of them is."""
         which = torch.empty(states.shape[0], dtype=torch.int64, device=states.device)
         for row in range(states.shape[0]):
@@ -43,7 +48,7 @@ class Catalogue:
 
     def recognise(
         self, states: Float[Tensor, "batch size"], residuals: Float[Tensor, "batch size"]
-    ) -> Int[Tensor, "batch"]:
+    ) -> Int[Tensor, " batch"]:
         """The known root that each state is bound to converge to, or -1."""
         if not len(self):
             return torch.full((states.shape[0],), -1, dtype=torch.int64, device=states.device)
@@ -62,7 +67,7 @@ class Catalogue:
 
     def _enter(self, state: Tensor) -> int:
         f = self.dynamics.residual(state)
-        inverse, index = _inverse_and_index(self.dynamics.residual_jacobian(state)[0])
+        inverse, index = inverse_and_index(self.dynamics.residual_jacobian(state)[0])
         while True:  # converged already: the same inverse serves until rounding stops the progress
             better = self.dynamics.clamp(state - f @ inverse.mT)
             f_better = self.dynamics.residual(better)
@@ -79,15 +84,3 @@ class Catalogue:
         self.q = torch.cat([self.q, 0.5 * f.square().sum(1)])
         self.index.append(index)
         return len(self) - 1
-
-
-def _inverse_and_index(G: Tensor) -> tuple[Tensor, int]:
-    """(Pseudo-)inverse of the residual's Jacobian, and sign det(-G).
-
-    One matrix at a time through LAPACK: batched LU in torch 2.13 can hang on several CPU threads (pytorch #141358).
-    """
-    matrix = -G.cpu().numpy()
-    sign, log_abs = np.linalg.slogdet(matrix)
-    singular = not np.isfinite(log_abs)
-    inverse = np.linalg.pinv(matrix) if singular else np.linalg.inv(matrix)
-    return -torch.from_numpy(inverse).to(G), 0 if singular else int(sign)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from mnemoscope.cells import Cell, Layout, State, adapt
 from mnemoscope.shapes import Float
 
-
 Product = Callable[[Tensor], Tensor]
 
 
@@ -30,12 +29,13 @@ class Dynamics:
     >>> dynamics = ms.Dynamics(torch.nn.GRU(3, 16))
     >>> dynamics.size, dynamics.jacobian(torch.zeros(5, 16, dtype=torch.float64)).shape
     (16, torch.Size([5, 16, 16]))
+
     """
 
     def __init__(
         self,
         cell: Cell | nn.Module,
-        input: Float[Tensor, "features"] | None = None,
+        input: Float[Tensor, " features"] | None = None,
         *,
         continuous: bool = False,
         bounds: str | tuple[float | Tensor, float | Tensor] | None = "auto",
@@ -138,8 +138,8 @@ class Dynamics:
         except RuntimeError as error:
             raise ValueError(
                 f"{_name(name)} could not step from a state of shape {tuple(states.shape)} and an input of shape "
-                f"{(2, *self.input.shape[1:])}, both {self.dtype}: {error}. If it expects another number of inputs, pass "
-                f"input=...; if its weights are float32, convert them or pass dtype=torch.float32."
+                f"{(2, *self.input.shape[1:])}, both {self.dtype}: {error}. If it expects another number of inputs, "
+                f"pass input=...; if its weights are float32, convert them or pass dtype=torch.float32."
             ) from error
         if new.shape != states.shape:
             raise ValueError(

@@ -52,13 +52,13 @@ class Status(IntEnum):
 class Starts:
     """What became of each start."""
 
-    status: Int[Tensor, "starts"]
+    status: Int[Tensor, " starts"]
     """Values of `Status`."""
-    point: Int[Tensor, "starts"]
+    point: Int[Tensor, " starts"]
     """Index of the fixed point reached (of the slow point for SLOW starts), or -1."""
-    q: Float[Tensor, "starts"]
+    q: Float[Tensor, " starts"]
     """q where the start ended; for a start merged into a known point, that point's."""
-    steps: Int[Tensor, "starts"]
+    steps: Int[Tensor, " starts"]
     """Solver steps taken."""
 
     def __len__(self) -> int:
@@ -72,21 +72,21 @@ class Starts:
 
 @dataclass(frozen=True)
 class FixedPoints:
-    """Fixed points of one system. Indexing with a mask, a slice or a list selects points; iterating yields one at a time.
+    """Fixed points of one system. Indexing with a mask, a slice or a list selects points; iterating yields one by one.
 
     >>> import mnemoscope as ms
     >>> double_well = ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1))
     >>> fp = ms.find_fixed_points(ms.Dynamics(double_well), torch.tensor([[-0.9], [0.1], [0.9]]).double())
     >>> len(fp), fp.index_sum, sorted(fp.kind)
-    (3, 1, ['saddle', 'stable', 'stable'])
+    (3, 1, ['stable', 'stable', 'unstable'])
     """
 
     states: Float[Tensor, "points size"]
-    q: Float[Tensor, "points"]
+    q: Float[Tensor, " points"]
     """q = 1/2 |residual|^2 (Jang, Eq 4), where the residual is F(x) - x of a map, F(x) of a flow."""
     jacobians: Float[Tensor, "points size size"]
     """dF/dx."""
-    reached: Int[Tensor, "points"]
+    reached: Int[Tensor, " points"]
     """How many starts ended at each point."""
     continuous: bool
     bounded: bool
@@ -135,7 +135,7 @@ class FixedPoints:
         return self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
 
     @property
-    def unstable(self) -> Int[Tensor, "points"]:
+    def unstable(self) -> Int[Tensor, " points"]:
         """Number of unstable directions of each point."""
         return (self.growth > MARGIN).sum(1)
 
@@ -146,7 +146,7 @@ class FixedPoints:
 
     @property
     def kind(self) -> list[str]:
-        """ "stable", "saddle", "unstable" or "marginal" (a mode within `MARGIN` of the stability boundary), per point."""
+        """Of each point: stable, saddle, unstable, or marginal (a mode within `MARGIN` of the stability boundary)."""
         marginal = (self.growth.abs() <= MARGIN).any(1)
         stable_modes = (self.growth < -MARGIN).sum(1)
         return [
@@ -156,16 +156,20 @@ class FixedPoints:
 
     @property
     def shape(self) -> list[str]:
-        """ "spiral" where the least stable mode rotates (complex eigenvalue), else "node", per point."""
+        """Of each point: spiral where the least stable mode rotates (complex eigenvalue), else node."""
         return ["spiral" if abs(value.imag) > MARGIN else "node" for value in self.eigenvalues[:, 0].tolist()]
 
+    @property
+    def description(self) -> list[str]:
+        """Kind and shape in words: stable node, spiral saddle, ... ("saddle node" is the name of a bifurcation)."""
+        words = {("saddle", "node"): "saddle", ("saddle", "spiral"): "spiral saddle"}
+        return [words.get(pair, f"{pair[0]} {pair[1]}") for pair in zip(self.kind, self.shape, strict=True)]
+
     @cached_property
-    def index(self) -> Int[Tensor, "points"]:
-        """sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
-        eye = 0 if self.continuous else np.eye(self.states.shape[1])
-        sign, log_abs = np.linalg.slogdet(eye - self.jacobians.cpu().numpy())
-        sign[np.isneginf(log_abs)] = 0
-        return torch.from_numpy(sign).round().to(torch.int64)
+    def index(self) -> Int[Tensor, " points"]:
+        """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
+        eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
+        return torch.tensor([inverse_and_index(J - eye)[1] for J in self.jacobians], dtype=torch.int64)
 
     @property
     def index_sum(self) -> int:
@@ -178,6 +182,11 @@ class FixedPoints:
         if not self.bounded or bool((self.index == 0).any()):
             return None
         return self.index_sum == 1
+
+    @property
+    def completeness(self) -> str:
+        """What the index sum says, in words."""
+        return _completeness(self)
 
     def summary(self) -> str:
         """The result in words."""
@@ -198,7 +207,7 @@ class FixedPoints:
             header = json.loads((file.metadata() or {}).get("mnemoscope", "{}"))
             if header.get("kind") != "FixedPoints":
                 raise ValueError(f"{path} does not hold fixed points saved by mnemoscope.")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118: not a mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return _unpack(tensors, header["flags"], "")
 
     def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
@@ -206,6 +215,25 @@ class FixedPoints:
         from mnemoscope.analysis.drawing import draw_fixed_points
 
         return draw_fixed_points(self, trajectories)
+
+
+SINGULAR = 1e3
+"""A condition number above 1 / (SINGULAR eps) makes a fixed point degenerate: its index is lost in rounding."""
+
+
+def inverse_and_index(G: Float[Tensor, "size size"]) -> tuple[Float[Tensor, "size size"], int]:
+    """(Pseudo-)inverse of a residual's Jacobian, and sign det(-G), which is 0 if G is singular up to rounding.
+
+    One matrix at a time through LAPACK: batched LU in torch 2.13 can hang on several CPU threads (pytorch #141358).
+    """
+    matrix = G.cpu().numpy()
+    sign, log_abs = np.linalg.slogdet(-matrix)
+    inverse = np.linalg.inv(matrix) if np.isfinite(log_abs) else np.linalg.pinv(matrix)
+    condition = np.linalg.norm(matrix, 1) * np.linalg.norm(inverse, 1)
+    regular = np.isfinite(log_abs) and condition < 1 / (SINGULAR * np.finfo(matrix.dtype).eps)
+    if not regular:
+        inverse = np.linalg.pinv(matrix, rcond=SINGULAR * np.finfo(matrix.dtype).eps)
+    return torch.from_numpy(inverse).to(G), int(sign) if regular else 0
 
 
 def _sentences(fp: FixedPoints) -> Iterator[str]:
@@ -218,7 +246,12 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
             for (kind, up), number in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0]))
         ]
         yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; q at most {fp.q.max():.1e}."
-        yield _completeness(fp)
+    if len(fp) or fp.bounded:
+        yield fp.completeness
+    if len(fp):
+        marginal = fp.kind.count("marginal")
+        if marginal >= 5 and 2 * marginal >= len(fp):
+            yield "So many marginal points suggest a continuous attractor: a line or surface of fixed points."
     if fp.slow is not None and len(fp.slow):
         yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} beside them, q from {fp.slow.q.min():.1e}."
     if fp.starts is not None:
@@ -227,19 +260,18 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
 
 
 def _completeness(fp: FixedPoints) -> str:
+    total = fp.index_sum
     if not fp.bounded:
-        return (
-            f"The index sum is {fp.index_sum}; no set is known that the system maps into itself, so it proves nothing."
-        )
+        return f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
     if fp.complete is None:
-        return f"The index sum is {fp.index_sum}, but a degenerate point has no index, so completeness cannot be told."
+        return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
     if fp.complete:
-        return "The index sum is 1, as it must be for the complete set: no sign of a missing point."
-    missing = 1 - fp.index_sum
-    which = "an even number of unstable real directions" if missing > 0 else "an odd number of unstable real directions"
+        return "The index sum is 1, as it must be for the complete set: there is no sign of a missing point."
+    missing = abs(1 - total)
     return (
-        f"The index sum is {fp.index_sum} instead of 1: at least {abs(missing)} fixed point{'s' * (abs(missing) > 1)} "
-        f"with {which} (eigenvalues above 1) {'is' if abs(missing) == 1 else 'are'} missing."
+        f"The index sum is {total} and must be 1: at least {missing} point{'s' * (missing > 1)} with an "
+        f"{'even' if total < 1 else 'odd'} number of real eigenvalues above {0 if fp.continuous else 1} "
+        f"{'is' if missing == 1 else 'are'} missing. Search again from more starts."
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from mnemoscope.analysis.dynamics import Dynamics, Product
 from mnemoscope.shapes import Float
 
+
 @dataclass(frozen=True)
 class GaussNewtonCG:
     """Minimises q(x) = 1/2 |f|^2 with the Gauss-Newton Hessian `H = J^T J` by conjugate gradients (Jang, Eq 4-13).
@@ -85,7 +86,7 @@ def conjugate_gradients(
 
 
 def gmres(
-    multiply: Product, b: Float[Tensor, "batch size"], accuracy: Float[Tensor, "batch"], iterations: int
+    multiply: Product, b: Float[Tensor, "batch size"], accuracy: Float[Tensor, " batch"], iterations: int
 ) -> Float[Tensor, "batch size"]:
     """Minimise |b - A x| over the Krylov space of each of a batch of A, until it is <= accuracy |b| for all.
 

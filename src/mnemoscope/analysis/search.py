@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -16,7 +17,6 @@ from mnemoscope.analysis.solvers import Newton, Outcome, Solver, Tolerances, des
 from mnemoscope.analysis.starts import Adaptive, StartStrategy
 from mnemoscope.cells import State
 from mnemoscope.shapes import Float
-
 
 DENSE = 512
 """The largest state for which Jacobians are formed and factorised by default."""
@@ -53,6 +53,7 @@ def find_fixed_points(
     >>> fp = find_fixed_points(Dynamics(ms.adapt(lambda x, h: h @ rotate_and_shrink.T, state_size=2)))
     >>> len(fp), fp.kind, fp.shape, round(fp.time_constants[0, 0].item(), 1)
     (1, ['stable'], ['spiral'], 9.5)
+
     """
     if solver is None:
         solver = Newton() if dynamics.size <= DENSE else NewtonKrylov()
@@ -85,12 +86,12 @@ def _waves(
         missing = dynamics.bounds is not None and catalogue.index_sum != 1
         if idle >= strategy.patience * (4 if missing else 1):
             break
-        known = len(catalogue)
+        known = catalogue.regular
         starts = strategy.combine(catalogue.states, catalogue.index, tried, generator)
         bar.total += len(starts)
-        bar.set_postfix(found=known, index_sum=catalogue.index_sum)
+        bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
         outcomes.append(descend(solver, dynamics, dynamics.clamp(starts), catalogue, tolerances, bar.update))
-        idle = 0 if len(catalogue) > known else idle + 1
+        idle = 0 if catalogue.regular > known else idle + 1
     return outcomes
 
 
@@ -98,8 +99,12 @@ def _check_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts si
     """The caller's starts as an own flat tensor; refuses what cannot be searched from."""
     if isinstance(starts, str):
         raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
-    flat = starts if isinstance(starts, Tensor) and starts.dim() == 2 else dynamics.flatten(starts)
-    if flat.shape[1] != dynamics.size:
+    if isinstance(starts, np.ndarray):
+        starts = torch.from_numpy(starts)
+    flat = starts
+    if not (isinstance(starts, Tensor) and starts.dim() <= 2):
+        flat = dynamics.flatten(starts)
+    if flat.dim() != 2 or flat.shape[1] != dynamics.size:
         raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
     if flat.shape[0] == 0:
         raise ValueError("There is no start: the tensor of starts is empty.")

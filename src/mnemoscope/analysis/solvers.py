@@ -25,7 +25,8 @@ Parts = tuple[Tensor, ...]
 @dataclass(frozen=True)
 class Tolerances:
     """Where q = 1/2 |residual|^2 separates fixed from slow points. Both scale with the mean square of the state if
-    that exceeds 1, as rounding does."""
+    that exceeds 1, as rounding does.
+    """
 
     fixed: float = 1e-25
     slow: float = 1e-6
@@ -45,10 +46,10 @@ class Outcome:
     """Where the starts of one call ended; `root` indexes the catalogue for FIXED starts and is -1 otherwise."""
 
     states: Float[Tensor, "starts size"]
-    q: Float[Tensor, "starts"]
-    status: Int[Tensor, "starts"]
-    root: Int[Tensor, "starts"]
-    steps: Int[Tensor, "starts"]
+    q: Float[Tensor, " starts"]
+    status: Int[Tensor, " starts"]
+    root: Int[Tensor, " starts"]
+    steps: Int[Tensor, " starts"]
 
     @classmethod
     def joined(cls, outcomes: Sequence[Outcome]) -> Outcome:
@@ -189,9 +190,9 @@ def _judge(
     x: Tensor,
     f: Tensor,
     q: Tensor,
-    moved: Bool[Tensor, "batch"],
+    moved: Bool[Tensor, " batch"],
     limit: float,
-) -> tuple[Int[Tensor, "batch"], Int[Tensor, "batch"]]:
+) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     """Status and root of each active start: done ones are told from those that go on (UNFINISHED)."""
     status = torch.full_like(moved, int(Status.UNFINISHED), dtype=torch.int64)
     root = catalogue.recognise(x, f)
@@ -209,7 +210,7 @@ def _judge(
 
 
 def _linearise(
-    solver: Solver, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts | None, fresh: Bool[Tensor, "batch"]
+    solver: Solver, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts | None, fresh: Bool[Tensor, " batch"]
 ) -> Parts:
     """Linearise where the state has moved; a rejected step needs only another damping."""
     if parts is None or fresh.all():
@@ -221,6 +222,6 @@ def _linearise(
     return parts
 
 
-def _scale(x: Tensor) -> Float[Tensor, "batch"]:
+def _scale(x: Tensor) -> Float[Tensor, " batch"]:
     """Mean square of the state, at least 1."""
     return x.square().mean(1).clamp_min(1)

@@ -31,6 +31,7 @@ class FromTrajectories:
         inputs: (time, batch, features), for example a batch of the task.
         number: how many starts.
         noise: standard deviation of Gaussian noise added to each.
+
     """
 
     inputs: Tensor
@@ -85,9 +86,11 @@ class Adaptive:
         initial: states to begin with, (starts, size), or a strategy that draws them; by default states on the system's
             own relaxations from random states.
         number: how many starts a wave has.
-        patience: how many waves in a row must bring nothing new before the search ends. The search goes on twice as
-            long while the index sum shows that points are missing.
+        patience: how many waves in a row must bring nothing new before the search ends; four times as many while the
+            index sum shows that points are missing. Degenerate points do not count as new: a line of fixed points
+            would never be exhausted.
         waves: upper limit.
+
     """
 
     initial: Tensor | StartStrategy | None = None
@@ -109,14 +112,15 @@ class Adaptive:
         return self.initial.draw(dynamics, generator)
 
     def combine(
-        self, roots: Float[Tensor, "roots size"], index: Sequence[int], tried: set[tuple[int, int]], generator: Generator
+        self,
+        roots: Float[Tensor, "roots size"],
+        index: Sequence[int],
+        tried: set[tuple[int, int]],
+        generator: Generator,
     ) -> Float[Tensor, "starts size"]:
         """The next wave from the roots found; `tried` remembers the pairs that were used."""
         pairs = [
-            (first, second)
-            for second in range(len(roots))
-            for first in range(second)
-            if (first, second) not in tried
+            (first, second) for second in range(len(roots)) for first in range(second) if (first, second) not in tried
         ]
         # attractors first (index +1 twice), then saddles, then mixed pairs; stable, so older roots come first
         pairs.sort(key=lambda pair: -(index[pair[0]] + index[pair[1]]) if index[pair[0]] == index[pair[1]] else 3)

@@ -32,6 +32,8 @@ def adapt(
 ) -> Cell:
     """A `Cell` from any recurrent network. Parameters are shared with the original, which is not changed.
 
+    The cell computes what the network does in evaluation mode: dropout between layers is not applied.
+
     Args:
         network: torch.nn.RNN, GRU or LSTM (any number of layers, one direction), their Cell forms, a `Cell`, or any
             function or module `(x, state) -> state` that treats the members of a batch independently.
@@ -43,6 +45,7 @@ def adapt(
     torch.Size([1, 16])
     >>> adapt(lambda x, h: torch.tanh(2 * h + x), state_size=3)(torch.zeros(1, 1), torch.ones(1, 3)).shape
     torch.Size([1, 3])
+
     """
     if isinstance(network, (*_SEQUENCE, *_SINGLE, Cell)):
         if state_size is not None or input_size is not None or bounds is not None:
@@ -134,7 +137,8 @@ def _layer(network: nn.Module, suffix: str) -> Cell:
         return getattr(network, f"{name}{suffix}", None)
 
     weight_ih, weight_hh = parameter("weight_ih"), parameter("weight_hh")
-    assert weight_ih is not None and weight_hh is not None
+    assert weight_ih is not None
+    assert weight_hh is not None
     if isinstance(network, nn.RNN | nn.RNNCell):
         drive = _TwoBiases(weight_ih, parameter("bias_ih"), parameter("bias_hh"))
         size = weight_hh.shape[0]

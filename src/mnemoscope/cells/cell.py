@@ -12,7 +12,7 @@ from mnemoscope.cells.state import State
 from mnemoscope.shapes import Float
 
 Step = Callable[[Tensor, State], State]
-Box = tuple[Float[Tensor, "size"], Float[Tensor, "size"]]
+Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
 """Lower and upper corner."""
 
 
@@ -45,9 +45,11 @@ class Cell(nn.Module):
         """What a readout sees."""
         if isinstance(state, Tensor):
             return state
-        raise NotImplementedError(f"{type(self).__name__} has a state of several tensors and must define output(state).")
+        raise NotImplementedError(
+            f"{type(self).__name__} has a state of several tensors and must define output(state)."
+        )
 
-    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         """Hoist what does not depend on the state: returns the driven inputs and the step that consumes one of them.
 
         The leading dimensions of `xs` (time, batch) are kept, so that scan can unbind the result over time.
@@ -58,7 +60,7 @@ class Cell(nn.Module):
         """Closed form of d flat(state') / d flat(state) as a new tensor, or None where there is none."""
         return None
 
-    def bounds(self, low: Float[Tensor, "..."], high: Float[Tensor, "..."]) -> Box | None:
+    def bounds(self, low: Float[Tensor, " ..."], high: Float[Tensor, " ..."]) -> Box | None:
         """A box of flat states that the step maps into itself for every input between `low` and `high`, or None."""
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from math import isfinite
 
 import torch
@@ -27,6 +28,7 @@ class Elman(Cell):
     >>> cell = Elman(10, 128, nonlinearity="tanh")
     >>> cell(torch.zeros(4, 10), cell.initial_state(4)).shape
     torch.Size([4, 128])
+
     """
 
     def __init__(
@@ -38,6 +40,10 @@ class Elman(Cell):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        if input_size < 1 or hidden_size < 1:
+            raise ValueError(
+                f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}."
+            )
         connectivity = Dense(hidden_size) if connectivity is None else connectivity
         size = getattr(connectivity, "size", hidden_size)
         if size != hidden_size:
@@ -47,7 +53,9 @@ class Elman(Cell):
         self.hidden_size = hidden_size
 
     @classmethod
-    def of_parts(cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int) -> Elman:
+    def of_parts(
+        cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int
+    ) -> Elman:
         """An Elman cell around existing modules, which stay shared with their owner."""
         cell = cls.__new__(cls)
         nn.Module.__init__(cell)
@@ -61,10 +69,10 @@ class Elman(Cell):
         self.phi = phi
 
     def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
-        V = next(self.connectivity.parameters())
+        V = next(chain(self.connectivity.parameters(), self.connectivity.buffers()))
         return torch.zeros(batch, self.hidden_size, dtype=V.dtype, device=V.device)
 
-    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         V_T = self.connectivity().mT
         return self.drive(xs), lambda u, h: self.phi(h @ V_T + u)
 
@@ -94,6 +102,7 @@ class Elman(Cell):
         with torch.no_grad():
             V = self.connectivity().detach().clone()
         cell = super().frozen(dtype, device)
+        assert isinstance(cell, Elman)
         if V.is_complex() and dtype is not None:
             dtype = torch.promote_types(dtype, torch.complex32)
         cell.connectivity = Dense.holding(V.to(dtype=dtype, device=device)).requires_grad_(False)

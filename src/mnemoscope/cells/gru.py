@@ -43,7 +43,7 @@ class GRU(Cell):
     def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
         return self.weight_hh.new_zeros(batch, self.hidden_size)
 
-    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         return linear(xs, self.weight_ih, self.bias_ih), self._step
 
     def _step(self, u: Tensor, h: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class GRU(Cell):
         return J
 
     def bounds(self, low: Tensor, high: Tensor) -> Box:
-        """h' is a convex combination of h and a tanh, so the cube [-1, 1]^N maps into itself."""
+        """H' is a convex combination of h and a tanh, so the cube [-1, 1]^N maps into itself."""
         one = self.weight_hh.new_ones(self.hidden_size)
         return -one, one
 

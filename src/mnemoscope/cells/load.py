@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 NetworkClass = Literal["rnn", "gru", "lstm"]
 _GATES: dict[str, int] = {"rnn": 1, "gru": 3, "lstm": 4}
-_MODULES: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-_NAME = re.compile(r"(?P<prefix>.*?)(?P<kind>weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)(?P<layer>_l\d+)?(_reverse)?")
+_MODULES: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+_NAME = re.compile(
+    r"(?P<prefix>.*?)(?P<kind>weight_ih|weight_hh|bias_ih|bias_hh|weight_hr)(?P<layer>_l\d+)?(_reverse)?"
+)
 
 
 def load_network(
@@ -32,6 +34,7 @@ def load_network(
         network: the class; sizes and layers are read off the weights.
         nonlinearity: of an RNN, which the weights do not tell.
         prefix: of the names, such as "encoder.rnn."; needed only if the file holds several recurrent networks.
+
     """
     return network_from_weights(_read(Path(path)), network, nonlinearity, prefix, str(path))
 
@@ -39,7 +42,7 @@ def load_network(
 def network_from_weights(
     weights: dict[str, Tensor], network: NetworkClass, nonlinearity: str, prefix: str | None, where: str
 ) -> nn.RNNBase:
-    """The network whose weights stand in a state dict under torch's names (`weight_ih_l0`, or `weight_ih` of a cell)."""
+    """The network whose weights stand in a state dict under torch's names (`weight_ih_l0`; `weight_ih` of a cell)."""
     own = _select(weights, prefix, where)
     if any(name.endswith("_reverse") for name in own):
         raise ValueError(f"{where} holds a bidirectional network, which is not a map from state to state.")
@@ -57,7 +60,7 @@ def network_from_weights(
             f"The weights in {where} do not fit the class {network!r}: weight_ih has {rows} rows and weight_hh "
             f"{own['weight_hh_l0'].shape[1]} columns.{hint}"
         )
-    options: dict[str, object] = {"nonlinearity": nonlinearity} if network == "rnn" else {}
+    options: dict[str, Any] = {"nonlinearity": nonlinearity} if network == "rnn" else {}
     if projection:
         options["proj_size"] = projection
     layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in own)
@@ -103,8 +106,9 @@ def _read(path: Path) -> dict[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise ValueError(
-            f"{path} could not be read as a state dict. A file that holds a whole pickled module runs its author's code "
-            f"when it is opened, so it is refused: save module.state_dict() instead. ({str(error).splitlines()[0]})"
+            f"{path} could not be read as a state dict. A file that holds a whole pickled module runs its author's "
+            f"code when it is opened, so it is refused: save module.state_dict() instead. "
+            f"({str(error).splitlines()[0]})"
         ) from error
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
         content = content["state_dict"]  # the customary wrapping of a training checkpoint

@@ -14,6 +14,8 @@ from mnemoscope.shapes import Float
 
 
 class LSTMState(NamedTuple):
+    """Output h and memory c, each (batch, features)."""
+
     h: Tensor
     c: Tensor
 
@@ -56,7 +58,7 @@ class LSTM(Cell):
     def output(self, state: LSTMState) -> Float[Tensor, "batch features"]:
         return state.h
 
-    def prepare(self, xs: Float[Tensor, "..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         return linear(xs, self.weight_ih, self.bias_ih), self._step
 
     def _step(self, u: Tensor, state: LSTMState) -> LSTMState:

@@ -24,6 +24,7 @@ class Model(nn.Module):
     >>> outputs, state = Model(GRU(3, 16), output_size=3)(torch.zeros(20, 5, 3))
     >>> outputs.shape
     torch.Size([20, 5, 3])
+
     """
 
     def __init__(

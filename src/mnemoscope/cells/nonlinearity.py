@@ -25,6 +25,8 @@ class Nonlinearity(nn.Module):
 
 
 class Tanh(Nonlinearity):
+    """The hyperbolic tangent."""
+
     low, high = -1.0, 1.0
 
     def forward(self, z: Tensor) -> Tensor:
@@ -35,6 +37,8 @@ class Tanh(Nonlinearity):
 
 
 class Logistic(Nonlinearity):
+    """`1 / (1 + exp(-z))`."""
+
     low, high = 0.0, 1.0
 
     def forward(self, z: Tensor) -> Tensor:
@@ -46,6 +50,8 @@ class Logistic(Nonlinearity):
 
 
 class ReLU(Nonlinearity):
+    """`max(z, 0)`."""
+
     low = 0.0
 
     def forward(self, z: Tensor) -> Tensor:
@@ -56,6 +62,8 @@ class ReLU(Nonlinearity):
 
 
 class Linear(Nonlinearity):
+    """The identity: a linear network."""
+
     def forward(self, z: Tensor) -> Tensor:
         return z
 

@@ -36,8 +36,8 @@ def scan(
 class Cache(Mapping[str, Tensor]):
     """Everything a cell went through: `cache["h"]` is (time, batch, ...); `states` holds the same as one state.
 
-    Names are those of the state's fields (`h`, `c`; `state` where it is one tensor; `0.h`, `1.h` in a stack), and of the
-    cell's intermediates (`pre` in Elman, `r`, `z`, `n` in GRU, `i`, `f`, `g`, `o` in LSTM).
+    Names are those of the state's fields (`h`, `c`; `state` where it is one tensor; `0.h`, `1.h` in a stack), and of
+    the cell's intermediates (`pre` in Elman, `r`, `z`, `n` in GRU, `i`, `f`, `g`, `o` in LSTM).
     """
 
     states: State

@@ -58,5 +58,6 @@ class Stack(Cell):
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
         copy = super().frozen(dtype, device)
+        assert isinstance(copy, Stack)
         copy.layers = nn.ModuleList([layer.frozen(dtype, device) for layer in self._cells()])
         return copy

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.shapes import Float
 
 State = Any
-"""A tensor, or a tuple of states. Python's type system cannot say "or a NamedTuple of these" without losing its fields."""
+"""A tensor, or a tuple of states. Python's types cannot say "or a NamedTuple of these" without losing its fields."""
 
 
 def leaves(state: State) -> list[Tensor]:
@@ -22,7 +22,7 @@ def leaves(state: State) -> list[Tensor]:
 
 
 def named_leaves(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a state with their names: `h` and `c` for an LSTM, `0.h`, `1.h` for a stack, `state` for a tensor."""
+    """The tensors of a state with their names: `h` and `c` of an LSTM, `0.h`, `1.h` of a stack, `state` of a tensor."""
     if isinstance(state, Tensor):
         yield name or "state", state
     elif isinstance(state, tuple):
@@ -78,5 +78,5 @@ def _real_shape(tensor: Tensor) -> tuple[int, ...]:
 
 def _not_a_state(thing: object) -> TypeError:
     return TypeError(
-        f"A state is a tensor or a (named) tuple of tensors with the batch first, but a {type(thing).__name__} was given."
+        f"A state is a tensor or a (named) tuple of tensors, batch first, but a {type(thing).__name__} was given."
     )

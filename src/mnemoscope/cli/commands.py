@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from mnemoscope import registry
 from mnemoscope.config import PRESETS, RunConfig
 
 if TYPE_CHECKING:
-    from mnemoscope.studies import Inspection
-
-try:
     from tyro.conf import Positional
-except ImportError:  # main says what to install
-    Positional = Annotated[Any, None]
+
+    from mnemoscope.studies import Inspection
+else:
+    try:
+        from tyro.conf import Positional
+    except ImportError:  # main says what to install
+        Positional = Optional
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,7 @@ class Train:
     def run(self) -> int:
         from mnemoscope.training import train
 
-        result = train(
-            self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json
-        )
+        result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json)
         if self.json:
             print(json.dumps({"folder": str(result.folder), **result.as_json()}, indent=2))
             return 0
@@ -125,7 +125,9 @@ class Inspect:
 
     def _run_folder(self) -> Inspection:
         if self.network is not None or self.prefix is not None or self.output is not None:
-            raise ValueError(f"{self.path} is a folder of a run; --network, --prefix and --output are for weight files.")
+            raise ValueError(
+                f"{self.path} is a folder of a run; --network, --prefix and --output are for weight files."
+            )
         from mnemoscope.studies import inspect_run
 
         return inspect_run(self.path, input=self.input, starts=self.starts, seed=self.seed, progress=not self.json)
@@ -161,7 +163,12 @@ class List:
     """Print as JSON: a list of objects with name, summary and source."""
 
     def run(self) -> int:
-        lists = {"cells": registry.cells, "tasks": registry.tasks, "lenses": registry.lenses, "studies": registry.studies}
+        lists = {
+            "cells": registry.cells,
+            "tasks": registry.tasks,
+            "lenses": registry.lenses,
+            "studies": registry.studies,
+        }
         rows = {name: [_row(entry) for entry in entries] for name, entries in lists.items()}
         rows["presets"] = [
             {"name": name, "summary": f"{one.cell} {one.hidden_size} on {one.task}", "source": "mnemoscope"}

@@ -56,7 +56,7 @@ def _parse(words: list[str]) -> Any:
 
     # the options of task and cell are added to those of the base, so they are parsed without a default
     train = Train(replace(base, task_options={}, cell_options={}))
-    kinds = Union[  # noqa: UP007: the members are annotated
+    kinds = Union[  # noqa: UP007
         Annotated[Demo, command("demo", Demo)],
         Annotated[Train, command("train", Train, default=train)],
         Annotated[Inspect, command("inspect", Inspect)],

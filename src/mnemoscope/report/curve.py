@@ -19,8 +19,8 @@ Series = list[tuple[float, float]]
 
 def training_curve(records: Sequence[Record], baseline: float | None) -> Section:
     """The section with the loss over the steps."""
-    training, left_out = _series(records, "loss")
-    test, left_out_of_test = _series(records, "test_loss")
+    training, left_out = _series(records, "train_loss")
+    test, left_out_of_test = _series(records, "loss")
     left_out += left_out_of_test
     notes = [f"{plural(left_out, 'value')} not finite and not drawn."] if left_out else []
     last = [f"{name.replace('_', ' ')} {number(float(value))}" for name, value in _last(records).items()]
@@ -38,7 +38,7 @@ def _series(records: Sequence[Record], name: str) -> tuple[Series, int]:
 def _last(records: Sequence[Record]) -> Record:
     """The last evaluation, all its numbers."""
     for one in reversed(records):
-        if any(name.startswith("test") for name in one):
+        if "loss" in one:
             return {name: value for name, value in one.items() if type(value) in (int, float)}
     return {}
 

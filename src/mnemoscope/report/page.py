@@ -34,7 +34,7 @@ class NetworkPage:
     """(label, value): cell, size, parameters, task, seed and so on."""
     trajectories: Float[Tensor, "time batch size"] | None = None
     curve: Sequence[Mapping[str, Any]] | None = None
-    """Lines of `metrics.jsonl`: `{"step": ..., "loss": ...}` and `{"step": ..., "test_loss": ...}`."""
+    """Lines of `metrics.jsonl`: step, train_loss (on the training stream), loss (on test batches) and scores."""
     baseline: float | None = None
     """The loss of the best network without memory."""
     cites: Sequence[str] = ()

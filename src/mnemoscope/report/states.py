@@ -54,7 +54,7 @@ def hover(said: PointFacts, continuous: bool) -> str:
     """What is shown at a point."""
     slow = said.name.startswith("s")
     lines = [
-        f"<b>{'slow point' if slow else 'fixed point'} {said.name.removeprefix('s')}</b> · {said.kind} ({said.shape})",
+        f"<b>{'slow point' if slow else 'fixed point'} {said.name.removeprefix('s')}</b> · {said.description}",
         f"unstable directions: {said.unstable}",
         f"largest {'Re λ' if continuous else '|λ|'}: {number(said.largest)}",
         f"slowest time constant: {number(said.slowest)}",

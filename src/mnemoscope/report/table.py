@@ -61,7 +61,7 @@ def _rows(said: list[PointFacts]) -> list[Row]:
 def _cells(one: PointFacts) -> list[Cell]:
     measured = [Cell(number(value), "" if isnan(value) else value) for value in (one.largest, one.slowest, one.q)]
     return [
-        Cell(f"{one.kind} {one.shape}", f"{one.kind} {one.shape}"),
+        Cell(one.description, one.description),
         Cell(str(one.unstable), one.unstable),
         *measured,
         Cell(f"{one.index:+d}".replace("-", "−") if one.index else "0", one.index),

@@ -21,8 +21,9 @@ class PointFacts:
     name: str
     """The index of the point, `3` for `fp[3]`; `s3` for a slow point, `fp.slow[3]`."""
     kind: str
+    description: str
+    """Such as "stable node" or "spiral saddle"."""
     colour: str
-    shape: str
     unstable: int
     largest: float
     """Largest |lambda| of a map, largest Re lambda of a flow."""
@@ -51,8 +52,8 @@ def facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
         PointFacts(
             name=f"s{point}" if slow else f"{point}",
             kind=kind,
+            description=description,
             colour="slow" if slow else colours[point],
-            shape=shape,
             unstable=up,
             largest=largest[point],
             slowest=slowest[point],
@@ -60,7 +61,7 @@ def facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
             reached=int(fp.reached[point]),
             index=int(fp.index[point]),
         )
-        for point, (kind, shape, up) in enumerate(zip(fp.kind, fp.shape, fp.unstable.tolist(), strict=True))
+        for point, (kind, description, up) in enumerate(zip(fp.kind, fp.description, fp.unstable.tolist(), strict=True))
     ]
 
 
@@ -94,25 +95,11 @@ def lead(fp: FixedPoints) -> str:
 
 def verdict(fp: FixedPoints) -> Verdict:
     """The completeness of the set, by the index sum."""
-    total = fp.index_sum
-    if not fp.bounded:
-        reason = (
-            f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
-        )
-        return Verdict("unknown", "Completeness cannot be told", reason)
     if fp.complete is None:
-        reason = f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
-        return Verdict("unknown", "Completeness cannot be told", reason)
+        return Verdict("unknown", "Completeness cannot be told", fp.completeness)
     if fp.complete:
-        reason = "The index sum is 1, as it must be for the complete set: there is no sign of a missing point."
-        return Verdict("complete", "Complete by index sum", reason)
-    missing = abs(1 - total)
-    parity, edge = "even" if total < 1 else "odd", 0 if fp.continuous else 1
-    reason = (
-        f"The index sum is {total} and must be 1: at least {plural(missing, 'point')} with an {parity} number of real "
-        f"eigenvalues above {edge} {'is' if missing == 1 else 'are'} missing. Search again from more starts."
-    )
-    return Verdict("incomplete", "Incomplete", reason)
+        return Verdict("complete", "Complete by index sum", fp.completeness)
+    return Verdict("incomplete", "Incomplete", fp.completeness)
 
 
 def ends(fp: FixedPoints) -> list[tuple[Status, int]]:

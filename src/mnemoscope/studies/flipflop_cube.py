@@ -32,7 +32,7 @@ class FlipFlopCube(Study):
         Published("fixed points found", "9-26, depending on the tolerance", "Jang, section 6"),
         Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
     )
-    presets = {
+    presets: Mapping[str, Preset] = {
         "smoke": Preset("One small tanh network, some seconds of training: does the machinery work?",
                         {"networks": {"elman": 12}, "steps": 60}),
         "cpu": Preset("tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",

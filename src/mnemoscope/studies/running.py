@@ -51,6 +51,7 @@ def run_study(
         root: the study lives in `<root>/studies/<name>/<preset>`, a folder per trial.
         resume: keep the trials that are finished and run the rest; without it, a folder that holds trials is refused.
         progress: show progress bars.
+
     """
     study: Study = registry.studies.load(name)
     chosen = _preset(study, preset)
@@ -60,8 +61,8 @@ def run_study(
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise FileExistsError(
-            f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True (`--resume`), "
-            f"or remove the folder."
+            f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
+            f"(`--resume`), or remove the folder."
         )
     finished, reused = [], 0
     with tqdm(trials, desc=study.name, unit="trial", disable=not progress) as bar:
@@ -135,7 +136,9 @@ def _page(
 def _table(rows: Sequence[Row]) -> str:
     head = "<tr><th>Quantity</th><th>Published</th><th>Here</th><th>Remark</th></tr>"
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in (r.quantity, r.published, r.ours, r.remark)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td>{html.escape(text)}</td>" for text in (r.quantity, r.published, r.ours, r.remark))
+        + "</tr>"
         for r in rows
     )
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
