@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def one_network(
-    network: nn.RNNBase, visited: Tensor, cell: str, size: int, options: argparse.Namespace
+    network: nn.RNN | nn.GRU, visited: Tensor, cell: str, size: int, options: argparse.Namespace
 ) -> list[Measured]:
     """Exhaustive, adaptive and the peer on one network, the same starts for all that take them."""
     dynamics = Dynamics(network)
@@ -100,7 +100,7 @@ def one_network(
     return rows
 
 
-def peer(checkout: Path, network: nn.RNNBase, starts: Tensor, name: str, size: int) -> Measured:
+def peer(checkout: Path, network: nn.RNN | nn.GRU, starts: Tensor, name: str, size: int) -> Measured:
     """fixed-point-finder at its defaults but for float64 (its float32 cannot reach small q) and silence."""
     sys.path.insert(0, str(checkout))
     finder_type = importlib.import_module("FixedPointFinderTorch").FixedPointFinderTorch
@@ -138,7 +138,7 @@ def growth_with_starts(options: argparse.Namespace) -> list[Measured]:
     return rows
 
 
-def trained(cell: str, size: int) -> tuple[nn.RNNBase, Tensor]:
+def trained(cell: str, size: int) -> tuple[nn.RNN | nn.GRU, Tensor]:
     """A torch.nn network trained on the 3-bit flip-flop by this library, and the states it visits (float64)."""
     base = PRESETS["flipflop"]
     large = {"steps": 300, "learning_rate": 5e-4, "batch_size": 32} if size >= 1000 else {}

@@ -10,8 +10,8 @@ from html import unescape
 import pytest
 import torch
 
-from mnemoscope.analysis.fixed_points import empty
 from mnemoscope.report import NetworkPage, Section, render_page
+from points import empty
 from test_report import cube, full_page, walks
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -240,7 +240,7 @@ def test_a_title_is_no_script(tmp_path):
 @pytest.mark.parametrize("case", ["narrow", "one dimension", "flow in two dimensions", "nothing", "motion only"])
 def test_small_worlds(case, tmp_path):
     one, two = cube(1, 1), replace(cube(2, 2), continuous=True, bounded=False)
-    nothing = empty(5, False, True, torch.float64)
+    nothing = empty(5)
     page = {
         "narrow": full_page(),
         "one dimension": NetworkPage("One", one, trajectories=walks(one)),

@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from mnemoscope.analysis import drawing, projection
-from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status, empty
+from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.report import NetworkPage, Section, render_frame, render_page, write_page
 from mnemoscope.report import eigenvalues as eigenvalue_section
 from mnemoscope.report import states as state_section
 from mnemoscope.report.svg import COLOUR, blank, inline
 from mnemoscope.report.words import lead, verdict
+from points import empty
 
 
 def cube(size=16, bits=3):
@@ -215,7 +216,7 @@ def test_the_figure_is_drawn(size, driven, tmp_path):
 
 
 def test_the_figure_of_nothing_and_of_a_flow(tmp_path):
-    nothing = drawing.draw_fixed_points(empty(5, False, True, torch.float64))
+    nothing = drawing.draw_fixed_points(empty(5))
     nothing.savefig(tmp_path / "nothing.svg")
     flow = replace(cube(2, 2), continuous=True)
     drawing.draw_fixed_points(flow).savefig(tmp_path / "flow.svg")
@@ -276,8 +277,8 @@ def test_the_lead_sentence():
         "At this input the network can rest at 12 points: all are saddles. None is stable, so the network stays at "
         "none of them."
     )
-    assert lead(empty(3, False, False, torch.float64)).startswith("No fixed point was found: ")
-    assert "the search has missed it" in lead(empty(3, False, True, torch.float64))
+    assert lead(empty(3, bounded=False)).startswith("No fixed point was found: ")
+    assert "the search has missed it" in lead(empty(3))
 
 
 def test_the_verdict_by_index_sum():
@@ -294,7 +295,7 @@ def test_the_verdict_by_index_sum():
 
 @pytest.mark.parametrize("bounded", [True, False])
 def test_the_verdict_agrees_with_the_lens(bounded):
-    for fp in (cube(), cube()[3:9], cube(3), empty(3, False, True, torch.float64)):
+    for fp in (cube(), cube()[3:9], cube(3), empty(3)):
         fp = replace(fp, bounded=bounded)
         assert verdict(fp).state == {True: "complete", False: "incomplete", None: "unknown"}[fp.complete]
 
@@ -440,7 +441,7 @@ def test_pages_of_little(size, trajectories):
 
 
 def test_the_page_of_nothing():
-    nothing = empty(4, False, True, torch.float64)
+    nothing = empty(4)
     html = render_page(NetworkPage("Nothing", nothing))
     assert "Incomplete" in plain(html)
     assert "plotly.js" not in html

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mnemoscope.shapes import Bool, Complex, Float, Int
+from mnemoscope.shapes import Complex, Float, Int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,11 +113,11 @@ class FixedPoints:
     @cached_property
     def _eigen(self) -> tuple[Tensor, Tensor]:
         # LAPACK through numpy: torch's batched eig takes several times as long for these sizes.
-        values, vectors = np.linalg.eig(self.jacobians.cpu().numpy())
-        order = np.argsort(-(values.real if self.continuous else np.abs(values)), axis=-1, kind="stable")
+        values, vectors = (np.asarray(part, complex) for part in np.linalg.eig(self.jacobians.cpu().numpy()))
+        order = np.argsort(-(np.real(values) if self.continuous else np.abs(values)), axis=-1, kind="stable")
         values = np.take_along_axis(values, order, axis=-1)
         vectors = np.take_along_axis(vectors, order[:, None, :], axis=-1)
-        return torch.from_numpy(values).to(torch.complex128), torch.from_numpy(vectors).to(torch.complex128)
+        return torch.from_numpy(values), torch.from_numpy(vectors)
 
     @property
     def eigenvalues(self) -> Complex[Tensor, "points size"]:
@@ -293,15 +293,6 @@ def _unpack(tensors: dict[str, Tensor], flags: dict[str, bool], prefix: str) -> 
         starts = Starts(**{field.name: tensors[f"{prefix}starts.{field.name}"] for field in fields(Starts)})
     if f"{prefix}slow.states" in tensors:
         slow = _unpack(tensors, flags, f"{prefix}slow.")
-    main = [tensors[prefix + name] for name in ("states", "q", "jacobians", "reached")]
-    return FixedPoints(*main, flags[prefix + "continuous"], flags[prefix + "bounded"], starts, slow)
-
-
-def empty(size: int, continuous: bool, bounded: bool, dtype: torch.dtype) -> FixedPoints:
-    """No points at all."""
-    none = torch.zeros(0, dtype=dtype)
-    count = torch.zeros(0, dtype=torch.int64)
-    return FixedPoints(none.reshape(0, size), none, none.reshape(0, size, size), count, continuous, bounded)
-
-
-__all__ = ["MARGIN", "Bool", "FixedPoints", "Starts", "Status", "empty"]
+    main = {name: tensors[prefix + name] for name in ("states", "q", "jacobians", "reached")}
+    continuous, bounded = flags[prefix + "continuous"], flags[prefix + "bounded"]
+    return FixedPoints(**main, continuous=continuous, bounded=bounded, starts=starts, slow=slow)

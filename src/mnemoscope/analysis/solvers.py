@@ -59,9 +59,12 @@ class Outcome:
 
 @runtime_checkable
 class Solver(Protocol):
-    """How a damped step is computed. `max_steps` bounds the iterations, `chunk` the starts handled at a time."""
+    """How a damped step is computed."""
 
-    max_steps: int
+    @property
+    def max_steps(self) -> int:
+        """Upper limit of iterations."""
+        ...
 
     def chunk(self, size: int) -> int:
         """How many starts to iterate together for states of `size` numbers."""
