@@ -188,6 +188,11 @@ def test_points_outside_the_declared_box_are_no_results():
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: h**3, state_size=1, bounds=(-0.5, 0.5)))
     fp = ms.find_fixed_points(dynamics, torch.linspace(-2, 2, 9).double()[:, None])
     torch.testing.assert_close(fp.states, torch.zeros(1, 1).double(), rtol=0, atol=1e-12)
+    beyond = ms.Dynamics(ms.adapt(lambda x, h: h + 0.1 * (h - 2), state_size=1, bounds=(-1, 1)))  # its root is 2
+    for solver in SOLVERS:
+        fp = ms.find_fixed_points(beyond, torch.zeros(1, 1).double(), solver=solver)
+        assert len(fp) == 0
+        assert fp.starts.counts() == {Status.OUTSIDE: 1}
 
 
 def test_the_callers_things_are_left_untouched():

@@ -217,6 +217,8 @@ def _toml_key(key: str) -> str:
 
 
 PRESETS: dict[str, RunConfig] = {
+    # 7 s (elman) and 20 s (gru) on one core. The penalty on the weights makes the memories attract: without it a GRU
+    # drifts in long silences, and its fixed points are near bifurcations; with it seeds 0 to 4 have the 27 of a cube.
     "flipflop": RunConfig(
         name="flipflop",
         task="flipflop",
@@ -229,6 +231,7 @@ PRESETS: dict[str, RunConfig] = {
         clip=1.0,
         evaluate_every=50,
     ),
+    # 40 s: all symbols right.
     "copy": RunConfig(
         name="copy",
         task="copy",
@@ -237,10 +240,11 @@ PRESETS: dict[str, RunConfig] = {
         hidden_size=128,
         learning_rate=5e-3,
         schedule="cosine",
-        steps=2000,
+        steps=3000,
         batch_size=32,
         clip=1.0,
     ),
+    # 27 s: 95 to 99% of the sums right to 0.04.
     "adding": RunConfig(
         name="adding",
         task="adding",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells import Cell, Layout, State, adapt
-from mnemoscope.shapes import Float
+from mnemoscope.shapes import Bool, Float
 
 Product = Callable[[Tensor], Tensor]
 
@@ -103,13 +103,20 @@ class Dynamics:
         """Flat vectors as states of the cell's own form."""
         return self.layout.unflatten(states)
 
-    def inside(self, states: Float[Tensor, "batch size"]) -> Tensor:
+    def inside(self, states: Float[Tensor, "batch size"]) -> Bool[Tensor, " batch"]:
         """Whether each state lies in the invariant box, up to rounding; all do where no box is known."""
         if self.bounds is None:
             return torch.ones(states.shape[0], dtype=torch.bool, device=states.device)
         low, high = self.bounds
         slack = 1e-9 * (high - low)
         return ((states >= low - slack) & (states <= high + slack)).all(1)
+
+    def on_edge(self, states: Float[Tensor, "batch size"]) -> Bool[Tensor, " batch"]:
+        """Whether each state touches the boundary of the invariant box; none does where no box is known."""
+        if self.bounds is None:
+            return torch.zeros(states.shape[0], dtype=torch.bool, device=states.device)
+        low, high = self.bounds
+        return ((states <= low) | (states >= high)).any(1)
 
     def clamp(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
         """The nearest states inside the invariant box; the same states where no box is known."""

@@ -157,11 +157,10 @@ def _descend(
     fresh = torch.ones_like(who, dtype=torch.bool)  # has moved since it was last linearised
 
     for count in range(solver.max_steps + 1):
-        status, root = _judge(dynamics, catalogue, tolerances, x, f, q, fresh, limit)
+        status, root = _judge(catalogue, tolerances, x, f, q, limit)
         if count and count % WINDOW == 0:
             stalled = (status == Status.UNFINISHED) & (q > 0.9 * window)
-            slow = q <= tolerances.slow * _scale(x)
-            status[stalled & slow], status[stalled & ~slow] = int(Status.SLOW), int(Status.STALLED)
+            status[stalled] = _resting(dynamics, tolerances, x[stalled], q[stalled])
             window = q.clone()
         done = status != Status.UNFINISHED
         outcome.states[who], outcome.q[who], outcome.steps[who] = x, q, count
@@ -179,33 +178,36 @@ def _descend(
         f_new = dynamics.residual(x_new)
         q_new = 0.5 * f_new.square().sum(1)
         fresh = q_new < q  # False for NaN
-        damping = torch.where(fresh, damping * (q_new / q).sqrt().clamp(0.1, 1.0), (damping * 4).clamp_min(1e-3))
+        damping = torch.where(fresh, damping * (q_new / q).clamp(0.01, 1.0), (damping * 4).clamp_min(1e-3))
         x = torch.where(fresh[:, None], x_new, x)
         f = torch.where(fresh[:, None], f_new, f)
         q = torch.where(fresh, q_new, q)
     return outcome
 
 
+def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, q: Tensor) -> Int[Tensor, " batch"]:
+    """What a start is that no longer gets anywhere."""
+    status = torch.full_like(q, int(Status.STALLED), dtype=torch.int64)
+    status[q <= tolerances.slow * _scale(x)] = int(Status.SLOW)
+    status[dynamics.on_edge(x)] = int(Status.OUTSIDE)
+    return status
+
+
 def _judge(
-    dynamics: Dynamics,
     catalogue: Catalogue,
     tolerances: Tolerances,
     x: Tensor,
     f: Tensor,
     q: Tensor,
-    moved: Bool[Tensor, " batch"],
     limit: float,
 ) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     """Status and root of each active start: done ones are told from those that go on (UNFINISHED)."""
-    status = torch.full_like(moved, int(Status.UNFINISHED), dtype=torch.int64)
+    status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
     root = catalogue.recognise(x, f)
     status[root >= 0] = int(Status.FIXED)
     gone = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
     status[gone] = int(Status.DIVERGED)
-    converged = (status == Status.UNFINISHED) & (q <= tolerances.fixed * _scale(x))
-    outside = converged & ~dynamics.inside(x)
-    status[outside] = int(Status.OUTSIDE)
-    rows = (converged & ~outside).nonzero()[:, 0]
+    rows = ((status == Status.UNFINISHED) & (q <= tolerances.fixed * _scale(x))).nonzero()[:, 0]
     if rows.numel():
         root[rows] = catalogue.add(x[rows])
         status[rows] = int(Status.FIXED)
