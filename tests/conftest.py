@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest may have filled with anything)
 from jaxtyping import install_import_hook
 
 install_import_hook("mnemoscope", "typecheck.checked")

@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Literal
 
 import pytest
+import tyro  # not later: once a doctest has left a list in builtins._, this import fails
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -208,7 +209,6 @@ def test_fit_prefers_what_is_given():
 
 
 def test_the_command_line_can_show_and_change_it():
-    tyro = pytest.importorskip("tyro")
     arguments = ["--cell", "gru", "--clip", "None", "--task-options.bits", "2", "--cell-options", "bias", "False"]
     config = tyro.cli(RunConfig, args=arguments, default=PRESETS["flipflop"])
     options = {**PRESETS["flipflop"].task_options, "bits": 2}

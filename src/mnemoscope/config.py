@@ -178,8 +178,8 @@ def fit(value: object, annotation: Any) -> Any:
 def plain(annotation: Any) -> list[Any]:
     """The plain types and the literal values that an annotation admits; others cannot stand in a TOML file.
 
-    >>> plain(float | None), plain(Literal["a", "b"]), plain(list[int])
-    ([<class 'float'>, <class 'NoneType'>], ['a', 'b'], [])
+    >>> print(plain(float | None), plain(Literal["a", "b"]), plain(list[int]))
+    [<class 'float'>, <class 'NoneType'>] ['a', 'b'] []
     """
     origin = get_origin(annotation)
     if origin in (Union, UnionType):

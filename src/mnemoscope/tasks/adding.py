@@ -21,8 +21,8 @@ class Adding(Task):
 
     >>> task = Adding(length=50)
     >>> batch = task.batch(4, seed=0, number=0)
-    >>> batch.inputs.shape, batch.inputs[..., 1].sum(0).tolist()
-    (torch.Size([50, 4, 2]), [2.0, 2.0, 2.0, 2.0])
+    >>> print(batch.inputs.shape, batch.inputs[..., 1].sum(0).tolist())
+    torch.Size([50, 4, 2]) [2.0, 2.0, 2.0, 2.0]
     """
 
     length: int = 200

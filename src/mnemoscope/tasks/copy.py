@@ -22,8 +22,8 @@ class Copy(Task):
 
     >>> task = Copy(delay=3, symbols=2, alphabet=4)
     >>> batch = task.batch(1, seed=0, number=0)
-    >>> batch.inputs.argmax(-1).flatten().tolist(), batch.targets.flatten().tolist()
-    ([3, 0, 4, 4, 5, 4, 4], [4, 4, 4, 4, 4, 3, 0])
+    >>> print(batch.inputs.argmax(-1).flatten().tolist(), batch.targets.flatten().tolist())
+    [3, 0, 4, 4, 5, 4, 4] [4, 4, 4, 4, 4, 3, 0]
     """
 
     delay: int = 200
