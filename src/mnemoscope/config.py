@@ -230,6 +230,7 @@ PRESETS: dict[str, RunConfig] = {
         batch_size=32,
         clip=1.0,
         evaluate_every=50,
+        threads=1,
     ),
     # 40 s: all symbols right.
     "copy": RunConfig(

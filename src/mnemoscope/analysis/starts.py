@@ -83,8 +83,8 @@ class Adaptive:
     random mixtures of several when the pairs are used up.
 
     Args:
-        initial: states to begin with, (starts, size), or a strategy that draws them; by default states on the system's
-            own relaxations from random states.
+        initial: states to begin with, (starts, size), or a strategy that draws them. States that the network visits
+            at its task are best; without any, it is left to itself from random states.
         number: how many starts a wave has.
         patience: how many waves in a row must bring nothing new before the search ends; four times as many while the
             index sum shows that points are missing. Degenerate points do not count as new: a line of fixed points
@@ -140,21 +140,31 @@ class Adaptive:
 
 
 def _relaxations(dynamics: Dynamics, number: int, generator: Generator) -> Tensor:
-    """States of the system left to itself, each a random number of steps after a random beginning."""
-    shape = (number, dynamics.size)
+    """States of the system left to itself from random beginnings: `number` on the way, and four times as many at rest.
+
+    To follow the map costs little beside a solver's step, and those at rest at an attractor are recognised at once, so
+    that an attractor with a small basin is not missed.
+    """
+    several = 5 * number
     if dynamics.bounds is not None:
-        states = Box(number).draw(dynamics, generator)
+        states = Box(several).draw(dynamics, generator)
     else:
-        states = torch.randn(shape, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
+        states = torch.randn(several, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
     if dynamics.continuous:
-        return states
-    wait = torch.randint(0, 30, (number, 1), generator=generator).to(dynamics.device)
-    beginning = states
+        return states[:number]
+    wait = torch.full((several, 1), RELAX)
+    wait[:number] = torch.randint(0, RELAX // 5, (number, 1), generator=generator)
+    wait, beginning = wait.to(dynamics.device), states
     with torch.no_grad():
-        for step in range(30):
+        for step in range(RELAX):
             states = torch.where(wait > step, dynamics(states), states)
-    # a map without a box may throw some of them to infinity: those start where they began
-    return torch.where(torch.isfinite(states).all(1, keepdim=True), states, beginning)
+    # a map without a box may throw some of them far away: those start where they began
+    lost = ~torch.isfinite(states).all(1) | (states.norm(dim=1) > 1e3 * (1 + beginning.norm(dim=1)))
+    return torch.where(lost[:, None], beginning, states)
+
+
+RELAX = 150
+"""Steps after which a relaxing state is taken to be at rest."""
 
 
 def _pick(states: Tensor, number: int, noise: float, generator: Generator) -> Tensor:
