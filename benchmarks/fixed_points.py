@@ -78,7 +78,7 @@ def one_network(
     generator = torch.Generator().manual_seed(0)
     number = options.starts if size < 1000 else 64
     starts = visited[torch.randperm(len(visited), generator=generator)[:number]]
-    starts = starts + options.noise * torch.randn(starts.shape, generator=generator, dtype=starts.dtype)
+    starts = dynamics.clamp(starts + options.noise * torch.randn(starts.shape, generator=generator, dtype=starts.dtype))
     few = visited[torch.randperm(len(visited), generator=generator)[:64]]
     name = f"{cell} {size}"
 
@@ -143,7 +143,7 @@ def trained(cell: str, size: int) -> tuple[nn.RNN | nn.GRU, Tensor]:
     base = PRESETS["flipflop"]
     large = {"steps": 300, "learning_rate": 5e-4, "batch_size": 32} if size >= 1000 else {}
     config = replace(base, name="bench", cell=cell, hidden_size=size, threads=1 if size <= 64 else 2, **large)
-    model, task, _ = load_model(train(config, resume=True).folder)
+    model, task, _ = load_model(train(config, resume=True, progress=False).folder)
     network = {"elman": nn.RNN, "gru": nn.GRU}[cell](3, size)
     weights = model.cell.state_dict()
     if cell == "elman":
@@ -245,7 +245,7 @@ def _options() -> argparse.Namespace:
         "--peer-up-to", type=int, default=64, help="largest network for the peer (it takes minutes above)"
     )
     parser.add_argument("--starts", type=int, default=1024)
-    parser.add_argument("--noise", type=float, default=0.3, help="standard deviation added to the visited states")
+    parser.add_argument("--noise", type=float, default=1.0, help="standard deviation added to the visited states")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256])
     parser.add_argument("--large", action="store_true", help="also a tanh network of 1000 units (trains for minutes)")

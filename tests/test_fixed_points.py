@@ -16,15 +16,17 @@ from mnemoscope.analysis import (
     FixedPoints,
     FromTrajectories,
     GaussNewtonCG,
+    LevenbergMarquardt,
     Newton,
     NewtonKrylov,
     Status,
     Tolerances,
 )
+from mnemoscope.analysis.fixed_points import inverse_and_index
 from mnemoscope.analysis.matrix_free import conjugate_gradients, gmres
 from mnemoscope.cells import LSTM, Elman
 
-SOLVERS = [Newton(), GaussNewtonCG(), NewtonKrylov()]
+SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG()]
 ROOT = scipy.optimize.brentq(lambda a: np.tanh(2 * a) - a, 0.5, 1, xtol=1e-15)
 
 
@@ -314,18 +316,21 @@ def test_gmres_and_conjugate_gradients_solve():
     torch.testing.assert_close(gmres(times(eye), b, tight, 50), b)
 
 
-def test_a_large_network_forms_no_matrix(monkeypatch):
+def test_a_large_network_forms_matrices_for_its_points_only(monkeypatch):
     cell = Elman(1, 600, connectivity=ms.connectivity.Dense(600, init="orthogonal"))
     dynamics = ms.Dynamics(cell)
+    formed = []
+    dense = ms.Dynamics.jacobian
 
-    def refuse(self, states):
-        assert len(states) <= 1, "a batch of dense Jacobians was formed"
-        return type(self).jacobian_by_autograd(self, states)
+    def count(self, states):
+        formed.append(len(states))
+        return dense(self, states)
 
-    monkeypatch.setattr(ms.Dynamics, "jacobian", refuse)
-    fp = ms.find_fixed_points(dynamics, torch.zeros(8, 600))
+    monkeypatch.setattr(ms.Dynamics, "jacobian", count)
+    fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600))
     assert len(fp) == 1
     assert fp.reached.tolist() == [8]
+    assert sum(formed) <= 3  # the point's inverse, the point's Jacobian in the answer; none per start and step
 
 
 def test_a_line_attractor_is_recognised():
@@ -344,3 +349,16 @@ def test_numpy_starts_and_wrong_dimensions():
     assert len(ms.find_fixed_points(dynamics, np.zeros((3, 8))).starts) == 3
     with pytest.raises(ValueError, match=r"\(starts, 8\)"):
         ms.find_fixed_points(dynamics, torch.zeros(8))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 9))
+def test_inverse_and_index_against_numpy(seed, size):
+    G = torch.randn(size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    inverse, index = inverse_and_index(G)
+    assert index == np.linalg.slogdet(-G.numpy())[0]
+    torch.testing.assert_close(G @ inverse, torch.eye(size).double(), rtol=0, atol=1e-14 * float(torch.linalg.cond(G)))
+    G[:, 0] = G[:, -1] if size > 1 else 0
+    inverse, index = inverse_and_index(G)
+    assert index == 0
+    assert torch.isfinite(inverse).all()

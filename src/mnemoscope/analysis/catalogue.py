@@ -13,6 +13,11 @@ BASIN = 0.2
 """A start belongs to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within this
 fraction of its distance to r: it is in the region where r's linearisation holds, and would converge to r."""
 
+BUNCH = 1e-3
+"""Nearly converged states closer than this (rms) are refined once for all of them."""
+REFINEMENTS = 20
+"""Upper limit of simplified Newton steps on a nearly converged state."""
+
 
 class Catalogue:
     """Distinct roots of `dynamics.residual`. Two converged states closer than `distance` (rms) are one root."""
@@ -37,14 +42,18 @@ class Catalogue:
         """How many roots are isolated for certain: those whose Jacobian is not singular up to rounding."""
         return sum(index != 0 for index in self.index)
 
-    def add(self, states: Float[Tensor, "batch size"]) -> Int[Tensor, " batch"]:
-        """Enter converged states, polished by Newton steps; returns the root that each of them is."""
-        which = torch.empty(states.shape[0], dtype=torch.int64, device=states.device)
-        for row in range(states.shape[0]):
-            state = states[row : row + 1]
-            root = self._same(state)
-            which[row] = self._enter(state) if root is None else root
-        return which
+    def offer(self, states: Float[Tensor, "batch size"], fixed: float) -> Int[Tensor, " batch"]:
+        """The root that each of these nearly converged states leads to, or -1 if it leads to none with q <= `fixed`.
+
+        One of each bunch is refined by simplified Newton steps, which reuse one inverse, and entered if it is new; the
+        others are recognised by it.
+        """
+        apart = torch.cdist(states, states) > BUNCH * self.dynamics.size**0.5
+        first = apart.logical_not().to(torch.int8).argmax(1)  # of each bunch: a state near no earlier one
+        chosen = states[first == torch.arange(len(first), device=first.device)]
+        for part in chosen.split(max(1, 2**20 // self.dynamics.size**2)):  # some 8 MB of Jacobians
+            self._enter(part, fixed)
+        return self.recognise(states, self.dynamics.residual(states))
 
     def recognise(
         self, states: Float[Tensor, "batch size"], residuals: Float[Tensor, "batch size"]
@@ -56,31 +65,34 @@ class Catalogue:
         offset = states - self.states[nearest]
         # Where the residual is linear around r, inverse @ residual is the offset from r.
         predicted = torch.bmm(self._inverses[nearest], residuals.unsqueeze(2)).squeeze(2)
-        near = (offset - predicted).norm(dim=1) <= BASIN * offset.norm(dim=1)
+        length = offset.norm(dim=1)
+        near = ((offset - predicted).norm(dim=1) <= BASIN * length) | (length <= self.distance)
         return torch.where(near, nearest, -1)
 
-    def _same(self, state: Tensor) -> int | None:
-        if not len(self):
-            return None
-        distance, root = (self.states - state).norm(dim=1).min(0)
-        return int(root) if distance <= self.distance else None
-
-    def _enter(self, state: Tensor) -> int:
-        f = self.dynamics.residual(state)
-        inverse, index = inverse_and_index(self.dynamics.residual_jacobian(state)[0])
-        while True:  # converged already: the same inverse serves until rounding stops the progress
-            better = self.dynamics.clamp(state - f @ inverse.mT)
+    def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
+        """Refine states, and keep those that are roots not known yet."""
+        f = self.dynamics.residual(states)
+        inverses, index = zip(*map(inverse_and_index, self.dynamics.residual_jacobian(states)), strict=True)
+        inverse = torch.stack(inverses)
+        for _ in range(REFINEMENTS):
+            better = self.dynamics.clamp(states - torch.bmm(inverse, f.unsqueeze(2)).squeeze(2))
             f_better = self.dynamics.residual(better)
-            if not f_better.norm() < 0.5 * f.norm():
+            closer = (f_better.norm(dim=1) < 0.5 * f.norm(dim=1))[:, None]
+            if not closer.any():  # rounding stops the progress
                 break
-            state, f = better, f_better
-        root = self._same(state)
-        if root is not None:
-            return root
-        if len(self) == self._inverses.shape[0]:
-            self._inverses = torch.cat([self._inverses, torch.zeros_like(self._inverses)])
-        self._inverses[len(self)] = inverse
-        self.states = torch.cat([self.states, state])
-        self.q = torch.cat([self.q, 0.5 * f.square().sum(1)])
-        self.index.append(index)
-        return len(self) - 1
+            states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
+        q = 0.5 * f.square().sum(1)
+        for row in (q <= fixed * mean_square(states)).nonzero()[:, 0].tolist():
+            if len(self) and (self.states - states[row]).norm(dim=1).min() <= self.distance:
+                continue
+            if len(self) == self._inverses.shape[0]:
+                self._inverses = torch.cat([self._inverses, torch.zeros_like(self._inverses)])
+            self._inverses[len(self)] = inverse[row]
+            self.states = torch.cat([self.states, states[row, None]])
+            self.q = torch.cat([self.q, q[row, None]])
+            self.index.append(index[row])
+
+
+def mean_square(x: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
+    """Mean square of the state, at least 1: what tolerances of q scale with, as rounding does."""
+    return x.square().mean(1).clamp_min(1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.linalg
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -227,13 +228,16 @@ def inverse_and_index(G: Float[Tensor, "size size"]) -> tuple[Float[Tensor, "siz
     One matrix at a time through LAPACK: batched LU in torch 2.13 can hang on several CPU threads (pytorch #141358).
     """
     matrix = G.cpu().numpy()
-    sign, log_abs = np.linalg.slogdet(-matrix)
-    inverse = np.linalg.inv(matrix) if np.isfinite(log_abs) else np.linalg.pinv(matrix)
-    condition = np.linalg.norm(matrix, 1) * np.linalg.norm(inverse, 1)
-    regular = np.isfinite(log_abs) and condition < 1 / (SINGULAR * np.finfo(matrix.dtype).eps)
-    if not regular:
-        inverse = np.linalg.pinv(matrix, rcond=SINGULAR * np.finfo(matrix.dtype).eps)
-    return torch.from_numpy(inverse).to(G), int(sign) if regular else 0
+    tiny = SINGULAR * np.finfo(matrix.dtype).eps
+    getrf, getri = scipy.linalg.get_lapack_funcs(("getrf", "getri"), (matrix,))
+    lu, pivots, singular = getrf(matrix)
+    if not singular:
+        inverse, singular = getri(lu, pivots)
+        if not singular and np.abs(matrix).sum(0).max() * np.abs(inverse).sum(0).max() < 1 / tiny:
+            swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
+            negative = np.count_nonzero(np.diag(lu) < 0) + swaps + len(pivots)  # signs of U, of the swaps, of -G
+            return torch.from_numpy(inverse).to(G), -1 if negative % 2 else 1
+    return torch.from_numpy(np.linalg.pinv(matrix, rcond=tiny)).to(G), 0
 
 
 def _sentences(fp: FixedPoints) -> Iterator[str]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics, Product
+from mnemoscope.analysis.solvers import Parts, Solver, limited
 from mnemoscope.shapes import Float
 
 
@@ -15,21 +16,25 @@ from mnemoscope.shapes import Float
 class GaussNewtonCG:
     """Minimises q(x) = 1/2 |f|^2 with the Gauss-Newton Hessian `H = J^T J` by conjugate gradients (Jang, Eq 4-13).
 
-    Each step solves `(J^T J + mu I) p = -J^T f` with mu = damping |f|, as `Newton` does, but to a relative accuracy
-    that tightens as q falls, and from products with J and J^T alone.
+    Each step solves `(J^T J + mu I) p = -J^T f` with mu = damping |f|, as `LevenbergMarquardt` does, but to a relative
+    accuracy that tightens as q falls, and from products with J and J^T alone.
     """
 
     max_steps: int = 200
     iterations: int = 500
     """Upper limit of conjugate-gradient iterations in one step."""
 
+    @property
+    def settle(self) -> None:
+        return None
+
     def chunk(self, size: int) -> int:
         return max(8, min(256, 2**20 // size))
 
-    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> tuple[Tensor, ...]:
+    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         return ()
 
-    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: tuple[Tensor, ...], damping: Tensor) -> Tensor:
+    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
         push, pull = dynamics.residual_products(x)
         norm = f.norm(dim=1, keepdim=True)
         mu = damping.unsqueeze(1) * norm
@@ -39,9 +44,9 @@ class GaussNewtonCG:
 
 @dataclass(frozen=True)
 class NewtonKrylov:
-    """Inexact Newton: `J p = -f` by GMRES to a relative accuracy that tightens as f falls, inside a step limit.
+    """`Newton` with `J p = -f` solved by GMRES, to a relative accuracy that tightens as f falls.
 
-    The default for large states. The longest step is a root mean square of `reach` / damping.
+    The default for large states.
     """
 
     max_steps: int = 200
@@ -49,18 +54,20 @@ class NewtonKrylov:
     """Dimension of the Krylov space."""
     reach: float = 0.3
 
+    @property
+    def settle(self) -> Solver:
+        return GaussNewtonCG()
+
     def chunk(self, size: int) -> int:
         return max(8, min(64, 2**16 // size))  # the Krylov bases of a chunk stay within some 40 MB
 
-    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> tuple[Tensor, ...]:
+    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         push, _ = dynamics.residual_products(x)
         accuracy = f.norm(dim=1).clamp(1e-8, 0.03)
         return (gmres(push, -f, accuracy, self.iterations),)
 
-    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: tuple[Tensor, ...], damping: Tensor) -> Tensor:
-        (direction,) = parts
-        limit = self.reach * dynamics.size**0.5 / damping.clamp_min(1e-12)
-        return direction * (limit / direction.norm(dim=1)).clamp_max(1).unsqueeze(1)
+    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
+        return limited(parts[0], self.reach, damping)
 
 
 def conjugate_gradients(

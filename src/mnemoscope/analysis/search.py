@@ -10,10 +10,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from mnemoscope.analysis.catalogue import Catalogue
+from mnemoscope.analysis.descent import Outcome, Tolerances, descend
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.matrix_free import NewtonKrylov
-from mnemoscope.analysis.solvers import Newton, Outcome, Solver, Tolerances, descend
+from mnemoscope.analysis.solvers import Newton, Solver
 from mnemoscope.analysis.starts import Adaptive, StartStrategy
 from mnemoscope.cells import State
 from mnemoscope.shapes import Float
@@ -39,7 +40,8 @@ def find_fixed_points(
         starts: flat states (starts, size), states of the cell's own form, a strategy (`FromTrajectories`, `Box`,
             `Adaptive`), or "adaptive".
         solver: by default `Newton()` for up to 512 numbers in a state and `NewtonKrylov()`, which forms no matrix per
-            start, above; `GaussNewtonCG()` minimises q by conjugate gradients.
+            start, above. `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to them where
+            they get stuck.
         tolerances: which q counts as fixed and which as slow.
         merge_distance: root-mean-square distance below which two converged states are the same point.
         seed: for the strategies that draw at random.

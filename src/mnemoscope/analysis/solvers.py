@@ -1,60 +1,18 @@
-"""Second-order solvers for `residual(x) = 0`, batched over starts.
-
-One iteration serves them all (`descend`): propose a damped step for every active start, keep it if q falls, and let
-starts leave the batch as soon as they are done. A solver only says how a damped step is computed.
-"""
+"""How a damped step towards a root of `residual` is computed: each solver is a frozen object, batched over starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.catalogue import Catalogue
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fixed_points import Status
-from mnemoscope.shapes import Bool, Float, Int
+from mnemoscope.shapes import Float
 
 Parts = tuple[Tensor, ...]
 """What a solver keeps of the linearisation at each start, each (batch, ...)."""
-
-
-@dataclass(frozen=True)
-class Tolerances:
-    """Where q = 1/2 |residual|^2 separates fixed from slow points. Both scale with the mean square of the state if
-    that exceeds 1, as rounding does.
-    """
-
-    fixed: float = 1e-25
-    slow: float = 1e-6
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fixed <= self.slow:
-            raise ValueError(f"Tolerances need 0 < fixed <= slow, but fixed is {self.fixed} and slow is {self.slow}.")
-
-    @classmethod
-    def for_dtype(cls, dtype: torch.dtype) -> Tolerances:
-        """The defaults; in lower precision than float64, `fixed` is what its rounding allows."""
-        return cls(fixed=max(cls.fixed, 1e4 * torch.finfo(dtype).eps ** 2))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Where the starts of one call ended; `root` indexes the catalogue for FIXED starts and is -1 otherwise."""
-
-    states: Float[Tensor, "starts size"]
-    q: Float[Tensor, " starts"]
-    status: Int[Tensor, " starts"]
-    root: Int[Tensor, " starts"]
-    steps: Int[Tensor, " starts"]
-
-    @classmethod
-    def joined(cls, outcomes: Sequence[Outcome]) -> Outcome:
-        """Several outcomes as one, in order."""
-        return cls(*(torch.cat([getattr(one, field.name) for one in outcomes]) for field in fields(cls)))
 
 
 @runtime_checkable
@@ -64,6 +22,11 @@ class Solver(Protocol):
     @property
     def max_steps(self) -> int:
         """Upper limit of iterations."""
+        ...
+
+    @property
+    def settle(self) -> Solver | None:
+        """Who takes over where this solver gets stuck: one that minimises q, to tell a slow point from a failure."""
         ...
 
     def chunk(self, size: int) -> int:
@@ -81,17 +44,46 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Newton:
-    """Levenberg-Marquardt: `(J^T J + mu I) p = -J^T f` with mu = damping |f|, by batched Cholesky factorisation.
+    """Damped Newton: `J p = -f` by LU factorisation, no step longer than a root mean square of `reach` / damping.
 
-    It is Newton's method near a root, whatever the root's stability, so saddles are found like attractors; far from
-    roots it walks down q = 1/2 |f|^2. The damping proportional to |f| keeps the convergence quadratic even where the
-    Jacobian is singular at the root along a valley (Fan & Yuan 2005).
+    It converges to a root near its start whatever the root's stability, so saddles are found like attractors; the limit
+    on the step keeps it near. The damping falls with q, and grows when a step would raise it.
+    """
+
+    max_steps: int = 200
+    reach: float = 0.2
+
+    @property
+    def settle(self) -> Solver:
+        return LevenbergMarquardt()
+
+    def chunk(self, size: int) -> int:
+        return jacobians_at_a_time(size)
+
+    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
+        return (-solve(dynamics.residual_jacobian(x), f),)
+
+    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
+        return limited(parts[0], self.reach, damping)
+
+
+@dataclass(frozen=True)
+class LevenbergMarquardt:
+    """`(J^T J + mu I) p = -J^T f` with mu = damping |f|, by batched Cholesky factorisation.
+
+    Newton's method near a root; elsewhere it walks down q = 1/2 |f|^2 and comes to rest at its local minima, the slow
+    points. The damping proportional to |f| keeps the convergence fast even where the Jacobian is singular at the root
+    (Fan & Yuan 2005).
     """
 
     max_steps: int = 200
 
+    @property
+    def settle(self) -> None:
+        return None
+
     def chunk(self, size: int) -> int:
-        return max(4, min(256, 2**20 // size**2))  # Jacobians of a chunk stay within some 8 MB
+        return jacobians_at_a_time(size)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         J = dynamics.residual_jacobian(x)
@@ -110,123 +102,23 @@ class Newton:
         return torch.where((info == 0)[:, None], step, torch.inf)  # a failed factorisation is a rejected step
 
 
-def descend(
-    solver: Solver,
-    dynamics: Dynamics,
-    starts: Float[Tensor, "starts size"],
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-    on_done: Callable[[int], object] = lambda number: None,
-) -> Outcome:
-    """Iterate from all starts, a chunk at a time; roots enter the catalogue, and later chunks profit from it."""
-    chunk = solver.chunk(dynamics.size)
-    outcomes = []
-    for part in starts.split(chunk):
-        outcomes.append(_descend(solver, dynamics, part, catalogue, tolerances))
-        on_done(part.shape[0])
-    return Outcome(
-        *(torch.cat([getattr(o, name) for o in outcomes]) for name in ("states", "q", "status", "root", "steps"))
-    )
+def jacobians_at_a_time(size: int) -> int:
+    """How many dense Jacobians to hold: some 8 MB of them."""
+    return max(4, min(256, 2**20 // size**2))
 
 
-WINDOW = 12
-"""A start has stalled when q has not fallen by a tenth in this many iterations."""
-FAR = 1e8
-"""A state this many times larger than the starts has left to infinity."""
+def limited(step: Float[Tensor, "batch size"], reach: float, damping: Float[Tensor, " batch"]) -> Tensor:
+    """The steps, shortened to a root mean square of at most `reach` / damping."""
+    limit = reach * step.shape[1] ** 0.5 / damping.clamp_min(1e-12)
+    return step * (limit / step.norm(dim=1)).clamp_max(1).unsqueeze(1)
 
 
-def _descend(
-    solver: Solver, dynamics: Dynamics, starts: Tensor, catalogue: Catalogue, tolerances: Tolerances
-) -> Outcome:
-    x = dynamics.clamp(starts)
-    f = dynamics.residual(x)
-    n = x.shape[0]
-    outcome = Outcome(
-        states=x.clone(),
-        q=0.5 * f.square().sum(1),
-        status=torch.full((n,), int(Status.UNFINISHED), device=x.device),
-        root=torch.full((n,), -1, device=x.device),
-        steps=torch.zeros(n, dtype=torch.int64, device=x.device),
-    )
-    limit = FAR * max(1.0, float(x.abs().max()))
-    who = torch.arange(n, device=x.device)  # the starts still active; everything below is aligned with it
-    q = outcome.q.clone()
-    damping = torch.ones_like(q)
-    window = q.clone()
-    parts = None
-    fresh = torch.ones_like(who, dtype=torch.bool)  # has moved since it was last linearised
+def solve(A: Float[Tensor, "batch size size"], b: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
+    """`A x = b` for each of a batch; not finite where A is singular.
 
-    for count in range(solver.max_steps + 1):
-        status, root = _judge(catalogue, tolerances, x, f, q, limit)
-        if count and count % WINDOW == 0:
-            stalled = (status == Status.UNFINISHED) & (q > 0.9 * window)
-            status[stalled] = _resting(dynamics, tolerances, x[stalled], q[stalled])
-            window = q.clone()
-        done = status != Status.UNFINISHED
-        outcome.states[who], outcome.q[who], outcome.steps[who] = x, q, count
-        if done.any():
-            outcome.status[who], outcome.root[who] = status, root
-            if done.all():
-                break
-            going = ~done
-            who, x, f, q, damping, window, fresh = (t[going] for t in (who, x, f, q, damping, window, fresh))
-            parts = None if parts is None else tuple(t[going] for t in parts)
-        if count == solver.max_steps:
-            break
-        parts = _linearise(solver, dynamics, x, f, parts, fresh)
-        x_new = dynamics.clamp(x + solver.step(dynamics, x, f, parts, damping))
-        f_new = dynamics.residual(x_new)
-        q_new = 0.5 * f_new.square().sum(1)
-        fresh = q_new < q  # False for NaN
-        damping = torch.where(fresh, damping * (q_new / q).clamp(0.01, 1.0), (damping * 4).clamp_min(1e-3))
-        x = torch.where(fresh[:, None], x_new, x)
-        f = torch.where(fresh[:, None], f_new, f)
-        q = torch.where(fresh, q_new, q)
-    return outcome
-
-
-def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, q: Tensor) -> Int[Tensor, " batch"]:
-    """What a start is that no longer gets anywhere."""
-    status = torch.full_like(q, int(Status.STALLED), dtype=torch.int64)
-    status[q <= tolerances.slow * _scale(x)] = int(Status.SLOW)
-    status[dynamics.on_edge(x)] = int(Status.OUTSIDE)
-    return status
-
-
-def _judge(
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-    x: Tensor,
-    f: Tensor,
-    q: Tensor,
-    limit: float,
-) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """Status and root of each active start: done ones are told from those that go on (UNFINISHED)."""
-    status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
-    root = catalogue.recognise(x, f)
-    status[root >= 0] = int(Status.FIXED)
-    gone = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
-    status[gone] = int(Status.DIVERGED)
-    rows = ((status == Status.UNFINISHED) & (q <= tolerances.fixed * _scale(x))).nonzero()[:, 0]
-    if rows.numel():
-        root[rows] = catalogue.add(x[rows])
-        status[rows] = int(Status.FIXED)
-    return status, root
-
-
-def _linearise(
-    solver: Solver, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts | None, fresh: Bool[Tensor, " batch"]
-) -> Parts:
-    """Linearise where the state has moved; a rejected step needs only another damping."""
-    if parts is None or fresh.all():
-        return solver.linearise(dynamics, x, f)
-    rows = fresh.nonzero()[:, 0]
-    if rows.numel():
-        for old, new in zip(parts, solver.linearise(dynamics, x[rows], f[rows]), strict=True):
-            old[rows] = new
-    return parts
-
-
-def _scale(x: Tensor) -> Float[Tensor, " batch"]:
-    """Mean square of the state, at least 1."""
-    return x.square().mean(1).clamp_min(1)
+    Large systems go one at a time on the CPU: torch 2.13's batched LU can hang there on several threads (pytorch
+    #141358, #142815: two or more matrices of 160 or more rows).
+    """
+    if A.device.type == "cpu" and A.shape[1] >= 128:
+        return torch.stack([torch.linalg.solve_ex(one, right)[0] for one, right in zip(A, b, strict=True)])
+    return torch.linalg.solve_ex(A, b)[0]

@@ -1,0 +1,178 @@
+"""The iteration that serves all solvers: propose a damped step for every active start, keep it if q falls, and let
+starts leave the batch as soon as they are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from mnemoscope.analysis.catalogue import Catalogue, mean_square
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import Status
+from mnemoscope.analysis.solvers import Parts, Solver
+from mnemoscope.shapes import Bool, Float, Int
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Where q = 1/2 |residual|^2 separates fixed from slow points. Both scale with the mean square of the state if
+    that exceeds 1, as rounding does.
+    """
+
+    fixed: float = 1e-25
+    slow: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fixed <= self.slow:
+            raise ValueError(f"Tolerances need 0 < fixed <= slow, but fixed is {self.fixed} and slow is {self.slow}.")
+
+    @classmethod
+    def for_dtype(cls, dtype: torch.dtype) -> Tolerances:
+        """The defaults; in lower precision than float64, `fixed` is what its rounding allows."""
+        return cls(fixed=max(cls.fixed, 1e4 * torch.finfo(dtype).eps ** 2))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where the starts of one call ended; `root` indexes the catalogue for FIXED starts and is -1 otherwise."""
+
+    states: Float[Tensor, "starts size"]
+    q: Float[Tensor, " starts"]
+    status: Int[Tensor, " starts"]
+    root: Int[Tensor, " starts"]
+    steps: Int[Tensor, " starts"]
+
+    @classmethod
+    def joined(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        """Several outcomes as one, in order."""
+        return cls(*(torch.cat([getattr(one, field.name) for one in outcomes]) for field in fields(cls)))
+
+
+def descend(
+    solver: Solver,
+    dynamics: Dynamics,
+    starts: Float[Tensor, "starts size"],
+    catalogue: Catalogue,
+    tolerances: Tolerances,
+    on_done: Callable[[int], object] = lambda number: None,
+) -> Outcome:
+    """Iterate from all starts, a chunk at a time; roots enter the catalogue, and later chunks profit from it."""
+    outcomes = []
+    for part in starts.split(solver.chunk(dynamics.size)):
+        outcomes.append(_descend(solver, dynamics, part, catalogue, tolerances))
+        on_done(part.shape[0])
+    outcome = Outcome.joined(outcomes)
+    stuck = torch.isin(outcome.status, torch.tensor(STUCK, device=starts.device)).nonzero()[:, 0]
+    if solver.settle is not None and stuck.numel():
+        settled = descend(solver.settle, dynamics, outcome.states[stuck], catalogue, tolerances)
+        for field in fields(Outcome):
+            before = outcome.steps[stuck] if field.name == "steps" else 0
+            getattr(outcome, field.name)[stuck] = getattr(settled, field.name) + before
+    return outcome
+
+
+STUCK = (Status.SLOW, Status.STALLED, Status.OUTSIDE)
+"""Ends at which a minimiser of q is given a try."""
+NEARLY = 1e-10
+"""At this q a start is handed to the catalogue, which can finish it with one more factorisation."""
+WINDOW = 12
+"""A start has stalled when q has not fallen by a tenth in this many iterations."""
+FAR = 1e8
+"""A state this many times larger than the starts has left to infinity."""
+
+
+def _descend(
+    solver: Solver, dynamics: Dynamics, starts: Tensor, catalogue: Catalogue, tolerances: Tolerances
+) -> Outcome:
+    x = dynamics.clamp(starts)
+    f = dynamics.residual(x)
+    n = x.shape[0]
+    outcome = Outcome(
+        states=x.clone(),
+        q=0.5 * f.square().sum(1),
+        status=torch.full((n,), int(Status.UNFINISHED), device=x.device),
+        root=torch.full((n,), -1, device=x.device),
+        steps=torch.zeros(n, dtype=torch.int64, device=x.device),
+    )
+    limit = FAR * max(1.0, float(x.abs().max()))
+    who = torch.arange(n, device=x.device)  # the starts still active; everything below is aligned with it
+    q = outcome.q.clone()
+    damping = torch.ones_like(q)
+    window = q.clone()
+    parts = None
+    fresh = torch.ones_like(who, dtype=torch.bool)  # has moved since it was last linearised
+
+    for count in range(solver.max_steps + 1):
+        status, root = _judge(catalogue, tolerances, x, f, q, limit)
+        if count and count % WINDOW == 0:
+            stalled = (status == Status.UNFINISHED) & (q > 0.9 * window)
+            status[stalled] = _resting(dynamics, tolerances, x[stalled], q[stalled])
+            window = q.clone()
+        done = status != Status.UNFINISHED
+        outcome.states[who], outcome.q[who], outcome.steps[who] = x, q, count
+        if done.any():
+            outcome.status[who], outcome.root[who] = status, root
+            if done.all():
+                break
+            going = ~done
+            who, x, f, q, damping, window, fresh = (t[going] for t in (who, x, f, q, damping, window, fresh))
+            parts = None if parts is None else tuple(t[going] for t in parts)
+        if count == solver.max_steps:
+            break
+        parts = _linearise(solver, dynamics, x, f, parts, fresh)
+        x_new = dynamics.clamp(x + solver.step(dynamics, x, f, parts, damping))
+        f_new = dynamics.residual(x_new)
+        q_new = 0.5 * f_new.square().sum(1)
+        fresh = q_new < q  # False for NaN
+        damping = torch.where(fresh, damping * (q_new / q).clamp(0.01, 1.0), (damping * 4).clamp_min(1e-3))
+        x = torch.where(fresh[:, None], x_new, x)
+        f = torch.where(fresh[:, None], f_new, f)
+        q = torch.where(fresh, q_new, q)
+    return outcome
+
+
+def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, q: Tensor) -> Int[Tensor, " batch"]:
+    """What a start is that no longer gets anywhere."""
+    status = torch.full_like(q, int(Status.STALLED), dtype=torch.int64)
+    status[q <= tolerances.slow * mean_square(x)] = int(Status.SLOW)
+    status[dynamics.on_edge(x)] = int(Status.OUTSIDE)
+    return status
+
+
+def _judge(
+    catalogue: Catalogue,
+    tolerances: Tolerances,
+    x: Tensor,
+    f: Tensor,
+    q: Tensor,
+    limit: float,
+) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+    """Status and root of each active start: done ones are told from those that go on (UNFINISHED)."""
+    status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
+    root = catalogue.recognise(x, f)
+    status[root >= 0] = int(Status.FIXED)
+    gone = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
+    status[gone] = int(Status.DIVERGED)
+    near = q <= max(NEARLY, tolerances.fixed) * mean_square(x)
+    rows = ((status == Status.UNFINISHED) & near).nonzero()[:, 0]
+    if rows.numel():
+        root[rows] = catalogue.offer(x[rows], tolerances.fixed)
+        status[rows] = torch.where(root[rows] >= 0, int(Status.FIXED), status[rows])
+    return status, root
+
+
+def _linearise(
+    solver: Solver, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts | None, fresh: Bool[Tensor, " batch"]
+) -> Parts:
+    """Linearise where the state has moved; a rejected step needs only another damping."""
+    if parts is None or fresh.all():
+        return solver.linearise(dynamics, x, f)
+    rows = fresh.nonzero()[:, 0]
+    if rows.numel():
+        for old, new in zip(parts, solver.linearise(dynamics, x[rows], f[rows]), strict=True):
+            old[rows] = new
+    return parts
