@@ -82,15 +82,23 @@ class Catalogue:
                 break
             states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
         q = 0.5 * f.square().sum(1)
+        new: list[int] = []
         for row in (q <= fixed * mean_square(states)).nonzero()[:, 0].tolist():
-            if len(self) and (self.states - states[row]).norm(dim=1).min() <= self.distance:
-                continue
-            if len(self) == self._inverses.shape[0]:
-                self._inverses = torch.cat([self._inverses, torch.zeros_like(self._inverses)])
-            self._inverses[len(self)] = inverse[row]
-            self.states = torch.cat([self.states, states[row, None]])
-            self.q = torch.cat([self.q, q[row, None]])
-            self.index.append(index[row])
+            known = torch.cat([self.states, states[new]])
+            if not len(known) or (known - states[row]).norm(dim=1).min() > self.distance:
+                new.append(row)
+        self._inverses = _grown(self._inverses, len(self) + len(new))
+        self._inverses[len(self) : len(self) + len(new)] = inverse[new]
+        self.states = torch.cat([self.states, states[new]])
+        self.q = torch.cat([self.q, q[new]])
+        self.index += [index[row] for row in new]
+
+
+def _grown(buffer: Tensor, needed: int) -> Tensor:
+    """The buffer, doubled until it has room for `needed` rows."""
+    while buffer.shape[0] < needed:
+        buffer = torch.cat([buffer, torch.zeros_like(buffer)])
+    return buffer
 
 
 def mean_square(x: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:

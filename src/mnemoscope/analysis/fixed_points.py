@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -229,7 +229,7 @@ def inverse_and_index(G: Float[Tensor, "size size"]) -> tuple[Float[Tensor, "siz
     """
     matrix = G.cpu().numpy()
     tiny = SINGULAR * np.finfo(matrix.dtype).eps
-    getrf, getri = scipy.linalg.get_lapack_funcs(("getrf", "getri"), (matrix,))
+    getrf, getri = _lapack(matrix.dtype.char)
     lu, pivots, singular = getrf(matrix)
     if not singular:
         inverse, singular = getri(lu, pivots)
@@ -238,6 +238,11 @@ def inverse_and_index(G: Float[Tensor, "size size"]) -> tuple[Float[Tensor, "siz
             negative = np.count_nonzero(np.diag(lu) < 0) + swaps + len(pivots)  # signs of U, of the swaps, of -G
             return torch.from_numpy(inverse).to(G), -1 if negative % 2 else 1
     return torch.from_numpy(np.linalg.pinv(matrix, rcond=tiny)).to(G), 0
+
+
+@cache
+def _lapack(kind: str) -> Any:
+    return scipy.linalg.get_lapack_funcs(("getrf", "getri"), dtype=kind)
 
 
 def _sentences(fp: FixedPoints) -> Iterator[str]:
