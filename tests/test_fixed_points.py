@@ -355,10 +355,22 @@ def test_numpy_starts_and_wrong_dimensions():
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 9))
 def test_inverse_and_index_against_numpy(seed, size):
     G = torch.randn(size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    inverse, index = inverse_and_index(G)
+    inverse, index = inverse_and_index(G, continuous=True)
     assert index == np.linalg.slogdet(-G.numpy())[0]
     torch.testing.assert_close(G @ inverse, torch.eye(size).double(), rtol=0, atol=1e-14 * float(torch.linalg.cond(G)))
     G[:, 0] = G[:, -1] if size > 1 else 0
-    inverse, index = inverse_and_index(G)
+    inverse, index = inverse_and_index(G, continuous=True)
     assert index == 0
     assert torch.isfinite(inverse).all()
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("power", [2, 3])
+def test_a_degenerate_root_is_one_point_without_index(solver, power):
+    """h' = h - h^2 and h - h^3 touch the diagonal at 0: Newton creeps there from both sides."""
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h - h**power, state_size=1, bounds=(-1, 1)))
+    fp = ms.find_fixed_points(dynamics, torch.linspace(-0.5, 0.5, 8).double()[:, None], solver=solver)
+    assert len(fp) == 1
+    assert fp.states.abs().max() < 1e-3
+    assert fp.kind == ["marginal"]
+    assert fp.complete is None

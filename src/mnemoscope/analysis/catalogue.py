@@ -20,13 +20,16 @@ REFINEMENTS = 20
 
 
 class Catalogue:
-    """Distinct roots of `dynamics.residual`. Two converged states closer than `distance` (rms) are one root."""
+    """Distinct roots of `dynamics.residual`. Two converged states are one root if they are closer than `distance`
+    (rms), or than their own uncertainty where the root is degenerate.
+    """
 
     def __init__(self, dynamics: Dynamics, distance: float = 1e-6) -> None:
         self.dynamics = dynamics
         self.distance = distance * dynamics.size**0.5
         self.states: Float[Tensor, "roots size"] = dynamics.origin.new_zeros(0, dynamics.size)
         self.q: Float[Tensor, " roots"] = dynamics.origin.new_zeros(0)
+        self.blur: Float[Tensor, " roots"] = dynamics.origin.new_zeros(0)
         self.index: list[int] = []
         self._inverses = dynamics.origin.new_zeros(4, dynamics.size, dynamics.size)  # grows by doubling
 
@@ -66,14 +69,15 @@ class Catalogue:
         # Where the residual is linear around r, inverse @ residual is the offset from r.
         predicted = torch.bmm(self._inverses[nearest], residuals.unsqueeze(2)).squeeze(2)
         length = offset.norm(dim=1)
-        near = ((offset - predicted).norm(dim=1) <= BASIN * length) | (length <= self.distance)
+        same = (10 * self.blur[nearest]).clamp_min(self.distance)
+        near = ((offset - predicted).norm(dim=1) <= BASIN * length) | (length <= same)
         return torch.where(near, nearest, -1)
 
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
         """Refine states, and keep those that are roots not known yet."""
         f = self.dynamics.residual(states)
-        inverses, index = zip(*map(inverse_and_index, self.dynamics.residual_jacobian(states)), strict=True)
-        inverse = torch.stack(inverses)
+        found = [inverse_and_index(G, self.dynamics.continuous) for G in self.dynamics.residual_jacobian(states)]
+        inverse = torch.stack([each for each, _ in found])
         for _ in range(REFINEMENTS):
             better = self.dynamics.clamp(states - torch.bmm(inverse, f.unsqueeze(2)).squeeze(2))
             f_better = self.dynamics.residual(better)
@@ -82,16 +86,19 @@ class Catalogue:
                 break
             states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
         q = 0.5 * f.square().sum(1)
+        blur = torch.bmm(inverse, f.unsqueeze(2)).norm(dim=(1, 2))  # how far off the root may still be
         new: list[int] = []
         for row in (q <= fixed * mean_square(states)).nonzero()[:, 0].tolist():
-            known = torch.cat([self.states, states[new]])
-            if not len(known) or (known - states[row]).norm(dim=1).min() > self.distance:
+            known, known_blur = torch.cat([self.states, states[new]]), torch.cat([self.blur, blur[new]])
+            same = (10 * (known_blur + blur[row])).clamp_min(self.distance)
+            if not ((known - states[row]).norm(dim=1) <= same).any():
                 new.append(row)
         self._inverses = _grown(self._inverses, len(self) + len(new))
         self._inverses[len(self) : len(self) + len(new)] = inverse[new]
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, q[new]])
-        self.index += [index[row] for row in new]
+        self.blur = torch.cat([self.blur, blur[new]])
+        self.index += [found[row][1] for row in new]
 
 
 def _grown(buffer: Tensor, needed: int) -> Tensor:

@@ -23,7 +23,7 @@ from mnemoscope.shapes import Complex, Float, Int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MARGIN = 1e-6
+MARGIN = 1e-5
 """An eigenvalue this close to the stability boundary (|lambda| = 1, or Re lambda = 0) counts as marginal."""
 
 
@@ -170,7 +170,7 @@ class FixedPoints:
     def index(self) -> Int[Tensor, " points"]:
         """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
-        return torch.tensor([inverse_and_index(J - eye)[1] for J in self.jacobians], dtype=torch.int64)
+        return torch.tensor([inverse_and_index(J - eye, self.continuous)[1] for J in self.jacobians], dtype=torch.int64)
 
     @property
     def index_sum(self) -> int:
@@ -218,26 +218,26 @@ class FixedPoints:
         return draw_fixed_points(self, trajectories)
 
 
-SINGULAR = 1e3
-"""A condition number above 1 / (SINGULAR eps) makes a fixed point degenerate: its index is lost in rounding."""
+def inverse_and_index(G: Float[Tensor, "size size"], continuous: bool) -> tuple[Float[Tensor, "size size"], int]:
+    """(Pseudo-)inverse of a residual's Jacobian, and sign det(-G), which is 0 if G is singular up to `MARGIN`.
 
-
-def inverse_and_index(G: Float[Tensor, "size size"]) -> tuple[Float[Tensor, "size size"], int]:
-    """(Pseudo-)inverse of a residual's Jacobian, and sign det(-G), which is 0 if G is singular up to rounding.
+    The measure of a small G is 1 for a map, whose residual is F(x) - x; a flow has no scale but its own.
 
     One matrix at a time through LAPACK: batched LU in torch 2.13 can hang on several CPU threads (pytorch #141358).
     """
     matrix = G.cpu().numpy()
-    tiny = SINGULAR * np.finfo(matrix.dtype).eps
+    tiny = max(MARGIN, 1e3 * float(np.finfo(matrix.dtype).eps))
+    scale = max(np.abs(matrix).sum(0).max(), 0 if continuous else 1)
     getrf, getri = _lapack(matrix.dtype.char)
     lu, pivots, singular = getrf(matrix)
     if not singular:
         inverse, singular = getri(lu, pivots)
-        if not singular and np.abs(matrix).sum(0).max() * np.abs(inverse).sum(0).max() < 1 / tiny:
+        if not singular and tiny * scale * np.abs(inverse).sum(0).max() < 1:
             swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
             negative = np.count_nonzero(np.diag(lu) < 0) + swaps + len(pivots)  # signs of U, of the swaps, of -G
             return torch.from_numpy(inverse).to(G), -1 if negative % 2 else 1
-    return torch.from_numpy(np.linalg.pinv(matrix, rcond=tiny)).to(G), 0
+        return torch.from_numpy(inverse).to(G), 0
+    return torch.from_numpy(np.linalg.pinv(matrix)).to(G), 0
 
 
 @cache
