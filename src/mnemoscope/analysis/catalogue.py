@@ -76,8 +76,7 @@ class Catalogue:
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
         """Refine states, and keep those that are roots not known yet."""
         f = self.dynamics.residual(states)
-        found = [inverse_and_index(G, self.dynamics.continuous) for G in self.dynamics.residual_jacobian(states)]
-        inverse = torch.stack([each for each, _ in found])
+        inverse, index = inverse_and_index(self.dynamics.residual_jacobian(states), self.dynamics.continuous)
         for _ in range(REFINEMENTS):
             better = self.dynamics.clamp(states - torch.bmm(inverse, f.unsqueeze(2)).squeeze(2))
             f_better = self.dynamics.residual(better)
@@ -98,7 +97,7 @@ class Catalogue:
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, q[new]])
         self.blur = torch.cat([self.blur, blur[new]])
-        self.index += [found[row][1] for row in new]
+        self.index += index[new].tolist()
 
 
 def _grown(buffer: Tensor, needed: int) -> Tensor:

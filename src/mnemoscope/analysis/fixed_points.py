@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -170,7 +169,7 @@ class FixedPoints:
     def index(self) -> Int[Tensor, " points"]:
         """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
-        return torch.tensor([inverse_and_index(J - eye, self.continuous)[1] for J in self.jacobians], dtype=torch.int64)
+        return inverse_and_index(self.jacobians - eye, self.continuous)[1]
 
     @property
     def index_sum(self) -> int:
@@ -218,31 +217,35 @@ class FixedPoints:
         return draw_fixed_points(self, trajectories)
 
 
-def inverse_and_index(G: Float[Tensor, "size size"], continuous: bool) -> tuple[Float[Tensor, "size size"], int]:
-    """(Pseudo-)inverse of a residual's Jacobian, and sign det(-G), which is 0 if G is singular up to `MARGIN`.
+def inverse_and_index(
+    G: Float[Tensor, "batch size size"], continuous: bool
+) -> tuple[Float[Tensor, "batch size size"], Int[Tensor, " batch"]]:
+    """(Pseudo-)inverses of residuals' Jacobians, and sign det(-G), which is 0 where G is singular up to `MARGIN`.
 
     The measure of a small G is 1 for a map, whose residual is F(x) - x; a flow has no scale but its own.
-
-    One matrix at a time through LAPACK: batched LU in torch 2.13 can hang on several CPU threads (pytorch #141358).
     """
-    matrix = G.cpu().numpy()
-    tiny = max(MARGIN, 1e3 * float(np.finfo(matrix.dtype).eps))
-    scale = max(np.abs(matrix).sum(0).max(), 0 if continuous else 1)
-    getrf, getri = _lapack(matrix.dtype.char)
-    lu, pivots, singular = getrf(matrix)
-    if not singular:
-        inverse, singular = getri(lu, pivots)
-        if not singular and tiny * scale * np.abs(inverse).sum(0).max() < 1:
-            swaps = np.count_nonzero(pivots != np.arange(len(pivots)))
-            negative = np.count_nonzero(np.diag(lu) < 0) + swaps + len(pivots)  # signs of U, of the swaps, of -G
-            return torch.from_numpy(inverse).to(G), -1 if negative % 2 else 1
-        return torch.from_numpy(inverse).to(G), 0
-    return torch.from_numpy(np.linalg.pinv(matrix)).to(G), 0
+    if len(G) > 1 and no_batched_lu(G):
+        inverses, signs = zip(*(inverse_and_index(one[None], continuous) for one in G), strict=True)
+        return torch.cat(inverses), torch.cat(signs)
+    size = G.shape[1]
+    LU, pivots, failed = torch.linalg.lu_factor_ex(G)
+    inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(size, dtype=G.dtype, device=G.device).expand_as(G))
+    scale = G.abs().sum(1).amax(1).clamp_min(0 if continuous else 1)
+    tiny = max(MARGIN, 1e3 * torch.finfo(G.dtype).eps)
+    regular = (failed == 0) & (tiny * scale * inverse.abs().sum(1).amax(1) < 1)
+    swaps = (pivots != torch.arange(1, size + 1, device=G.device)).sum(1)
+    negative = (LU.diagonal(dim1=1, dim2=2) < 0).sum(1) + swaps + size  # signs of U, of the swaps, of -G
+    for row in (~torch.isfinite(inverse).all(2).all(1)).nonzero()[:, 0].tolist():
+        inverse[row] = torch.linalg.pinv(G[row])
+    return inverse, torch.where(regular, 1 - 2 * (negative % 2), 0)
 
 
-@cache
-def _lapack(kind: str) -> Any:
-    return scipy.linalg.get_lapack_funcs(("getrf", "getri"), dtype=kind)
+def no_batched_lu(G: Tensor) -> bool:
+    """Whether to take matrices one by one: torch 2.13's batched LU can hang on several CPU threads.
+
+    Seen with two or more matrices of 160 or more rows (pytorch #141358, #142815).
+    """
+    return G.device.type == "cpu" and G.shape[-1] >= 128
 
 
 def _sentences(fp: FixedPoints) -> Iterator[str]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import no_batched_lu
 from mnemoscope.shapes import Float
 
 Parts = tuple[Tensor, ...]
@@ -114,11 +115,7 @@ def limited(step: Float[Tensor, "batch size"], reach: float, damping: Float[Tens
 
 
 def solve(A: Float[Tensor, "batch size size"], b: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
-    """`A x = b` for each of a batch; not finite where A is singular.
-
-    Large systems go one at a time on the CPU: torch 2.13's batched LU can hang there on several threads (pytorch
-    #141358, #142815: two or more matrices of 160 or more rows).
-    """
-    if A.device.type == "cpu" and A.shape[1] >= 128:
+    """`A x = b` for each of a batch; not finite where A is singular."""
+    if no_batched_lu(A):
         return torch.stack([torch.linalg.solve_ex(one, right)[0] for one, right in zip(A, b, strict=True)])
     return torch.linalg.solve_ex(A, b)[0]
