@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from mnemoscope import __version__
 from mnemoscope.analysis.drawing import groups
 from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.citations import bibtex
 from mnemoscope.report.curve import training_curve
 from mnemoscope.report.eigenvalues import eigenvalue_plane
 from mnemoscope.report.frame import Section, fill, render_frame
+from mnemoscope.report.sections import citing, making
 from mnemoscope.report.states import state_space
 from mnemoscope.report.table import point_table
 from mnemoscope.report.words import SYMBOLS, ends, lead, number, verdict
@@ -68,7 +65,7 @@ def render_page(page: NetworkPage) -> str:
     sections += page.sections
     if page.curve:
         sections.append(training_curve(page.curve, page.baseline))
-    sections += [_citing(page.cites), _making(page.command)]
+    sections += [citing(page.cites), making(page.command)]
     return render_frame(page.title, _summary(page), sections)
 
 
@@ -88,15 +85,3 @@ def _summary(page: NetworkPage) -> str:
         ends=ends(fp),
         starts=0 if fp.starts is None else len(fp.starts),
     )
-
-
-def _citing(cites: Sequence[str]) -> Section:
-    text = bibtex([*cites, "mnemoscope"])
-    return Section("How to cite", "What this page rests on, as BibTeX.", fill("copy.html", name="bibtex", text=text))
-
-
-def _making(command: str) -> Section:
-    versions = [("mnemoscope", __version__), ("python", platform.python_version())]
-    versions += [(name, version(name)) for name in ("torch", "numpy", "plotly")]
-    lead = "Run this to make it again." if command else "The versions in use."
-    return Section("How this page was made", lead, fill("made.html", command=command, versions=versions))

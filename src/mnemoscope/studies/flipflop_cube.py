@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config import PRESETS
+from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.studies.inspection import inspect_run
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.training import train
@@ -41,6 +42,9 @@ class FlipFlopCube(Study):
                         {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "steps": None}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("jang", "sussillo2013")
+    caption = (
+        "Fixed points by unstable directions, a bar per network; dotted: corners, edges, faces and centre of a cube."
+    )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
@@ -91,21 +95,24 @@ class FlipFlopCube(Study):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7, 3.2), layout="constrained")
-        axes = figure.subplots()
+        figure = blank(7.2, 3.1)
+        axes = figure.add_subplot()
         ups = range(1 + max([3, *(int(up) for one in results for up in one.result["unstable"])]))
+        names = list(dict.fromkeys(one.trial.name for one in results))
+        colours = dict(zip(names, ("stable", "saddle-1", "saddle-2", "path"), strict=False))
         width = 0.8 / len(results)
         for place, one in enumerate(results):
             heights = [one.result["unstable"].get(str(up), 0) for up in ups]
-            label = f"{one.trial.name}, seed {one.trial.seed}"
-            axes.bar([up - 0.4 + (place + 0.5) * width for up in ups], heights, 0.9 * width, label=label)
+            colour = COLOUR[colours.get(one.trial.name, "path")]
+            label = one.trial.name if one is next(o for o in results if o.trial.name == one.trial.name) else None
+            axes.bar([up - 0.4 + (place + 0.5) * width for up in ups], heights, 0.9 * width, color=colour, label=label)
         for up in ups:
-            axes.hlines(CUBE.get(up, 0), up - 0.45, up + 0.45, colors="black", linestyles="dotted")
+            axes.hlines(CUBE.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")
         axes.set_xticks(list(ups))
-        axes.set(xlabel="unstable directions", ylabel="fixed points", title="Dotted: corners, edges, faces, centre")
-        axes.legend(fontsize="x-small")
+        axes.set(xlabel="unstable directions", ylabel="fixed points")
+        axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc="upper right")
+        axes.set_axisbelow(True)
+        quiet(axes)
         return figure
 
 

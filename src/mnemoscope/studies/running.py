@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,8 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mnemoscope import registry
-from mnemoscope.citations import bibtex
-from mnemoscope.report import Section, render_frame
+from mnemoscope.studies.page import render_study
 from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
 from mnemoscope.training.files import read_json, write_json
 from mnemoscope.training.run_folder import environment
@@ -76,7 +73,7 @@ def run_study(
     command += "" if seeds is None else " --seeds " + " ".join(map(str, seeds))
     write_json(folder / "summary.json", _summary(study, preset, finished, rows, command))
     page = folder / "page.html"
-    page.write_text(_page(study, folder, chosen, finished, rows, command), encoding="utf-8")
+    page.write_text(render_study(study, chosen, folder, finished, rows, command), encoding="utf-8")
     return StudyResult(study.name, preset, folder, page, rows, len(trials), reused)
 
 
@@ -111,34 +108,3 @@ def _summary(
         "rows": [asdict(row) for row in rows],
         "trials": [{"trial": asdict(one.trial), "result": one.result} for one in finished],
     }
-
-
-def _page(
-    study: Study, folder: Path, chosen: Preset, finished: Sequence[Finished], rows: Sequence[Row], command: str
-) -> str:
-    sections = [Section("Published and measured", "What was claimed, and what came out here.", _table(rows))]
-    figure = study.figure(finished)
-    if figure is not None:
-        svg = io.StringIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        text = svg.getvalue()
-        sections.append(Section("Figure", "", text[text.index("<svg") :]))
-    pages = [one.trial for one in finished if (folder / one.trial.hash / "page.html").exists()]
-    if pages:
-        links = (f'<li><a href="{t.hash}/page.html">{html.escape(t.name)}, seed {t.seed}</a></li>' for t in pages)
-        sections.append(Section("Trials", "A page for each.", f"<ul>{''.join(links)}</ul>"))
-    sections.append(Section("What was run", chosen.summary, f"<pre>{html.escape(command)}</pre>"))
-    cited = bibtex([*study.cites, "mnemoscope"])
-    sections.append(Section("How to cite", "What this study rests on.", f"<pre>{html.escape(cited)}</pre>"))
-    return render_frame(study.title, f"<p>{html.escape(study.question)}</p>", sections)
-
-
-def _table(rows: Sequence[Row]) -> str:
-    head = "<tr><th>Quantity</th><th>Published</th><th>Here</th><th>Remark</th></tr>"
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{html.escape(text)}</td>" for text in (r.quantity, r.published, r.ours, r.remark))
-        + "</tr>"
-        for r in rows
-    )
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"

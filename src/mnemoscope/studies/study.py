@@ -76,6 +76,8 @@ class Study(ABC):
     published: Sequence[Published]
     presets: Mapping[str, Preset]
     cites: Sequence[str] = ()
+    caption: str = ""
+    """What the figure shows."""
 
     @abstractmethod
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -90,5 +92,5 @@ class Study(ABC):
         """Published beside ours."""
 
     def figure(self, results: Sequence[Finished]) -> Figure | None:
-        """What one would rather look at than read."""
+        """What one would rather look at than read, drawn with `report.svg` in the page's colours."""
         return None

@@ -1,0 +1,37 @@
+"""The page of a study: published beside measured, the figure, the trials, what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from mnemoscope.report import Section, render_frame
+from mnemoscope.report.sections import citing, links, making, plain_table
+from mnemoscope.report.svg import inline
+from mnemoscope.studies.study import Finished, Preset, Row, Study
+
+
+def render_study(
+    study: Study, preset: Preset, folder: Path, finished: Sequence[Finished], rows: Sequence[Row], command: str
+) -> str:
+    """The page as text; `folder` holds the trials, each of which may have a page of its own."""
+    compared = [(row.quantity, row.published, row.ours, row.remark) for row in rows]
+    stated = [(one.quantity, str(one.value), one.source) for one in study.published]
+    measured = plain_table("Published and measured", ("Quantity", "Published", "Here", "Remark"), compared)
+    sections = [Section("Published and measured", "What was claimed, and what came out here.", measured)]
+    figure = study.figure(finished)
+    if figure is not None:
+        drawn = f'<figure class="drawn">{inline(figure, "study", alt=study.caption)}</figure>'
+        sections.append(Section("Figure", study.caption, drawn))
+    pages = [one.trial for one in finished if (folder / one.trial.hash / "page.html").exists()]
+    if pages:
+        listed = links([(f"{trial.name}, seed {trial.seed}", f"{trial.hash}/page.html") for trial in pages])
+        sections.append(Section("Trials", "A page for each.", listed))
+    sources = plain_table("What was published", ("Quantity", "Value", "Source"), stated)
+    sections.append(Section("What was published", "As the source has it.", sources))
+    return render_frame(
+        study.title,
+        f"<p>{escape(study.question)}</p>",
+        [*sections, citing(study.cites), making(command, preset.summary)],
+    )
