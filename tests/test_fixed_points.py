@@ -71,6 +71,7 @@ def test_adaptive_starts_complete_the_cube():
     dynamics, roots = cube(8)
     fp = ms.find_fixed_points(dynamics, "adaptive")
     assert_same_set(fp.states, roots)
+    assert fp.summary().startswith("27 fixed points: 8 stable, 12 saddles with 1 unstable direction, 6 saddles with 2 ")
     assert "there is no sign of a missing point" in fp.summary()
 
 

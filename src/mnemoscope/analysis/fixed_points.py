@@ -254,7 +254,8 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
     else:
         kinds = Counter(zip(fp.kind, fp.unstable.tolist(), strict=True))
         parts = [
-            f"{number} {kind}" + (f" with {up} unstable direction{'s' * (up > 1)}" if up else "")
+            f"{number} {kind}{'s' * (kind == 'saddle' and number > 1)}"
+            + (f" with {up} unstable direction{'s' * (up > 1)}" if up else "")
             for (kind, up), number in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0]))
         ]
         yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; q at most {fp.q.max():.1e}."
