@@ -297,7 +297,7 @@ def test_the_verdict_by_index_sum():
 def test_the_verdict_agrees_with_the_lens(bounded):
     for fp in (cube(), cube()[3:9], cube(3), empty(3)):
         fp = replace(fp, bounded=bounded)
-        assert verdict(fp).state == {True: "complete", False: "incomplete", None: "unknown"}[fp.complete]
+        assert verdict(fp).state == {True: "complete", False: "incomplete", None: "unknown"}[fp.may_be_complete]
 
 
 # --- page -----------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_the_page_tells_everything(tmp_path):
     text = plain(html)
     for words in (
         "8 are stable, where a memory can stay",
-        "Complete by index sum",
+        "Index sum 1: none known to be missing",
         "12 saddle, 1 unstable direction",
         "2 slow, kept apart (q from 3e-07)",
         "Of 100 starts, 90 reached a fixed point, 6 came to rest at a slow point, 4 left to infinity.",

@@ -177,8 +177,10 @@ class FixedPoints:
         return int(self.index.sum())
 
     @property
-    def complete(self) -> bool | None:
-        """False: points are missing for certain. True: nothing speaks against completeness. None: it cannot be told."""
+    def may_be_complete(self) -> bool | None:
+        """False: points are missing for certain. True: the index sum does not speak against completeness, which is
+        necessary, not sufficient (missing points of opposite index cancel). None: it cannot be told.
+        """
         if not self.bounded or bool((self.index == 0).any()):
             return None
         return self.index_sum == 1
@@ -276,10 +278,10 @@ def _completeness(fp: FixedPoints) -> str:
     total = fp.index_sum
     if not fp.bounded:
         return f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
-    if fp.complete is None:
+    if fp.may_be_complete is None:
         return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
-    if fp.complete:
-        return "The index sum is 1, as it must be for the complete set: there is no sign of a missing point."
+    if fp.may_be_complete:
+        return "The index sum is 1, as it must be for the complete set: no sign of a missing point, though no proof."
     missing = abs(1 - total)
     return (
         f"The index sum is {total} and must be 1: at least {missing} point{'s' * (missing > 1)} with an "

@@ -252,7 +252,7 @@ def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
         "unstable": fp.unstable.tolist(),
         "q": fp.q.tolist(),
         "index_sum": fp.index_sum,
-        "complete": fp.complete,
+        "may_be_complete": fp.may_be_complete,
         "slow_points": 0 if fp.slow is None else len(fp.slow),
         "starts": {} if fp.starts is None else {status.name.lower(): n for status, n in fp.starts.counts().items()},
         "summary": fp.summary(),

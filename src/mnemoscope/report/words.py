@@ -95,10 +95,10 @@ def lead(fp: FixedPoints) -> str:
 
 def verdict(fp: FixedPoints) -> Verdict:
     """The completeness of the set, by the index sum."""
-    if fp.complete is None:
+    if fp.may_be_complete is None:
         return Verdict("unknown", "Completeness cannot be told", fp.completeness)
-    if fp.complete:
-        return Verdict("complete", "Complete by index sum", fp.completeness)
+    if fp.may_be_complete:
+        return Verdict("complete", "Index sum 1: none known to be missing", fp.completeness)
     return Verdict("incomplete", "Incomplete", fp.completeness)
 
 
