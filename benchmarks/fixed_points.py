@@ -5,7 +5,8 @@
 
 Networks are trained here on the 3-bit flip-flop (once; they are kept under runs/bench). A point counts as true if a
 step of the network in float64 leaves it where it is: q < 1e-25. Wall time and CPU time are both given, since idle
-threads that spin make either one misleading alone. Tables and the plot go to benchmarks/results.
+threads that spin make either one misleading alone. Tables and the plot go to runs/bench, or with --keep
+to benchmarks/results.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from mnemoscope.config import PRESETS
 from mnemoscope.training import load_model, train
 from mnemoscope.training.run_folder import environment
 
-RESULTS = Path(__file__).parent / "results"
+KEPT = Path(__file__).parent / "results"
 TRUE = 1e-25
 
 
@@ -181,14 +182,15 @@ def line(row: Measured) -> str:
 
 def write(rows: list[Measured], options: argparse.Namespace) -> None:
     """JSON, a Markdown table with ratios, and the plot."""
-    RESULTS.mkdir(exist_ok=True)
+    results = KEPT if options.keep else Path("runs") / "bench"
+    results.mkdir(parents=True, exist_ok=True)
     command = "python benchmarks/fixed_points.py " + " ".join(sys.argv[1:])
     content = {"command": command.strip(), "threads": options.threads, "environment": environment()}
     content["rows"] = [asdict(row) for row in rows]
-    (RESULTS / "fixed_points.json").write_text(json.dumps(content, indent=1) + "\n")
-    (RESULTS / "fixed_points.md").write_text(table(rows, command, options.threads))
-    plot(rows, RESULTS / "fixed_points.png")
-    print(f"Written to {RESULTS}/fixed_points.{{json,md,png}}")
+    (results / "fixed_points.json").write_text(json.dumps(content, indent=1) + "\n")
+    (results / "fixed_points.md").write_text(table(rows, command, options.threads))
+    plot(rows, results / "fixed_points.png")
+    print(f"Written to {results}/fixed_points.{{json,md,png}}")
 
 
 def table(rows: list[Measured], command: str, threads: int) -> str:
@@ -249,6 +251,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256])
     parser.add_argument("--large", action="store_true", help="also a tanh network of 1000 units (trains for minutes)")
+    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     parser.add_argument("--no-starts-growth", dest="starts_growth", action="store_false")
     options = parser.parse_args()
     options.networks = [(cell, size) for size in options.sizes for cell in ("elman", "gru")]

@@ -309,7 +309,7 @@ def test_the_page_tells_everything(tmp_path):
     text = plain(html)
     for words in (
         "8 are stable, where a memory can stay",
-        "Index sum 1: none known to be missing",
+        "Index sum agrees",
         "12 saddle, 1 unstable direction",
         "2 slow, kept apart (q from 3e-07)",
         "Of 100 starts, 90 reached a fixed point, 6 came to rest at a slow point, 4 left to infinity.",

@@ -285,7 +285,7 @@ def test_an_edited_configuration_is_noticed(tmp_path):
     path.write_text(path.read_text().replace("hidden_size = 8", "hidden_size = 9"))
     with pytest.raises(ValueError, match=r"its config\.toml was edited"):
         run(CONFIG, tmp_path)
-    with pytest.raises(ValueError, match=r"do not fit the network that config\.toml describes"):
+    with pytest.raises(ValueError, match=r"other settings than its config\.toml"):
         load_model(path.parent)
 
 

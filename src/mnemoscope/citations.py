@@ -1,6 +1,6 @@
 """Whom to cite: BibTeX by key, as data that can be read without importing torch.
 
-A registry entry names its keys in `cites`; `mnemoscope cite` and the page of a network print them with `bibtex`.
+A registry entry names its keys in `cites`; the page of a network prints them with `bibtex`.
 """
 
 from __future__ import annotations

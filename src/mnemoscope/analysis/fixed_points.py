@@ -43,7 +43,7 @@ class Status(IntEnum):
             Status.SLOW: "came to rest at a slow point",
             Status.STALLED: "stalled at a local minimum of q that is not slow",
             Status.UNFINISHED: "ran out of steps",
-            Status.OUTSIDE: "headed out of the invariant set and was stopped at its edge",
+            Status.OUTSIDE: "stopped at the edge of the invariant set on the way out",
             Status.DIVERGED: "left to infinity",
         }[self]
 

@@ -79,7 +79,7 @@ def _select(weights: dict[str, Tensor], prefix: str | None, where: str) -> dict[
     """The recurrent weights under one prefix, without it."""
     found: dict[str, dict[str, Tensor]] = {}
     for name, tensor in weights.items():
-        match = _NAME.fullmatch(name)
+        match = _NAME.fullmatch(str(name))
         if match and isinstance(tensor, Tensor):
             found.setdefault(match["prefix"], {})[name.removeprefix(match["prefix"])] = tensor
     if not found:
@@ -104,14 +104,15 @@ def _read(path: Path) -> dict[str, Tensor]:
             raise ValueError(f"{path} is not a safetensors file: {error}.") from error
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
         raise ValueError(
             f"{path} could not be read as a state dict. A file that holds a whole pickled module runs its author's "
             f"code when it is opened, so it is refused: save module.state_dict() instead. "
-            f"({str(error).splitlines()[0]})"
+            f"({(str(error) or type(error).__name__).splitlines()[0]})"
         ) from error
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]  # the customary wrapping of a training checkpoint
+    for name in ("state_dict", "model_state_dict", "model"):  # the customary wrappings of a training checkpoint
+        if isinstance(content, dict) and isinstance(content.get(name), dict):
+            content = content[name]
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a {type(content).__name__}; a state dict was expected.")
     return content

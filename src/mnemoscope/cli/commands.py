@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+import shlex
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
@@ -114,27 +115,36 @@ class Inspect:
     seed: int = 0
     """Seed of the search."""
     output: Path | None = None
-    """Where to write the page of a file of weights; beside it by default."""
+    """Where to write the page; by default page.html in the folder of a run, or beside a file of weights."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> int:
+        if not self.path.exists():
+            raise FileNotFoundError(f"There is no file or folder {self.path}.")
         looked = self._run_folder() if self.path.is_dir() else self._weights()
         _tell(looked, {"network": str(self.path)}, self.json)
         return 0
 
     def _run_folder(self) -> Inspection:
-        if self.network is not None or self.prefix is not None or self.output is not None:
+        if self.network is not None or self.prefix is not None or self.nonlinearity != "tanh":
             raise ValueError(
-                f"{self.path} is a folder of a run; --network, --prefix and --output are for weight files."
+                f"{self.path} is the folder of a run, which knows its network; --network, --nonlinearity and --prefix "
+                f"are for files of weights."
             )
         from mnemoscope.studies import inspect_run
 
-        return inspect_run(self.path, input=self.input, starts=self.starts, seed=self.seed, progress=not self.json)
+        return inspect_run(
+            self.path,
+            page=self.output,
+            input=self.input,
+            starts=self.starts,
+            seed=self.seed,
+            command=self._command(),
+            progress=not self.json,
+        )
 
     def _weights(self) -> Inspection:
-        if not self.path.exists():
-            raise FileNotFoundError(f"There is no file or folder {self.path}.")
         if self.network is None:
             raise ValueError(f"{self.path} is a file of weights: say whose by --network rnn, gru or lstm.")
         from mnemoscope.cells import adapt, load_network
@@ -143,14 +153,24 @@ class Inspect:
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
         return inspect_cell(
             adapt(network),
-            title=f"{self.path.name}: {network}",
+            title=f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else ""),
             page=self.output or self.path.with_suffix(".html"),
             input=self.input,
             starts=self.starts,
             seed=self.seed,
-            command=f"mnemoscope inspect {self.path} --network {self.network}",
+            command=self._command(),
             progress=not self.json,
         )
+
+    def _command(self) -> str:
+        """These arguments as a command, so that the page can say how it was made."""
+        words = ["mnemoscope", "inspect", str(self.path)]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in ("path", "json") and value != each.default:
+                values = value if isinstance(value, tuple) else (value,)
+                words += [f"--{each.name}", *(f"{one:g}" if isinstance(one, float) else str(one) for one in values)]
+        return shlex.join(words)
 
 
 @dataclass(frozen=True)
@@ -198,7 +218,7 @@ class RunStudy:
     name: Positional[str]
     """Name of the study; `mnemoscope studies` lists them."""
     preset: Literal["smoke", "cpu", "paper"] = "cpu"
-    """smoke takes seconds, cpu minutes on two cores; paper is the published size."""
+    """smoke takes seconds, cpu minutes on two cores; paper comes as near to what was published as we can."""
     seeds: tuple[int, ...] = ()
     """Seeds to run instead of the preset's own."""
     resume: bool = False

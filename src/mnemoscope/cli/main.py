@@ -32,13 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _parse(words).run()
     except KeyboardInterrupt as stop:
-        print(f"\n{stop or 'Stopped.'}", file=sys.stderr)
+        print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
         return 130
     except (ValueError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError) as error:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
             raise
-        message = error.args[0] if isinstance(error, KeyError) else error
-        print(f"mnemoscope: {message}", file=sys.stderr)
+        message = error.args[0] if isinstance(error, KeyError) and " " in str(error) else error
+        print(f"mnemoscope: {message or type(error).__name__}", file=sys.stderr)
         return 1 if isinstance(error, ArithmeticError | RuntimeError) else 2
 
 
@@ -47,7 +47,7 @@ def _parse(words: list[str]) -> Any:
         import tyro
     except ImportError as error:
         raise ImportError("The command line needs tyro: pip install 'mnemoscope[cli]'.") from error
-    base, words = _base(words)
+    base, root, words = _base(words)
 
     def command(name: str, kind: type, **more: Any) -> Any:
         # the list of commands shows their first lines; `mnemoscope COMMAND --help` the whole docstring
@@ -55,7 +55,7 @@ def _parse(words: list[str]) -> Any:
         return tyro.conf.subcommand(name, description=first, prefix_name=False, **more)
 
     # the options of task and cell are added to those of the base, so they are parsed without a default
-    train = Train(replace(base, task_options={}, cell_options={}))
+    train = Train(replace(base, task_options={}, cell_options={}), root)
     kinds = Union[  # noqa: UP007
         Annotated[Demo, command("demo", Demo)],
         Annotated[Train, command("train", Train, default=train)],
@@ -74,19 +74,24 @@ def _parse(words: list[str]) -> Any:
     return replace(parsed, run_config=_with_options(base, parsed.run_config)) if isinstance(parsed, Train) else parsed
 
 
-def _base(words: list[str]) -> tuple[RunConfig, list[str]]:
-    """The preset or the TOML file named after `train`, and the words without it."""
-    base = PRESETS["flipflop"]
+def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
+    """The preset or the TOML file named after `train`, the folder of runs it belongs to, and the words without it."""
+    base, root = PRESETS["flipflop"], Path("runs")
     if words[:1] != ["train"] or len(words) < 2 or words[1].startswith("-"):
-        return base, words
+        return base, root, words
     name = words[1]
     if name in PRESETS:
         base = PRESETS[name]
     elif name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise FileNotFoundError(f"There is no file {name}.")
         base = RunConfig.from_toml(Path(name))
+        folder = Path(name).parent
+        if (folder.parent.name, folder.name) == (base.name, base.hash):
+            root = folder.parent.parent  # the configuration of a run: --resume goes on where it lies
     else:
         raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.")
-    return base, [words[0], *words[2:]]
+    return base, root, [words[0], *words[2:]]
 
 
 def _with_options(base: RunConfig, given: RunConfig) -> RunConfig:

@@ -84,6 +84,12 @@ def need(module: str) -> Any:
         raise ImportError(f"The page needs {package}: pip install 'mnemoscope[report]'.") from error
 
 
+def check_extra() -> None:
+    """Raise at once if a page could not be written later."""
+    for module in ("jinja2", "plotly.offline", "matplotlib.figure"):
+        need(module)
+
+
 @cache
 def _environment() -> Any:
     jinja2 = need("jinja2")

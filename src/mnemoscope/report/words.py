@@ -98,7 +98,7 @@ def verdict(fp: FixedPoints) -> Verdict:
     if fp.may_be_complete is None:
         return Verdict("unknown", "Completeness cannot be told", fp.completeness)
     if fp.may_be_complete:
-        return Verdict("complete", "Index sum 1: none known to be missing", fp.completeness)
+        return Verdict("complete", "Index sum agrees", fp.completeness)
     return Verdict("incomplete", "Incomplete", fp.completeness)
 
 

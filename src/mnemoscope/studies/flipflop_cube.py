@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.config import PRESETS
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.studies.inspection import inspect_run
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
@@ -34,12 +34,13 @@ class FlipFlopCube(Study):
         Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("One small tanh network, some seconds of training: does the machinery work?",
-                        {"networks": {"elman": 12}, "steps": 60}),
+        "smoke": Preset("One small tanh network, some seconds of training: it shows that the machinery works, no more.",
+                        {"networks": {"elman": 12}, "changes": {"steps": 60}}),
         "cpu": Preset("tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",
-                      {"networks": {"elman": 64, "gru": 64}, "steps": None}, (0, 1, 2)),
-        "paper": Preset("tanh, GRU and LSTM networks of 64 and 128 units, five seeds each.",
-                        {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "steps": None}, (0, 1, 2, 3, 4)),
+                      {"networks": {"elman": 64, "gru": 64}, "changes": {}}, (0, 1, 2)),
+        "paper": Preset("tanh, GRU and LSTM networks of 64 and 128 units, five seeds each, trained by gradients; the "
+                        "published network is a reservoir of 1000 units trained by FORCE.",
+                        {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "changes": {}}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("jang", "sussillo2013")
     caption = (
@@ -47,23 +48,19 @@ class FlipFlopCube(Study):
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        base = PRESETS["flipflop"]
         return [
-            Trial(f"{cell} {size}", {"cell": cell, "hidden_size": size, "steps": settings["steps"]}, seed)
+            Trial(
+                f"{cell} {size}",
+                asdict(replace(base, cell=cell, hidden_size=size, seed=seed, **settings["changes"])),
+                seed,
+            )
             for cell, size in settings["networks"].items()
             for seed in seeds
         ]
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        base = PRESETS["flipflop"]
-        steps = trial.settings["steps"]
-        config = replace(
-            base,
-            cell=trial.settings["cell"],
-            hidden_size=trial.settings["hidden_size"],
-            steps=base.steps if steps is None else steps,
-            seed=trial.seed,
-        )
-        trained = train(config, folder, resume=True, progress=progress)
+        trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
         looked = inspect_run(trained.folder, progress=progress)
         # the trial's page is found from the study's
         (folder / "page.html").write_bytes(looked.page.read_bytes())

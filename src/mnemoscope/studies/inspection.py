@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from mnemoscope import registry
 from mnemoscope.analysis import Adaptive, Box, Dynamics, FixedPoints, find_fixed_points
 from mnemoscope.cells import Cell, run_with_cache
 from mnemoscope.report import NetworkPage, write_page
+from mnemoscope.report.frame import check_extra
 from mnemoscope.shapes import Float
 from mnemoscope.training import RunFolder, load_model
 
@@ -31,9 +33,17 @@ class Inspection:
 
 
 def inspect_run(
-    folder: str | Path, *, input: Sequence[float] | None = None, starts: int = 64, seed: int = 0, progress: bool = True
+    folder: str | Path,
+    *,
+    page: str | Path | None = None,
+    input: Sequence[float] | None = None,
+    starts: int = 64,
+    seed: int = 0,
+    command: str = "",
+    progress: bool = True,
 ) -> Inspection:
-    """The fixed points of a trained run at a constant input (zeros by default), and its page in the run's folder."""
+    """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder."""
+    check_extra()
     folder = Path(folder)
     model, task, config = load_model(folder)
     constant = None if input is None else model.encode(torch.tensor(input)[None])[0]
@@ -56,7 +66,7 @@ def inspect_run(
         ("Seed", f"{config.seed}"),
         ("Constant input", _input(dynamics)),
     ]
-    page = NetworkPage(
+    content = NetworkPage(
         title=f"{config.name}: {config.cell} with {config.hidden_size} units",
         fixed_points=fp,
         facts=facts,
@@ -64,9 +74,9 @@ def inspect_run(
         curve=RunFolder(folder).read_metrics(),
         baseline=result.baseline,
         cites=_cites(("cell", config.cell), ("task", config.task)),
-        command=f"mnemoscope inspect {folder}",
+        command=command or shlex.join(["mnemoscope", "inspect", str(folder)]),
     )
-    return _write(fp, page, folder / "page.html")
+    return _write(fp, content, folder / "page.html" if page is None else Path(page))
 
 
 def inspect_cell(
@@ -81,6 +91,9 @@ def inspect_cell(
     progress: bool = True,
 ) -> Inspection:
     """The fixed points of any network at a constant input, and its page; trajectories start at random states."""
+    check_extra()
+    if not all(torch.isfinite(weight).all() for weight in cell.parameters()):
+        raise ValueError("The network has NaN or infinite weights.")
     dynamics = Dynamics(cell, None if input is None else torch.tensor(input))
     fp = find_fixed_points(dynamics, Adaptive(number=starts, patience=2), seed=seed, progress=progress)
     facts = [
@@ -96,9 +109,10 @@ def inspect_cell(
 
 
 def _write(fp: FixedPoints, content: NetworkPage, page: Path) -> Inspection:
-    write_page(page, content)
     saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
+    saved.parent.mkdir(parents=True, exist_ok=True)
     fp.save(saved)
+    write_page(page, content)
     return Inspection(fp, page, saved)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mnemoscope import registry
+from mnemoscope.report.frame import check_extra
 from mnemoscope.studies.page import render_study
 from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
 from mnemoscope.training.files import read_json, write_json
@@ -50,13 +51,14 @@ def run_study(
         progress: show progress bars.
 
     """
+    check_extra()
     study: Study = registry.studies.load(name)
     chosen = _preset(study, preset)
     folder = Path(root) / "studies" / study.name / preset
     trials = study.trials(chosen.settings, chosen.seeds if seeds is None else tuple(seeds))
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
-    if folder.exists() and any(folder.iterdir()) and not resume:
+    if any(folder.glob("*/trial.json")) and not resume:
         raise FileExistsError(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."

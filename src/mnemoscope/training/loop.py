@@ -60,7 +60,7 @@ def train(
     """Train the network of `config` in its folder under `root`, and return how it went.
 
     A finished run is not repeated: its stored result comes back. Equal configurations give equal weights, bit for bit,
-    on one machine; also if the run was interrupted, by Ctrl-C or by force, and resumed.
+    on one machine with one number of threads; also if the run was interrupted, by Ctrl-C or by force, and resumed.
 
     Args:
         config: what to train, on what, how.
@@ -112,6 +112,11 @@ def _train(
     ):
 
         def save() -> None:
+            # the weights are new since the last loss: a checkpoint that gives no finite loss would not be a good one
+            with seeded("checkpoint", config.seed, done.step, device=config.device):
+                tried = evaluate(model, task, tests[:1])["loss"]
+            if not isfinite(tried):
+                raise _non_finite(f"The evaluation loss is {tried}", done.step, checkpoint)
             metrics.flush()
             os.fsync(metrics.fileno())
             done.metrics_size = metrics.tell()
@@ -165,7 +170,7 @@ def _train(
             if interruption.requested and done.stopped is None:
                 raise KeyboardInterrupt(
                     f"Stopped after step {done.step} of {config.steps}; the checkpoint is in {folder.path}. "
-                    f"Go on with train(config, resume=True), or `mnemoscope train --resume`."
+                    f"Go on with train(config, resume=True), or by the same command with --resume."
                 )
 
     last = folder.read_metrics()[-1]

@@ -152,7 +152,12 @@ class RunFolder:
         task = build_task(config)
         model = build_model(config, task)
         path = self.path / "model.safetensors"
-        load_weights(model, read_tensors(path)[0], path)
+        weights, written = read_tensors(path)
+        if written.get("config", config.hash) != config.hash:
+            raise ValueError(
+                f"{self.path} holds a network trained with other settings than its config.toml, which was edited."
+            )
+        load_weights(model, weights, path)
         return model.eval(), task, config
 
     def save_model(self, model: Model, config: RunConfig) -> None:
@@ -168,7 +173,7 @@ class RunFolder:
         if self.status != "finished":
             raise FileNotFoundError(
                 f"The run in {self.path} is not finished: it has no result yet. "
-                f"Go on with train(config, resume=True), or `mnemoscope train --resume`."
+                f"Go on with train(config, resume=True), or `mnemoscope train {self.path}/config.toml --resume`."
             )
 
 
