@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
+from mnemoscope.analysis import FixedPoints
 from mnemoscope.cli import main
 from mnemoscope.config import PRESETS
 
@@ -113,3 +115,60 @@ def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, monkeypatch,
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mnemoscope 0.")
+
+
+def test_inspect_looks_at_the_given_input_and_says_so(tmp_path, capsys):
+    network = torch.nn.RNN(2, 3)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.weight_ih_l0.fill_(1.0)  # h' = tanh(x1 + x2): the fixed point is the input
+    path = tmp_path / "net.pt"
+    torch.save(network.state_dict(), path)
+    words = ["inspect", str(path), "--network", "rnn", "--input", "0.5", "0.25", "--output", str(tmp_path / "p.html")]
+    assert main([*words, "--json"]) == 0
+    looked = json.loads(capsys.readouterr().out)
+    saved = FixedPoints.load(looked["fixed_points"])
+    torch.testing.assert_close(saved.states, torch.tanh(torch.full((1, 3), 0.75).double()), rtol=0, atol=1e-12)
+    text = (tmp_path / "p.html").read_text()
+    assert "0.5, 0.25" in text
+    assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
+
+
+def test_a_run_resumes_where_it_lies(tmp_path, monkeypatch, capsys):
+    elsewhere = tmp_path / "elsewhere"
+    assert main(["train", "flipflop", *TINY, "--root", str(elsewhere), "--json"]) == 0
+    folder = json.loads(capsys.readouterr().out)["folder"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", f"{folder}/config.toml", "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folder"] == folder
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("said", "printed"), [("Go on so.", "Go on so."), ("", "Stopped.")])
+def test_interruption_ends_with_130(said, printed, monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt(said) if said else KeyboardInterrupt
+
+    monkeypatch.setattr("mnemoscope.training.train", interrupted)
+    assert main(["train", "flipflop"]) == 130
+    assert printed in capsys.readouterr().err
+
+
+def test_study_passes_its_arguments_on(tmp_path, capsys):
+    words = ["study", "flipflop-cube", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
+    assert main(words) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["trials"] == 2
+    assert main(words) == 2  # needs --resume
+    capsys.readouterr()
+    assert main([*words, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["reused"] == 2
+
+
+def test_demo(tmp_path, capsys):
+    assert main(["demo", "--hidden-size", "10", "--root", str(tmp_path), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["accuracy"] > 0.99
+    assert result["points"] >= 9
+    assert "Drag to turn it" in Path(result["page"]).read_text()
