@@ -375,3 +375,27 @@ def test_a_degenerate_root_is_one_point_without_index(solver, power):
     assert fp.states.abs().max() < 1e-3
     assert fp.kind == ["marginal"]
     assert fp.may_be_complete is None
+
+
+def test_points_of_a_ring_attractor_stay_apart():
+    """tanh units on a circle with cosine weights: a rotation of a fixed point is one too."""
+    angle = torch.arange(60, dtype=torch.float64) * 2 * np.pi / 60
+    cell = Elman(1, 60, bias=False)
+    cell.connectivity.matrix.data = 3.2 / 60 * torch.cos(angle[:, None] - angle)
+    dynamics = ms.Dynamics(cell)
+    states = torch.cos(torch.arange(10, dtype=torch.float64)[:, None] * 0.6 - angle)
+    for _ in range(2000):
+        states = dynamics(states)
+    fp = ms.find_fixed_points(dynamics, states)
+    assert len(fp) == 10
+    assert set(fp.kind) == {"marginal"}
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_far_roots_are_reached(solver):
+    membrane = ms.adapt(lambda x, v: (-65 - v) / 20, state_size=1)
+    fp = ms.find_fixed_points(ms.Dynamics(membrane, continuous=True), torch.zeros(3, 1), solver=solver)
+    torch.testing.assert_close(fp.states, torch.full((1, 1), -65.0).double(), rtol=1e-12, atol=0)
+    half = ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 100, state_size=2))
+    fp = ms.find_fixed_points(half, torch.randn(5, 2), solver=solver)
+    torch.testing.assert_close(fp.states, torch.full((1, 2), 200.0).double(), rtol=1e-12, atol=0)

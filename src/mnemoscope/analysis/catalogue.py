@@ -85,9 +85,14 @@ class Catalogue:
                 break
             states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
         q = 0.5 * f.square().sum(1)
-        blur = torch.bmm(inverse, f.unsqueeze(2)).norm(dim=(1, 2))  # how far off the root may still be
+        # How far off the root may still be. A residual of pure rounding says nothing of that where G is singular (a
+        # line of roots); a larger one does, and if the root is far away, none is here (a state creeping to infinity).
+        size = mean_square(states).sqrt() * self.dynamics.size**0.5
+        rounding = f.norm(dim=1) <= 10 * torch.finfo(f.dtype).eps * size
+        blur = torch.bmm(inverse, f.unsqueeze(2)).norm(dim=(1, 2)).masked_fill(rounding, 0)
+        good = (q <= fixed * mean_square(states)) & (blur <= BUNCH * size)
         new: list[int] = []
-        for row in (q <= fixed * mean_square(states)).nonzero()[:, 0].tolist():
+        for row in good.nonzero()[:, 0].tolist():
             known, known_blur = torch.cat([self.states, states[new]]), torch.cat([self.blur, blur[new]])
             same = (10 * (known_blur + blur[row])).clamp_min(self.distance)
             if not ((known - states[row]).norm(dim=1) <= same).any():

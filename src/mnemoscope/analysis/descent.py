@@ -128,7 +128,7 @@ def _descend(
         f_new = dynamics.residual(x_new)
         q_new = 0.5 * f_new.square().sum(1)
         fresh = q_new < q  # False for NaN
-        damping = torch.where(fresh, damping * (q_new / q).clamp(0.01, 1.0), (damping * 4).clamp_min(1e-3))
+        damping = torch.where(fresh, damping * (q_new / q).clamp(0.01, 0.5), (damping * 4).clamp_min(1e-3))
         x = torch.where(fresh[:, None], x_new, x)
         f = torch.where(fresh[:, None], f_new, f)
         q = torch.where(fresh, q_new, q)

@@ -168,8 +168,8 @@ class Dynamics:
             # a box that the map keeps says nothing of the flow with the same right-hand side
             return None if self.continuous else self.cell.bounds(self.input[0], self.input[0])
         low, high = (torch.as_tensor(edge, dtype=self.dtype, device=self.device).expand(self.size) for edge in bounds)
-        if not (low < high).all():
-            raise ValueError("bounds must be (low, high) with low < high in every coordinate.")
+        if not ((low < high) & torch.isfinite(low) & torch.isfinite(high)).all():
+            raise ValueError("bounds must be finite (low, high) with low < high in every coordinate.")
         return low, high
 
 
