@@ -340,7 +340,7 @@ def test_a_line_attractor_is_recognised():
     fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: shrink * h, state_size=2, bounds=(-1, 1))), "adaptive")
     assert set(fp.kind) == {"marginal"}
     assert fp.states[:, 1].abs().max() < 1e-12
-    assert len(fp.starts) <= 10 * 64
+    assert len(fp.starts) < 1000  # some waves of 128 that find no regular point, not all 40
     assert fp.may_be_complete is None
     assert "continuous attractor" in fp.summary()
 

@@ -138,8 +138,8 @@ def _descend(
 def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, q: Tensor) -> Int[Tensor, " batch"]:
     """What a start is that no longer gets anywhere."""
     status = torch.full_like(q, int(Status.STALLED), dtype=torch.int64)
-    status[q <= tolerances.slow * mean_square(x)] = int(Status.SLOW)
     status[dynamics.on_edge(x)] = int(Status.OUTSIDE)
+    status[q <= tolerances.slow * mean_square(x)] = int(Status.SLOW)  # a saturated unit touches the edge too
     return status
 
 

@@ -98,14 +98,14 @@ class FixedPoints:
     def __len__(self) -> int:
         return self.states.shape[0]
 
-    def __getitem__(self, which: int | slice | list[int] | Tensor) -> FixedPoints:
-        if isinstance(which, int):
+    def __getitem__(self, which: int | np.integer | slice | list[int] | Tensor) -> FixedPoints:
+        if isinstance(which, int | np.integer) or (isinstance(which, Tensor) and which.dim() == 0):
+            which = int(which)
             if not -len(self) <= which < len(self):
                 raise IndexError(f"There are {len(self)} fixed points, but number {which} was asked for.")
             which = [which % len(self)]
-        return FixedPoints(
-            self.states[which], self.q[which], self.jacobians[which], self.reached[which], self.continuous, self.bounded
-        )
+        main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
+        return FixedPoints(*main, self.continuous, bounded=False)  # a selection is not meant to be complete
 
     def __iter__(self) -> Iterator[FixedPoints]:
         return (self[point] for point in range(len(self)))

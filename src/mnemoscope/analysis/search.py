@@ -15,8 +15,9 @@ from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.matrix_free import NewtonKrylov
 from mnemoscope.analysis.solvers import Newton, Solver
-from mnemoscope.analysis.starts import Adaptive, StartStrategy
+from mnemoscope.analysis.starts import Adaptive, Box, StartStrategy
 from mnemoscope.cells import State
+from mnemoscope.cells.state import leaves
 from mnemoscope.shapes import Float
 
 DENSE = 512
@@ -90,6 +91,8 @@ def _waves(
             break
         known = catalogue.regular
         starts = strategy.combine(catalogue.states, catalogue.index, tried, generator)
+        if missing:  # what is missing may lie outside the hull of what was found
+            starts = torch.cat([starts, Box(strategy.number).draw(dynamics, generator)])
         bar.total += len(starts)
         bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
         outcomes.append(descend(solver, dynamics, dynamics.clamp(starts), catalogue, tolerances, bar.update))
@@ -105,6 +108,7 @@ def _check_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts si
         starts = torch.from_numpy(starts)
     flat = starts
     if not (isinstance(starts, Tensor) and starts.dim() <= 2):
+        _check_form(dynamics, starts)
         flat = dynamics.flatten(starts)
     if flat.dim() != 2 or flat.shape[1] != dynamics.size:
         raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
@@ -115,6 +119,16 @@ def _check_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts si
         rows = bad.nonzero()[:, 0].tolist()
         raise ValueError(f"{len(rows)} of {len(flat)} starts contain NaN or infinite values, first in row {rows[0]}.")
     return flat.detach().to(dtype=dynamics.dtype, device=dynamics.device, copy=True)
+
+
+def _check_form(dynamics: Dynamics, starts: State) -> None:
+    expected = [tuple(tensor.shape[1:]) for tensor in leaves(dynamics.layout.example)]
+    given = [tuple(tensor.shape[1:]) for tensor in leaves(starts)]
+    if given != expected:
+        raise ValueError(
+            f"A state of this network consists of tensors (starts, ...) with features {expected}, "
+            f"but {given} were given."
+        )
 
 
 def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> FixedPoints:
