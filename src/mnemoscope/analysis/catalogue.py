@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fixed_points import inverse_and_index
-from mnemoscope.shapes import Float, Int
+from mnemoscope.analysis.fixed_points import inverse_and_sign
+from mnemoscope.shapes import Bool, Float, Int
 
 BASIN = 0.2
-"""A start belongs to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within this
-fraction of its distance to r: it is in the region where r's linearisation holds, and would converge to r."""
+"""A start may belong to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within
+this fraction of its distance to r. It does belong to r when further such steps really arrive there."""
+ARRIVAL = 12
+"""Upper limit of those further steps; each shrinks the distance by more than half, most of them by far more."""
 
 BUNCH = 1e-3
 """Nearly converged states closer than this (rms) are refined once for all of them."""
@@ -21,29 +23,34 @@ REFINEMENTS = 20
 
 class Catalogue:
     """Distinct roots of `dynamics.residual`. Two converged states are one root if they are closer than `distance`
-    (rms), or than their own uncertainty where the root is degenerate.
+    (rms, relative to states larger than 1), or than their own uncertainty where the root is degenerate.
     """
 
     def __init__(self, dynamics: Dynamics, distance: float = 1e-6) -> None:
         self.dynamics = dynamics
-        self.distance = distance * dynamics.size**0.5
-        self.states: Float[Tensor, "roots size"] = dynamics.origin.new_zeros(0, dynamics.size)
-        self.q: Float[Tensor, " roots"] = dynamics.origin.new_zeros(0)
-        self.blur: Float[Tensor, " roots"] = dynamics.origin.new_zeros(0)
-        self.index: list[int] = []
-        self._inverses = dynamics.origin.new_zeros(4, dynamics.size, dynamics.size)  # grows by doubling
+        self.distance = distance
+        none = dynamics.origin.new_zeros(0)
+        self.states: Float[Tensor, "roots size"] = none.reshape(0, dynamics.size)
+        self.q: Float[Tensor, " roots"] = none
+        self.blur: Float[Tensor, " roots"] = none
+        """How far off a root may still be."""
+        self.index: Int[Tensor, " roots"] = none.long()
+        """Sign det(-residual') of roots that are isolated for certain, 0 of others."""
+        self._inverses = none.reshape(0, dynamics.size, dynamics.size)
+        self._inverse_of: Int[Tensor, " roots"] = none.long()
+        """Where the inverse of a root stands; -1 where it is not kept, since it says nothing of its surroundings."""
 
     def __len__(self) -> int:
         return self.states.shape[0]
 
     @property
     def index_sum(self) -> int:
-        return sum(self.index)
+        return int(self.index.sum())
 
     @property
     def regular(self) -> int:
-        """How many roots are isolated for certain: those whose Jacobian is not singular up to rounding."""
-        return sum(index != 0 for index in self.index)
+        """How many roots are isolated for certain."""
+        return int(self.index.count_nonzero())
 
     def offer(self, states: Float[Tensor, "batch size"], fixed: float) -> Int[Tensor, " batch"]:
         """The root that each of these nearly converged states leads to, or -1 if it leads to none with q <= `fixed`.
@@ -66,52 +73,102 @@ class Catalogue:
             return torch.full((states.shape[0],), -1, dtype=torch.int64, device=states.device)
         nearest = torch.cdist(states, self.states).argmin(1)
         offset = states - self.states[nearest]
-        # Where the residual is linear around r, inverse @ residual is the offset from r.
-        predicted = torch.bmm(self._inverses[nearest], residuals.unsqueeze(2)).squeeze(2)
         length = offset.norm(dim=1)
-        same = (10 * self.blur[nearest]).clamp_min(self.distance)
-        near = ((offset - predicted).norm(dim=1) <= BASIN * length) | (length <= same)
+        near = length <= self._reach(nearest)
+        unsure = (~near & (self._inverse_of[nearest] >= 0)).nonzero()[:, 0]
+        if unsure.numel():
+            root = nearest[unsure]
+            inverses = self._inverses[self._inverse_of[root]]
+            # Where the residual is linear around r, inverse @ residual is the offset from r.
+            landing = offset[unsure] - _times(inverses, residuals[unsure])
+            promising = (landing.norm(dim=1) <= BASIN * length[unsure]).nonzero()[:, 0]
+            if promising.numel():
+                arrives = self._arrives(landing[promising], root[promising], inverses[promising])
+                near[unsure[promising]] = arrives
         return torch.where(near, nearest, -1)
+
+    def _reach(self, root: Int[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+        """Within this distance of a root, it is the same."""
+        return torch.maximum(10 * self.blur[root], self.distance * magnitude(self.states[root]))
+
+    def _arrives(self, offset: Tensor, root: Tensor, inverses: Tensor) -> Bool[Tensor, " batch"]:
+        """Whether simplified Newton steps from root + offset lead to the root: a second root nearby, which only the
+        stiffest directions of the first step hid, would stop them.
+        """
+        target, reach, length = self.states[root], self._reach(root), offset.norm(dim=1)
+        going = torch.ones_like(length, dtype=torch.bool)
+        for _ in range(ARRIVAL):
+            if not (going & (length > reach)).any():
+                break
+            offset = offset - _times(inverses, self.dynamics.residual(target + offset))
+            shorter = offset.norm(dim=1)
+            going &= (shorter <= 0.5 * length) | (shorter <= reach)
+            length = shorter
+        return going & (length <= reach)
 
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
         """Refine states, and keep those that are roots not known yet."""
         f = self.dynamics.residual(states)
-        inverse, index = inverse_and_index(self.dynamics.residual_jacobian(states), self.dynamics.continuous)
+        G = self.dynamics.residual_jacobian(states)
+        inverse, sign = inverse_and_sign(G)
         for _ in range(REFINEMENTS):
-            better = self.dynamics.clamp(states - torch.bmm(inverse, f.unsqueeze(2)).squeeze(2))
+            better = self.dynamics.clamp(states - _times(inverse, f))
             f_better = self.dynamics.residual(better)
             closer = (f_better.norm(dim=1) < 0.5 * f.norm(dim=1))[:, None]
             if not closer.any():  # rounding stops the progress
                 break
             states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
-        q = 0.5 * f.square().sum(1)
+        # What rounding does to each number of the residual: it grows with the terms that are summed there.
+        terms = torch.maximum(states.abs(), _times(G.abs(), states.abs())).clamp_min(1)
+        rounding = 10 * torch.finfo(f.dtype).eps * terms
         # How far off the root may still be. A residual of pure rounding says nothing of that where G is singular (a
         # line of roots); a larger one does, and if the root is far away, none is here (a state creeping to infinity).
-        size = mean_square(states).sqrt() * self.dynamics.size**0.5
-        rounding = f.norm(dim=1) <= 10 * torch.finfo(f.dtype).eps * size
-        blur = torch.bmm(inverse, f.unsqueeze(2)).norm(dim=(1, 2)).masked_fill(rounding, 0)
-        good = (q <= fixed * mean_square(states)) & (blur <= BUNCH * size)
+        blur = _times(inverse, f).norm(dim=1).masked_fill((f.abs() <= rounding).all(1), 0)
+        size = magnitude(states)
+        good = (0.5 * (f / terms).square().sum(1) <= fixed) & (blur <= BUNCH * size)
         new: list[int] = []
         for row in good.nonzero()[:, 0].tolist():
             known, known_blur = torch.cat([self.states, states[new]]), torch.cat([self.blur, blur[new]])
-            same = (10 * (known_blur + blur[row])).clamp_min(self.distance)
+            same = (10 * (known_blur + blur[row])).clamp_min(self.distance * float(size[row]))
             if not ((known - states[row]).norm(dim=1) <= same).any():
                 new.append(row)
-        self._inverses = _grown(self._inverses, len(self) + len(new))
-        self._inverses[len(self) : len(self) + len(new)] = inverse[new]
+        if not new:
+            return
+        isolated = self._isolated(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
+        sign = sign[new] * isolated
+        slots = self._inverses.shape[0] + sign.abs().cumsum(0) - 1
+        self._inverse_of = torch.cat([self._inverse_of, torch.where(sign != 0, slots, -1)])
+        self._inverses = torch.cat([self._inverses, inverse[new][sign != 0]])
         self.states = torch.cat([self.states, states[new]])
-        self.q = torch.cat([self.q, q[new]])
+        self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.blur = torch.cat([self.blur, blur[new]])
-        self.index += index[new].tolist()
+        self.index = torch.cat([self.index, sign])
+
+    def _isolated(self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor) -> Bool[Tensor, " batch"]:
+        """Whether the Jacobian stays what it is, wherever the root may really lie.
+
+        `error` (batch, size) bounds the residual; the root may be off by inverse @ error, most along the weakest
+        direction. A double root, a line of roots or a kink of the nonlinearity fails this; a root with a small but
+        certain eigenvalue passes, which no bound on the size of the eigenvalue could tell.
+        """
+        weakest = _times(inverse, torch.ones_like(states))
+        for _ in range(3):  # power iteration for the largest singular vector of the inverse
+            weakest = _times(inverse, _times(inverse.mT, weakest))
+            weakest = weakest / weakest.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        slack = _times(inverse.mT, weakest).norm(dim=1, keepdim=True) * error.norm(dim=1, keepdim=True)
+        shift = slack * weakest + error * torch.sign(weakest + 1e-300)
+        moved = self.dynamics.residual_jacobian(torch.cat([states + shift, states - shift]))
+        # seen in the weakest direction, where it matters most, and in one that contains every unit, for kinks
+        seen_in = torch.stack([weakest, torch.full_like(weakest, self.dynamics.size**-0.5)], 2)
+        changes = [torch.bmm(inverse, torch.bmm(side - G, seen_in)).norm(dim=1).amax(1) for side in moved.chunk(2)]
+        return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
 
 
-def _grown(buffer: Tensor, needed: int) -> Tensor:
-    """The buffer, doubled until it has room for `needed` rows."""
-    while buffer.shape[0] < needed:
-        buffer = torch.cat([buffer, torch.zeros_like(buffer)])
-    return buffer
+def _times(matrices: Float[Tensor, "batch rows columns"], vectors: Float[Tensor, "batch columns"]) -> Tensor:
+    """Each matrix times its vector."""
+    return torch.bmm(matrices, vectors.unsqueeze(2)).squeeze(2)
 
 
-def mean_square(x: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
-    """Mean square of the state, at least 1: what tolerances of q scale with, as rounding does."""
-    return x.square().mean(1).clamp_min(1)
+def magnitude(x: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
+    """Length of the state, where numbers below 1 (rms) count as 1: what distances and rounding are measured in."""
+    return x.norm(dim=1).clamp_min(x.shape[1] ** 0.5)

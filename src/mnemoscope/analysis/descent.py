@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.catalogue import Catalogue, mean_square
+from mnemoscope.analysis.catalogue import Catalogue, magnitude
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import Status
 from mnemoscope.analysis.solvers import Parts, Solver
@@ -19,8 +19,8 @@ from mnemoscope.shapes import Bool, Float, Int
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Where q = 1/2 |residual|^2 separates fixed from slow points. Both scale with the mean square of the state if
-    that exceeds 1, as rounding does.
+    """Where q = 1/2 |residual|^2 separates fixed from slow points (of a flow: F(x) / rate is the residual). A number of
+    the residual counts relative to its state's where that exceeds 1, as rounding does.
     """
 
     fixed: float = 1e-25
@@ -110,7 +110,7 @@ def _descend(
         status, root = _judge(catalogue, tolerances, x, f, q, limit)
         if count and count % WINDOW == 0:
             stalled = (status == Status.UNFINISHED) & (q > 0.9 * window)
-            status[stalled] = _resting(dynamics, tolerances, x[stalled], q[stalled])
+            status[stalled] = _resting(dynamics, tolerances, x[stalled], f[stalled])
             window = q.clone()
         done = status != Status.UNFINISHED
         outcome.states[who], outcome.q[who], outcome.steps[who] = x, q, count
@@ -135,11 +135,18 @@ def _descend(
     return outcome
 
 
-def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, q: Tensor) -> Int[Tensor, " batch"]:
+def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, f: Tensor) -> Int[Tensor, " batch"]:
     """What a start is that no longer gets anywhere."""
-    status = torch.full_like(q, int(Status.STALLED), dtype=torch.int64)
-    status[dynamics.on_edge(x)] = int(Status.OUTSIDE)
-    status[q <= tolerances.slow * mean_square(x)] = int(Status.SLOW)  # a saturated unit touches the edge too
+    status = torch.full((len(x),), int(Status.STALLED), device=x.device)
+    if dynamics.bounds is not None and len(x):
+        low, high = dynamics.bounds
+        downhill = -dynamics.residual_products(x)[1](f)
+        pushed = ((x <= low) & (downhill < 0)) | ((x >= high) & (downhill > 0))
+        # a saturated unit touches the edge too: outside is where the way down leads
+        outwards = (downhill * pushed).norm(dim=1) > 0.5 * downhill.norm(dim=1)
+        status[outwards] = int(Status.OUTSIDE)
+    slow = 0.5 * (f / x.abs().clamp_min(1)).square().sum(1) <= tolerances.slow
+    status[slow] = int(Status.SLOW)
     return status
 
 
@@ -157,7 +164,7 @@ def _judge(
     status[root >= 0] = int(Status.FIXED)
     gone = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
     status[gone] = int(Status.DIVERGED)
-    near = q <= max(NEARLY, tolerances.fixed) * mean_square(x)
+    near = q <= max(NEARLY, tolerances.fixed) * magnitude(x).square() / x.shape[1]
     rows = ((status == Status.UNFINISHED) & near).nonzero()[:, 0]
     if rows.numel():
         root[rows] = catalogue.offer(x[rows], tolerances.fixed)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.cells import Cell, Layout, State, adapt
+from mnemoscope.analysis.probes import check_step, keeps_box, typical_rate
+from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
 from mnemoscope.shapes import Bool, Float
 
 Product = Callable[[Tensor], Tensor]
+Vector = Float[Tensor, " features"] | np.ndarray | Sequence[float]
 
 
 class Dynamics:
@@ -21,8 +24,11 @@ class Dynamics:
         cell: a `Cell`, or any torch.nn recurrent module. It is copied, and never changed.
         input: the constant input (features,); zeros by default.
         continuous: read the cell's step as a time derivative instead of the next state.
-        bounds: "auto" (what the cell knows of itself), None, or (low, high), numbers or tensors (size,), of a box that
-            the system never leaves. Solvers stay inside it, and the index sum is meaningful only if there is one.
+        bounds: "auto" (what the cell knows of itself), None, or (low, high), numbers or tensors (size,), of a box.
+            Solvers stay inside it. The index sum is meaningful only if the system never leaves it: a box given by hand
+            is tried on some thousand states, and `invariant` says how it went.
+        rate: of a flow: how fast it typically moves, 1 / time. Tolerances are measured in it, so that they mean the
+            same in seconds and in milliseconds. Estimated from its Jacobian at random states by default.
         dtype: float64 by default, as every analysis.
 
     >>> import mnemoscope as ms
@@ -35,17 +41,18 @@ class Dynamics:
     def __init__(
         self,
         cell: Cell | nn.Module,
-        input: Float[Tensor, " features"] | None = None,
+        input: Vector | None = None,
         *,
         continuous: bool = False,
         bounds: str | tuple[float | Tensor, float | Tensor] | None = "auto",
+        rate: float | None = None,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str | None = None,
     ) -> None:
-        if not dtype.is_floating_point:
-            raise ValueError(f"dtype must be a real floating type such as torch.float64, but is {dtype}.")
+        if dtype not in (torch.float64, torch.float32):
+            raise ValueError(f"dtype must be torch.float64 or torch.float32, but is {dtype}.")
         device = None if device is None else torch.device(device)
-        self.cell = adapt(cell).frozen(dtype, device)
+        self.cell = _as_cell(cell).frozen(dtype, device)
         self.continuous = continuous
         self.dtype = dtype
         example = self.cell.initial_state(1)
@@ -54,16 +61,21 @@ class Dynamics:
         self.origin: Float[Tensor, "1 size"] = self.layout.flatten(example).to(dtype)
         self.device = self.origin.device
         self.input = self._constant_input(input)
-        self._probe()
         self.bounds = self._box(bounds)
+        check_step(self)
+        self.declared = self.bounds is not None and (bounds != "auto" or isinstance(self.cell, FunctionCell))
+        """Whether the box is the user's word, not the cell's own."""
+        self.invariant = self.bounds is not None and (not self.declared or keeps_box(self))
+        """Whether the system is known never to leave its box."""
+        self.rate = self._rate(rate)
 
     def __call__(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
         """F: the next states of a map, the velocities of a flow."""
         return self.layout.flatten(self.cell(self._inputs(states), self.layout.unflatten(states)))
 
     def residual(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
-        """What vanishes at a fixed point: F(x) - x for a map, F(x) for a flow."""
-        return self(states) if self.continuous else self(states) - states
+        """What vanishes at a fixed point: F(x) - x of a map, F(x) / rate of a flow."""
+        return self(states) / self.rate if self.continuous else self(states) - states
 
     def jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
         """dF/dx at each state, a new tensor: the cell's closed form where it has one, `torch.func` otherwise."""
@@ -80,8 +92,9 @@ class Dynamics:
     def residual_jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
         """Derivative of `residual`."""
         J = self.jacobian(states)
-        if not self.continuous:
-            J.diagonal(dim1=-2, dim2=-1).sub_(1)
+        if self.continuous:
+            return J.div_(self.rate)
+        J.diagonal(dim1=-2, dim2=-1).sub_(1)
         return J
 
     def residual_products(self, states: Float[Tensor, "batch size"]) -> tuple[Product, Product]:
@@ -125,39 +138,29 @@ class Dynamics:
     def _inputs(self, states: Tensor) -> Tensor:
         return self.input.expand(states.shape[0], *self.input.shape[1:])
 
-    def _constant_input(self, given: Tensor | None) -> Tensor:
+    def _constant_input(self, given: Vector | None) -> Tensor:
         features = self.cell.input_size
         if given is None:
             return torch.zeros(1, 1 if features is None else features, dtype=self.dtype, device=self.device)
-        if given.dim() != 1 or (features is not None and given.shape[0] != features):
+        vector = torch.as_tensor(given).detach().to(self.dtype).to(self.device)
+        if vector.dim() != 1 or (features is not None and vector.shape[0] != features):
             expected = "(features,)" if features is None else f"({features},)"
-            raise ValueError(f"The constant input must have shape {expected}, but has {tuple(given.shape)}.")
-        if not torch.isfinite(given).all():
+            raise ValueError(f"The constant input must have shape {expected}, but has {tuple(vector.shape)}.")
+        if not torch.isfinite(vector).all():
             raise ValueError("The constant input contains NaN or infinite values.")
-        return given.detach().to(self.dtype).to(self.device).unsqueeze(0)
+        return vector.unsqueeze(0)
 
-    def _probe(self) -> None:
-        """Step once, so that a wrong shape or dtype is met here, in words, and not inside a solver."""
-        name = getattr(self.cell, "function", self.cell)
-        states = self.origin.expand(2, self.size)
-        try:
-            new = self.layout.flatten(self.cell(self._inputs(states), self.layout.unflatten(states)))
-        except RuntimeError as error:
-            raise ValueError(
-                f"{_name(name)} could not step from a state of shape {tuple(states.shape)} and an input of shape "
-                f"{(2, *self.input.shape[1:])}, both {self.dtype}: {error}. If it expects another number of inputs, "
-                f"pass input=...; if its weights are float32, convert them or pass dtype=torch.float32."
-            ) from error
-        if new.shape != states.shape:
-            raise ValueError(
-                f"{_name(name)} returned a state of {tuple(new.shape)} for one of {tuple(states.shape)}; a step must "
-                f"keep the shape."
-            )
-        if new.dtype != self.dtype:
-            raise ValueError(
-                f"{_name(name)} returned {new.dtype} for a {self.dtype} state: it computes in lower precision than was "
-                f"asked. Convert its weights, or pass dtype={new.dtype}."
-            )
+    def _rate(self, given: float | None) -> float:
+        if not self.continuous:
+            if given is not None:
+                raise ValueError("A map moves in steps; a rate belongs to a flow (continuous=True).")
+            return 1.0
+        if given is not None:
+            if not 0 < given < float("inf"):
+                raise ValueError(f"rate must be positive and finite, but is {given}.")
+            return float(given)
+        self.rate = 1.0
+        return typical_rate(self)
 
     def _box(self, bounds: Any) -> tuple[Tensor, Tensor] | None:
         if bounds is None:
@@ -167,11 +170,19 @@ class Dynamics:
                 raise ValueError(f'bounds must be "auto", None or (low, high), but is {bounds!r}.')
             # a box that the map keeps says nothing of the flow with the same right-hand side
             return None if self.continuous else self.cell.bounds(self.input[0], self.input[0])
-        low, high = (torch.as_tensor(edge, dtype=self.dtype, device=self.device).expand(self.size) for edge in bounds)
+        try:
+            low, high = (torch.as_tensor(edge, dtype=self.dtype, device=self.device) for edge in bounds)
+            low, high = low.expand(self.size), high.expand(self.size)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"bounds must be (low, high), each a number or a tensor ({self.size},), but are {bounds!r}."
+            ) from error
         if not ((low < high) & torch.isfinite(low) & torch.isfinite(high)).all():
             raise ValueError("bounds must be finite (low, high) with low < high in every coordinate.")
         return low, high
 
 
-def _name(thing: Callable[..., Any]) -> str:
-    return getattr(thing, "__name__", type(thing).__name__)
+def _as_cell(network: Cell | nn.Module) -> Cell:
+    if isinstance(network, Model):
+        raise TypeError("A Model reads its cell out; look at the cell itself: Dynamics(model.cell).")
+    return adapt(network)

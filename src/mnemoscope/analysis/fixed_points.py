@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mnemoscope.shapes import Complex, Float, Int
+from mnemoscope.shapes import Bool, Complex, Float, Int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARGIN = 1e-5
-"""An eigenvalue this close to the stability boundary (|lambda| = 1, or Re lambda = 0) counts as marginal."""
+"""A mode that grows or shrinks by less than this in a step (of a flow: in 1 / rate) counts as marginal."""
 
 
 class Status(IntEnum):
@@ -43,7 +43,7 @@ class Status(IntEnum):
             Status.SLOW: "came to rest at a slow point",
             Status.STALLED: "stalled at a local minimum of q that is not slow",
             Status.UNFINISHED: "ran out of steps",
-            Status.OUTSIDE: "stopped at the edge of the invariant set on the way out",
+            Status.OUTSIDE: "stopped at the edge of the box on the way out",
             Status.DIVERGED: "left to infinity",
         }[self]
 
@@ -91,6 +91,10 @@ class FixedPoints:
     continuous: bool
     bounded: bool
     """Whether the system is known to map a box into itself, so that the index sum must be 1."""
+    rate: float = 1.0
+    """The rate of a flow, in which `MARGIN` is measured; 1 for a map."""
+    regular: Bool[Tensor, " points"] | None = None
+    """Which points are isolated and have an index for certain, as the search saw; None: told from rounding alone."""
     starts: Starts | None = None
     slow: FixedPoints | None = None
     """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
@@ -99,13 +103,16 @@ class FixedPoints:
         return self.states.shape[0]
 
     def __getitem__(self, which: int | np.integer | slice | list[int] | Tensor) -> FixedPoints:
+        if isinstance(which, bool):
+            raise TypeError("Fixed points are selected by a number, a list, a slice or a mask, not by True or False.")
         if isinstance(which, int | np.integer) or (isinstance(which, Tensor) and which.dim() == 0):
             which = int(which)
             if not -len(self) <= which < len(self):
                 raise IndexError(f"There are {len(self)} fixed points, but number {which} was asked for.")
             which = [which % len(self)]
         main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
-        return FixedPoints(*main, self.continuous, bounded=False)  # a selection is not meant to be complete
+        regular = None if self.regular is None else self.regular[which]
+        return FixedPoints(*main, self.continuous, False, self.rate, regular)  # a selection claims no completeness
 
     def __iter__(self) -> Iterator[FixedPoints]:
         return (self[point] for point in range(len(self)))
@@ -137,7 +144,7 @@ class FixedPoints:
     @property
     def unstable(self) -> Int[Tensor, " points"]:
         """Number of unstable directions of each point."""
-        return (self.growth > MARGIN).sum(1)
+        return (self.growth > MARGIN * self.rate).sum(1)
 
     @property
     def time_constants(self) -> Float[Tensor, "points size"]:
@@ -146,9 +153,13 @@ class FixedPoints:
 
     @property
     def kind(self) -> list[str]:
-        """Of each point: stable, saddle, unstable, or marginal (a mode within `MARGIN` of the stability boundary)."""
-        marginal = (self.growth.abs() <= MARGIN).any(1)
-        stable_modes = (self.growth < -MARGIN).sum(1)
+        """Of each point: stable, saddle, unstable, or marginal where the linearisation does not decide: a mode lies
+        within `MARGIN` of the stability boundary, or the point is not `regular` (in a line of points, on a kink).
+        """
+        marginal = (self.growth.abs() <= MARGIN * self.rate).any(1)
+        if self.regular is not None:
+            marginal |= ~self.regular
+        stable_modes = (self.growth < -MARGIN * self.rate).sum(1)
         return [
             "marginal" if at_edge else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
             for at_edge, up, down in zip(marginal.tolist(), self.unstable.tolist(), stable_modes.tolist(), strict=True)
@@ -157,7 +168,8 @@ class FixedPoints:
     @property
     def shape(self) -> list[str]:
         """Of each point: spiral where the least stable mode rotates (complex eigenvalue), else node."""
-        return ["spiral" if abs(value.imag) > MARGIN else "node" for value in self.eigenvalues[:, 0].tolist()]
+        rotates = self.eigenvalues[:, 0].imag.abs() > MARGIN * self.rate
+        return ["spiral" if one else "node" for one in rotates.tolist()]
 
     @property
     def description(self) -> list[str]:
@@ -169,7 +181,8 @@ class FixedPoints:
     def index(self) -> Int[Tensor, " points"]:
         """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
-        return inverse_and_index(self.jacobians - eye, self.continuous)[1]
+        _, sign = inverse_and_sign(self.jacobians - eye)
+        return sign if self.regular is None else sign * self.regular
 
     @property
     def index_sum(self) -> int:
@@ -219,27 +232,23 @@ class FixedPoints:
         return draw_fixed_points(self, trajectories)
 
 
-def inverse_and_index(
-    G: Float[Tensor, "batch size size"], continuous: bool
+def inverse_and_sign(
+    G: Float[Tensor, "batch size size"],
 ) -> tuple[Float[Tensor, "batch size size"], Int[Tensor, " batch"]]:
-    """(Pseudo-)inverses of residuals' Jacobians, and sign det(-G), which is 0 where G is singular up to `MARGIN`.
-
-    The measure of a small G is 1 for a map, whose residual is F(x) - x; a flow has no scale but its own.
-    """
+    """(Pseudo-)inverses of residuals' Jacobians, and sign det(-G), which is 0 where rounding could change it."""
     if len(G) > 1 and no_batched_lu(G):
-        inverses, signs = zip(*(inverse_and_index(one[None], continuous) for one in G), strict=True)
+        inverses, signs = zip(*(inverse_and_sign(one[None]) for one in G), strict=True)
         return torch.cat(inverses), torch.cat(signs)
     size = G.shape[1]
     LU, pivots, failed = torch.linalg.lu_factor_ex(G)
     inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(size, dtype=G.dtype, device=G.device).expand_as(G))
-    scale = G.abs().sum(1).amax(1).clamp_min(0 if continuous else 1)
-    tiny = max(MARGIN, 1e3 * torch.finfo(G.dtype).eps)
-    regular = (failed == 0) & (tiny * scale * inverse.abs().sum(1).amax(1) < 1)
+    rounding = 10 * torch.finfo(G.dtype).eps * size**0.5
+    certain = (failed == 0) & (rounding * G.abs().sum(1).amax(1) * inverse.abs().sum(1).amax(1) < 1)
     swaps = (pivots != torch.arange(1, size + 1, device=G.device)).sum(1)
     negative = (LU.diagonal(dim1=1, dim2=2) < 0).sum(1) + swaps + size  # signs of U, of the swaps, of -G
     for row in (~torch.isfinite(inverse).all(2).all(1)).nonzero()[:, 0].tolist():
-        inverse[row] = torch.linalg.pinv(G[row])
-    return inverse, torch.where(regular, 1 - 2 * (negative % 2), 0)
+        inverse[row] = torch.linalg.pinv(G[row]) if torch.isfinite(G[row]).all() else torch.zeros_like(G[row])
+    return inverse, torch.where(certain, 1 - 2 * (negative % 2), 0)
 
 
 def no_batched_lu(G: Tensor) -> bool:
@@ -277,7 +286,9 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
 def _completeness(fp: FixedPoints) -> str:
     total = fp.index_sum
     if not fp.bounded:
-        return f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
+        return (
+            f"The index sum is {total}, but no set is known that the system maps into its inside, so it proves nothing."
+        )
     if fp.may_be_complete is None:
         return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
     if fp.may_be_complete:
@@ -290,9 +301,15 @@ def _completeness(fp: FixedPoints) -> str:
     )
 
 
-def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, bool]]:
-    tensors = {prefix + name: getattr(fp, name).contiguous() for name in ("states", "q", "jacobians", "reached")}
-    flags = {prefix + "continuous": fp.continuous, prefix + "bounded": fp.bounded}
+_TENSORS = ("states", "q", "jacobians", "reached")
+_FLAGS = ("continuous", "bounded", "rate")
+
+
+def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float]]:
+    tensors = {prefix + name: getattr(fp, name).contiguous() for name in _TENSORS}
+    flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
+    if fp.regular is not None:
+        tensors[f"{prefix}regular"] = fp.regular.contiguous()
     if fp.starts is not None:
         tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
     if fp.slow is not None:
@@ -302,12 +319,12 @@ def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, bo
     return tensors, flags
 
 
-def _unpack(tensors: dict[str, Tensor], flags: dict[str, bool], prefix: str) -> FixedPoints:
+def _unpack(tensors: dict[str, Tensor], flags: dict[str, Any], prefix: str) -> FixedPoints:
     starts = slow = None
     if f"{prefix}starts.status" in tensors:
         starts = Starts(**{field.name: tensors[f"{prefix}starts.{field.name}"] for field in fields(Starts)})
     if f"{prefix}slow.states" in tensors:
         slow = _unpack(tensors, flags, f"{prefix}slow.")
-    main = {name: tensors[prefix + name] for name in ("states", "q", "jacobians", "reached")}
-    continuous, bounded = flags[prefix + "continuous"], flags[prefix + "bounded"]
-    return FixedPoints(**main, continuous=continuous, bounded=bounded, starts=starts, slow=slow)
+    main: dict[str, Any] = {name: tensors[prefix + name] for name in _TENSORS}
+    main |= {name: flags[prefix + name] for name in _FLAGS}
+    return FixedPoints(**main, regular=tensors.get(f"{prefix}regular"), starts=starts, slow=slow)

@@ -67,7 +67,7 @@ class NewtonKrylov:
         return (gmres(push, -f, accuracy, self.iterations),)
 
     def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
-        return limited(parts[0], self.reach, damping)
+        return limited(parts[0], self.reach, x, damping)
 
 
 def conjugate_gradients(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -15,10 +14,8 @@ from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.matrix_free import NewtonKrylov
 from mnemoscope.analysis.solvers import Newton, Solver
-from mnemoscope.analysis.starts import Adaptive, Box, StartStrategy
+from mnemoscope.analysis.starts import Adaptive, Box, StartStrategy, as_starts
 from mnemoscope.cells import State
-from mnemoscope.cells.state import leaves
-from mnemoscope.shapes import Float
 
 DENSE = 512
 """The largest state for which Jacobians are formed and factorised by default."""
@@ -58,13 +55,20 @@ def find_fixed_points(
     (1, ['stable'], ['spiral'], 9.5)
 
     """
+    if not isinstance(dynamics, Dynamics):
+        raise TypeError(
+            f"find_fixed_points takes a Dynamics, the network at one constant input: Dynamics(network, input), but got "
+            f"a {type(dynamics).__name__}."
+        )
+    if not 0 <= merge_distance < float("inf"):
+        raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
     if solver is None:
         solver = Newton() if dynamics.size <= DENSE else NewtonKrylov()
     tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
     generator = torch.Generator().manual_seed(seed)
     strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
     first = strategy.draw(dynamics, generator) if isinstance(strategy, StartStrategy) else strategy
-    first = _check_starts(dynamics, first)
+    first = as_starts(dynamics, first)
     catalogue = Catalogue(dynamics, merge_distance)
     with torch.no_grad(), tqdm(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
         outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
@@ -86,11 +90,11 @@ def _waves(
     tried: set[tuple[int, int]] = set()
     idle = 0
     while len(outcomes) < strategy.waves - 1 and len(catalogue):
-        missing = dynamics.bounds is not None and catalogue.index_sum != 1
+        missing = dynamics.invariant and catalogue.index_sum != 1
         if idle >= strategy.patience * (4 if missing else 1):
             break
         known = catalogue.regular
-        starts = strategy.combine(catalogue.states, catalogue.index, tried, generator)
+        starts = strategy.combine(catalogue.states, catalogue.index.tolist(), tried, generator)
         if missing:  # what is missing may lie outside the hull of what was found
             starts = torch.cat([starts, Box(strategy.number).draw(dynamics, generator)])
         bar.total += len(starts)
@@ -98,37 +102,6 @@ def _waves(
         outcomes.append(descend(solver, dynamics, dynamics.clamp(starts), catalogue, tolerances, bar.update))
         idle = 0 if catalogue.regular > known else idle + 1
     return outcomes
-
-
-def _check_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]:
-    """The caller's starts as an own flat tensor; refuses what cannot be searched from."""
-    if isinstance(starts, str):
-        raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
-    if isinstance(starts, np.ndarray):
-        starts = torch.from_numpy(starts)
-    flat = starts
-    if not (isinstance(starts, Tensor) and starts.dim() <= 2):
-        _check_form(dynamics, starts)
-        flat = dynamics.flatten(starts)
-    if flat.dim() != 2 or flat.shape[1] != dynamics.size:
-        raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
-    if flat.shape[0] == 0:
-        raise ValueError("There is no start: the tensor of starts is empty.")
-    bad = ~torch.isfinite(flat).all(1)
-    if bad.any():
-        rows = bad.nonzero()[:, 0].tolist()
-        raise ValueError(f"{len(rows)} of {len(flat)} starts contain NaN or infinite values, first in row {rows[0]}.")
-    return flat.detach().to(dtype=dynamics.dtype, device=dynamics.device, copy=True)
-
-
-def _check_form(dynamics: Dynamics, starts: State) -> None:
-    expected = [tuple(tensor.shape[1:]) for tensor in leaves(dynamics.layout.example)]
-    given = [tuple(tensor.shape[1:]) for tensor in leaves(starts)]
-    if given != expected:
-        raise ValueError(
-            f"A state of this network consists of tensors (starts, ...) with features {expected}, "
-            f"but {given} were given."
-        )
 
 
 def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> FixedPoints:
@@ -139,13 +112,18 @@ def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> Fixed
     point[slow_rows] = which
     starts = Starts(outcome.status.cpu(), point.cpu(), outcome.q.cpu(), outcome.steps.cpu())
     starts.q[fixed.cpu()] = catalogue.q[outcome.root[fixed]].cpu()  # merged starts end at their root
+    starts.q.mul_(dynamics.rate**2)
+    # the degree of a map on a box is that of the fixed points inside: what it has on the edge, it may have beyond
+    touching = dynamics.declared and bool(dynamics.on_edge(catalogue.states).any())
     return FixedPoints(
         states=catalogue.states.cpu(),
-        q=catalogue.q.cpu(),
+        q=catalogue.q.cpu() * dynamics.rate**2,
         jacobians=dynamics.jacobian(catalogue.states).cpu(),
         reached=torch.bincount(outcome.root[fixed], minlength=len(catalogue)).cpu(),
         continuous=dynamics.continuous,
-        bounded=dynamics.bounds is not None,
+        bounded=dynamics.invariant and not touching,
+        rate=dynamics.rate,
+        regular=(catalogue.index != 0).cpu(),
         starts=starts,
         slow=slow,
     )
@@ -168,11 +146,12 @@ def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPo
     return (
         FixedPoints(
             states=states[keep].cpu(),
-            q=q[keep].cpu(),
+            q=q[keep].cpu() * dynamics.rate**2,
             jacobians=dynamics.jacobian(states[keep]).cpu(),
             reached=torch.bincount(which, minlength=len(keep)).cpu(),
             continuous=dynamics.continuous,
             bounded=False,
+            rate=dynamics.rate,
         ),
         which,
     )

@@ -45,7 +45,7 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Newton:
-    """Damped Newton: `J p = -f` by LU factorisation, no step longer than a root mean square of `reach` / damping.
+    """Damped Newton: `J p = -f` by LU factorisation, no step longer than `reach` / damping times the size of the state.
 
     It converges to a root near its start whatever the root's stability, so saddles are found like attractors; the limit
     on the step keeps it near. The damping falls with q, and grows when a step would raise it.
@@ -65,7 +65,7 @@ class Newton:
         return (-solve(dynamics.residual_jacobian(x), f),)
 
     def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
-        return limited(parts[0], self.reach, damping)
+        return limited(parts[0], self.reach, x, damping)
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,11 @@ def jacobians_at_a_time(size: int) -> int:
     return max(4, min(256, 2**20 // size**2))
 
 
-def limited(step: Float[Tensor, "batch size"], reach: float, damping: Float[Tensor, " batch"]) -> Tensor:
-    """The steps, shortened to a root mean square of at most `reach` / damping."""
-    limit = reach * step.shape[1] ** 0.5 / damping.clamp_min(1e-12)
+def limited(
+    step: Float[Tensor, "batch size"], reach: float, x: Float[Tensor, "batch size"], damping: Float[Tensor, " batch"]
+) -> Tensor:
+    """The steps, shortened to `reach` / damping times the root mean square of the state, which counts as 1 if below."""
+    limit = reach * x.norm(dim=1).clamp_min(x.shape[1] ** 0.5) / damping.clamp_min(1e-12)
     return step * (limit / step.norm(dim=1)).clamp_max(1).unsqueeze(1)
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.cells import run_with_cache
+from mnemoscope.cells import State, run_with_cache
+from mnemoscope.cells.state import leaves
 from mnemoscope.shapes import Float
 
 
@@ -52,7 +54,11 @@ class FromTrajectories:
 
 @dataclass(frozen=True)
 class Box:
-    """Uniform in a box: the system's invariant box, or the given (low, high)."""
+    """Uniform in a box: the given (low, high), or the system's invariant box.
+
+    A cell may know no better than that a number stays below thousands (the memory of an LSTM), while its fixed points
+    lie near 1: beyond `WIDE`, such numbers are drawn uniformly on the logarithmic scale.
+    """
 
     number: int = 1024
     low: float | None = None
@@ -70,8 +76,14 @@ class Box:
             low, high = dynamics.bounds
         else:
             raise ValueError("No invariant box of this system is known; pass Box(number, low, high).")
-        unit = torch.rand(self.number, dynamics.size, generator=generator, dtype=dynamics.dtype)
-        return low + (high - low) * unit.to(dynamics.device)
+        unit = torch.rand(self.number, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
+        uniform = low + (high - low) * unit
+        if self.low is not None or dynamics.declared:
+            return uniform
+        sign, magnitude = torch.sign(2 * unit - 1), (2 * unit - 1).abs()
+        edge = torch.where(sign > 0, high, -low).clamp_min(WIDE)
+        logarithmic = sign * WIDE * torch.where(magnitude < 0.5, 2 * magnitude, (edge / WIDE) ** (2 * magnitude - 1))
+        return torch.where((high > WIDE) & (low < -WIDE), logarithmic, uniform)
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ class Adaptive:
 
     """
 
-    initial: Tensor | StartStrategy | None = None
+    initial: State | StartStrategy | None = None
     number: int = 64
     patience: int = 1
     waves: int = 40
@@ -107,9 +119,9 @@ class Adaptive:
         """The first wave."""
         if self.initial is None:
             return _relaxations(dynamics, self.number, generator)
-        if isinstance(self.initial, Tensor):
-            return self.initial
-        return self.initial.draw(dynamics, generator)
+        if isinstance(self.initial, StartStrategy):
+            return self.initial.draw(dynamics, generator)
+        return as_starts(dynamics, self.initial)
 
     def combine(
         self,
@@ -119,9 +131,9 @@ class Adaptive:
         generator: Generator,
     ) -> Float[Tensor, "starts size"]:
         """The next wave from the roots found; `tried` remembers the pairs that were used."""
-        pairs = [
-            (first, second) for second in range(len(roots)) for first in range(second) if (first, second) not in tried
-        ]
+        # isolated points first; of a line of points, as many as make no endless list
+        members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:CROWD]
+        pairs = [(a, b) for b in sorted(members) for a in sorted(members) if a < b and (a, b) not in tried]
         # attractors first (index +1 twice), then saddles, then mixed pairs; stable, so older roots come first
         pairs.sort(key=lambda pair: -(index[pair[0]] + index[pair[1]]) if index[pair[0]] == index[pair[1]] else 3)
         pairs = pairs[: self.number]
@@ -163,6 +175,10 @@ def _relaxations(dynamics: Dynamics, number: int, generator: Generator) -> Tenso
     return torch.where(lost[:, None], beginning, states)
 
 
+WIDE = 2.0
+"""Half of the draws of a number whose own box is wider lie within this."""
+CROWD = 200
+"""How many points are combined in pairs."""
 RELAX = 150
 """Steps after which a relaxing state is taken to be at rest."""
 
@@ -181,3 +197,34 @@ def _pick(states: Tensor, number: int, noise: float, generator: Generator) -> Te
 def _check_number(number: int) -> None:
     if number < 1:
         raise ValueError(f"The number of starts must be positive, but is {number}.")
+
+
+def as_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]:
+    """The caller's starts, flat or of the cell's own form, as an own flat tensor; refuses what cannot be searched."""
+    if isinstance(starts, str):
+        raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
+    if isinstance(starts, np.ndarray):
+        starts = torch.from_numpy(starts)
+    flat = starts
+    if not (isinstance(starts, Tensor) and starts.dim() <= 2):
+        _check_form(dynamics, starts)
+        flat = dynamics.flatten(starts)
+    if flat.dim() != 2 or flat.shape[1] != dynamics.size:
+        raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
+    if flat.shape[0] == 0:
+        raise ValueError("There is no start: the tensor of starts is empty.")
+    bad = ~torch.isfinite(flat).all(1)
+    if bad.any():
+        rows = bad.nonzero()[:, 0].tolist()
+        raise ValueError(f"{len(rows)} of {len(flat)} starts contain NaN or infinite values, first in row {rows[0]}.")
+    return flat.detach().to(dtype=dynamics.dtype, device=dynamics.device, copy=True)
+
+
+def _check_form(dynamics: Dynamics, starts: State) -> None:
+    expected = [tuple(tensor.shape[1:]) for tensor in leaves(dynamics.layout.example)]
+    given = [tuple(tensor.shape[1:]) for tensor in leaves(starts)]
+    if given != expected:
+        raise ValueError(
+            f"A state of this network consists of tensors (starts, ...) with features {expected}, "
+            f"but {given} were given."
+        )

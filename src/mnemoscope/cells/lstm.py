@@ -90,8 +90,11 @@ class LSTM(Cell):
             h_h, h_c = self.weight_hr @ h_h, self.weight_hr @ h_c
         return torch.cat([torch.cat([h_h, h_c], -1), torch.cat([c_h, torch.diag_embed(f)], -1)], -2)
 
-    def bounds(self, low: Tensor, high: Tensor) -> Box:
-        """|h| <= 1 (or the row sums of |W_hr|), so each forget gate is at most f_max < 1, so |c| <= 1 / (1 - f_max)."""
+    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
+        """|h| <= 1 (or the row sums of |W_hr|), so each forget gate is at most f_max < 1, so |c| <= 1 / (1 - f_max).
+
+        None where f_max cannot be told from 1.
+        """
         one = self.weight_hh.new_ones(self.hidden_size)
         h = one if self.weight_hr is None else self.weight_hr.abs().sum(1)
         W_x, W_h = self.weight_ih.chunk(4)[1], self.weight_hh.chunk(4)[1]
@@ -100,7 +103,7 @@ class LSTM(Cell):
             f_pre = f_pre if bias is None else f_pre + bias.chunk(4)[1]
         c = 1 + torch.exp(f_pre)  # 1 / (1 - sigmoid(a)) = 1 + e^a
         high = torch.cat([h, c])
-        return -high, high
+        return (-high, high) if torch.isfinite(high).all() else None
 
     def intermediates(self, x: Tensor, state: LSTMState) -> dict[str, Tensor]:
         i, f, g, o = self._gates(linear(x, self.weight_ih, self.bias_ih), state.h)
