@@ -9,11 +9,14 @@ from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import inverse_and_sign
 from mnemoscope.shapes import Bool, Float, Int
 
-BASIN = 0.2
+BASIN = 0.4
 """A start may belong to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within
 this fraction of its distance to r. It does belong to r when further such steps really arrive there."""
 ARRIVAL = 12
 """Upper limit of those further steps; each shrinks the distance by more than half, most of them by far more."""
+
+SKETCH = 8
+"""Number of random combinations that stand for the whole offset at first sight."""
 
 BUNCH = 1e-3
 """Nearly converged states closer than this (rms) are refined once for all of them."""
@@ -37,6 +40,10 @@ class Catalogue:
         self.index: Int[Tensor, " roots"] = none.long()
         """Sign det(-residual') of roots that are isolated for certain, 0 of others."""
         self._inverses = none.reshape(0, dynamics.size, dynamics.size)
+        generator = torch.Generator().manual_seed(0)
+        mix = torch.randn(SKETCH, dynamics.size, generator=generator, dtype=dynamics.dtype) / SKETCH**0.5
+        self._mix = mix.to(dynamics.device)
+        self._sketches = none.reshape(0, SKETCH, dynamics.size)
         self._inverse_of: Int[Tensor, " roots"] = none.long()
         """Where the inverse of a root stands; -1 where it is not kept, since it says nothing of its surroundings."""
 
@@ -73,37 +80,41 @@ class Catalogue:
             return torch.full((states.shape[0],), -1, dtype=torch.int64, device=states.device)
         nearest = torch.cdist(states, self.states).argmin(1)
         offset = states - self.states[nearest]
-        length = offset.norm(dim=1)
-        near = length <= self._reach(nearest)
-        unsure = (~near & (self._inverse_of[nearest] >= 0)).nonzero()[:, 0]
-        if unsure.numel():
-            root = nearest[unsure]
-            inverses = self._inverses[self._inverse_of[root]]
-            # Where the residual is linear around r, inverse @ residual is the offset from r.
-            landing = offset[unsure] - _times(inverses, residuals[unsure])
-            promising = (landing.norm(dim=1) <= BASIN * length[unsure]).nonzero()[:, 0]
-            if promising.numel():
-                arrives = self._arrives(landing[promising], root[promising], inverses[promising])
-                near[unsure[promising]] = arrives
+        near = _length(offset) <= self._reach(nearest)
+        rows = (~near & (self._inverse_of[nearest] >= 0)).nonzero()[:, 0]
+        if rows.numel():
+            rows = rows[self._promising(offset[rows], residuals[rows], self._inverse_of[nearest[rows]])]
+        if rows.numel():
+            near[rows] = self._arrives(offset[rows], residuals[rows], nearest[rows])
         return torch.where(near, nearest, -1)
+
+    def _promising(self, offset: Tensor, residual: Tensor, inverse_of: Tensor) -> Bool[Tensor, " batch"]:
+        """Whether a simplified Newton step may land near the root, judged from random combinations of its coordinates:
+        to read the whole inverse for every start would cost more than all the rest.
+        """
+        landing = offset @ self._mix.mT - _times(self._sketches[inverse_of], residual)
+        return _length(landing) <= 2 * BASIN * _length(offset)
 
     def _reach(self, root: Int[Tensor, " batch"]) -> Float[Tensor, " batch"]:
         """Within this distance of a root, it is the same."""
         return torch.maximum(10 * self.blur[root], self.distance * magnitude(self.states[root]))
 
-    def _arrives(self, offset: Tensor, root: Tensor, inverses: Tensor) -> Bool[Tensor, " batch"]:
-        """Whether simplified Newton steps from root + offset lead to the root: a second root nearby, which only the
-        stiffest directions of the first step hid, would stop them.
+    def _arrives(self, offset: Tensor, residual: Tensor, root: Tensor) -> Bool[Tensor, " batch"]:
+        """Whether simplified Newton steps from root + offset lead to the root, the first of them by a good part of the
+        way. One step alone would overlook a second root nearby, hidden by the stiffest directions.
         """
-        target, reach, length = self.states[root], self._reach(root), offset.norm(dim=1)
+        target, reach, length = self.states[root], self._reach(root), _length(offset)
+        inverses = self._inverses[self._inverse_of[root]]
         going = torch.ones_like(length, dtype=torch.bool)
-        for _ in range(ARRIVAL):
+        for step in range(ARRIVAL):
+            # Where the residual is linear around the root, inverse @ residual is the offset from it.
+            offset = offset - _times(inverses, residual)
+            shorter = _length(offset)
+            going &= (shorter <= (BASIN if step == 0 else 0.5) * length) | (shorter <= reach)
+            length = shorter
             if not (going & (length > reach)).any():
                 break
-            offset = offset - _times(inverses, self.dynamics.residual(target + offset))
-            shorter = offset.norm(dim=1)
-            going &= (shorter <= 0.5 * length) | (shorter <= reach)
-            length = shorter
+            residual = self.dynamics.residual(target + offset)
         return going & (length <= reach)
 
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
@@ -114,7 +125,7 @@ class Catalogue:
         for _ in range(REFINEMENTS):
             better = self.dynamics.clamp(states - _times(inverse, f))
             f_better = self.dynamics.residual(better)
-            closer = (f_better.norm(dim=1) < 0.5 * f.norm(dim=1))[:, None]
+            closer = (_length(f_better) < 0.5 * _length(f))[:, None]
             if not closer.any():  # rounding stops the progress
                 break
             states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
@@ -138,7 +149,9 @@ class Catalogue:
         sign = sign[new] * isolated
         slots = self._inverses.shape[0] + sign.abs().cumsum(0) - 1
         self._inverse_of = torch.cat([self._inverse_of, torch.where(sign != 0, slots, -1)])
-        self._inverses = torch.cat([self._inverses, inverse[new][sign != 0]])
+        kept = inverse[new][sign != 0]
+        self._inverses = torch.cat([self._inverses, kept])
+        self._sketches = torch.cat([self._sketches, self._mix @ kept])
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.blur = torch.cat([self.blur, blur[new]])
@@ -164,6 +177,10 @@ class Catalogue:
         return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
 
 
+def _length(vectors: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
+    return torch.linalg.vector_norm(vectors, dim=1)  # half the time of Tensor.norm for small tensors
+
+
 def _times(matrices: Float[Tensor, "batch rows columns"], vectors: Float[Tensor, "batch columns"]) -> Tensor:
     """Each matrix times its vector."""
     return torch.bmm(matrices, vectors.unsqueeze(2)).squeeze(2)
@@ -171,4 +188,4 @@ def _times(matrices: Float[Tensor, "batch rows columns"], vectors: Float[Tensor,
 
 def magnitude(x: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
     """Length of the state, where numbers below 1 (rms) count as 1: what distances and rounding are measured in."""
-    return x.norm(dim=1).clamp_min(x.shape[1] ** 0.5)
+    return _length(x).clamp_min(x.shape[1] ** 0.5)
