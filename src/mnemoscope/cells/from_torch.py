@@ -22,8 +22,7 @@ from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Dense
 from mnemoscope.shapes import Float
 
-_SINGLE = (nn.RNNCell, nn.GRUCell, nn.LSTMCell)
-TORCH_NETWORKS = (nn.RNN, nn.GRU, nn.LSTM, *_SINGLE)
+TORCH_NETWORKS = (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _HOOKS = (BasePruningMethod, SpectralNorm, WeightNorm)
 
