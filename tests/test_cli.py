@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import torch
 
 from mnemoscope.analysis import FixedPoints
 from mnemoscope.cli import main
+from mnemoscope.cli.main import _parse
 from mnemoscope.config import PRESETS
 
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
@@ -78,6 +80,32 @@ def test_options_of_another_task_replace_the_presets(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["steps"] == 6
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["adding", "--steps", "6"],
+        ["--steps", "6", "adding"],
+        ["--steps=6", "adding", "--json"],
+        ["--resume", "adding", "--task-options", "length", "7"],
+        ["--task-options", "length", "7", "adding", "--steps", "6"],
+        ["--name", "copy", "--cell-options", "bias", "False", "adding"],
+    ],
+)
+def test_the_preset_may_stand_anywhere(words):
+    assert _parse(["train", *words]).run_config.task == "adding"
+    assert _parse(["train", *(word for word in words if word != "adding")]).run_config.task == "flipflop"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    for words in (["list", "--json"], ["train", "--help"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([sys.executable, "-m", "mnemoscope", *words], stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        assert done.returncode == 141
+        assert done.stderr == b""
+
+
 def test_inspect_a_file_of_weights(tmp_path, capsys):
     path = tmp_path / "net.pt"
     torch.save(torch.nn.GRU(2, 6).state_dict(), path)
@@ -93,6 +121,7 @@ def test_inspect_a_file_of_weights(tmp_path, capsys):
     ("words", "message"),
     [
         (["train", "flipflap"], "neither a preset"),
+        (["train", "flipflop", "--steps", "3", "copy"], "one preset or .toml file, but got 'flipflop' and 'copy'"),
         (["train", "--task", "flipflap"], "flipflop"),
         (["train", "--steps", "0"], "steps must be at least 1"),
         (["train", "--task-options", "bitz", "3"], "bits"),
