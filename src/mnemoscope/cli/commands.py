@@ -69,7 +69,7 @@ class Train:
     root: Path = Path("runs")
     """Folder of all runs."""
     resume: bool = False
-    """Go on with an interrupted run, to the same weights as if it had not been interrupted."""
+    """Go on with an interrupted run, to the same weights as without the interruption if --threads is the same."""
     overwrite: bool = False
     """Start again from nothing, whatever is there."""
     json: bool = False
