@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mnemoscope import registry
 from mnemoscope.analysis import FixedPoints
 from mnemoscope.cli import main
 from mnemoscope.cli.main import _parse
@@ -51,6 +52,20 @@ def test_lists_for_programs(what, capsys):
     assert all(row["name"] and row["summary"] and row["source"] for row in rows)
     assert main(["list", what]) == 0
     assert rows[0]["name"] in capsys.readouterr().out
+
+
+def test_tasks_are_listed_with_their_baselines(capsys):
+    assert main(["list", "tasks", "--json"]) == 0
+    losses = {row["name"]: row["baseline"] for row in json.loads(capsys.readouterr().out)}
+    assert losses == {entry.name: entry.load()().baseline() for entry in registry.tasks}
+    assert main(["list", "tasks"]) == 0
+    assert f"loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", [[], ["cells"], ["lenses"], ["studies"], ["presets"]])
+def test_other_lists_do_not_wait_for_torch(what):
+    code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_studies_for_programs(capsys):

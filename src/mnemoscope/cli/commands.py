@@ -14,7 +14,7 @@ from mnemoscope.config import PRESETS, RunConfig
 if TYPE_CHECKING:
     from tyro.conf import Positional
 
-    from mnemoscope.studies import Inspection
+    from mnemoscope.studies import Inspection, Look
 else:
     try:
         from tyro.conf import Positional
@@ -41,13 +41,13 @@ class Demo:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.studies import inspect_run
+        from mnemoscope.studies import Look, inspect_run
         from mnemoscope.training import train
 
         base = PRESETS["flipflop"]
         config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
         trained = train(config, self.root, resume=True, progress=not self.json)
-        looked = inspect_run(trained.folder, progress=not self.json)
+        looked = inspect_run(trained.folder, look=Look(progress=not self.json))
         facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
         _tell(looked, facts, self.json)
         return 0
@@ -134,15 +134,7 @@ class Inspect:
             )
         from mnemoscope.studies import inspect_run
 
-        return inspect_run(
-            self.path,
-            page=self.output,
-            input=self.input,
-            starts=self.starts,
-            seed=self.seed,
-            command=self._command(),
-            progress=not self.json,
-        )
+        return inspect_run(self.path, page=self.output, look=self._look())
 
     def _weights(self) -> Inspection:
         if self.network is None:
@@ -151,16 +143,14 @@ class Inspect:
         from mnemoscope.studies import inspect_cell
 
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
-        return inspect_cell(
-            adapt(network),
-            title=f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else ""),
-            page=self.output or self.path.with_suffix(".html"),
-            input=self.input,
-            starts=self.starts,
-            seed=self.seed,
-            command=self._command(),
-            progress=not self.json,
-        )
+        title = f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else "")
+        page = self.output or self.path.with_suffix(".html")
+        return inspect_cell(adapt(network), title, page, look=self._look())
+
+    def _look(self) -> Look:
+        from mnemoscope.studies import Look
+
+        return Look(self.input, self.starts, self.seed, self._command(), progress=not self.json)
 
     def _command(self) -> str:
         """These arguments as a command, so that the page can say how it was made."""
@@ -175,12 +165,15 @@ class Inspect:
 
 @dataclass(frozen=True)
 class List:
-    """Show what there is: cells, tasks, lenses and studies, one line each with their source."""
+    """Show what there is: cells, tasks, lenses, studies and presets, one line each with their source.
+
+    `mnemoscope list tasks` also shows the loss that the best network without memory reaches, at the task's defaults.
+    """
 
     what: Positional[Literal["all", "cells", "tasks", "lenses", "studies", "presets"]] = "all"
     """Which list."""
     json: bool = False
-    """Print as JSON: a list of objects with name, summary and source."""
+    """Print as JSON: a list of objects with name, summary and source; of all lists, an object with a list for each."""
 
     def run(self) -> int:
         lists = {
@@ -194,6 +187,9 @@ class List:
             {"name": name, "summary": f"{one.cell} {one.hidden_size} on {one.task}", "source": "mnemoscope"}
             for name, one in PRESETS.items()
         ]
+        if self.what == "tasks":
+            for row in rows["tasks"]:
+                row["baseline"] = registry.tasks.load(row["name"])().baseline()  # imports torch, so not for every list
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
@@ -201,7 +197,8 @@ class List:
         for name, entries in chosen.items():
             print(f"{name}:")
             for entry in entries:
-                print(f"  {entry['name']:16} {entry['summary']}  [{entry['source']}]")
+                loss = f"; loss without memory {entry['baseline']:.3g}" if "baseline" in entry else ""
+                print(f"  {entry['name']:16} {entry['summary']}{loss}  [{entry['source']}]")
         return 0
 
 
@@ -239,7 +236,7 @@ class RunStudy:
             print(json.dumps(content, indent=2))
             return 0
         for row in result.rows:
-            print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.remark}")
+            print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.verdict:16} {row.remark}")
         print(f"Page: {result.page}")
         return 0
 
