@@ -82,7 +82,7 @@ def test_the_cube_is_summarised_beside_what_was_published():
     assert rows == [
         ["elman 12: stable fixed points", "8", "8, 7, 8", "agrees in 2 of 3", "accuracy 0.9000"],
         ["elman 12: fixed points", "9-26", "27, 11, 27", "agrees in 1 of 3", "8 + 12 + 6 + 1 = 27 in 2 of 3 networks"],
-        ["elman 12: index sum 1", "-", "2 of 3", "not compared", "necessary for a complete set"],
+        ["elman 12: index sum 1", "not checked", "2 of 3", "not compared", "necessary for a complete set"],
     ]
 
 

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.report.svg import COLOUR, blank, quiet
+from mnemoscope.report.svg import COLOUR, blank, legend, quiet
 from mnemoscope.studies.inspection import Look, inspect_run
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.training import build_task, train
@@ -94,14 +94,14 @@ class FlipFlopCube(Study):
             expected = cube(bits)
             terms = " + ".join(map(str, expected.values()))
             cubes = sum({int(up): n for up, n in one["unstable"].items()} == expected for one in own)
-            whole = sum(one["index_sum"] == 1 for one in own)
+            whole = f"{sum(one['index_sum'] == 1 for one in own)} of {len(own)}"
             accuracy = median(one["accuracy"] for one in own)
             networks = f"of {len(own)} network{'s' if len(own) > 1 else ''}"
             stable, found = [one["unstable"].get("0", 0) for one in own], [one["points"] for one in own]
             rows += [
                 self._row(name, "stable fixed points", bits, stable, f"accuracy {accuracy:.4f}"),
                 self._row(name, "fixed points", bits, found, f"{terms} = {3**bits} in {cubes} {networks}"),
-                Row(f"{name}: index sum 1", "-", f"{whole} of {len(own)}", remark="necessary for a complete set"),
+                Row(f"{name}: index sum 1", "not checked", whole, remark="necessary for a complete set"),
             ]
         return rows
 
@@ -128,8 +128,9 @@ class FlipFlopCube(Study):
         for up in ups:
             axes.hlines(expected.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")
         axes.set_xticks(list(ups))
+        axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(xlabel="unstable directions", ylabel="fixed points")
-        axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc="upper right")
+        legend(axes, "upper right")
         axes.set_axisbelow(True)
         quiet(axes)
         return figure
