@@ -59,7 +59,7 @@ def test_tasks_are_listed_with_their_baselines(capsys):
     losses = {row["name"]: row["baseline"] for row in json.loads(capsys.readouterr().out)}
     assert losses == {entry.name: entry.load()().baseline() for entry in registry.tasks}
     assert main(["list", "tasks"]) == 0
-    assert f"loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
+    assert f"bits 3, length 64, rate 0.1: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", [[], ["cells"], ["lenses"], ["studies"], ["presets"]])
@@ -137,6 +137,7 @@ def test_inspect_a_file_of_weights(tmp_path, capsys):
     [
         (["train", "flipflap"], "neither a preset"),
         (["train", "flipflop", "--steps", "3", "copy"], "one preset or .toml file, but got 'flipflop' and 'copy'"),
+        (["train", "--task-options", "bits"], "come in pairs of name and value"),
         (["train", "--task", "flipflap"], "flipflop"),
         (["train", "--steps", "0"], "steps must be at least 1"),
         (["train", "--task-options", "bitz", "3"], "bits"),

@@ -57,8 +57,8 @@ class Demo:
 class Train:
     """Train a network on a memory task.
 
-    `mnemoscope train [PRESET | FILE.toml] [options]`: every option has the value of the preset (flipflop if none is
-    named) or of the file, unless given. The run lives in <root>/<name>/<hash>; a finished one is not repeated.
+    `mnemoscope train [PRESET | FILE.toml] [options]`, in any order: every option has the value of the preset (flipflop
+    if none is named) or of the file, unless given. Runs live in <root>/<name>/<hash>; finished ones are not repeated.
 
         mnemoscope train flipflop --cell gru --hidden-size 128
         mnemoscope train copy --task-options delay 100 --seed 1
@@ -167,7 +167,7 @@ class Inspect:
 class List:
     """Show what there is: cells, tasks, lenses, studies and presets, one line each with their source.
 
-    `mnemoscope list tasks` also shows the loss that the best network without memory reaches, at the task's defaults.
+    `mnemoscope list tasks` also shows their options, and the loss that the best network without memory then reaches.
     """
 
     what: Positional[Literal["all", "cells", "tasks", "lenses", "studies", "presets"]] = "all"
@@ -189,7 +189,8 @@ class List:
         ]
         if self.what == "tasks":
             for row in rows["tasks"]:
-                row["baseline"] = registry.tasks.load(row["name"])().baseline()  # imports torch, so not for every list
+                task = registry.tasks.load(row["name"])()  # imports torch, so not for every list
+                row |= {"options": asdict(task), "baseline": task.baseline()}
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
@@ -197,8 +198,10 @@ class List:
         for name, entries in chosen.items():
             print(f"{name}:")
             for entry in entries:
-                loss = f"; loss without memory {entry['baseline']:.3g}" if "baseline" in entry else ""
-                print(f"  {entry['name']:16} {entry['summary']}{loss}  [{entry['source']}]")
+                print(f"  {entry['name']:16} {entry['summary']}  [{entry['source']}]")
+                if "baseline" in entry:
+                    options = ", ".join(f"{name} {value}" for name, value in entry["options"].items())
+                    print(f"  {'':16} {options}: loss without memory {entry['baseline']:.3g}")
         return 0
 
 

@@ -21,7 +21,7 @@ DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows
     mnemoscope inspect runs/flipflop/<hash>    look at a trained run
     mnemoscope inspect net.pt --network gru    look at the weights of your own torch.nn.GRU
 
-Each command has a --help of its own."""
+Each command has a --help of its own; `mnemoscope --version` tells the version."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -105,7 +105,8 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
         base = RunConfig.from_toml(Path(name))
         root = _root(Path(name), base.name) or root
     else:
-        raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.")
+        hint = " The options of a task or a cell come in pairs of name and value." if "-options" in str(words) else ""
+        raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.{hint}")
     return base, root, [word for place, word in enumerate(words) if place != places[0]]
 
 

@@ -128,7 +128,7 @@ class FlipFlopCube(Study):
         for up in ups:
             axes.hlines(expected.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")
         axes.set_xticks(list(ups))
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="y", integer=True)
         axes.set(xlabel="unstable directions", ylabel="fixed points")
         legend(axes, "upper right")
         axes.set_axisbelow(True)
