@@ -21,7 +21,7 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/installed  ## timings beside the peer's, with their command, as tables under benchmarks/results
+bench: .venv/installed  ## timings as tables and a plot under runs/bench; benchmarks/fixed_points.py --help has more
 	$(BIN)/python benchmarks/fixed_points.py
 
 clean:

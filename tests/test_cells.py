@@ -1,9 +1,11 @@
 """The contract, held by every cell."""
 
 import copy
+import itertools
 
 import pytest
 import torch
+from torch.nn.utils import parametrizations, parametrize, prune
 
 import mnemoscope as ms
 from mnemoscope import registry
@@ -182,6 +184,105 @@ def test_adapted_parameters_are_shared():
     assert {id(p) for p in cell.parameters()} == {id(p) for p in network.parameters()}
     ms.scan(cell, torch.randn(3, 2, 3))[0].sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+def _symmetric(network, name):
+    class Symmetric(torch.nn.Module):
+        def forward(self, weight):
+            return weight + weight.flip(0)
+
+    return parametrize.register_parametrization(network, name, Symmetric())
+
+
+COMPUTED = {
+    "spectral": parametrizations.spectral_norm,
+    "orthogonal": parametrizations.orthogonal,
+    "weight": parametrizations.weight_norm,
+    "own": _symmetric,
+    "pruned": lambda network, name: prune.l1_unstructured(network, name, 0.5),
+    "pruned-twice": lambda network, name: prune.ln_structured(
+        prune.l1_unstructured(network, name, 0.3), name, 0.3, n=2, dim=0
+    ),
+    "older-spectral": torch.nn.utils.spectral_norm,
+}
+BARE = {
+    "rnn": lambda: torch.nn.RNN(3, 6),
+    "rnn-relu": lambda: torch.nn.RNN(3, 6, nonlinearity="relu", bias=False),
+    "gru": lambda: torch.nn.GRU(3, 6),
+    "gru-stack": lambda: torch.nn.GRU(3, 6, num_layers=2),
+    "lstm": lambda: torch.nn.LSTM(3, 6),
+    "lstm-projected": lambda: torch.nn.LSTM(3, 6, num_layers=2, proj_size=4),
+    "rnn-cell": lambda: torch.nn.RNNCell(3, 6),
+    "gru-cell": lambda: torch.nn.GRUCell(3, 6),
+    "lstm-cell": lambda: torch.nn.LSTMCell(3, 6),
+}
+
+
+@pytest.fixture(params=itertools.product(BARE, COMPUTED), ids="-".join)
+def computed(request):
+    """A network with weights that are computed from others."""
+    bare, how = request.param
+    network = BARE[bare]()
+    for name in ("weight_ih", "weight_hh"):
+        COMPUTED[how](network, name if isinstance(network, torch.nn.RNNCellBase) else f"{name}_l0")
+    return network
+
+
+def _outputs(network, xs):
+    if isinstance(network, torch.nn.RNNBase):
+        return network(xs)[0]
+    state, outputs = None, []
+    for x in xs:
+        state = network(x, state)
+        outputs.append(state[0] if isinstance(state, tuple) else state)
+    return torch.stack(outputs)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_computed_weights_are_shared(computed):
+    cell, xs = ms.adapt(computed), torch.randn(5, 2, 3)
+    computed.eval()  # in training mode, reading a spectrally normalised weight changes it
+    torch.testing.assert_close(ms.scan(cell, xs)[0], _outputs(computed, xs), rtol=0, atol=1e-6)
+    assert {id(p) for p in cell.parameters()} == {id(p) for p in computed.parameters()}
+    for _ in range(2):  # a second pass: nothing of the graph of the first one is kept
+        ms.scan(cell, xs)[0].square().sum().backward()
+    for name, parameter in computed.named_parameters():
+        assert parameter.grad is not None, name
+    torch.optim.SGD(cell.parameters(), 0.1).step()
+    after = ms.scan(cell, xs)[0]
+    torch.testing.assert_close(after, _outputs(computed, xs), rtol=0, atol=1e-6)
+    assert cell.output(cell.initial_state(2)).shape == after.shape[1:]
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_computed_weights_freeze(computed):
+    _outputs(computed, torch.randn(5, 2, 3))
+    before = {name: value.clone() for name, value in computed.state_dict().items()}
+    dynamics = ms.Dynamics(computed)
+    assert computed.training
+    assert all(torch.equal(before[name], value) for name, value in computed.state_dict().items())
+    own = [*dynamics.cell.parameters(), *dynamics.cell.buffers()]
+    assert all(value.dtype == torch.float64 and not value.requires_grad for value in own)
+    states = dynamics.flatten(random_state(dynamics.cell, 2))
+    torch.testing.assert_close(
+        dynamics.jacobian(states), dynamics.jacobian_by_autograd(states), rtol=0, atol=FLOAT64_ROUNDING
+    )
+    computed.eval()
+    cell = ms.adapt(computed)
+    x, state = torch.zeros(2, 3), dynamics.unflatten(states.float())
+    torch.testing.assert_close(dynamics(states).float(), dynamics.layout.flatten(cell(x, state)), rtol=0, atol=1e-6)
+    expected = dynamics(states)
+    with torch.no_grad():
+        for parameter in computed.parameters():
+            parameter.fill_(0.1)
+    assert torch.equal(dynamics(states), expected)
+
+
+def test_fixed_points_of_a_parametrised_network():
+    network = parametrizations.spectral_norm(torch.nn.GRU(3, 6), "weight_hh_l0")
+    fp = ms.find_fixed_points(ms.Dynamics(network))
+    assert len(fp) == 1
+    assert fp.index_sum == 1
 
 
 def test_adapted_function_with_tuple_state():

@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from mnemoscope import registry
 from mnemoscope.analysis import FixedPoints
 from mnemoscope.cli import main
+from mnemoscope.cli.main import _parse
 from mnemoscope.config import PRESETS
 
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
@@ -51,6 +54,20 @@ def test_lists_for_programs(what, capsys):
     assert rows[0]["name"] in capsys.readouterr().out
 
 
+def test_tasks_are_listed_with_their_baselines(capsys):
+    assert main(["list", "tasks", "--json"]) == 0
+    losses = {row["name"]: row["baseline"] for row in json.loads(capsys.readouterr().out)}
+    assert losses == {entry.name: entry.load()().baseline() for entry in registry.tasks}
+    assert main(["list", "tasks"]) == 0
+    assert f"bits 3, length 64, rate 0.1: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", [[], ["cells"], ["lenses"], ["studies"], ["presets"]])
+def test_other_lists_do_not_wait_for_torch(what):
+    code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_studies_for_programs(capsys):
     assert main(["studies", "--json"]) == 0
     assert "flipflop-cube" in [row["name"] for row in json.loads(capsys.readouterr().out)]
@@ -78,6 +95,32 @@ def test_options_of_another_task_replace_the_presets(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["steps"] == 6
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["adding", "--steps", "6"],
+        ["--steps", "6", "adding"],
+        ["--steps=6", "adding", "--json"],
+        ["--resume", "adding", "--task-options", "length", "7"],
+        ["--task-options", "length", "7", "adding", "--steps", "6"],
+        ["--name", "copy", "--cell-options", "bias", "False", "adding"],
+    ],
+)
+def test_the_preset_may_stand_anywhere(words):
+    assert _parse(["train", *words]).run_config.task == "adding"
+    assert _parse(["train", *(word for word in words if word != "adding")]).run_config.task == "flipflop"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    for words in (["list", "--json"], ["train", "--help"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([sys.executable, "-m", "mnemoscope", *words], stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        assert done.returncode == 141
+        assert done.stderr == b""
+
+
 def test_inspect_a_file_of_weights(tmp_path, capsys):
     path = tmp_path / "net.pt"
     torch.save(torch.nn.GRU(2, 6).state_dict(), path)
@@ -93,6 +136,8 @@ def test_inspect_a_file_of_weights(tmp_path, capsys):
     ("words", "message"),
     [
         (["train", "flipflap"], "neither a preset"),
+        (["train", "flipflop", "--steps", "3", "copy"], "one preset or .toml file, but got 'flipflop' and 'copy'"),
+        (["train", "--task-options", "bits"], "come in pairs of name and value"),
         (["train", "--task", "flipflap"], "flipflop"),
         (["train", "--steps", "0"], "steps must be at least 1"),
         (["train", "--task-options", "bitz", "3"], "bits"),

@@ -112,6 +112,18 @@ def test_the_hash_is_of_what_determines_the_result():
     assert len(hashes | {CONFIG.hash}) == len(changed) + 1
 
 
+def test_options_equal_to_their_defaults_are_as_good_as_left_out():
+    written = {"bits": 3, "length": 64, "rate": 0.1}
+    for number in range(4):
+        assert replace(CONFIG, task_options=dict([*written.items()][:number])).hash == CONFIG.hash
+    assert replace(CONFIG, cell_options={"nonlinearity": "tanh", "bias": True}).hash == CONFIG.hash
+    assert (
+        replace(CONFIG, task_options=written | {"length": 65}).hash == replace(CONFIG, task_options={"length": 65}).hash
+    )
+    assert replace(CONFIG, task_options={"rate": 1}).hash == replace(CONFIG, task_options={"rate": 1.0}).hash
+    assert replace(CONFIG, task_options={"bits": 3.0}).hash != CONFIG.hash  # no integer: refused when it is built
+
+
 def test_the_hash_stays_the_same_between_versions():
     """Run folders carry it; if this fails, every stored run is lost from sight."""
     assert CONFIG.hash == "ef49e7b7c6"

@@ -1,5 +1,8 @@
 """Weights from files: every form that torch.nn writes, and nothing that runs code."""
 
+import re
+from inspect import unwrap
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -91,3 +94,20 @@ def test_bad_files_are_refused_in_words(tmp_path):
     save_file(torch.nn.GRU(3, 5, bidirectional=True).state_dict(), str(path))
     with pytest.raises(ValueError, match="bidirectional"):
         load_network(path, "gru")
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "message"),
+    [
+        ("GRU", {}, "network must be one of 'rnn', 'gru', 'lstm', but is 'GRU'. Did you mean 'gru'?"),
+        ("elman", {}, "network must be one of 'rnn', 'gru', 'lstm', but is 'elman'."),
+        (torch.nn.GRU, {}, "network must be one of 'rnn', 'gru', 'lstm', but is <class"),
+        ("rnn", {"nonlinearity": "sigmoid"}, "nonlinearity must be one of 'tanh', 'relu', but is 'sigmoid'."),
+        ("rnn", {"nonlinearity": "ReLU"}, "Did you mean 'relu'?"),
+    ],
+)
+def test_wrong_choices_are_refused_in_words(tmp_path, network, options, message):
+    path = tmp_path / "net.pt"
+    torch.save(torch.nn.GRU(3, 4).state_dict(), path)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        unwrap(load_network)(path, network, **options)  # unwrapped: in the tests, beartype would see it before we do

@@ -261,3 +261,27 @@ def test_small_worlds(case, tmp_path):
     )
     assert answer["plots"] == {"nothing": 0, "motion only": 1}.get(case, 2)
     assert answer["marks"] == {"one dimension": 3, "flow in two dimensions": 9}.get(case, 0)
+
+
+@pytest.mark.parametrize("width", [420, 1000])
+def test_the_training_curve_s_legend_is_whole(width, tmp_path):
+    # a loss that falls at the end leaves only the upper right corner, or the lower left, for the legend
+    for name, losses in {"late": [0.9] * 15 + [1e-3] * 5, "early": [0.9] + [0.02, 0.01] * 10}.items():
+        curve = [{"step": step, "train_loss": loss, "loss": loss} for step, loss in enumerate(losses)]
+        folder = tmp_path / name
+        folder.mkdir()
+        answer = visit_in_health(
+            NetworkPage("Trained", cube(1, 1), curve=curve, baseline=0.9),
+            folder,
+            """
+            const box = document.querySelector("#training svg").getBoundingClientRect();
+            answer.outside = [...document.querySelectorAll("#training svg text")].filter((text) => {
+              const own = text.getBoundingClientRect();
+              return own.left < box.left || own.right > box.right;
+            }).map((text) => text.textContent);
+            answer.texts = document.querySelectorAll("#training svg text").length;
+            """,
+            width=width,
+        )
+        assert answer["texts"] > 5
+        assert answer["outside"] == []

@@ -218,8 +218,18 @@ def test_the_figure_is_drawn(size, driven, tmp_path):
 def test_the_figure_of_nothing_and_of_a_flow(tmp_path):
     nothing = drawing.draw_fixed_points(empty(5))
     nothing.savefig(tmp_path / "nothing.svg")
-    flow = replace(cube(2, 2), continuous=True)
-    drawing.draw_fixed_points(flow).savefig(tmp_path / "flow.svg")
+    assert [axes.get_title() for axes in nothing.axes] == [
+        "States: no fixed point",
+        "Eigenvalues; stable inside the circle",
+    ]
+    assert not any(axes.collections for axes in nothing.axes)
+    flow = drawing.draw_fixed_points(replace(cube(2, 2), continuous=True))
+    flow.savefig(tmp_path / "flow.svg")
+    states, eigenvalues = flow.axes
+    assert sum(len(points.get_offsets()) for points in states.collections) == 9
+    assert sum(len(points.get_offsets()) for points in eigenvalues.collections) == 18
+    assert eigenvalues.get_title() == "Eigenvalues; stable left of the line"
+    assert not eigenvalues.patches  # no circle
 
 
 def test_colours_can_be_told_apart_on_both_grounds():
@@ -407,7 +417,14 @@ def test_plotly_accepts_the_figures(spec, size, continuous):
     fp = replace(cube(size, min(size, 3)), continuous=continuous, slow=cube(size, min(size, 3))[:2])
     figure = state_section.spec(fp, projection.view(fp, walks(fp))) if spec == "states" else eigenvalue_section.spec(fp)
     text = json.dumps(figure, allow_nan=False)
-    go.Figure(json.loads(re.sub(r"var\(--[a-z0-9-]+\)", "red", text)))
+    drawn = go.Figure(json.loads(re.sub(r"var\(--[a-z0-9-]+\)", "red", text)))  # refuses what plotly does not know
+    names = [name for trace in drawn.data for name in trace.customdata or ()]
+    if spec == "states":
+        assert sorted(names) == sorted([*map(str, range(len(fp))), "s0", "s1"])
+        assert {trace.type for trace in drawn.data} == {"scatter3d" if size > 2 else "scatter"}
+    else:
+        assert sorted(names) == sorted(str(point) for point in range(len(fp)) for _ in range(size))
+        assert any(trace.fill == "toself" for trace in drawn.data) != continuous  # the unit circle is for maps
 
 
 def test_hover_text_says_what_the_table_says():

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,17 @@ def test_public_names_resolve():
         assert getattr(mnemoscope, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         mnemoscope.nonsense  # noqa: B018
+
+
+def test_there_is_an_extra_for_each_kind_of_work():
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert {*extras} == {"cli", "report", "sweep", "ray", "rl", "dev"}
+    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray", "minigrid"))  # large
+    assert {line.partition(">=")[0] for line in project["dependencies"]} == {
+        "torch",
+        "numpy",
+        "scipy",
+        "safetensors",
+        "tqdm",
+    }

@@ -1,11 +1,13 @@
 """Every registered study runs in its smoke preset, resumes, and writes its page."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from mnemoscope import registry
-from mnemoscope.studies import Study, run_study
+from mnemoscope.studies import Finished, Published, Study, run_study
+from mnemoscope.studies.flipflop_cube import STUDY, cube
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
@@ -52,6 +54,78 @@ def test_an_interrupted_study_keeps_what_is_finished(tmp_path, monkeypatch):
     result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, resume=True, progress=False)
     assert calls == [0, 1, 1, 2]
     assert result.reused == 1
+
+
+def measured(points, unstable, **more):
+    return {"loss": 0.1, "accuracy": 0.9, "points": points, "unstable": unstable, "index_sum": 1, **more}
+
+
+WHOLE = measured(27, {"0": 8, "1": 12, "2": 6, "3": 1})
+PART = measured(11, {"0": 7, "1": 4}, index_sum=3, accuracy=0.7)
+
+
+def finished(results, **changes):
+    trials = STUDY.trials({"networks": {"elman": 12}, "changes": changes}, range(len(results)))
+    return [Finished(trial, result) for trial, result in zip(trials, results, strict=True)]
+
+
+def test_the_verdict_follows_the_declared_range():
+    published = Published("points", 8, "Fig 6", agreeing=(7, 9))
+    assert published.verdict([7, 8, 9]) == "agrees"
+    assert published.verdict([6, 10]) == "differs"
+    assert published.verdict([6, 9]) == "agrees in 1 of 2"
+    assert replace(published, agreeing=None).verdict([8]) == published.verdict([]) == "not compared"
+
+
+def test_the_cube_is_summarised_beside_what_was_published():
+    rows = [list(vars(row).values()) for row in STUDY.summarise(finished([WHOLE, PART, WHOLE]))]
+    assert rows == [
+        ["elman 12: stable fixed points", "8", "8, 7, 8", "agrees in 2 of 3", "accuracy 0.9000"],
+        ["elman 12: fixed points", "9-26", "27, 11, 27", "agrees in 1 of 3", "8 + 12 + 6 + 1 = 27 in 2 of 3 networks"],
+        ["elman 12: index sum 1", "not checked", "2 of 3", "not compared", "necessary for a complete set"],
+    ]
+
+
+def test_a_cube_of_other_bits_is_counted_but_not_compared():
+    square = measured(9, {"0": 4, "1": 4, "2": 1})
+    stable, points, _ = STUDY.summarise(finished([square], task_options={"bits": 2}))
+    assert (stable.ours, stable.verdict, stable.published) == ("4", "not compared", "for 3 bits only")
+    assert points.remark == "4 + 4 + 1 = 9 in 1 of 1 network"
+    assert sum(cube(4).values()) == 81
+
+
+@pytest.mark.parametrize(("changes", "lines"), [({}, [8, 12, 6, 1]), ({"task_options": {"bits": 2}}, [4, 4, 1, 0])])
+def test_the_figure_has_a_bar_for_each_count_and_a_line_for_each_of_the_cube(changes, lines):
+    figure = STUDY.figure(finished([WHOLE, PART], **changes))
+    (axes,) = figure.axes
+    assert [bar.get_height() for bar in axes.patches] == [8, 12, 6, 1, 7, 4, 0, 0]
+    assert [line.get_segments()[0][0, 1] for line in axes.collections] == lines
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["elman 12"]
+
+
+def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
+    monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
+    run_study("flipflop-cube", "smoke", (0, 2), tmp_path, progress=False)
+    result = run_study("flipflop-cube", "smoke", (1,), tmp_path, resume=True, progress=False)
+    assert (result.trials, result.reused) == (1, 0)
+    assert result.rows[0].ours == "8, 8, 8"
+    summary = json.loads((result.folder / "summary.json").read_text())
+    assert [one["trial"]["seed"] for one in summary["trials"]] == [0, 1, 2]
+    assert summary["command"].endswith("--preset smoke --seeds 0 1 2")
+    page = result.page.read_text()
+    assert "<td>agrees</td>" in page  # 8 stable points
+    assert "<td>differs</td>" in page  # 27 points, where 9 to 26 were published
+
+
+@pytest.mark.parametrize(
+    "content", ['{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
+)
+def test_a_trial_without_a_result_is_refused_in_words(content, tmp_path, monkeypatch):
+    monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
+    folder = run_study("flipflop-cube", "smoke", root=tmp_path, progress=False).folder
+    next(folder.glob("*/trial.json")).write_text(content)
+    with pytest.raises(ValueError, match=r"trial\.json should hold a trial and its result.*Remove it"):
+        run_study("flipflop-cube", "smoke", root=tmp_path, resume=True, progress=False)
 
 
 def test_bad_requests_are_refused(tmp_path):

@@ -90,6 +90,17 @@ def test_it_does_not_matter_when_a_run_crashes(step, tmp_path):
     assert artefacts(CONFIG, tmp_path / "resumed") == artefacts(CONFIG, tmp_path / "straight")
 
 
+def test_going_on_with_another_number_of_threads_is_told(tmp_path):
+    with pytest.raises(Crash):
+        run(replace(CONFIG, threads=1), tmp_path, callbacks=[stop_at(27, Crash)])
+    with (
+        pytest.warns(UserWarning, match="begun with 1 CPU threads and goes on with 2.*--threads 1"),
+        pytest.raises(Crash),
+    ):
+        run(replace(CONFIG, threads=2), tmp_path, resume=True, callbacks=[stop_at(36, Crash)])
+    run(replace(CONFIG, threads=1), tmp_path, resume=True)  # as it was begun: no warning, which would be an error
+
+
 def test_a_crash_takes_metrics_back_to_the_checkpoint(tmp_path):
     """Evaluated at 24, checkpoint at 20: the line of step 24 must not be there twice."""
     with pytest.raises(Crash):
@@ -308,6 +319,14 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
                 run(CONFIG, tmp_path, resume=True)
 
     assert run(CONFIG, tmp_path, callbacks=[intrude]).steps == 40
+
+
+@pytest.mark.parametrize("content", ['{"result": null}', "{}", '{"steps": null}'])
+def test_a_result_that_is_none_is_refused_in_words(content, tmp_path):
+    folder = run(CONFIG, tmp_path).folder
+    (folder / "result.json").write_text(content)
+    with pytest.raises(ValueError, match=r"result\.json should hold baseline, loss.*but holds .*--overwrite"):
+        run(CONFIG, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["checkpoint.safetensors", "model.safetensors", "result.json"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from hashlib import sha256
@@ -104,8 +106,14 @@ class RunConfig:
 
     @property
     def hash(self) -> str:
-        """Ten hexadecimal digits of what determines the result: all but the name, threads and checkpoint_every."""
+        """Ten hexadecimal digits of what determines the result: all but the name, threads and checkpoint_every.
+
+        An option that is written out with its default value is as good as left out. The defaults stand with the task
+        and the cell, so that asking for the hash imports torch.
+        """
         content = {name: value for name, value in self._given().items() if name not in _BESIDE_THE_RESULT}
+        content["task_options"] = _changed(registry.tasks.load(self.task), self.task_options)
+        content["cell_options"] = _changed(registry.cells.load(self.cell), self.cell_options)
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
     def folder(self, root: str | Path = "runs") -> Path:
@@ -146,6 +154,20 @@ class RunConfig:
 
     def _given(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def _changed(target: Callable[..., Any], options: Mapping[str, Option]) -> dict[str, Option]:
+    """The options that differ from the defaults of `target`, as it will get them; unknown ones are kept."""
+    parameters = inspect.signature(target, eval_str=True).parameters
+    changed = {}
+    for name, value in options.items():
+        if name in parameters:
+            with suppress(TypeError):
+                value = fit(value, parameters[name].annotation)
+            if (type(value), value) == (type(parameters[name].default), parameters[name].default):
+                continue
+        changed[name] = value
+    return changed
 
 
 def fit(value: object, annotation: Any) -> Any:

@@ -7,20 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from mnemoscope.cells.cell import Box, Cell
-from mnemoscope.cells.elman import Elman
-from mnemoscope.cells.gru import GRU
-from mnemoscope.cells.lstm import LSTM
-from mnemoscope.cells.nonlinearity import nonlinearity
-from mnemoscope.cells.stack import Stack
+from mnemoscope.cells.from_torch import TORCH_NETWORKS, cell_of_torch
 from mnemoscope.cells.state import State
-from mnemoscope.connectivity import Dense
 from mnemoscope.shapes import Float
-
-_SEQUENCE = (nn.RNN, nn.GRU, nn.LSTM)
-_SINGLE = (nn.RNNCell, nn.GRUCell, nn.LSTMCell)
 
 
 def adapt(
@@ -32,7 +23,8 @@ def adapt(
 ) -> Cell:
     """A `Cell` from any recurrent network. Parameters are shared with the original, which is not changed.
 
-    The cell computes what the network does in evaluation mode: dropout between layers is not applied.
+    The cell computes what the network does in evaluation mode: dropout between layers is not applied. Weights that are
+    computed from others (torch.nn.utils.parametrize, parametrizations, prune) are computed anew for every sequence.
 
     Args:
         network: torch.nn.RNN, GRU or LSTM (any number of layers, one direction), their Cell forms, a `Cell`, or any
@@ -47,12 +39,12 @@ def adapt(
     torch.Size([1, 3])
 
     """
-    if isinstance(network, (*_SEQUENCE, *_SINGLE, Cell)):
+    if isinstance(network, (*TORCH_NETWORKS, Cell)):
         if state_size is not None or input_size is not None or bounds is not None:
             raise ValueError(
                 f"state_size, input_size and bounds describe a function; {type(network).__name__} knows its own."
             )
-        return network if isinstance(network, Cell) else _adapt_torch(network)
+        return network if isinstance(network, Cell) else cell_of_torch(network)
     if not callable(network):
         raise TypeError(
             f"adapt takes torch.nn.RNN, GRU, LSTM, their Cell forms, or a function (x, state) -> state, "
@@ -103,51 +95,3 @@ class FunctionCell(Cell):
         size = self.state_size if isinstance(self.state_size, int) else sum(self.state_size)
         one = self.get_buffer("_like").new_ones(size)
         return self.box[0] * one, self.box[1] * one
-
-
-class _TwoBiases(nn.Module):
-    """torch.nn.RNN's input projection: it keeps two biases where one would do."""
-
-    def __init__(self, weight: nn.Parameter, bias_ih: nn.Parameter | None, bias_hh: nn.Parameter | None) -> None:
-        super().__init__()
-        self.weight, self.bias_ih, self.bias_hh = weight, bias_ih, bias_hh
-
-    def forward(self, x: Tensor) -> Tensor:
-        bias = None if self.bias_ih is None or self.bias_hh is None else self.bias_ih + self.bias_hh
-        return linear(x, self.weight, bias)
-
-
-def _adapt_torch(network: nn.Module) -> Cell:
-    if isinstance(network, _SINGLE):
-        return _layer(network, "")
-    assert isinstance(network, nn.RNNBase)
-    if network.bidirectional:
-        raise ValueError(
-            "A bidirectional network reads the sequence from both ends and so is not a map from state to state; "
-            "adapt a network of one direction."
-        )
-    layers = [_layer(network, f"_l{depth}") for depth in range(network.num_layers)]
-    return layers[0] if len(layers) == 1 else Stack(layers)
-
-
-def _layer(network: nn.Module, suffix: str) -> Cell:
-    """One layer of a torch.nn recurrent module; its parameters are those named `weight_ih{suffix}` and so on."""
-
-    def parameter(name: str) -> nn.Parameter | None:
-        return getattr(network, f"{name}{suffix}", None)
-
-    weight_ih, weight_hh = parameter("weight_ih"), parameter("weight_hh")
-    assert weight_ih is not None
-    assert weight_hh is not None
-    if isinstance(network, nn.RNN | nn.RNNCell):
-        drive = _TwoBiases(weight_ih, parameter("bias_ih"), parameter("bias_hh"))
-        size = weight_hh.shape[0]
-        phi = nonlinearity(network.nonlinearity, size)
-        return Elman.of_parts(drive, Dense.holding(weight_hh), phi, weight_ih.shape[1], size)
-    gates, cell_type = (3, GRU) if isinstance(network, nn.GRU | nn.GRUCell) else (4, LSTM)
-    with torch.device("meta"):  # no numbers are drawn for weights that are replaced at once
-        cell = cell_type(weight_ih.shape[1], weight_hh.shape[0] // gates)
-    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"):
-        if hasattr(cell, name):
-            setattr(cell, name, parameter(name))
-    return cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 NetworkClass = Literal["rnn", "gru", "lstm"]
+TorchNonlinearity = Literal["tanh", "relu"]
 _GATES: dict[str, int] = {"rnn": 1, "gru": 3, "lstm": 4}
 _MODULES: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 _NAME = re.compile(
@@ -24,7 +25,7 @@ def load_network(
     path: str | Path,
     network: NetworkClass,
     *,
-    nonlinearity: Literal["tanh", "relu"] = "tanh",
+    nonlinearity: TorchNonlinearity = "tanh",
     prefix: str | None = None,
 ) -> nn.RNNBase:
     """A torch.nn.RNN, GRU or LSTM from the `.safetensors` or `.pt` file of a state dict that contains its weights.
@@ -36,6 +37,8 @@ def load_network(
         prefix: of the names, such as "encoder.rnn."; needed only if the file holds several recurrent networks.
 
     """
+    _check_choice("network", network, get_args(NetworkClass))
+    _check_choice("nonlinearity", nonlinearity, get_args(TorchNonlinearity))
     return network_from_weights(_read(Path(path)), network, nonlinearity, prefix, str(path))
 
 
@@ -73,6 +76,13 @@ def network_from_weights(
     except RuntimeError as error:
         raise ValueError(f"The weights in {where} do not fit together: {error}") from error
     return module
+
+
+def _check_choice(what: str, given: object, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        listed = ", ".join(map(repr, choices))
+        hint = f" Did you mean {given.lower()!r}?" if isinstance(given, str) and given.lower() in choices else ""
+        raise ValueError(f"{what} must be one of {listed}, but is {given!r}.{hint}")
 
 
 def _select(weights: dict[str, Tensor], prefix: str | None, where: str) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from mnemoscope.config import PRESETS, RunConfig
 if TYPE_CHECKING:
     from tyro.conf import Positional
 
-    from mnemoscope.studies import Inspection
+    from mnemoscope.studies import Inspection, Look
 else:
     try:
         from tyro.conf import Positional
@@ -41,13 +41,13 @@ class Demo:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.studies import inspect_run
+        from mnemoscope.studies import Look, inspect_run
         from mnemoscope.training import train
 
         base = PRESETS["flipflop"]
         config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
         trained = train(config, self.root, resume=True, progress=not self.json)
-        looked = inspect_run(trained.folder, progress=not self.json)
+        looked = inspect_run(trained.folder, look=Look(progress=not self.json))
         facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
         _tell(looked, facts, self.json)
         return 0
@@ -57,8 +57,8 @@ class Demo:
 class Train:
     """Train a network on a memory task.
 
-    `mnemoscope train [PRESET | FILE.toml] [options]`: every option has the value of the preset (flipflop if none is
-    named) or of the file, unless given. The run lives in <root>/<name>/<hash>; a finished one is not repeated.
+    `mnemoscope train [PRESET | FILE.toml] [options]`, in any order: every option has the value of the preset (flipflop
+    if none is named) or of the file, unless given. Runs live in <root>/<name>/<hash>; finished ones are not repeated.
 
         mnemoscope train flipflop --cell gru --hidden-size 128
         mnemoscope train copy --task-options delay 100 --seed 1
@@ -69,7 +69,7 @@ class Train:
     root: Path = Path("runs")
     """Folder of all runs."""
     resume: bool = False
-    """Go on with an interrupted run, to the same weights as if it had not been interrupted."""
+    """Go on with an interrupted run, to the same weights as without the interruption if --threads is the same."""
     overwrite: bool = False
     """Start again from nothing, whatever is there."""
     json: bool = False
@@ -134,15 +134,7 @@ class Inspect:
             )
         from mnemoscope.studies import inspect_run
 
-        return inspect_run(
-            self.path,
-            page=self.output,
-            input=self.input,
-            starts=self.starts,
-            seed=self.seed,
-            command=self._command(),
-            progress=not self.json,
-        )
+        return inspect_run(self.path, page=self.output, look=self._look())
 
     def _weights(self) -> Inspection:
         if self.network is None:
@@ -151,16 +143,14 @@ class Inspect:
         from mnemoscope.studies import inspect_cell
 
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
-        return inspect_cell(
-            adapt(network),
-            title=f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else ""),
-            page=self.output or self.path.with_suffix(".html"),
-            input=self.input,
-            starts=self.starts,
-            seed=self.seed,
-            command=self._command(),
-            progress=not self.json,
-        )
+        title = f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else "")
+        page = self.output or self.path.with_suffix(".html")
+        return inspect_cell(adapt(network), title, page, look=self._look())
+
+    def _look(self) -> Look:
+        from mnemoscope.studies import Look
+
+        return Look(self.input, self.starts, self.seed, self._command(), progress=not self.json)
 
     def _command(self) -> str:
         """These arguments as a command, so that the page can say how it was made."""
@@ -175,12 +165,15 @@ class Inspect:
 
 @dataclass(frozen=True)
 class List:
-    """Show what there is: cells, tasks, lenses and studies, one line each with their source."""
+    """Show what there is: cells, tasks, lenses, studies and presets, one line each with their source.
+
+    `mnemoscope list tasks` also shows their options, and the loss that the best network without memory then reaches.
+    """
 
     what: Positional[Literal["all", "cells", "tasks", "lenses", "studies", "presets"]] = "all"
     """Which list."""
     json: bool = False
-    """Print as JSON: a list of objects with name, summary and source."""
+    """Print as JSON: a list of objects with name, summary and source; of all lists, an object with a list for each."""
 
     def run(self) -> int:
         lists = {
@@ -194,6 +187,10 @@ class List:
             {"name": name, "summary": f"{one.cell} {one.hidden_size} on {one.task}", "source": "mnemoscope"}
             for name, one in PRESETS.items()
         ]
+        if self.what == "tasks":
+            for row in rows["tasks"]:
+                task = registry.tasks.load(row["name"])()  # imports torch, so not for every list
+                row |= {"options": asdict(task), "baseline": task.baseline()}
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
@@ -202,6 +199,9 @@ class List:
             print(f"{name}:")
             for entry in entries:
                 print(f"  {entry['name']:16} {entry['summary']}  [{entry['source']}]")
+                if "baseline" in entry:
+                    options = ", ".join(f"{name} {value}" for name, value in entry["options"].items())
+                    print(f"  {'':16} {options}: loss without memory {entry['baseline']:.3g}")
         return 0
 
 
@@ -239,7 +239,7 @@ class RunStudy:
             print(json.dumps(content, indent=2))
             return 0
         for row in result.rows:
-            print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.remark}")
+            print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.verdict:16} {row.remark}")
         print(f"Page: {result.page}")
         return 0
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Union
 
@@ -20,17 +21,29 @@ DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows
     mnemoscope inspect runs/flipflop/<hash>    look at a trained run
     mnemoscope inspect net.pt --network gru    look at the weights of your own torch.nn.GRU
 
-Each command has a --help of its own."""
+Each command has a --help of its own; `mnemoscope --version` tells the version."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 for a failed run, 2 for a wrong request, 130 after Ctrl-C."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()  # here, where an error can be caught, and not when Python ends
+    except BrokenPipeError:  # whoever read us, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # as after SIGPIPE
+
+
+def _run(words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         print(f"mnemoscope {__version__}")
         return 0
     try:
         return _parse(words).run()
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt as stop:
         print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
         return 130
@@ -77,21 +90,48 @@ def _parse(words: list[str]) -> Any:
 def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
     """The preset or the TOML file named after `train`, the folder of runs it belongs to, and the words without it."""
     base, root = PRESETS["flipflop"], Path("runs")
-    if words[:1] != ["train"] or len(words) < 2 or words[1].startswith("-"):
+    places = _names(words) if words[:1] == ["train"] else []
+    if not places:
         return base, root, words
-    name = words[1]
+    if len(places) > 1:
+        given = " and ".join(repr(words[place]) for place in places)
+        raise ValueError(f"train takes one preset or .toml file, but got {given}.")
+    name = words[places[0]]
     if name in PRESETS:
         base = PRESETS[name]
     elif name.endswith(".toml"):
         if not Path(name).is_file():
             raise FileNotFoundError(f"There is no file {name}.")
         base = RunConfig.from_toml(Path(name))
-        folder = Path(name).parent
-        if (folder.parent.name, folder.name) == (base.name, base.hash):
-            root = folder.parent.parent  # the configuration of a run: --resume goes on where it lies
+        root = _root(Path(name), base.name) or root
     else:
-        raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.")
-    return base, root, [words[0], *words[2:]]
+        hint = " The options of a task or a cell come in pairs of name and value." if "-options" in str(words) else ""
+        raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.{hint}")
+    return base, root, [word for place, word in enumerate(words) if place != places[0]]
+
+
+def _names(words: list[str]) -> list[int]:
+    """Where among the words of `train` those stand that are neither an option nor the value of one."""
+    flags = {"h", "help", *(each.name for each in fields(Train) if each.default is False)}
+    places, at = [], 1
+    while at < len(words):
+        option = words[at].lstrip("-").replace("-", "_")
+        at += 1
+        if not words[at - 1].startswith("-"):
+            places.append(at - 1)
+        elif option in ("task_options", "cell_options"):  # pairs of name and value
+            while at + 1 < len(words) and not words[at].startswith("-") and not words[at + 1].startswith("--"):
+                at += 2
+        elif "=" not in option and option not in flags:
+            at += 1
+    return places
+
+
+def _root(file: Path, name: str) -> Path | None:
+    """The folder of runs in which `file` is the configuration of one: --resume goes on where it lies."""
+    folder = file.parent
+    is_run = file.name == "config.toml" and folder.parent.name == name and re.fullmatch("[0-9a-f]{10}", folder.name)
+    return folder.parent.parent if is_run else None
 
 
 def _with_options(base: RunConfig, given: RunConfig) -> RunConfig:

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from mnemoscope.report.frame import Section, fill, need
-from mnemoscope.report.svg import COLOUR, blank, inline, quiet
+from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
 from mnemoscope.report.words import number, plural
 
 MOST_STEPS = 2000
@@ -77,7 +77,7 @@ def _draw(training: Series, test: Series, baseline: float | None) -> str:
         _logarithmic(axes)
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc="best")
+    legend(axes)
     quiet(axes)
     alt = f"Loss over {plural(len(training), 'training step')} and {plural(len(test), 'evaluation')}."
     return inline(figure, "curve", alt=alt)

@@ -21,6 +21,9 @@ _NAMES = ("ink", "muted", "line", "path", "accent", "inside", *PALETTE)
 COLOUR: dict[str, str] = {name: f"#0a0b{number:02x}" for number, name in enumerate(_NAMES)}
 """The page's colours by name. These codes stand in for them, and are exchanged when the figure is put into the page."""
 
+LARGEST_LETTERS = 13
+"""Size of letters on a narrow page, as in page.css: a figure is laid out such that they have room."""
+
 
 def blank(width: float, height: float) -> Figure:
     """An empty figure of a size in inches, which belongs to no window."""
@@ -29,12 +32,17 @@ def blank(width: float, height: float) -> Figure:
 
 def quiet(axes: Any) -> None:
     """Axes that step back behind what they hold."""
-    axes.tick_params(which="both", color=COLOUR["line"], labelcolor=COLOUR["muted"])
-    axes.xaxis.label.set_color(COLOUR["muted"])
-    axes.yaxis.label.set_color(COLOUR["muted"])
+    axes.tick_params(which="both", color=COLOUR["line"], labelcolor=COLOUR["muted"], labelsize=LARGEST_LETTERS)
+    axes.xaxis.label.set(color=COLOUR["muted"], size=LARGEST_LETTERS)
+    axes.yaxis.label.set(color=COLOUR["muted"], size=LARGEST_LETTERS)
     axes.grid(axis="y", color=COLOUR["line"], linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(COLOUR["line"])
+
+
+def legend(axes: Any, place: str = "best") -> None:
+    """A legend without a frame."""
+    axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc=place, fontsize=LARGEST_LETTERS)
 
 
 def inline(figure: Figure, name: str, *, alt: str) -> str:

@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from math import comb
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.report.svg import COLOUR, blank, quiet
-from mnemoscope.studies.inspection import inspect_run
+from mnemoscope.report.svg import COLOUR, blank, legend, quiet
+from mnemoscope.studies.inspection import Look, inspect_run
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
-from mnemoscope.training import train
+from mnemoscope.training import build_task, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CUBE = {0: 8, 1: 12, 2: 6, 3: 1}
-"""Unstable directions of the 27 points that three independent bistable bits have: corners, edges, faces, centre."""
+BITS = 3
+"""Of the flip-flop of which the numbers were published."""
+
+
+def cube(bits: int) -> dict[int, int]:
+    """How many of the 3^bits points that independent bistable bits have are unstable in how many directions.
+
+    >>> cube(3)  # corners, edges, faces, centre
+    {0: 8, 1: 12, 2: 6, 3: 1}
+    """
+    return {up: comb(bits, up) * 2 ** (bits - up) for up in range(bits + 1)}
 
 
 class FlipFlopCube(Study):
@@ -29,8 +39,8 @@ class FlipFlopCube(Study):
     title = "The cube of a 3-bit flip-flop"
     question = "How many fixed points does a network that holds three bits have, and is the set complete?"
     published = (
-        Published("stable fixed points", 8, "Jang, section 6 and Fig 6"),
-        Published("fixed points found", "9-26, depending on the tolerance", "Jang, section 6"),
+        Published("stable fixed points", 8, "Jang, section 6 and Fig 6", agreeing=(8, 8)),
+        Published("fixed points", "9-26", "Jang, section 6: depending on the tolerance", agreeing=(9, 26)),
         Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
     )
     presets: Mapping[str, Preset] = {
@@ -61,7 +71,7 @@ class FlipFlopCube(Study):
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
-        looked = inspect_run(trained.folder, progress=progress)
+        looked = inspect_run(trained.folder, look=Look(progress=progress))
         # the trial's page is found from the study's
         (folder / "page.html").write_bytes(looked.page.read_bytes())
         fp = looked.fixed_points
@@ -79,22 +89,34 @@ class FlipFlopCube(Study):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for name in dict.fromkeys(one.trial.name for one in results):
-            own = [one.result for one in results if one.trial.name == name]
-            counts = ", ".join(str(one["points"]) for one in own)
-            stable = ", ".join(str(one["unstable"].get("0", 0)) for one in own)
-            cubes = sum({int(up): n for up, n in one["unstable"].items()} == CUBE for one in own)
-            whole = sum(one["index_sum"] == 1 for one in own)
+            trials = [one for one in results if one.trial.name == name]
+            own, bits = [one.result for one in trials], _bits(trials[0].trial)
+            expected = cube(bits)
+            terms = " + ".join(map(str, expected.values()))
+            cubes = sum({int(up): n for up, n in one["unstable"].items()} == expected for one in own)
+            whole = f"{sum(one['index_sum'] == 1 for one in own)} of {len(own)}"
+            accuracy = median(one["accuracy"] for one in own)
+            networks = f"of {len(own)} network{'s' if len(own) > 1 else ''}"
+            stable, found = [one["unstable"].get("0", 0) for one in own], [one["points"] for one in own]
             rows += [
-                Row(f"{name}: stable fixed points", "8", stable, f"accuracy {median(o['accuracy'] for o in own):.4f}"),
-                Row(f"{name}: fixed points", "9-26", counts, f"8 + 12 + 6 + 1 = 27 in {cubes} of {len(own)} networks"),
-                Row(f"{name}: index sum 1", "not checked", f"{whole} of {len(own)}", "necessary for a complete set"),
+                self._row(name, "stable fixed points", bits, stable, f"accuracy {accuracy:.4f}"),
+                self._row(name, "fixed points", bits, found, f"{terms} = {3**bits} in {cubes} {networks}"),
+                Row(f"{name}: index sum 1", "not checked", whole, remark="necessary for a complete set"),
             ]
         return rows
+
+    def _row(self, name: str, quantity: str, bits: int, measured: Sequence[int], remark: str) -> Row:
+        ours = ", ".join(map(str, measured))
+        if bits != BITS:
+            return Row(f"{name}: {quantity}", f"for {BITS} bits only", ours, remark=remark)
+        stated = self.stated(quantity)
+        return Row(f"{name}: {quantity}", str(stated.value), ours, stated.verdict(measured), remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = blank(7.2, 3.1)
         axes = figure.add_subplot()
-        ups = range(1 + max([3, *(int(up) for one in results for up in one.result["unstable"])]))
+        expected = cube(_bits(results[0].trial))
+        ups = range(1 + max([*expected, *(int(up) for one in results for up in one.result["unstable"])]))
         names = list(dict.fromkeys(one.trial.name for one in results))
         colours = dict(zip(names, ("stable", "saddle-1", "saddle-2", "path"), strict=False))
         width = 0.8 / len(results)
@@ -104,13 +126,18 @@ class FlipFlopCube(Study):
             label = one.trial.name if one is next(o for o in results if o.trial.name == one.trial.name) else None
             axes.bar([up - 0.4 + (place + 0.5) * width for up in ups], heights, 0.9 * width, color=colour, label=label)
         for up in ups:
-            axes.hlines(CUBE.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")
+            axes.hlines(expected.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")
         axes.set_xticks(list(ups))
+        axes.locator_params(axis="y", integer=True)
         axes.set(xlabel="unstable directions", ylabel="fixed points")
-        axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc="upper right")
+        legend(axes, "upper right")
         axes.set_axisbelow(True)
         quiet(axes)
         return figure
+
+
+def _bits(trial: Trial) -> int:
+    return build_task(RunConfig(**trial.settings)).input_size
 
 
 STUDY = FlipFlopCube()

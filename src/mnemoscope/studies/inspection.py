@@ -32,30 +32,48 @@ class Inspection:
     """The fixed points as a `.safetensors` file."""
 
 
-def inspect_run(
-    folder: str | Path,
-    *,
-    page: str | Path | None = None,
-    input: Sequence[float] | None = None,
-    starts: int = 64,
-    seed: int = 0,
-    command: str = "",
-    progress: bool = True,
-) -> Inspection:
+@dataclass(frozen=True)
+class Look:
+    """How to look at a network."""
+
+    input: Sequence[float] | None = None
+    """Constant input; zeros by default."""
+    starts: int = 64
+    """Starts of each wave of the search."""
+    seed: int = 0
+    """Seed of the search."""
+    command: str = ""
+    """What the page says it was made by."""
+    progress: bool = True
+    """Whether to show progress."""
+
+    def tensor(self) -> Float[Tensor, " features"] | None:
+        """The constant input as a tensor."""
+        return None if self.input is None else torch.tensor(self.input)
+
+    def find(self, dynamics: Dynamics, pool: Float[Tensor, "starts size"] | None = None) -> FixedPoints:
+        """The fixed points, from the states of `pool` if given."""
+        starts = Adaptive(pool, number=self.starts, patience=2)
+        return find_fixed_points(dynamics, starts, seed=self.seed, progress=self.progress)
+
+
+_USUAL = Look()
+
+
+def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Look = _USUAL) -> Inspection:
     """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder."""
     check_extra()
     folder = Path(folder)
     model, task, config = load_model(folder)
-    constant = None if input is None else model.encode(torch.tensor(input)[None])[0]
-    dynamics = Dynamics(model.cell, constant)
+    constant = look.tensor()
+    dynamics = Dynamics(model.cell, None if constant is None else model.encode(constant[None])[0])
     # the page shows the task as it is met; the search starts from the states that are visited
     batch = task.batch(64, config.seed, 0, "test")
     with torch.no_grad():
         visited = run_with_cache(dynamics.cell, model.encode(batch.inputs).to(dynamics.input))[1].flat()
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(look.seed)
     pool = visited.flatten(0, 1)
-    pool = pool[torch.randperm(len(pool), generator=generator)[:starts]]
-    fp = find_fixed_points(dynamics, Adaptive(pool, number=starts, patience=2), seed=seed, progress=progress)
+    fp = look.find(dynamics, pool[torch.randperm(len(pool), generator=generator)[: look.starts]])
     result = RunFolder(folder).read_result()
     facts = [
         ("Cell", f"{config.cell}, {config.hidden_size} units"),
@@ -74,37 +92,25 @@ def inspect_run(
         curve=RunFolder(folder).read_metrics(),
         baseline=result.baseline,
         cites=_cites(("cell", config.cell), ("task", config.task)),
-        command=command or shlex.join(["mnemoscope", "inspect", str(folder)]),
+        command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
     )
     return _write(fp, content, folder / "page.html" if page is None else Path(page))
 
 
-def inspect_cell(
-    cell: Cell,
-    title: str,
-    page: str | Path,
-    *,
-    input: Sequence[float] | None = None,
-    starts: int = 64,
-    seed: int = 0,
-    command: str = "",
-    progress: bool = True,
-) -> Inspection:
+def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUAL) -> Inspection:
     """The fixed points of any network at a constant input, and its page; trajectories start at random states."""
     check_extra()
     if not all(torch.isfinite(weight).all() for weight in cell.parameters()):
         raise ValueError("The network has NaN or infinite weights.")
-    dynamics = Dynamics(cell, None if input is None else torch.tensor(input))
-    fp = find_fixed_points(dynamics, Adaptive(number=starts, patience=2), seed=seed, progress=progress)
+    dynamics = Dynamics(cell, look.tensor())
+    fp = look.find(dynamics)
     facts = [
         ("Cell", f"{type(cell).__name__}, {dynamics.size} numbers in a state"),
         ("Parameters", f"{sum(p.numel() for p in cell.parameters()):,}"),
         ("Constant input", _input(dynamics)),
     ]
-    trajectories = _relaxations(dynamics, fp, seed)
-    content = NetworkPage(
-        title=title, fixed_points=fp, facts=facts, trajectories=trajectories, cites=_cites(), command=command
-    )
+    trajectories = _relaxations(dynamics, fp, look.seed)
+    content = NetworkPage(title, fp, facts, trajectories, cites=_cites(), command=look.command)
     return _write(fp, content, Path(page))
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from mnemoscope.report import Section, render_frame
 from mnemoscope.report.sections import citing, links, making, plain_table
 from mnemoscope.report.svg import inline
-from mnemoscope.studies.study import Finished, Preset, Row, Study
+from mnemoscope.studies.study import NOT_COMPARED, Finished, Preset, Published, Row, Study
 
 
 def render_study(
     study: Study, preset: Preset, folder: Path, finished: Sequence[Finished], rows: Sequence[Row], command: str
 ) -> str:
     """The page as text; `folder` holds the trials, each of which may have a page of its own."""
-    compared = [(row.quantity, row.published, row.ours, row.remark) for row in rows]
-    stated = [(one.quantity, str(one.value), one.source) for one in study.published]
-    measured = plain_table("Published and measured", ("Quantity", "Published", "Here", "Remark"), compared)
+    compared = [(row.quantity, row.published, row.ours, row.verdict, row.remark) for row in rows]
+    stated = [(one.quantity, str(one.value), _range(one), one.source) for one in study.published]
+    measured = plain_table("Published and measured", ("Quantity", "Published", "Here", "Verdict", "Remark"), compared)
     sections = [Section("Published and measured", "What was claimed, and what came out here.", measured)]
     figure = study.figure(finished)
     if figure is not None:
@@ -28,10 +28,19 @@ def render_study(
     if pages:
         listed = links([(f"{trial.name}, seed {trial.seed}", f"{trial.hash}/page.html") for trial in pages])
         sections.append(Section("Trials", "A page for each.", listed))
-    sources = plain_table("What was published", ("Quantity", "Value", "Source"), stated)
-    sections.append(Section("What was published", "As the source has it.", sources))
+    sources = plain_table("What was published", ("Quantity", "Value", "Agrees with", "Source"), stated)
+    sections.append(
+        Section("What was published", "As the source has it, and which measured values agree with it.", sources)
+    )
     return render_frame(
         study.title,
         f"<p>{escape(study.question)}</p>",
         [*sections, citing(study.cites), making(command, preset.summary)],
     )
+
+
+def _range(published: Published) -> str:
+    if published.agreeing is None:
+        return NOT_COMPARED
+    low, high = published.agreeing
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -27,6 +27,7 @@ class StudyResult:
     page: Path
     rows: list[Row]
     trials: int
+    """Trials that were asked for; the rows may tell of more, which lay in the folder."""
     reused: int
     """Trials that had been finished before."""
 
@@ -41,6 +42,8 @@ def run_study(
     progress: bool = True,
 ) -> StudyResult:
     """Run the trials of a study and write `summary.json` and `page.html` beside them.
+
+    Both tell of all finished trials of the preset in the folder, whichever seeds were asked for this time.
 
     Args:
         name: a study of `registry.studies`.
@@ -58,21 +61,23 @@ def run_study(
     trials = study.trials(chosen.settings, chosen.seeds if seeds is None else tuple(seeds))
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
-    if any(folder.glob("*/trial.json")) and not resume:
+    earlier = [_read_trial(path) for path in folder.glob("*/trial.json")]  # a broken one is told before the work begins
+    if earlier and not resume:
         raise FileExistsError(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."
         )
-    finished, reused = [], 0
+    reused = 0
     with tqdm(trials, desc=study.name, unit="trial", disable=not progress) as bar:
         for trial in bar:
             bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
-            done = _trial_result(folder, trial)
-            reused += done is not None
-            finished.append(Finished(trial, done if done is not None else _run_trial(study, trial, folder, progress)))
+            if _trial_result(folder, trial) is not None:
+                reused += 1
+            else:
+                _run_trial(study, trial, folder, progress)
+    finished = _finished(study, chosen, folder)
     rows = study.summarise(finished)
-    command = f"mnemoscope study {name} --preset {preset}"
-    command += "" if seeds is None else " --seeds " + " ".join(map(str, seeds))
+    command = _command(study, preset, finished)
     write_json(folder / "summary.json", _summary(study, preset, finished, rows, command))
     page = folder / "page.html"
     page.write_text(render_study(study, chosen, folder, finished, rows, command), encoding="utf-8")
@@ -85,17 +90,40 @@ def _preset(study: Study, name: str) -> Preset:
     return study.presets[name]
 
 
+def _finished(study: Study, preset: Preset, folder: Path) -> list[Finished]:
+    """All trials of the preset that the folder holds, with whichever seeds they were asked for, in the grid's order."""
+    seeds = sorted({_read_trial(path)["trial"]["seed"] for path in folder.glob("*/trial.json")})
+    results = [(trial, _trial_result(folder, trial)) for trial in study.trials(preset.settings, seeds)]
+    return [Finished(trial, result) for trial, result in results if result is not None]
+
+
+def _command(study: Study, preset: str, finished: Sequence[Finished]) -> str:
+    seeds = tuple(dict.fromkeys(one.trial.seed for one in finished))
+    chosen = "" if seeds == study.presets[preset].seeds else f" --seeds {' '.join(map(str, seeds))}"
+    return f"mnemoscope study {study.name} --preset {preset}{chosen}"
+
+
 def _trial_result(folder: Path, trial: Trial) -> dict[str, Any] | None:
     path = folder / trial.hash / "trial.json"
-    return read_json(path)["result"] if path.exists() else None
+    return _read_trial(path)["result"] if path.exists() else None
 
 
-def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+def _read_trial(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    trial, result = content.get("trial"), content.get("result")
+    if not isinstance(result, dict) or not isinstance(trial, dict) or not isinstance(trial.get("seed"), int):
+        raise ValueError(
+            f"{path} should hold a trial and its result, but lacks them: it was edited, or written by another version "
+            f"of mnemoscope. Remove it, and the trial is run again by --resume."
+        )
+    return content
+
+
+def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:
     own = folder / trial.hash
     own.mkdir(parents=True, exist_ok=True)
     result = study.run(trial, own, progress)
     write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": environment()})
-    return result
 
 
 def _summary(

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+NOT_COMPARED = "not compared"
+"""The verdict where nothing was published, or under other conditions."""
+
+
 @dataclass(frozen=True)
 class Published:
     """One published number or statement, as data."""
@@ -22,6 +26,20 @@ class Published:
     value: float | str
     source: str
     """Which table, figure or section says so."""
+    agreeing: tuple[float, float] | None = None
+    """Lowest and highest measured value that agrees with it; None: it is not measured here."""
+
+    def verdict(self, measured: Sequence[float]) -> str:
+        """Whether what was measured, once per network, lies in the range that agrees.
+
+        >>> Published("stable fixed points", 8, "Fig 6", agreeing=(8, 8)).verdict([8, 7, 8])
+        'agrees in 2 of 3'
+        """
+        if self.agreeing is None or not measured:
+            return NOT_COMPARED
+        low, high = self.agreeing
+        count = sum(low <= value <= high for value in measured)
+        return {len(measured): "agrees", 0: "differs"}.get(count, f"agrees in {count} of {len(measured)}")
 
 
 @dataclass(frozen=True)
@@ -46,6 +64,8 @@ class Row:
     quantity: str
     published: str
     ours: str
+    verdict: str = NOT_COMPARED
+    """Whether ours agrees, by the range that the study declares beside what was published."""
     remark: str = ""
 
 
@@ -90,6 +110,10 @@ class Study(ABC):
     @abstractmethod
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         """Published beside ours."""
+
+    def stated(self, quantity: str) -> Published:
+        """What was published of a quantity."""
+        return next(one for one in self.published if one.quantity == quantity)
 
     def figure(self, results: Sequence[Finished]) -> Figure | None:
         """What one would rather look at than read, drawn with `report.svg` in the page's colours."""

@@ -38,6 +38,8 @@ class Counters:
     """Time spent."""
     metrics_size: int = 0
     """Bytes of metrics.jsonl that belong to the steps done."""
+    threads: int | None = None
+    """CPU threads with which the run was begun: with another number, sums are rounded otherwise."""
 
 
 def save_checkpoint(path: Path, model: Model, optimiser: Optimizer, counters: Counters, config_hash: str) -> None:

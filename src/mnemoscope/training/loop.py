@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import cos, inf, isfinite, pi
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,7 @@ def train(
 
     A finished run is not repeated: its stored result comes back. Equal configurations give equal weights, bit for bit,
     on one machine with one number of threads; also if the run was interrupted, by Ctrl-C or by force, and resumed.
+    The checkpoint knows the number of threads; a run that goes on with another one says so in a warning.
 
     Args:
         config: what to train, on what, how.
@@ -82,79 +84,23 @@ def train(
         if to_do == "start":
             folder.begin(config)
         folder.remove_debris()
-        return _train(config, folder, task, model, optimiser, progress, callbacks)
+        return _train(_Run(config, folder, task, model, optimiser), progress, callbacks)
 
 
-def _train(
-    config: RunConfig,
-    folder: RunFolder,
-    task: Task,
-    model: Model,
-    optimiser: Optimizer,
-    progress: bool,
-    callbacks: Sequence[Callable[[StepInfo], None]],
-) -> TrainResult:
-    checkpoint = folder.path / "checkpoint.safetensors"
-    done = Counters()
-    if checkpoint.exists():
-        done = restore_checkpoint(checkpoint, model, optimiser, config.hash)
-    started = perf_counter() - done.seconds
-    baseline = task.baseline()
-    tests = [
-        task.batch(config.batch_size, config.seed, number, "test").to(config.device)
-        for number in range(config.evaluate_batches)
-    ]
-
+def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], None]]) -> TrainResult:
+    config, done, baseline = run.config, run.done, run.task.baseline()
     with (
-        folder.open_metrics(done.metrics_size) as metrics,
+        run.folder.open_metrics(done.metrics_size) as metrics,
         Interruption() as interruption,
         tqdm(total=config.steps, initial=done.step, desc=config.name, unit="step", disable=not progress) as bar,
     ):
-
-        def save() -> None:
-            # the weights are new since the last loss: a checkpoint that gives no finite loss would not be a good one
-            with seeded("checkpoint", config.seed, done.step, device=config.device):
-                tried = evaluate(model, task, tests[:1])["loss"]
-            if not isfinite(tried):
-                raise _non_finite(f"The evaluation loss is {tried}", done.step, checkpoint)
-            metrics.flush()
-            os.fsync(metrics.fileno())
-            done.metrics_size = metrics.tell()
-            done.seconds = perf_counter() - started
-            save_checkpoint(checkpoint, model, optimiser, done, config.hash)
-
         while done.stopped is None:
-            # One optimiser step on the next batch of the stream.
-            rate = _set_learning_rate(optimiser, config, done.step)
-            batch = task.batch(config.batch_size, config.seed, done.step).to(config.device)
-            optimiser.zero_grad()
-            with seeded("step", config.seed, done.step, device=config.device):
-                loss = _backward(model, task, batch, config.truncate)
-            norm = nn.utils.clip_grad_norm_(model.parameters(), inf if config.clip is None else config.clip).item()
-            if not (isfinite(loss) and isfinite(norm)):
-                raise _non_finite(f"The training loss is {loss} and its gradient's norm {norm}", done.step, checkpoint)
-            optimiser.step()
-            done.step += 1
-            done.loss_sum += loss
-            done.gradient_sum += norm
-            done.summed += 1
-
-            # Evaluation: a line of metrics, and whether to stop.
+            loss, rate = run.step()
             line = None
             if done.step % config.evaluate_every == 0 or done.step == config.steps:
-                line = {
-                    "step": done.step,
-                    "learning_rate": rate,
-                    "train_loss": done.loss_sum / done.summed,
-                    "gradient_norm": done.gradient_sum / done.summed,
-                }
-                with seeded("evaluation", config.seed, done.step, device=config.device):
-                    line |= evaluate(model, task, tests)
-                if not isfinite(line["loss"]):
-                    raise _non_finite(f"The evaluation loss is {line['loss']}", done.step, checkpoint)
+                line = run.evaluate(rate)
                 metrics.write((json.dumps(line) + "\n").encode())
                 metrics.flush()
-                done.loss_sum, done.gradient_sum, done.summed = 0.0, 0.0, 0
                 done.stopped = _reason_to_stop(config, done, line)
             bar.update()
             bar.set_postfix_str(_against(line["loss"] if line else loss, baseline), refresh=False)
@@ -162,23 +108,102 @@ def _train(
             # Whoever wants to look; checkpoint; Ctrl-C.
             try:
                 for callback in callbacks:
-                    callback(StepInfo(done.step, loss, line, model))
+                    callback(StepInfo(done.step, loss, line, run.model))
             except KeyboardInterrupt:
                 interruption.requested = True
             if done.step % config.checkpoint_every == 0 or done.stopped is not None or interruption.requested:
-                save()
+                run.save(metrics)
             if interruption.requested and done.stopped is None:
                 raise KeyboardInterrupt(
-                    f"Stopped after step {done.step} of {config.steps}; the checkpoint is in {folder.path}. "
+                    f"Stopped after step {done.step} of {config.steps}; the checkpoint is in {run.folder.path}. "
                     f"Go on with train(config, resume=True), or by the same command with --resume."
                 )
+    return run.finish(baseline)
 
-    last = folder.read_metrics()[-1]
-    scores = {name: last[name] for name in last if name not in _NOT_SCORES}
-    folder.save_model(model, config)
-    result = TrainResult(folder.path, done.step, done.stopped, last["loss"], scores, baseline, done.seconds)
-    folder.save_result(result)
-    return result
+
+class _Run:
+    """A run under way: the parts of the loop, and what they share."""
+
+    def __init__(self, config: RunConfig, folder: RunFolder, task: Task, model: Model, optimiser: Optimizer) -> None:
+        """At the last checkpoint, or at the beginning where there is none."""
+        self.config, self.folder, self.task, self.model, self.optimiser = config, folder, task, model, optimiser
+        self.checkpoint = folder.path / "checkpoint.safetensors"
+        self.done = Counters(threads=torch.get_num_threads())
+        if self.checkpoint.exists():
+            self.done = restore_checkpoint(self.checkpoint, model, optimiser, config.hash)
+            if config.device == "cpu":
+                _compare_threads(self.done.threads)
+        self.started = perf_counter() - self.done.seconds
+        self.tests = [
+            task.batch(config.batch_size, config.seed, number, "test").to(config.device)
+            for number in range(config.evaluate_batches)
+        ]
+
+    def step(self) -> tuple[float, float]:
+        """One optimiser step on the next batch of the stream; returns the loss before it and the learning rate."""
+        config, done = self.config, self.done
+        rate = _set_learning_rate(self.optimiser, config, done.step)
+        batch = self.task.batch(config.batch_size, config.seed, done.step).to(config.device)
+        self.optimiser.zero_grad()
+        with seeded("step", config.seed, done.step, device=config.device):
+            loss = _backward(self.model, self.task, batch, config.truncate)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip).item()
+        if not (isfinite(loss) and isfinite(norm)):
+            raise self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}")
+        self.optimiser.step()
+        done.step += 1
+        done.loss_sum += loss
+        done.gradient_sum += norm
+        done.summed += 1
+        return loss, rate
+
+    def evaluate(self, rate: float) -> dict[str, Any]:
+        """A line of metrics: means over the training steps since the last one, loss and scores on the test batches."""
+        done = self.done
+        line = {
+            "step": done.step,
+            "learning_rate": rate,
+            "train_loss": done.loss_sum / done.summed,
+            "gradient_norm": done.gradient_sum / done.summed,
+        }
+        line |= self._tested("evaluation", self.tests)
+        done.loss_sum, done.gradient_sum, done.summed = 0.0, 0.0, 0
+        return line
+
+    def save(self, metrics: BinaryIO) -> None:
+        """Write the checkpoint, after the metrics that belong to it."""
+        # the weights are new since the last loss: a checkpoint that gives no finite loss would not be a good one
+        self._tested("checkpoint", self.tests[:1])
+        metrics.flush()
+        os.fsync(metrics.fileno())
+        self.done.metrics_size = metrics.tell()
+        self.done.seconds = perf_counter() - self.started
+        save_checkpoint(self.checkpoint, self.model, self.optimiser, self.done, self.config.hash)
+
+    def finish(self, baseline: float) -> TrainResult:
+        """Write the network and the result."""
+        last, done = self.folder.read_metrics()[-1], self.done
+        assert done.stopped is not None
+        scores = {name: last[name] for name in last if name not in _NOT_SCORES}
+        self.folder.save_model(self.model, self.config)
+        result = TrainResult(self.folder.path, done.step, done.stopped, last["loss"], scores, baseline, done.seconds)
+        self.folder.save_result(result)
+        return result
+
+    def _tested(self, why: str, batches: Sequence[Batch]) -> dict[str, float]:
+        with seeded(why, self.config.seed, self.done.step, device=self.config.device):
+            tested = evaluate(self.model, self.task, batches)
+        if not isfinite(tested["loss"]):
+            raise self._non_finite(f"The evaluation loss is {tested['loss']}")
+        return tested
+
+    def _non_finite(self, what: str) -> NonFiniteLoss:
+        is_there = self.checkpoint.exists()
+        kept = f"the last good checkpoint is {self.checkpoint}" if is_there else "no checkpoint had been made yet"
+        return NonFiniteLoss(
+            f"{what} after {self.done.step} optimiser steps; {kept}. Resuming would meet it again: lower "
+            f"learning_rate, set or lower clip, or change the initial weights."
+        )
 
 
 _NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "loss")
@@ -264,12 +289,15 @@ def _reason_to_stop(config: RunConfig, done: Counters, line: dict[str, Any]) -> 
     return "patience" if config.patience is not None and done.stale >= config.patience else None
 
 
-def _non_finite(what: str, step: int, checkpoint: Path) -> NonFiniteLoss:
-    kept = f"the last good checkpoint is {checkpoint}" if checkpoint.exists() else "no checkpoint had been made yet"
-    return NonFiniteLoss(
-        f"{what} after {step} optimiser steps; {kept}. Resuming would meet it again: lower learning_rate, set or lower "
-        f"clip, or change the initial weights."
-    )
+def _compare_threads(before: int | None) -> None:
+    now = torch.get_num_threads()
+    if before is not None and before != now:
+        warnings.warn(
+            f"This run was begun with {before} CPU threads and goes on with {now}: its numbers may differ in the last "
+            f"digits from those of a run without interruption. To have the same, set threads = {before} "
+            f"(`--threads {before}`).",
+            stacklevel=4,  # whoever called train
+        )
 
 
 def _against(loss: float, baseline: float) -> str:

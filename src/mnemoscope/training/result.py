@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +38,11 @@ class TrainResult:
     @classmethod
     def from_json(cls, content: dict[str, Any], folder: Path) -> TrainResult:
         """The result that was stored in `folder`."""
-        try:
-            return cls(folder=folder, cached=True, **content)
-        except TypeError as error:
-            raise ValueError(f"{folder}/result.json was not written by this version of mnemoscope: {error}.") from error
+        expected = {each.name for each in fields(cls)} - {"folder", "cached"}
+        if {*content} != expected or None in content.values():
+            held = ", ".join(f"{name} = {value!r}" for name, value in content.items()) or "nothing"
+            raise ValueError(
+                f"{folder}/result.json should hold {', '.join(sorted(expected))}, but holds {held}. It was edited, or "
+                f"written by another version of mnemoscope; start the run again with overwrite=True (`--overwrite`)."
+            )
+        return cls(folder=folder, cached=True, **content)

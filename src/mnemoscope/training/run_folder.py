@@ -54,7 +54,7 @@ class RunFolder:
         if "config.toml" not in content:
             raise FileExistsError(
                 f"{self.path} is not the folder of a run: it holds {', '.join(content[:3])}, but no config.toml. "
-                f"Move it away, or choose another folder."
+                f"Choose another folder."
             )
         return "finished" if {"result.json", "model.safetensors"} <= {*content} else "unfinished"
 
