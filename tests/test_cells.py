@@ -329,3 +329,11 @@ def test_complex_states_lie_flat():
 def test_bad_input_is_refused_in_words(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def test_a_stack_freezes_layers_that_torch_cannot_copy():
+    below = parametrizations.spectral_norm(torch.nn.GRU(2, 3), "weight_hh_l0")
+    frozen = Stack([ms.adapt(below), GRU(3, 3)]).frozen(torch.float64)
+    assert {parameter.dtype for parameter in frozen.parameters()} == {torch.float64}
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+    assert not frozen.training

@@ -57,7 +57,5 @@ class Stack(Cell):
         return torch.cat([low for low, _ in boxes]), torch.cat([high for _, high in boxes])
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
-        copy = super().frozen(dtype, device)
-        assert isinstance(copy, Stack)
-        copy.layers = nn.ModuleList([layer.frozen(dtype, device) for layer in self._cells()])
-        return copy
+        """As for every cell, layer by layer: each knows best how to copy itself."""
+        return Stack([layer.frozen(dtype, device) for layer in self._cells()]).eval()
