@@ -109,9 +109,7 @@ def scan(
     return (kept, state, route) if explain else (kept, state)
 
 
-def _run(
-    cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend
-) -> tuple[Tensor, State, Route]:
+def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend) -> tuple[Tensor, State, Route]:
     if backend == "loop":
         return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
     reason = obstacle(cell)

@@ -47,9 +47,7 @@ class Activation:
         """`g_z` from `g` and the output `h`; differentiable in both (and in the bias), for second derivatives."""
         return g
 
-    def gates(
-        self, hs: Inexact[Tensor, "time *shape"], bias: Float[Tensor, " units"] | None = None
-    ) -> tuple[Tensor, ...]:
+    def gates(self, hs: Inexact[Tensor, "time ..."], bias: Float[Tensor, " units"] | None = None) -> tuple[Tensor, ...]:
         """What `pull_back_` needs of the states, for all times in one go; each (time, ...)."""
         return ()
 
@@ -132,8 +130,8 @@ class ModReLU(Activation):
     """`sgn(z) relu(|z| + b)` (Arjovsky et al. 2016, Eq 8), with `sgn(0) = 0`.
 
     Complex: with `d = h/|h|` and `|z| = |h| - b` the map stretches the radial direction by 1 and the tangential one by
-    `k = |h|/|z|`, so `g_z = k g + (1 - k) Re(conj(d) g) d`. For `b > 0` the relative error of `k` is about `k` times the
-    rounding error; `k` is kept finite where `|h| - b` cancels.
+    `k = |h|/|z|`, so `g_z = k g + (1 - k) Re(conj(d) g) d`. For `b > 0` the relative error of `k` is about `k` times
+    the rounding error; `k` is kept finite where `|h| - b` cancels.
     """
 
     name = "modrelu"

@@ -17,6 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,7 +79,7 @@ def _triton() -> ModuleType:
     - `adjoint(g, hs, V, activation, bias, mask) -> (D, dh_0)`, as in this module's docstring.
 
     Inputs are those of `elementwise_scan`, on one CUDA device, in any memory layout; outputs are contiguous and new.
-    """  # noqa: D400
+    """
     return import_module(_TRITON)
 
 
@@ -207,16 +208,19 @@ def _backward_adjoint(ctx, gD: Tensor, gdh0: Tensor) -> tuple:  # noqa: ANN001
     needed = [ctx.needs_input_grad[position] for position in (0, 1, 2, 4)]
     again = torch.is_grad_enabled()  # third derivatives and above
     with torch.enable_grad(), torch.autocast(hs.device.type, enabled=False):
-        # own copies of the names: hs is itself a function of V, which must not be counted here
-        given = [
-            x if x is None else x.view_as(x) if again else x.detach().requires_grad_(need)
-            for x, need in zip((g, hs, V, bias), needed, strict=True)
-        ]
-        outputs = _differentiable_adjoint(*given[:3], ACTIVATIONS[ctx.activation], given[3], mask)
-        wanted = [x for x, need in zip(given, needed, strict=True) if need]
+        # names of their own: hs is itself a function of V, which must not be counted here
+        g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
+        outputs = _differentiable_adjoint(g, hs, V, ACTIVATIONS[ctx.activation], bias, mask)
+        wanted = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
         found = iter(torch.autograd.grad(outputs, wanted, (gD, gdh0), create_graph=again, materialize_grads=True))
     dg, dhs, dV, dbias = (next(found) if need else None for need in needed)
     return dg, dhs, dV, None, dbias, None
+
+
+def _own(x: Tensor | None, attached: bool) -> Any:
+    if x is None:
+        return None
+    return x.view_as(x) if attached else x.detach().requires_grad_()
 
 
 def _differentiable_adjoint(

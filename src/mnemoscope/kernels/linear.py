@@ -40,8 +40,9 @@ def linear_scan(
     """The states `h_t = V h_{t-1} + u_t`: chunks of about sqrt(time / 2) steps run side by side as one larger batch.
 
     1. each chunk from a zero state, for its last state; 2. across the chunks with `V^length`; 3. each chunk again from
-    its true first state. Twice the arithmetic of a plain loop, in about `2 sqrt(2 time)` steps instead of `time`: faster
-    where a step's latency and not its arithmetic is the cost.
+    its true first state. Twice the arithmetic of a plain loop, in about `2 sqrt(2 time)` steps instead of `time`: for
+    where a step's latency and not its arithmetic is the cost. Forward and backward on one H200, 1,000 steps: 8-12 times
+    faster than a loop of addmm at N = 64..512, but slower at N = batch = 1,024.
 
     >>> linear_scan(0.5 * torch.eye(1), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
@@ -58,7 +59,6 @@ def _run(scan: type[_Scan], A: Tensor, us: Tensor, h0: Tensor) -> Tensor:
 
 
 class _Scan(torch.autograd.Function):
-
     generate_vmap_rule = True
 
     @staticmethod
