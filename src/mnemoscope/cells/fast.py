@@ -46,7 +46,7 @@ def obstacle(module: nn.Module) -> str | None:
         where = f"its part {name}" if name else "it"
         if any(getattr(part, kind) for kind in _HOOKS):
             return f"hooks are registered on {where}, which must see every step"
-        if hasattr(part, "fast_path") and not vars(part).keys().isdisjoint(("forward", "prepare", "output")):
+        if hasattr(part, "fast_path") and any(method in vars(part) for method in ("forward", "prepare", "output")):
             return f"forward, prepare or output of {where} was replaced"
     return None
 
@@ -55,6 +55,8 @@ def refuse_where_overridden(cls: type) -> None:
     """Close the inherited fast path of a class that steps otherwise than the class which wrote that path."""
     lineage = cls.__mro__
     owner = next(index for index, base in enumerate(lineage) if "fast_path" in vars(base))
+    if not any(hasattr(base, "fast_path") for base in lineage[owner + 1 :]):
+        return  # the base class's answer is that there is none
     stands_for = set().union(*(vars(base) for base in lineage[owner:] if hasattr(base, "fast_path"))) - _HARMLESS
     changed = {name for base in lineage[:owner] for name in vars(base) if _is_behaviour(name)} & stands_for
     if not changed:

@@ -54,6 +54,8 @@ def _why_not(
     tensors = (xs, *state, *weights.values())
     if device not in ("cpu", "cuda"):
         return f"torch has no fused network for the device {device}"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into torch's fused networks"
     if mask is not None:
         return "torch's fused networks take no mask"
     if torch.is_autocast_enabled(device):
@@ -66,8 +68,6 @@ def _why_not(
         return "torch's fused LSTM has no projection on the CPU" if projected else None
     if not cudnn.enabled or not cudnn.is_available():
         return "cuDNN is switched off or missing"
-    if torch.compiler.is_compiling():
-        return "cuDNN's networks cannot be compiled"
     return None if xs.dtype in _CUDNN_DTYPES else f"cuDNN has no {xs.dtype}"
 
 
@@ -120,12 +120,12 @@ class _Cudnn(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gs: Any) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
         xs, h, c, outputs, reserve, packed, *weights = ctx.saved_tensors
-        g, g_h, *g_c = gs
+        g, g_h, g_c = gs if len(gs) == 3 else (*gs, None)
         need_x, need_h, need_c, *need_weights = ctx.needs_input_grad[1:]
         with _precision_of_products():
             dx, dh, dc, dweights = _aten._cudnn_rnn_backward(
-                xs, weights, len(weights), packed, h, c, outputs, g.contiguous(), g_h, g_c[0] if g_c else None, *ctx.sizes, 1, False, 0.0,
-                True, False, [], None, reserve.clone(), (need_x, need_h, need_c, any(need_weights)),
+                xs, weights, len(weights), packed, h, c, outputs, g.contiguous(), g_h, g_c, *ctx.sizes,
+                1, False, 0.0, True, False, [], None, reserve.clone(), (need_x, need_h, need_c, any(need_weights)),
             )  # fmt: skip
         dweights = dweights if any(need_weights) else [None] * len(weights)
         return None, dx, dh, dc, *dweights  # reserve is copied since cuDNN writes into it

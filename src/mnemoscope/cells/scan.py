@@ -110,6 +110,8 @@ def scan(
 
 
 def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend) -> tuple[Tensor, State, Route]:
+    if mask is not None:  # what is not looked at must not spoil the gradients either: 0 times NaN is NaN
+        xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
     if backend == "loop":
         return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
     reason = obstacle(cell)

@@ -14,7 +14,6 @@ Operators instead of an `autograd.Function`: `torch.compile` then takes the scan
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -26,7 +25,7 @@ from torch.library import custom_op
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.shapes import Bool, Float, Inexact
 
-_TRITON = "mnemoscope.kernels.triton_elementwise"
+_HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
 
 
 def elementwise_scan(
@@ -66,8 +65,8 @@ def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: st
         return None
     if device.type != "cuda":
         return f"there is no fused scan for the device {device.type}"
-    if find_spec(_TRITON) is None:
-        return "there is no fused scan for CUDA yet"
+    if not _HAS_TRITON:
+        return "the fused scan for CUDA needs Triton, which is not installed"
     return _triton().unavailable(dtype, activation, units)
 
 
@@ -80,7 +79,9 @@ def _triton() -> ModuleType:
 
     Inputs are those of `elementwise_scan`, on one CUDA device, in any memory layout; outputs are contiguous and new.
     """
-    return import_module(_TRITON)
+    from mnemoscope.kernels import triton_elementwise
+
+    return triton_elementwise
 
 
 def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None) -> None:
@@ -93,8 +94,8 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
         raise ValueError(f"{activation} is not defined for complex numbers, but V is {V.dtype}.")
     if not us.dtype == h0.dtype == V.dtype:
         raise ValueError(f"us, h0 and V must have one dtype, but have {us.dtype}, {h0.dtype} and {V.dtype}.")
-    if bias is not None and bias.dtype != V.dtype.to_real():
-        raise ValueError(f"For V of {V.dtype} the bias must be {V.dtype.to_real()}, but is {bias.dtype}.")
+    if bias is not None and bias.dtype != V.real.dtype:
+        raise ValueError(f"For V of {V.dtype} the bias must be {V.real.dtype}, but is {bias.dtype}.")
 
 
 # --- the forward operator ---------------------------------------------------------------------------------------------
