@@ -322,6 +322,13 @@ def test_second_derivatives_through_scan(name):
     torch.testing.assert_close(one, other, **ROUNDING)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_cudnn_refuses_second_derivatives_in_words():
+    cell, xs = LSTM(3, 4).cuda(), torch.randn(5, 2, 3, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError, match="backend='loop'"):
+        _second_derivative(cell, xs, "fused")
+
+
 @pytest.mark.parametrize("name", [*CELLS, "function"])
 def test_masks_hold_the_state(name):
     function = ms.adapt(lambda x, s: (torch.tanh(s[0] + s[1][:, :3] + x), s[1] * 0.5), state_size=(3, 4))

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import torch
 from torch import _VF, Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.backends import cudnn
 
 from mnemoscope.cells.cell import Cell
@@ -117,8 +116,9 @@ class _Cudnn(torch.autograd.Function):
         return tuple(results[: 2 if c is None else 3])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gs: Any) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError("cuDNN's networks have no second derivative; pass backend='loop' to scan.")
         xs, h, c, outputs, reserve, packed, *weights = ctx.saved_tensors
         g, g_h, g_c = gs if len(gs) == 3 else (*gs, None)
         need_x, need_h, need_c, *need_weights = ctx.needs_input_grad[1:]

@@ -83,7 +83,7 @@ def scan(
         mask: False where a member of the batch has no input: its state is held there.
         backend: "auto" takes the cell's fast path where it has one and otherwise the loop; "loop" and "fused" insist.
             A fast path gives what the loop gives up to rounding. Under `torch.func`, forward-mode differentiation and
-            hooks there is none.
+            hooks there is none. Second derivatives work as in the loop, except through cuDNN, which says so.
         checkpoint: for very long sequences, keep only the states between chunks of this many steps ("sqrt": the square
             root of time) and compute each chunk again in the backward pass. Instead of all the steps the memory then
             holds one chunk's steps and one state per chunk, for a second forward pass of time.

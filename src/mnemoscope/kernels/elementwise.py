@@ -14,6 +14,8 @@ Operators instead of an `autograd.Function`: `torch.compile` then takes the scan
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -25,6 +27,8 @@ from torch.library import custom_op
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.shapes import Bool, Float, Inexact
 
+SHARED_FROM = 2e6
+"""Operations per step from which several threads are faster than one (seen with two: even at 1e6 to 4e6)."""
 _HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
 
 
@@ -98,6 +102,23 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
         raise ValueError(f"For V of {V.dtype} the bias must be {V.real.dtype}, but is {bias.dtype}.")
 
 
+@contextmanager
+def _threads_that_help(batch: int, units: int) -> Iterator[None]:
+    """One thread where a step is too short to be shared: waking the others would take longer than the step itself.
+
+    The number is kept per thread by torch, and so is not taken from work on other threads.
+    """
+    before = torch.get_num_threads()
+    few = before > 1 and 2 * batch * units * units < SHARED_FROM
+    if few:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if few:
+            torch.set_num_threads(before)
+
+
 # --- the forward operator ---------------------------------------------------------------------------------------------
 
 
@@ -109,7 +130,13 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
 def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
-    phi = ACTIVATIONS[activation]
+    with _threads_that_help(*h0.shape):
+        return _forward_on_cpu(us, h0, V, ACTIVATIONS[activation], bias, mask)
+
+
+def _forward_on_cpu(
+    us: Tensor, h0: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
+) -> Tensor:
     hs = us.clone(memory_format=torch.contiguous_format)
     V_T = V.mT.contiguous()
     h = h0
@@ -167,7 +194,13 @@ def _adjoint(
 ) -> tuple[Tensor, Tensor]:
     if hs.is_cuda:
         return _triton().adjoint(g, hs, V, activation, bias, mask)
-    phi = ACTIVATIONS[activation]
+    with _threads_that_help(*hs.shape[1:]):
+        return _adjoint_on_cpu(g, hs, V, ACTIVATIONS[activation], bias, mask)
+
+
+def _adjoint_on_cpu(
+    g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     V_conj = V.conj().resolve_conj().contiguous()
     D = g.clone(memory_format=torch.contiguous_format)
     gates = phi.gates(hs, bias)
