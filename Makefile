@@ -21,8 +21,9 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/installed  ## timings beside the peer's, with their command, as tables under benchmarks/results
+bench: .venv/installed  ## timings beside the peer's, with their command, as tables under runs/bench
 	$(BIN)/python benchmarks/fixed_points.py
+	$(BIN)/python benchmarks/scans.py
 
 clean:
 	rm -rf .venv build dist

@@ -4,8 +4,9 @@
     python benchmarks/scans.py --device cuda --sizes 64 128 256 512 1024 --batches 16 128 1024 --times 1000 --keep
 
 Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is this library's own: the input projection
-hoisted, `unbind` over time, `phi(h @ V_T + u)`. "torch.nn" is nn.RNN or nn.LSTM (cuDNN on a GPU). Times are medians of repeats that take turns, so that all meet the same machine; compare
-ratios, not microseconds of different runs. CPU time is of all threads.
+hoisted, `unbind` over time, `phi(h @ V_T + u)`. "torch.nn" is nn.RNN or nn.LSTM (cuDNN on a GPU). Times are medians of
+repeats that take turns, so that all meet the same machine; compare ratios, not microseconds of different runs. CPU time
+is of all threads.
 
 The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large product,
 forward and backward), for the bytes (states, drive and gradients once each, at the rate of a large copy), and for
@@ -52,8 +53,8 @@ class Measured:
     """Microseconds per step, forward and backward."""
     cpu_us: float
     """Microseconds of CPU per step, forward and backward, all threads."""
-    peak_mb: float | None
-    """Peak memory of forward and backward above what was there before; on a GPU only."""
+    memory_mb: float
+    """See `memory`."""
     floor_us: float
     bound: str
     """What the floor is made of."""
@@ -112,7 +113,7 @@ def one_case(
     route = str(ms.scan(cell, xs, explain=True)[2])
     rows = [
         Measured(kind, who, units, batch, steps, wall[who, 0] / steps, wall[who, 1] / steps, cpu[who, 1] / steps,
-                 peak(work[who][1], options.device), floor, bound, route if who == "mnemoscope" else "")
+                 memory(work[who][1], options.device), floor, bound, route if who == "mnemoscope" else "")
         for who in runs
     ]  # fmt: skip
     for row in rows:
@@ -137,14 +138,22 @@ def take_turns(
     return tuple({key: 1e6 * statistics.median(times[key]) for key in work} for times in (wall, cpu))  # pyright: ignore[reportReturnType]
 
 
-def peak(one: Callable[[], Any], device: str) -> float | None:
-    """Peak megabytes above what was allocated before."""
-    if device != "cuda":
-        return None
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    one()
-    return (torch.cuda.max_memory_allocated() - before) / 1e6
+def memory(one: Callable[[], Any], device: str) -> float:
+    """Megabytes: on a GPU the peak above what was allocated before, on the CPU what is kept for the backward pass."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        one()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    kept = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        one()
+    return sum(kept.values()) / 1e6
 
 
 @dataclass(frozen=True)
@@ -236,19 +245,19 @@ def table(rows: list[Measured], machine: Machine, options: argparse.Namespace) -
         f"# Recurrent scans, {options.device}",
         "",
         f"`{command()}`, {options.threads} threads, float32; {machine}.",
-        "Microseconds per step, medians. Ratios are of forward + backward (and of its CPU time) to the others on the same",
-        "case in the same run; below 1 is faster.",
+        "Microseconds per step, medians. Ratios are of forward + backward (and of its CPU time) to the others on the",
+        "same case in the same run; below 1 is faster. Memory: the peak on a GPU; on the CPU what is kept for the backward",
+        "pass.",
         "",
-        "| cell | N | batch | T | who | forward | forward + backward | CPU | peak MB | x torch.nn | x eager loop | "
+        "| cell | N | batch | T | who | forward | forward + backward | CPU | memory MB | x torch.nn | x eager loop | "
         "x eager CPU | floor | x floor |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
         of = {name: f"{value:.2f}" for name, value in ratios(r, rows).items()}
-        peak_mb = "" if r.peak_mb is None else f"{r.peak_mb:.0f}"
         lines.append(
             f"| {r.cell} | {r.units} | {r.batch} | {r.steps} | {r.who} | {r.forward_us:.2f} | {r.both_us:.2f} | "
-            f"{r.cpu_us:.2f} | {peak_mb} | {of.get('x torch.nn', '')} | {of.get('x eager loop', '')} | "
+            f"{r.cpu_us:.2f} | {r.memory_mb:.1f} | {of.get('x torch.nn', '')} | {of.get('x eager loop', '')} | "
             f"{of.get('x eager CPU', '')} | {r.floor_us:.2f} ({r.bound}) | {of['x floor']} |"
         )
     return "\n".join(lines) + "\n"
@@ -265,7 +274,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true", help="also torch.compile of the loop (minutes per case)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=21)
     parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     options = parser.parse_args()
     gpu = options.device == "cuda"

@@ -28,7 +28,8 @@ from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.shapes import Bool, Float, Inexact
 
 SHARED_FROM = 2e6
-"""Operations per step from which several threads are faster than one (seen with two: even at 1e6 to 4e6)."""
+"""Operations per step from which several threads are used. Two are faster than one from 1e6 if they spin while waiting
+(OMP_WAIT_POLICY=active), from above 4e6 if they sleep."""
 _HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
 
 
@@ -106,7 +107,7 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
 def _threads_that_help(batch: int, units: int) -> Iterator[None]:
     """One thread where a step is too short to be shared: waking the others would take longer than the step itself.
 
-    The number is kept per thread by torch, and so is not taken from work on other threads.
+    torch keeps the number per thread: work that runs on other threads meanwhile is not slowed.
     """
     before = torch.get_num_threads()
     few = before > 1 and 2 * batch * units * units < SHARED_FROM
@@ -171,8 +172,9 @@ def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
     # backward inside autocast must not round these products
     with torch.autocast(hs.device.type, enabled=False):
         if ctx.needs_input_grad[2]:
-            before = torch.cat([h0.unsqueeze(0), hs[:-1]])
-            dV = D.flatten(0, 1).mT @ before.conj().flatten(0, 1)
+            dV = D[0].mT @ h0.conj()  # apart, so that the states need not be copied to stand behind h0
+            if len(D) > 1:
+                dV = torch.addmm(dV, D[1:].flatten(0, 1).mT, hs[:-1].flatten(0, 1).conj())
         if bias is not None and ctx.needs_input_grad[4]:
             dbias = ACTIVATIONS[ctx.activation].bias_gradient(D, hs)
     return D, dh0, dV, None, dbias, None
