@@ -246,8 +246,8 @@ def table(rows: list[Measured], machine: Machine, options: argparse.Namespace) -
         "",
         f"`{command()}`, {options.threads} threads, float32; {machine}.",
         "Microseconds per step, medians. Ratios are of forward + backward (and of its CPU time) to the others on the",
-        "same case in the same run; below 1 is faster. Memory: the peak on a GPU; on the CPU what is kept for the backward",
-        "pass.",
+        "same case in the same run; below 1 is faster. Memory: the peak on a GPU; on the CPU what is kept for the",
+        "backward pass.",
         "",
         "| cell | N | batch | T | who | forward | forward + backward | CPU | memory MB | x torch.nn | x eager loop | "
         "x eager CPU | floor | x floor |",
