@@ -289,6 +289,15 @@ def test_the_fast_path_gives_what_the_loop_gives(name, device, time, batch):
         torch.testing.assert_close(one, other, **ROUNDING)
 
 
+def test_long_linear_networks_go_in_parallel():
+    cell = Elman(3, 7, nonlinearity="linear").double()
+    xs, state = torch.randn(301, 2, 3, dtype=torch.float64, requires_grad=True), random_state(cell, 2)
+    assert ms.scan(cell, xs, state, explain=True)[2].why == "parallel linear scan"
+    assert "elementwise" in ms.scan(cell, xs[:50], state, explain=True)[2].why
+    for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
+        torch.testing.assert_close(one, other, **ROUNDING)
+
+
 def _given(cell, time, batch):
     state = cell.initial_state(batch)
     return torch.zeros(time, batch, 3).to(leaves(state)[0]), state

@@ -15,7 +15,7 @@ from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.nonlinearity import Described, Nonlinearity, nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Dense
-from mnemoscope.kernels import elementwise_scan, linear_scan, no_elementwise_scan
+from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
 from mnemoscope.shapes import Inexact
 
 
@@ -92,11 +92,13 @@ class Elman(Cell):
             return NoFastPath(f"inputs {tuple(xs.shape)} and state {tuple(state.shape)} are of unusual shapes")
         dtype = self._dtype(state, mask)
         reason = no_elementwise_scan(state.device, dtype, phi.name, self.hidden_size)
+        parallel = phi.name == "linear" and mask is None and not torch.compiler.is_compiling()
+        pays = reason is not None or (state.device.type == "cpu" and linear_scan_pays(len(xs), *state.shape))
+        if parallel and pays:
+            return FastPath("parallel linear scan", lambda: self._fused(None, dtype, xs, state, mask))
         if reason is None:
             name = f"elementwise scan ({phi.name}, {state.device.type})"
             return FastPath(name, lambda: self._fused(phi.name, dtype, xs, state, mask))
-        if phi.name == "linear" and mask is None:
-            return FastPath("parallel linear scan", lambda: self._fused(None, dtype, xs, state, mask))
         return NoFastPath(reason)
 
     def _dtype(self, state: Tensor, mask: Tensor | None) -> torch.dtype:

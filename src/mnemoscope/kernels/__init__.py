@@ -2,6 +2,14 @@
 
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.elementwise import elementwise_scan, no_elementwise_scan
-from mnemoscope.kernels.linear import diagonal_scan, linear_scan
+from mnemoscope.kernels.linear import diagonal_scan, linear_scan, linear_scan_pays
 
-__all__ = ["ACTIVATIONS", "Activation", "diagonal_scan", "elementwise_scan", "linear_scan", "no_elementwise_scan"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "diagonal_scan",
+    "elementwise_scan",
+    "linear_scan",
+    "linear_scan_pays",
+    "no_elementwise_scan",
+]
