@@ -21,8 +21,9 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/installed  ## timings as tables and a plot under runs/bench; benchmarks/fixed_points.py --help has more
+bench: .venv/installed  ## timings as tables and plots under runs/bench; each benchmark's --help has more
 	$(BIN)/python benchmarks/fixed_points.py
+	$(BIN)/python benchmarks/scans.py
 
 clean:
 	rm -rf .venv build dist

@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import importlib
 import io
-import json
 import os
 import sys
 import time
@@ -31,12 +30,11 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
+from common import command, folder, write_json
 from mnemoscope.analysis import Adaptive, Dynamics, FixedPoints
 from mnemoscope.config import PRESETS
 from mnemoscope.training import load_model, train
-from mnemoscope.training.run_folder import environment
 
-KEPT = Path(__file__).parent / "results"
 TRUE = 1e-25
 
 
@@ -181,24 +179,20 @@ def line(row: Measured) -> str:
 
 def write(rows: list[Measured], options: argparse.Namespace) -> None:
     """JSON, a Markdown table with ratios, and the plot."""
-    results = KEPT if options.keep else Path("runs") / "bench"
-    results.mkdir(parents=True, exist_ok=True)
-    command = "python benchmarks/fixed_points.py " + " ".join(sys.argv[1:])
-    content = {"command": command.strip(), "threads": options.threads, "environment": environment()}
-    content["rows"] = [asdict(row) for row in rows]
-    (results / "fixed_points.json").write_text(json.dumps(content, indent=1) + "\n")
-    (results / "fixed_points.md").write_text(table(rows, command, options.threads))
+    results = folder(options.keep)
+    write_json(results / "fixed_points.json", threads=options.threads, rows=[asdict(row) for row in rows])
+    (results / "fixed_points.md").write_text(table(rows, options.threads))
     plot(rows, results / "fixed_points.png")
     print(f"Written to {results}/fixed_points.{{json,md,png}}")
 
 
-def table(rows: list[Measured], command: str, threads: int) -> str:
+def table(rows: list[Measured], threads: int) -> str:
     """The rows with the peer's time as a multiple of ours."""
     theirs = {row.network: row.seconds for row in rows if row.who == "fixed-point-finder"}
     lines = [
         "# Fixed points of trained 3-bit flip-flops",
         "",
-        f"`{command.strip()}`, {threads} threads. True: q < {TRUE:g} in float64, inside the invariant set. The ratio",
+        f"`{command()}`, {threads} threads. True: q < {TRUE:g} in float64, inside the invariant set. The ratio",
         "is the peer's wall time over this one's, same network and starts, same run.",
         "",
         "| network | who | starts | wall s | CPU s | points | true | index sum | largest q | ratio |",

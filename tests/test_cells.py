@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.cells import GRU, LSTM, Elman, Layout, Stack
-from mnemoscope.cells.nonlinearity import NAMES, nonlinearity
+from mnemoscope.cells.nonlinearity import NAMES, Nonlinearity, nonlinearity
 from mnemoscope.cells.state import leaves, map_state
 
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
@@ -136,7 +136,7 @@ def test_derivatives_of_nonlinearities(name):
     phi = nonlinearity(name, 9).double()
     z = torch.randn(50, 9, dtype=torch.float64)
     with torch.no_grad():
-        expected = super(type(phi), phi).derivative(z)  # autograd's
+        expected = Nonlinearity.derivative(phi, z)  # autograd's
         torch.testing.assert_close(phi.derivative(z), expected, rtol=0, atol=FLOAT64_ROUNDING)
     assert phi(z).min() >= phi.low
     assert phi(z).max() <= phi.high

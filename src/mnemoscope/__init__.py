@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mnemoscope import analysis, cells, connectivity, registry, report, studies, tasks, training
+    from mnemoscope import analysis, cells, connectivity, kernels, registry, report, studies, tasks, training
     from mnemoscope.analysis import Dynamics, FixedPoints, find_fixed_points
     from mnemoscope.cells import Model, adapt, run_with_cache, scan
 
-_ROOMS = ("analysis", "cells", "connectivity", "registry", "report", "studies", "tasks", "training")
+_ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
 _NAMES = {
     "Dynamics": "analysis",
     "FixedPoints": "analysis",
@@ -36,6 +36,7 @@ __all__ = [
     "cells",
     "connectivity",
     "find_fixed_points",
+    "kernels",
     "registry",
     "report",
     "run_with_cache",

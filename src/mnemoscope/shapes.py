@@ -6,16 +6,16 @@ A single dimension is written with a space before it, `" batch"`, so that no too
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Complex, Float, Int
+    from jaxtyping import Bool, Complex, Float, Inexact, Int
 else:
     try:
-        from jaxtyping import Bool, Complex, Float, Int
+        from jaxtyping import Bool, Complex, Float, Inexact, Int
     except ImportError:
 
         class Float:  # noqa: D101
             def __class_getitem__(cls, item: tuple) -> type:
                 return item[0]
 
-        Bool = Complex = Int = Float
+        Bool = Complex = Inexact = Int = Float
 
-__all__ = ["Bool", "Complex", "Float", "Int"]
+__all__ = ["Bool", "Complex", "Float", "Inexact", "Int"]

@@ -3,12 +3,13 @@
 from mnemoscope.cells.adapt import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
+from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.load import load_network
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
 from mnemoscope.cells.nonlinearity import Nonlinearity
-from mnemoscope.cells.scan import Cache, run_with_cache, scan
+from mnemoscope.cells.scan import Cache, Route, run_with_cache, scan
 from mnemoscope.cells.stack import Stack
 from mnemoscope.cells.state import Layout, State
 
@@ -18,11 +19,14 @@ __all__ = [
     "Cache",
     "Cell",
     "Elman",
+    "FastPath",
     "FunctionCell",
     "LSTMState",
     "Layout",
     "Model",
+    "NoFastPath",
     "Nonlinearity",
+    "Route",
     "Stack",
     "State",
     "adapt",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.cells.fast import FastPath, NoFastPath, refuse_where_overridden
 from mnemoscope.cells.state import State
-from mnemoscope.shapes import Float
+from mnemoscope.shapes import Bool, Float, Inexact
 
 Step = Callable[[Tensor, State], State]
 Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
@@ -26,6 +28,7 @@ class Cell(nn.Module):
     - `prepare`: work that does not depend on the state, done once per sequence (default: none);
     - `jacobian`: its closed-form Jacobian (default: none, `torch.func` is used);
     - `bounds`: a box that the step maps into itself (default: none known);
+    - `fast_path`: a way to run a whole sequence at once that gives what the loop of steps gives (default: none);
     - `intermediates`: gates and pre-activations for `run_with_cache` (default: none);
     - `frozen`: a constant copy of itself to be looked at.
     """
@@ -33,15 +36,19 @@ class Cell(nn.Module):
     input_size: int | None = None
     """Number of input features; None if any number is accepted."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_where_overridden(cls)
+
     def initial_state(self, batch: int) -> State:
         """The state before the first input, `(batch, ...)`."""
         raise NotImplementedError(f"{type(self).__name__} must define initial_state(batch).")
 
-    def forward(self, x: Float[Tensor, "batch ..."], state: State) -> State:
+    def forward(self, x: Inexact[Tensor, "batch ..."], state: State) -> State:
         """One step."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(x, state).")
 
-    def output(self, state: State) -> Float[Tensor, "batch features"]:
+    def output(self, state: State) -> Inexact[Tensor, "batch features"]:
         """What a readout sees."""
         if isinstance(state, Tensor):
             return state
@@ -49,12 +56,21 @@ class Cell(nn.Module):
             f"{type(self).__name__} has a state of several tensors and must define output(state)."
         )
 
-    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
         """Hoist what does not depend on the state: returns the driven inputs and the step that consumes one of them.
 
         The leading dimensions of `xs` (time, batch) are kept, so that scan can unbind the result over time.
         """
         return xs, self.forward
+
+    def fast_path(
+        self, xs: Inexact[Tensor, "time batch ..."], state: State, mask: Bool[Tensor, "time batch"] | None
+    ) -> FastPath | NoFastPath:
+        """A way to run `xs` from `state` at once, or the reason why there is none; cheap, the work is in its `run`.
+
+        A subclass that steps otherwise inherits no fast path; `scan` sees to hooks and transforms.
+        """
+        return NoFastPath(f"{type(self).__name__} has none")
 
     def jacobian(self, x: Float[Tensor, "batch ..."], state: State) -> Float[Tensor, "batch size size"] | None:
         """Closed form of d flat(state') / d flat(state) as a new tensor, or None where there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from itertools import chain
 from math import isfinite
 
@@ -10,9 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.nonlinearity import Nonlinearity, nonlinearity
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.nonlinearity import Described, Nonlinearity, nonlinearity
+from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Dense
-from mnemoscope.shapes import Float
+from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
+from mnemoscope.shapes import Inexact
 
 
 class Elman(Cell):
@@ -68,17 +72,56 @@ class Elman(Cell):
         self.connectivity = connectivity
         self.phi = phi
 
-    def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
+    def initial_state(self, batch: int) -> Inexact[Tensor, "batch hidden"]:
         V = next(chain(self.connectivity.parameters(), self.connectivity.buffers()))
         return torch.zeros(batch, self.hidden_size, dtype=V.dtype, device=V.device)
 
-    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
         V_T = self.connectivity().mT
         return self.drive(xs), lambda u, h: self.phi(h @ V_T + u)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
+    def forward(self, x: Inexact[Tensor, "batch features"], state: Inexact[Tensor, "batch hidden"]) -> Tensor:
         u, step = self.prepare(x)
         return step(u, state)
+
+    def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
+        phi = self.phi.description() if isinstance(self.phi, Described) else None
+        if phi is None:
+            return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
+        if xs.dim() != 3 or state.shape != (xs.shape[1], self.hidden_size):
+            return NoFastPath(f"inputs {tuple(xs.shape)} and state {tuple(state.shape)} are of unusual shapes")
+        dtype = self._dtype(state, mask)
+        reason = no_elementwise_scan(state.device, dtype, phi.name)
+        parallel = phi.name == "linear" and mask is None and not torch.compiler.is_compiling()
+        pays = reason is not None or (state.device.type == "cpu" and linear_scan_pays(len(xs), *state.shape))
+        if parallel and pays:
+            return FastPath("parallel linear scan", lambda: self._fused(None, dtype, xs, state, mask))
+        if reason is None:
+            name = f"elementwise scan ({phi.name}, {state.device.type})"
+            return FastPath(name, lambda: self._fused(phi.name, dtype, xs, state, mask))
+        return NoFastPath(reason)
+
+    def _dtype(self, state: Tensor, mask: Tensor | None) -> torch.dtype:
+        """Of the states that the loop gives: autocast rounds products, but promotes where a bias or a mask joins."""
+        device = state.device.type
+        if state.dtype.is_complex or state.dtype == torch.float64 or not torch.is_autocast_enabled(device):
+            return state.dtype
+        joined = [torch.get_autocast_dtype(device)]
+        joined += [] if mask is None else [state.dtype]
+        bias = getattr(self.phi, "bias", None)
+        joined += [] if bias is None else [bias.dtype]
+        return reduce(torch.promote_types, joined)
+
+    def _fused(
+        self, phi: str | None, dtype: torch.dtype, xs: Tensor, state: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        us, V, bias = self.drive(xs), self.connectivity(), getattr(self.phi, "bias", None)
+        if dtype != state.dtype:  # autocast
+            state, V = state.to(dtype), V.to(dtype)
+        if torch.promote_types(us.dtype, dtype) == dtype:
+            us = us.to(dtype)
+        hs = linear_scan(V, us, state) if phi is None else elementwise_scan(us, state, V, phi, bias, mask)
+        return hs, hs[-1].clone()  # a copy, so that whoever writes into the state does not write into the outputs
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor | None:
         """`diag(phi'(V h + U x + b)) V`."""

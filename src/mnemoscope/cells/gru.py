@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.gated import gated_path
 from mnemoscope.shapes import Float
 
 
@@ -59,6 +61,9 @@ class GRU(Cell):
     def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
         u, step = self.prepare(x)
         return step(u, state)
+
+    def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
+        return gated_path(self, "gru", xs, (state,), mask, lambda outputs, last: (outputs, last[0]))
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor:
         """`diag(z) + diag((1-z)(1-n^2)) (diag(r) W_n + diag(v_n r(1-r)) W_r) + diag((h-n) z(1-z)) W_z`."""

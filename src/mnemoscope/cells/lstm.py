@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.gated import gated_path
 from mnemoscope.cells.gru import make_gate_weights
 from mnemoscope.shapes import Float
 
@@ -74,6 +76,9 @@ class LSTM(Cell):
     def forward(self, x: Float[Tensor, "batch features"], state: LSTMState) -> LSTMState:
         u, step = self.prepare(x)
         return step(u, state)
+
+    def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
+        return gated_path(self, "lstm", xs, state, mask, lambda outputs, last: (outputs, LSTMState(*last)))
 
     def jacobian(self, x: Tensor, state: LSTMState) -> Tensor:
         """Blocks of d(h', c') / d(h, c), from the chain rule through the four gates."""

@@ -8,6 +8,7 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.kernels import ACTIVATIONS, Activation
 from mnemoscope.shapes import Float
 
 
@@ -18,72 +19,47 @@ class Nonlinearity(nn.Module):
     high: float = inf
     """The range of the function; the analyses use it to bound the state."""
 
+    def description(self) -> Activation | None:
+        """What the kernels need to know to fuse it, or None if it must be called."""
+        return None
+
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Derivative at the pre-activation `z`."""
         pull_back = torch.func.vjp(self.forward, z)[1]
         return pull_back(torch.ones_like(z))[0]
 
 
-class Tanh(Nonlinearity):
-    """The hyperbolic tangent."""
+class Described(Nonlinearity):
+    """A nonlinearity that the kernels know, and so can be fused: value and derivative follow from their description."""
 
-    low, high = -1.0, 1.0
+    bias: nn.Parameter | None
 
-    def forward(self, z: Tensor) -> Tensor:
-        return torch.tanh(z)
+    def __init__(self, activation: Activation) -> None:
+        super().__init__()
+        self.activation = activation
+        self.low, self.high = activation.low, activation.high
+        self.register_parameter("bias", None)
 
-    def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        return 1 - torch.tanh(z).square()
-
-
-class Logistic(Nonlinearity):
-    """`1 / (1 + exp(-z))`."""
-
-    low, high = 0.0, 1.0
+    def description(self) -> Activation | None:
+        overridden = type(self).forward is not Described.forward or "forward" in vars(self)
+        return None if overridden else self.activation
 
     def forward(self, z: Tensor) -> Tensor:
-        return torch.sigmoid(z)
+        return self.activation(z, self.bias)
 
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        s = torch.sigmoid(z)
-        return s * (1 - s)
+        return self.activation.pull_back(torch.ones_like(z), self(z), self.bias)
+
+    def extra_repr(self) -> str:
+        return self.activation.name
 
 
-class ReLU(Nonlinearity):
-    """`max(z, 0)`."""
-
-    low = 0.0
-
-    def forward(self, z: Tensor) -> Tensor:
-        return torch.relu(z)
-
-    def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        return (z > 0).to(z.dtype)
-
-
-class Linear(Nonlinearity):
-    """The identity: a linear network."""
-
-    def forward(self, z: Tensor) -> Tensor:
-        return z
-
-    def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        return torch.ones_like(z)
-
-
-class ModReLU(Nonlinearity):
+class ModReLU(Described):
     """`z/|z| relu(|z| + b)` with a learned bias per unit (Arjovsky et al. 2016, Eq 8); bias ~ U(-0.01, 0.01)."""
 
     def __init__(self, size: int) -> None:
-        super().__init__()
+        super().__init__(ACTIVATIONS["modrelu"])
         self.bias = nn.Parameter(torch.empty(size).uniform_(-0.01, 0.01))
-
-    def forward(self, z: Tensor) -> Tensor:
-        # sgn(0) = 0 keeps the value and the gradient finite at the origin, for complex z too.
-        return torch.sgn(z) * torch.relu(z.abs() + self.bias)
-
-    def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        return ((z.abs() + self.bias > 0) & (z != 0)).to(z.dtype)
 
 
 class Elementwise(Nonlinearity):
@@ -99,11 +75,7 @@ class Elementwise(Nonlinearity):
 
 
 _BY_NAME: dict[str, Callable[[int], Nonlinearity]] = {
-    "tanh": lambda size: Tanh(),
-    "relu": lambda size: ReLU(),
-    "modrelu": ModReLU,
-    "logistic": lambda size: Logistic(),
-    "linear": lambda size: Linear(),
+    name: ModReLU if phi.takes_bias else lambda size, phi=phi: Described(phi) for name, phi in ACTIVATIONS.items()
 }
 NAMES = tuple(_BY_NAME)
 

@@ -3,33 +3,163 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint as recompute
 
 from mnemoscope.cells.cell import Cell, check_input
+from mnemoscope.cells.fast import FastPath, NoFastPath, obstacle
+from mnemoscope.cells.loop import run_loop
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves
-from mnemoscope.shapes import Float
+from mnemoscope.shapes import Bool, Float, Inexact
+
+Backend = Literal["auto", "loop", "fused"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which way `scan` went, and why."""
+
+    fused: bool
+    why: str
+    """The name of the fast path, or the reason for the loop."""
+    chunks: int = 1
+    """Pieces that the sequence was cut into, each computed again in the backward pass."""
+
+    def __str__(self) -> str:
+        pieces = f", in {self.chunks} chunks that the backward pass computes again" if self.chunks > 1 else ""
+        return f"{'fused' if self.fused else 'loop'}: {self.why}{pieces}"
+
+
+@overload
+def scan(
+    cell: Cell,
+    xs: Inexact[Tensor, "time batch ..."],
+    state: State | None = None,
+    *,
+    mask: Bool[Tensor, "time batch"] | None = None,
+    backend: Backend = "auto",
+    checkpoint: Literal["sqrt"] | int | None = None,
+    outputs: Literal["all", "last"] = "all",
+    explain: Literal[False] = False,
+) -> tuple[Tensor, State]: ...
+
+
+@overload
+def scan(
+    cell: Cell,
+    xs: Inexact[Tensor, "time batch ..."],
+    state: State | None = None,
+    *,
+    mask: Bool[Tensor, "time batch"] | None = None,
+    backend: Backend = "auto",
+    checkpoint: Literal["sqrt"] | int | None = None,
+    outputs: Literal["all", "last"] = "all",
+    explain: Literal[True],
+) -> tuple[Tensor, State, Route]: ...
 
 
 def scan(
-    cell: Cell, xs: Float[Tensor, "time batch ..."], state: State | None = None
-) -> tuple[Float[Tensor, "time batch features"], State]:
+    cell: Cell,
+    xs: Inexact[Tensor, "time batch ..."],
+    state: State | None = None,
+    *,
+    mask: Bool[Tensor, "time batch"] | None = None,
+    backend: Backend = "auto",
+    checkpoint: Literal["sqrt"] | int | None = None,
+    outputs: Literal["all", "last"] = "all",
+    explain: bool = False,
+) -> tuple[Tensor, State] | tuple[Tensor, State, Route]:
     """Run `cell` over `xs` (time, batch, ...); outputs (time, batch, features) and the last state.
+
+    Args:
+        cell: what steps.
+        xs: inputs, time first.
+        state: the state before the first input; the cell's own initial state by default.
+        mask: False where a member of the batch has no input: its state is held there.
+        backend: "auto" takes the cell's fast path where it has one and otherwise the loop; "loop" and "fused" insist.
+            A fast path gives what the loop gives up to rounding. Under `torch.func`, forward-mode differentiation and
+            hooks there is none. Second derivatives work as in the loop, except through cuDNN, which says so.
+        checkpoint: for very long sequences, keep only the states between chunks of this many steps ("sqrt": the square
+            root of time) and compute each chunk again in the backward pass. Instead of all the steps the memory then
+            holds one chunk's steps and one state per chunk, for a second forward pass of time.
+        outputs: "last" gives the last output alone, (1, batch, features).
+        explain: return a third value that says which way was taken and why.
 
     >>> import mnemoscope as ms
     >>> outputs, state = ms.scan(ms.cells.Elman(10, 128, nonlinearity="tanh"), torch.zeros(20, 5, 10))
     >>> outputs.shape, state.shape
     (torch.Size([20, 5, 128]), torch.Size([5, 128]))
+    >>> print(ms.scan(ms.cells.Elman(10, 128, nonlinearity="tanh"), torch.zeros(20, 5, 10), explain=True)[2])
+    fused: elementwise scan (tanh, cpu)
+
     """
     state = _start(cell, xs, state)
-    us, step = cell.prepare(xs)
-    outputs = []
-    for u in us.unbind():  # not us[t]: indexing inside an autograd loop makes the backward pass quadratic in time
-        state = step(u, state)
-        outputs.append(cell.output(state))
-    return torch.stack(outputs), state
+    _check_options(xs, mask, backend, checkpoint, outputs)
+    if checkpoint is None:
+        kept, state, route = _run(cell, xs, state, mask, backend)
+        kept = kept if outputs == "all" else kept[-1:]
+    else:
+        length = ceil(sqrt(xs.shape[0])) if checkpoint == "sqrt" else checkpoint
+        kept, state, route = _run_in_chunks(cell, xs, state, mask, backend, length, outputs)
+    return (kept, state, route) if explain else (kept, state)
+
+
+def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend) -> tuple[Tensor, State, Route]:
+    if mask is not None:  # what is not looked at must not spoil the gradients either: 0 times NaN is NaN
+        xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
+    if backend == "loop":
+        return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
+    reason = obstacle(cell)
+    path = cell.fast_path(xs, state, mask) if reason is None else NoFastPath(reason)
+    if isinstance(path, FastPath):
+        return *path.run(), Route(True, path.name)
+    if backend == "fused":
+        raise ValueError(f"There is no fast path for this {type(cell).__name__}: {path.reason}. Use backend='auto'.")
+    return *run_loop(cell, xs, state, mask), Route(False, path.reason)
+
+
+def _run_in_chunks(
+    cell: Cell,
+    xs: Tensor,
+    state: State,
+    mask: Tensor | None,
+    backend: Backend,
+    length: int,
+    outputs: str,
+) -> tuple[Tensor, State, Route]:
+    """Inputs are driven inside each chunk, so that neither they nor the steps of two chunks are in memory at once."""
+    routes, kept = [], []
+
+    def chunk(xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+        outs, state, route = _run(cell, xs, state, mask, backend)
+        routes.append(route)
+        return (outs if outputs == "all" else outs[-1:].clone()), state
+
+    pieces = xs.split(length)
+    masks = [None] * len(pieces) if mask is None else mask.split(length)
+    for xs_chunk, mask_chunk in zip(pieces, masks, strict=True):
+        outs, state = recompute(chunk, xs_chunk, state, mask_chunk, use_reentrant=False)
+        kept = [*kept, outs] if outputs == "all" else [outs]
+    return torch.cat(kept), state, replace(routes[0], chunks=len(pieces))
+
+
+def _check_options(xs: Tensor, mask: Tensor | None, backend: str, checkpoint: str | int | None, outputs: str) -> None:
+    if backend not in ("auto", "loop", "fused"):
+        raise ValueError(f"backend must be 'auto', 'loop' or 'fused', but is {backend!r}.")
+    if outputs not in ("all", "last"):
+        raise ValueError(f"outputs must be 'all' or 'last', but is {outputs!r}.")
+    if not (checkpoint is None or checkpoint == "sqrt" or (isinstance(checkpoint, int) and checkpoint >= 1)):
+        raise ValueError(f"checkpoint must be None, 'sqrt' or a number of steps, but is {checkpoint!r}.")
+    if mask is not None and (mask.shape != xs.shape[:2] or mask.dtype != torch.bool):
+        raise ValueError(
+            f"mask must be of bool and of shape (time, batch) = {tuple(xs.shape[:2])}, but is {mask.dtype} of shape "
+            f"{tuple(mask.shape)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -65,8 +195,8 @@ class Cache(Mapping[str, Tensor]):
 
 
 def run_with_cache(
-    cell: Cell, xs: Float[Tensor, "time batch ..."], state: State | None = None
-) -> tuple[Float[Tensor, "time batch features"], Cache]:
+    cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None = None
+) -> tuple[Inexact[Tensor, "time batch features"], Cache]:
     """Run `cell` over `xs` and keep every intermediate state, gate and pre-activation.
 
     >>> from mnemoscope.cells import LSTM

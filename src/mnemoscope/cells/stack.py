@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells.cell import Box, Cell
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.loop import run_loop
 from mnemoscope.cells.state import Layout, State
 from mnemoscope.shapes import Float
 
@@ -43,6 +45,27 @@ class Stack(Cell):
 
     def output(self, state: tuple[State, ...]) -> Float[Tensor, "batch features"]:
         return self._cells()[-1].output(state[-1])
+
+    def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
+        """Layer by layer over the whole sequence; layers without a fast path go by the loop."""
+        asked, first = [], xs
+        for layer, part in zip(self._cells(), state, strict=True):
+            asked.append(layer.fast_path(xs, part, mask))
+            xs_above = layer.output(part)  # of the shape and kind that the next layer will see at each step
+            xs = xs_above.expand(xs.shape[0], *xs_above.shape)
+        if not any(isinstance(path, FastPath) for path in asked):
+            return NoFastPath("; ".join(f"layer {depth}: {path.reason}" for depth, path in enumerate(asked)
+                                        if isinstance(path, NoFastPath)))  # fmt: skip
+        names = [path.name if isinstance(path, FastPath) else f"loop, as {path.reason}" for path in asked]
+        return FastPath("layer by layer: " + "; ".join(names), lambda: self._fused(first, state, mask))
+
+    def _fused(self, xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+        last = []
+        for layer, part in zip(self._cells(), state, strict=True):
+            path = layer.fast_path(xs, part, mask)
+            xs, new = path.run() if isinstance(path, FastPath) else run_loop(layer, xs, part, mask)
+            last.append(new)
+        return xs, tuple(last)
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
         """The product of the layers' boxes; a layer's inputs lie in the box of the outputs below it."""

@@ -1,0 +1,290 @@
+"""How fast is a recurrent scan beside an eager loop, torch.compile, torch.nn and the hardware, in one run?
+
+    make bench                                              the issue's case and a small grid on the CPU
+    python benchmarks/scans.py --device cuda --sizes 64 128 256 512 1024 --batches 16 128 1024 --times 1000 --keep
+
+Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is this library's own: the input projection
+hoisted, `unbind` over time, `phi(h @ V_T + u)`. "torch.nn" is nn.RNN or nn.LSTM (cuDNN on a GPU). Times are medians of
+repeats that take turns, so that all meet the same machine; compare ratios, not microseconds of different runs. CPU time
+is of all threads.
+
+The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large product,
+forward and backward), for the bytes (states, drive and gradients once each, at the rate of a large copy), and for
+getting from one step to the next (two dependent calls on the CPU; 1 microsecond on a GPU, about one round trip through
+its second-level cache); it is the largest of the three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is imported
+
+import torch
+from torch import Tensor, nn
+
+import mnemoscope as ms
+from common import command, folder, write_json
+from mnemoscope.cells import LSTM, Elman
+
+INPUTS = 10
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of the table."""
+
+    cell: str
+    who: str
+    units: int
+    batch: int
+    steps: int
+    forward_us: float
+    """Microseconds per step, without gradients."""
+    both_us: float
+    """Microseconds per step, forward and backward."""
+    cpu_us: float
+    """Microseconds of CPU per step, forward and backward, all threads."""
+    memory_mb: float
+    """See `memory`."""
+    floor_us: float
+    bound: str
+    """What the floor is made of."""
+    route: str
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    if options.device == "cuda":
+        torch.backends.cudnn.allow_tf32 = False  # the reference at the accuracy of the others
+    machine = Machine.measured(options.device)
+    print(machine)
+    rows = []
+    cases = [tuple(case) for case in options.cases] or list(product(options.sizes, options.batches, options.times))
+    for kind, (units, batch, steps) in product(options.cells, cases):
+        rows += one_case(kind, units, batch, steps, machine, options)
+    results = folder(options.keep)
+    name = f"scans_{options.device}"
+    write_json(results / f"{name}.json", threads=options.threads, machine=asdict(machine),
+               rows=[asdict(row) for row in rows])  # fmt: skip
+    (results / f"{name}.md").write_text(table(rows, machine, options))
+    print(f"Written to {results}/{name}.{{json,md}}")
+
+
+def one_case(
+    kind: str, units: int, batch: int, steps: int, machine: Machine, options: argparse.Namespace
+) -> list[Measured]:
+    """Everyone on one size; repeats take turns."""
+    torch.manual_seed(0)
+    cell = (LSTM(INPUTS, units) if kind == "lstm" else Elman(INPUTS, units, nonlinearity=kind)).to(options.device)
+    xs = torch.randn(steps, batch, INPUTS, device=options.device)
+    runs: dict[str, Callable[[], Tensor]] = {"mnemoscope": lambda: ms.scan(cell, xs)[0]}
+
+    def eager() -> Tensor:
+        return ms.scan(cell, xs, backend="loop")[0]
+
+    if steps <= options.loop_up_to:
+        runs["eager loop"] = eager
+        if options.compile:
+            runs["torch.compile of the loop"] = torch.compile(eager)
+    reference = {"tanh": nn.RNN, "lstm": nn.LSTM}.get(kind)
+    if reference is not None:
+        network = reference(INPUTS, units).to(options.device)
+        runs["torch.nn"] = lambda: network(xs)[0]
+    g = torch.randn(steps, batch, units, device=options.device)
+
+    def forward(run: Callable[[], Tensor]) -> None:
+        with torch.no_grad():
+            run()
+
+    work = {who: (partial(forward, run), lambda run=run: run().backward(g)) for who, run in runs.items()}
+    wall, cpu = take_turns({(who, i): one for who, pair in work.items() for i, one in enumerate(pair)}, options)
+    floor, bound = machine.floor(units, batch, 4 if kind == "lstm" else 1)
+    route = str(ms.scan(cell, xs, explain=True)[2])
+    rows = [
+        Measured(kind, who, units, batch, steps, wall[who, 0] / steps, wall[who, 1] / steps, cpu[who, 1] / steps,
+                 memory(work[who][1], options.device), floor, bound, route if who == "mnemoscope" else "")
+        for who in runs
+    ]  # fmt: skip
+    for row in rows:
+        print(line(row, rows), flush=True)
+    return rows
+
+
+def take_turns(
+    work: dict[Any, Callable[[], Any]], options: argparse.Namespace
+) -> tuple[dict[Any, float], dict[Any, float]]:
+    """Median wall and CPU microseconds of each."""
+    wall, cpu = {key: [] for key in work}, {key: [] for key in work}
+    for repeat in range(options.warm_up + options.repeats):
+        for key, one in work.items():
+            _wait(options.device)
+            start, start_cpu = time.perf_counter(), time.process_time()
+            one()
+            _wait(options.device)
+            if repeat >= options.warm_up:
+                wall[key].append(time.perf_counter() - start)
+                cpu[key].append(time.process_time() - start_cpu)
+    return tuple({key: 1e6 * statistics.median(times[key]) for key in work} for times in (wall, cpu))  # pyright: ignore[reportReturnType]
+
+
+def memory(one: Callable[[], Any], device: str) -> float:
+    """Megabytes: on a GPU the peak above what was allocated before, on the CPU what is kept for the backward pass."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        one()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    kept = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        one()
+    return sum(kept.values()) / 1e6
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Measured rates."""
+
+    flops: float
+    """Per second, of a large float32 product."""
+    bytes: float
+    """Per second, of a large copy, read and written."""
+    step: float
+    """Seconds from one step to the next."""
+
+    @classmethod
+    def measured(cls, device: str) -> Machine:
+        """Measure this one."""
+        n = 8192 if device == "cuda" else 1024
+        A, B = torch.randn(n, n, device=device), torch.empty(n, n, device=device)
+        flops = 2 * n**3 / _fastest(lambda: torch.mm(A, A, out=B), device)
+        large = torch.empty(2**28 if device == "cuda" else 2**25, device=device)
+        rate = large.nbytes / _fastest(lambda: large[: len(large) // 2].copy_(large[len(large) // 2 :]), device)
+        if device == "cuda":
+            return cls(flops, rate, 1e-6)
+        small, calls = torch.zeros(1), 2000
+
+        def twice() -> None:
+            for _ in range(calls):
+                small.add_(small)
+                small.add_(small)
+
+        return cls(flops, rate, _fastest(twice, device) / calls)
+
+    def floor(self, units: int, batch: int, gates: int) -> tuple[float, str]:
+        """Microseconds per step, forward and backward, and what they are spent on."""
+        parts = {
+            "arithmetic": 3 * 2 * gates * units**2 * batch / self.flops,
+            "bytes": 4 * units * batch * (5 * gates) / self.bytes,
+            "latency": 2 * self.step,
+        }
+        bound = max(parts, key=lambda part: parts[part])
+        return 1e6 * parts[bound], bound
+
+    def __str__(self) -> str:
+        return (
+            f"{self.flops / 1e9:,.0f} GFLOP/s in float32 products, {self.bytes / 1e9:,.0f} GB/s in copies, "
+            f"{self.step * 1e6:.1f} microseconds per step at least"
+        )
+
+
+def _fastest(one: Callable[[], Any], device: str, repeats: int = 5) -> float:
+    times = []
+    for _ in range(repeats):
+        _wait(device)
+        start = time.perf_counter()
+        one()
+        _wait(device)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def ratios(row: Measured, rows: list[Measured]) -> dict[str, float]:
+    """Its time as a multiple of the others' on the same case: what is below 1 is faster."""
+    same = {
+        r.who: r for r in rows if (r.cell, r.units, r.batch, r.steps) == (row.cell, row.units, row.batch, row.steps)
+    }
+    found = {f"x {who}": row.both_us / same[who].both_us for who in ("torch.nn", "eager loop") if who in same}
+    if "eager loop" in same:
+        found["x eager CPU"] = row.cpu_us / same["eager loop"].cpu_us
+    return {**found, "x floor": row.both_us / row.floor_us}
+
+
+def line(row: Measured, rows: list[Measured]) -> str:
+    """A row for the terminal."""
+    shown = "  ".join(f"{value:.2f}{name}" for name, value in ratios(row, rows).items())
+    return (
+        f"{row.cell:8} N {row.units:5} batch {row.batch:5} T {row.steps:5} {row.who:26} "
+        f"{row.forward_us:9.2f} {row.both_us:9.2f} us {row.cpu_us:9.2f} CPU us  {shown}"
+    )
+
+
+def table(rows: list[Measured], machine: Machine, options: argparse.Namespace) -> str:
+    """Markdown."""
+    lines = [
+        f"# Recurrent scans, {options.device}",
+        "",
+        f"`{command()}`, {options.threads} threads, float32; {machine}.",
+        "Microseconds per step, medians. Ratios are of forward + backward (and of its CPU time) to the others on the",
+        "same case in the same run; below 1 is faster. Memory: the peak on a GPU; on the CPU what is kept for the",
+        "backward pass.",
+        "",
+        "| cell | N | batch | T | who | forward | forward + backward | CPU | memory MB | x torch.nn | x eager loop | "
+        "x eager CPU | floor | x floor |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        of = {name: f"{value:.2f}" for name, value in ratios(r, rows).items()}
+        lines.append(
+            f"| {r.cell} | {r.units} | {r.batch} | {r.steps} | {r.who} | {r.forward_us:.2f} | {r.both_us:.2f} | "
+            f"{r.cpu_us:.2f} | {r.memory_mb:.1f} | {of.get('x torch.nn', '')} | {of.get('x eager loop', '')} | "
+            f"{of.get('x eager CPU', '')} | {r.floor_us:.2f} ({r.bound}) | {of['x floor']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--cells", nargs="+", default=["tanh", "modrelu", "lstm"])
+    parser.add_argument("--sizes", type=int, nargs="+", help="units N")
+    parser.add_argument("--batches", type=int, nargs="+")
+    parser.add_argument("--times", type=int, nargs="+")
+    parser.add_argument("--loop-up-to", type=int, default=1000, help="longest sequence for the eager loop")
+    parser.add_argument("--compile", action="store_true", help="also torch.compile of the loop (minutes per case)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--warm-up", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=21)
+    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
+    options = parser.parse_args()
+    gpu = options.device == "cuda"
+    default = not (options.sizes or options.batches or options.times) and not gpu
+    options.cases = [(128, 10, 220), (64, 10, 220), (128, 100, 100), (256, 32, 100)] if default else []
+    options.sizes = options.sizes or ([64, 128, 256, 512, 1024] if gpu else [128])
+    options.batches = options.batches or ([16, 128, 1024] if gpu else [10])
+    options.times = options.times or ([1000] if gpu else [220])
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The door to fast scans: what a cell answers when asked for one, and when none may be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.modules import module as torch_module
+
+from mnemoscope.cells.state import State
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HARMLESS = {"initial_state", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
+"""Methods of a cell that a fast path does not stand in for."""
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """A way to run a whole sequence at once."""
+
+    name: str
+    run: Callable[[], tuple[Tensor, State]]
+    """Gives what the loop would: outputs (time, batch, features) and the last state."""
+
+
+@dataclass(frozen=True)
+class NoFastPath:
+    """There is none, and why."""
+
+    reason: str
+
+
+def obstacle(module: nn.Module) -> str | None:
+    """Why no fast path may be taken now, whatever `module` says; None if nothing is in the way."""
+    if torch._C._are_functorch_transforms_active():
+        return "a torch.func transform is active"
+    if forward_ad._current_level >= 0:
+        return "forward-mode differentiation is active"
+    if any(getattr(torch_module, f"_global{kind}") for kind in _HOOKS):
+        return "hooks on all modules are registered, which must see every step"
+    for name, part in module.named_modules():
+        where = f"its part {name}" if name else "it"
+        if any(getattr(part, kind) for kind in _HOOKS):
+            return f"hooks are registered on {where}, which must see every step"
+        if hasattr(part, "fast_path") and any(method in vars(part) for method in ("forward", "prepare", "output")):
+            return f"forward, prepare or output of {where} was replaced"
+    return None
+
+
+def refuse_where_overridden(cls: type) -> None:
+    """Close the inherited fast path of a class that steps otherwise than the class which wrote that path."""
+    lineage = cls.__mro__
+    owner = next(index for index, base in enumerate(lineage) if "fast_path" in vars(base))
+    if not any(hasattr(base, "fast_path") for base in lineage[owner + 1 :]):
+        return  # the base class's answer is that there is none
+    stands_for = set().union(*(vars(base) for base in lineage[owner:] if hasattr(base, "fast_path"))) - _HARMLESS
+    changed = {name for base in lineage[:owner] for name in vars(base) if _is_behaviour(name)} & stands_for
+    if not changed:
+        return
+    reason = (
+        f"{cls.__name__} overrides {', '.join(sorted(changed))} of {lineage[owner].__name__}, whose fast path may not "
+        f"compute the same; define fast_path there too"
+    )
+
+    def fast_path(self: Any, xs: Tensor, state: State, mask: Tensor | None) -> NoFastPath:
+        return NoFastPath(reason)
+
+    cls.fast_path = fast_path  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _is_behaviour(name: str) -> bool:
+    return not name.startswith("__") or name in ("__call__", "__getattr__", "__getattribute__")

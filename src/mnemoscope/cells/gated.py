@@ -1,0 +1,141 @@
+"""Fast paths of GRU and LSTM: torch's own networks, cuDNN on CUDA, oneDNN (LSTM) or a C++ loop (GRU) on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import _VF, Tensor, nn
+from torch.backends import cudnn
+
+from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.fast import FastPath, NoFastPath
+
+_aten = torch.ops.aten
+_CUDNN_MODE = {"lstm": 2, "gru": 3}
+_CUDNN_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def gated_path(
+    cell: Cell,
+    kind: Literal["gru", "lstm"],
+    xs: Tensor,
+    state: tuple[Tensor, ...],
+    mask: Tensor | None,
+    give: Callable[[Tensor, tuple[Tensor, ...]], tuple],
+) -> FastPath | NoFastPath:
+    """The fast path of a cell with torch's names of weights; `give` makes (outputs, last state) of its results."""
+    weights = _weights(cell)
+    device, projected = xs.device.type, "weight_hr" in weights
+    reason = _why_not(device, xs, state, mask, weights, projected)
+    if reason is not None:
+        return NoFastPath(reason)
+    if device == "cpu":
+        return FastPath(f"torch's {kind} (cpu)", lambda: give(*_on_cpu(kind, weights, xs, state)))
+    return FastPath(f"cuDNN {kind}", lambda: give(*_on_cudnn(kind, weights, xs, state)))
+
+
+def _weights(cell: nn.Module) -> dict[str, Tensor]:
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+    return {name: value for name in names if (value := getattr(cell, name, None)) is not None}
+
+
+def _why_not(
+    device: str,
+    xs: Tensor,
+    state: tuple[Tensor, ...],
+    mask: Tensor | None,
+    weights: dict[str, Tensor],
+    projected: bool,
+) -> str | None:
+    tensors = (xs, *state, *weights.values())
+    if device not in ("cpu", "cuda"):
+        return f"torch has no fused network for the device {device}"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into torch's fused networks"
+    if mask is not None:
+        return "torch's fused networks take no mask"
+    if torch.is_autocast_enabled(device):
+        return "under autocast torch's fused networks give another dtype than the loop"
+    if len({(tensor.dtype, tensor.device) for tensor in tensors}) > 1 or xs.dim() != 3:
+        return "inputs, state and weights differ in dtype or device, or are of unusual shapes"
+    if ("bias_ih" in weights) != ("bias_hh" in weights):
+        return "torch's fused networks have both biases or none"
+    if device == "cpu":
+        return "torch's fused LSTM has no projection on the CPU" if projected else None
+    if not cudnn.enabled or not cudnn.is_available():
+        return "cuDNN is switched off or missing"
+    return None if xs.dtype in _CUDNN_DTYPES else f"cuDNN has no {xs.dtype}"
+
+
+def _on_cpu(
+    kind: str, weights: dict[str, Tensor], xs: Tensor, state: tuple[Tensor, ...]
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    biased = "bias_ih" in weights
+    start = [part.unsqueeze(0) for part in state]
+    options = (list(weights.values()), biased, 1, 0.0, torch.is_grad_enabled(), False, False)
+    outputs, *last = _VF.lstm(xs, start, *options) if kind == "lstm" else _VF.gru(xs, start[0], *options)
+    return outputs, tuple(part[0].clone() for part in last)
+
+
+def _on_cudnn(
+    kind: str, weights: dict[str, Tensor], xs: Tensor, state: tuple[Tensor, ...]
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    sizes = (
+        _CUDNN_MODE[kind],
+        weights["weight_ih"].shape[0] // (4 if kind == "lstm" else 3),
+        weights["weight_hr"].shape[0] if "weight_hr" in weights else 0,
+    )
+    h, c = (*(part.unsqueeze(0).contiguous() for part in state), None)[:2]
+    outputs, *last = _Cudnn.apply(sizes, xs.contiguous(), h, c, *weights.values())  # pyright: ignore[reportGeneralTypeIssues]
+    return outputs, tuple(part[0].clone() for part in last[: len(state)])
+
+
+class _Cudnn(torch.autograd.Function):
+    """`torch._cudnn_rnn` and its backward, at the precision that matrix products have (and so the loop).
+
+    cuDNN's own setting would allow TF32, whose error is a thousand times larger. The weights are packed as a copy:
+    packing them in place, as torch.nn does, would move parameters that others hold.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, sizes: tuple[int, int, int], xs: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        copies = [weight.clone(memory_format=torch.contiguous_format) for weight in weights]
+        packed = _aten._cudnn_rnn_flatten_weight(copies, len(weights), xs.shape[2], *sizes, 1, False, False)
+        train = any(ctx.needs_input_grad)  # otherwise cuDNN keeps nothing for a backward pass
+        with _precision_of_products():
+            *results, reserve, packed = _aten._cudnn_rnn(
+                xs, weights, len(weights), packed, h, c, *sizes, 1, False, 0.0, train, False, [], None
+            )
+        ctx.sizes = sizes
+        ctx.save_for_backward(xs, h, c, results[0], reserve, packed, *weights)
+        return tuple(results[: 2 if c is None else 3])
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError("cuDNN's networks have no second derivative; pass backend='loop' to scan.")
+        xs, h, c, outputs, reserve, packed, *weights = ctx.saved_tensors
+        g, g_h, g_c = gs if len(gs) == 3 else (*gs, None)
+        need_x, need_h, need_c, *need_weights = ctx.needs_input_grad[1:]
+        with _precision_of_products():
+            dx, dh, dc, dweights = _aten._cudnn_rnn_backward(
+                xs, weights, len(weights), packed, h, c, outputs, g.contiguous(), g_h, g_c, *ctx.sizes,
+                1, False, 0.0, True, False, [], None, reserve.clone(), (need_x, need_h, need_c, any(need_weights)),
+            )  # fmt: skip
+        dweights = dweights if any(need_weights) else [None] * len(weights)
+        return None, dx, dh, dc, *dweights  # reserve is copied since cuDNN writes into it
+
+
+@contextmanager
+def _precision_of_products() -> Iterator[None]:
+    before = cudnn.allow_tf32
+    cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32 = before

@@ -1,0 +1,192 @@
+"""The nonlinearity `phi` of an elementwise recurrence `h' = phi(V h + u)`, described once for every backend.
+
+Each one can take a gradient back from its output `h` alone, so a scan keeps its states and nothing else. The formulas,
+`g` the gradient at `h` and `g_z` the one at `z = V h + u` (PyTorch's convention: dL/dRe + i dL/dIm):
+
+| name | phi(z) | g_z |
+|---|---|---|
+| tanh | tanh z | g conj(1 - h^2) |
+| logistic | 1 / (1 + e^-z) | g conj(h (1 - h)) |
+| relu | max(z, 0) | g where h > 0 |
+| modrelu | sgn(z) relu(abs(z) + b) | g where h != 0 if real; complex: see `ModReLU`; g_b = Re(conj(sgn h) g_z) |
+| linear | z | g |
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from mnemoscope.shapes import Float, Inexact
+
+_aten = torch.ops.aten
+
+
+class Activation:
+    """An elementwise function known well enough to be fused. This base class is the identity, "linear"."""
+
+    name = "linear"
+    low: float = -inf
+    high: float = inf
+    """Range of the function."""
+    takes_bias = False
+    takes_complex = True
+
+    def __call__(self, z: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> Tensor:
+        """`phi(z)`, differentiable; `bias` is one number per unit, the last dimension of `z`."""
+        return z
+
+    def apply_(self, z: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> None:
+        """`z <- phi(z)`, in as few calls as possible."""
+
+    def pull_back(
+        self, g: Inexact[Tensor, "*shape"], h: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None
+    ) -> Inexact[Tensor, "*shape"]:
+        """`g_z` from `g` and the output `h`; differentiable in both (and in the bias), for second derivatives."""
+        return g
+
+    def gates(self, hs: Inexact[Tensor, "time ..."], bias: Float[Tensor, " units"] | None = None) -> tuple[Tensor, ...]:
+        """What `pull_back_` needs of the states, for all times in one go; each (time, ...)."""
+        return ()
+
+    def pull_back_(self, g: Inexact[Tensor, "*shape"], *gates: Tensor) -> None:
+        """`g <- g_z` at one time."""
+
+    def bias_gradient(self, g_z: Inexact[Tensor, "*rest units"], h: Inexact[Tensor, "*rest units"]) -> Tensor:
+        """Gradient at the bias, summed over all but the units."""
+        raise NotImplementedError(f"{self.name} has no bias.")
+
+
+class Tanh(Activation):
+    """The hyperbolic tangent."""
+
+    name, low, high = "tanh", -1.0, 1.0
+
+    def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        return torch.tanh(z)
+
+    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
+        z.tanh_()
+
+    def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
+        return _aten.tanh_backward(g, h)
+
+    def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
+        slope = torch.addcmul(hs.new_ones(()), hs, hs, value=-1)
+        return (slope.conj_physical_() if slope.is_complex() else slope,)
+
+    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
+        g.mul_(gates[0])
+
+
+class Logistic(Activation):
+    """`1 / (1 + exp(-z))`."""
+
+    name, low, high = "logistic", 0.0, 1.0
+
+    def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        return torch.sigmoid(z)
+
+    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
+        z.sigmoid_()
+
+    def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
+        return _aten.sigmoid_backward(g, h)
+
+    def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
+        slope = (1 - hs).mul_(hs)  # h - h^2 would cancel near 1
+        return (slope.conj_physical_() if slope.is_complex() else slope,)
+
+    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
+        g.mul_(gates[0])
+
+
+class ReLU(Activation):
+    """`max(z, 0)`; the slope at 0 is 0."""
+
+    name, low = "relu", 0.0
+    takes_complex = False
+
+    def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        return torch.relu(z)
+
+    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
+        z.relu_()
+
+    def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
+        return _aten.threshold_backward(g, h, 0)
+
+    def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
+        return (hs,)
+
+    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
+        # not a product: a gradient that is infinite or NaN stops at a unit that is off, as in autograd
+        _aten.threshold_backward.grad_input(g, gates[0], 0, grad_input=g)
+
+
+class ModReLU(Activation):
+    """`sgn(z) relu(|z| + b)` (Arjovsky et al. 2016, Eq 8), with `sgn(0) = 0`.
+
+    Complex: with `d = h/|h|` and `|z| = |h| - b` the map stretches the radial direction by 1 and the tangential one by
+    `k = |h|/|z|`, so `g_z = k g + (1 - k) Re(conj(d) g) d`. For `b > 0` the relative error of `k` is about `k` times
+    the rounding error; `k` is kept finite where `|h| - b` cancels.
+    """
+
+    name = "modrelu"
+    takes_bias = True
+
+    def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        assert bias is not None
+        # sgn(0) = 0 keeps the value and the gradient finite at the origin, for complex z too
+        return torch.sgn(z) * torch.relu(z.abs() + bias)
+
+    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
+        assert bias is not None
+        if z.is_complex():
+            z.copy_(self(z, bias))
+        else:
+            sign = z.sgn()
+            z.abs_().add_(bias).relu_().mul_(sign)
+
+    def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
+        if not h.is_complex():
+            return torch.where(h == 0, 0, torch.where(h.isnan(), 0 * g, g))
+        assert bias is not None
+        d, k = self._frame(h, bias)
+        radial = (g * d.conj()).real
+        return torch.where(h == 0, 0, k * g + ((1 - k) * radial) * d)
+
+    def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
+        if hs.is_complex():
+            assert bias is not None
+            d, k = self._frame(hs, bias)
+            return d, d.conj().resolve_conj(), k, 1 - k
+        size = hs.abs()
+        nan = size.isnan()
+        return (size, ~nan) if nan.any() else (size,)
+
+    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
+        if g.is_complex():
+            d, d_conj, k, rest = gates
+            radial = (g * d_conj).real.mul_(rest)
+            g.mul_(k).addcmul_(radial, d)
+            return
+        if len(gates) == 2:  # the sign of NaN is 0, and so is its gradient
+            g.mul_(gates[1])
+        _aten.threshold_backward.grad_input(g, gates[0], 0, grad_input=g)
+
+    def bias_gradient(self, g_z: Tensor, h: Tensor) -> Tensor:
+        g_b = torch.sgn(h).conj() * g_z  # the radial stretch is 1: g and g_z have the same radial part
+        return (g_b.real if g_b.is_complex() else g_b).flatten(0, -2).sum(0)
+
+    def _frame(self, h: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Radial direction and tangential stretch, both 0 where h is."""
+        size = h.abs()
+        before = torch.maximum(size - bias, torch.finfo(size.dtype).eps * size)
+        return torch.sgn(h), torch.where(size == 0, 0, size / torch.where(size == 0, 1, before))
+
+
+ACTIVATIONS: dict[str, Activation] = {phi.name: phi for phi in (Tanh(), ReLU(), ModReLU(), Logistic(), Activation())}
+"""By name."""

@@ -1,0 +1,281 @@
+"""Elementwise recurrences `h_t = phi(V h_{t-1} + u_t)` as one operator: no graph per step.
+
+Forward: one product and one `phi` per step, into a preallocated buffer. Backward, with `G_t` the gradient at `h_t` and
+`D_t` that at `z_t = V h_{t-1} + u_t`:
+
+    D_t = pull_back(G_t, h_t),   G_{t-1} = g_{t-1} + V^H D_t,   dV = sum_t D_t h_{t-1}^H,   du_t = D_t,   dh_0 = V^H D_1
+
+so the loop has two calls per step and the gradient of V is one large product after it. Where the mask is False the
+state is held, `h_t = h_{t-1}`, and the gradient passes by. Second derivatives come from a differentiable loop over the
+same formulas, at the loop's cost.
+
+Operators instead of an `autograd.Function`: `torch.compile` then takes the scan as one node instead of unrolling it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from mnemoscope.kernels.activation import ACTIVATIONS, Activation
+from mnemoscope.shapes import Bool, Float, Inexact
+
+SHARED_FROM = 2e6
+"""Operations per step from which several threads are used. Two are faster than one from 1e6 if they spin while waiting
+(OMP_WAIT_POLICY=active), from above 4e6 if they sleep."""
+_HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
+
+
+def elementwise_scan(
+    us: Inexact[Tensor, "time batch units"],
+    h0: Inexact[Tensor, "batch units"],
+    V: Inexact[Tensor, "units units"],
+    activation: str,
+    bias: Float[Tensor, " units"] | None = None,
+    mask: Bool[Tensor, "time batch"] | None = None,
+) -> Inexact[Tensor, "time batch units"]:
+    """The states `h_t = phi(V h_{t-1} + u_t)`, t = 1..time, from the drive `us`; all of one dtype, real or complex.
+
+    Args:
+        us: what drives each step, for example `U x_t + b`.
+        h0: the state before the first step.
+        V: the recurrent matrix.
+        activation: name of `phi`, one of `ACTIVATIONS`.
+        bias: the bias of modReLU, real.
+        mask: where False the state is held.
+
+    >>> hs = elementwise_scan(torch.zeros(20, 5, 3), torch.ones(5, 3), 0.5 * torch.eye(3), "linear")
+    >>> hs[:3, 0, 0].tolist()
+    [0.5, 0.25, 0.125]
+
+    """
+    _check(us, h0, V, activation, bias)
+    return _scan(us, h0, V, activation, bias, mask)
+
+
+def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: str) -> str | None:
+    """Why there is no fused scan for these, or None if there is one."""
+    if activation not in ACTIVATIONS:
+        return f"{activation!r} has no description in mnemoscope.kernels.ACTIVATIONS"
+    if dtype.is_complex and not ACTIVATIONS[activation].takes_complex:
+        return f"{activation} is not defined for complex numbers"
+    if device.type == "cpu":
+        return None
+    if device.type != "cuda":
+        return f"there is no fused scan for the device {device.type}"
+    if not _HAS_TRITON:
+        return "the fused scan for CUDA needs Triton, which is not installed"
+    return _triton().unavailable(device, dtype, activation)
+
+
+def _triton() -> ModuleType:
+    """The CUDA kernels: a module with
+
+    - `unavailable(device, dtype, activation) -> str | None`: why it cannot run these, or None;
+    - `forward(us, h0, V, activation, bias, mask) -> hs`;
+    - `adjoint(g, hs, V, activation, bias, mask) -> (D, dh_0)`, as in this module's docstring.
+
+    Inputs are those of `elementwise_scan`, on one CUDA device, in any memory layout; outputs are contiguous and new.
+    """
+    from mnemoscope.kernels import triton_elementwise
+
+    return triton_elementwise
+
+
+def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None) -> None:
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"Unknown activation {activation!r}; choose one of {', '.join(ACTIVATIONS)}.")
+    phi = ACTIVATIONS[activation]
+    if phi.takes_bias != (bias is not None):
+        raise ValueError(f"{activation} takes {'a' if phi.takes_bias else 'no'} bias, but bias is {bias}.")
+    if V.is_complex() and not phi.takes_complex:
+        raise ValueError(f"{activation} is not defined for complex numbers, but V is {V.dtype}.")
+    if not us.dtype == h0.dtype == V.dtype:
+        raise ValueError(f"us, h0 and V must have one dtype, but have {us.dtype}, {h0.dtype} and {V.dtype}.")
+    if bias is not None and bias.dtype != V.real.dtype:
+        raise ValueError(f"For V of {V.dtype} the bias must be {V.real.dtype}, but is {bias.dtype}.")
+
+
+@contextmanager
+def _threads_that_help(h: Tensor) -> Iterator[None]:
+    """One thread where a step is too short to be shared: waking the others would take longer than the step itself.
+
+    torch keeps the number per thread: work that runs on other threads meanwhile is not slowed. The products of the
+    backward pass are included: two sleeping threads take twice as long for dV as one (N = 128, batch 10, 220 steps).
+    """
+    before = torch.get_num_threads()
+    few = h.device.type == "cpu" and before > 1 and 2 * h.numel() * h.shape[-1] < SHARED_FROM
+    if few:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if few:
+            torch.set_num_threads(before)
+
+
+# --- the forward operator ---------------------------------------------------------------------------------------------
+
+
+@custom_op(
+    "mnemoscope::elementwise_scan",
+    mutates_args=(),
+    schema="(Tensor us, Tensor h0, Tensor V, str activation, Tensor? bias, Tensor? mask) -> Tensor",
+)
+def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    if us.is_cuda:
+        return _triton().forward(us, h0, V, activation, bias, mask)
+    with _threads_that_help(h0):
+        return _forward_on_cpu(us, h0, V, ACTIVATIONS[activation], bias, mask)
+
+
+def _forward_on_cpu(
+    us: Tensor, h0: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    hs = us.clone(memory_format=torch.contiguous_format)
+    V_T = V.mT.contiguous()
+    h = h0
+    if mask is None:
+        for z in hs.unbind():
+            z.addmm_(h, V_T)
+            phi.apply_(z, bias)
+            h = z
+    else:
+        for z, keep in zip(hs.unbind(), ~mask.unsqueeze(-1), strict=True):
+            z.addmm_(h, V_T)
+            phi.apply_(z, bias)
+            torch.where(keep, h, z, out=z)
+            h = z
+    return hs
+
+
+@_scan.register_fake
+def _(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    return torch.empty_like(us, memory_format=torch.contiguous_format)
+
+
+def _save(ctx, inputs: tuple, output: Tensor) -> None:  # noqa: ANN001
+    _, h0, V, ctx.activation, bias, mask = inputs
+    ctx.save_for_backward(output, h0, V, bias, mask)
+
+
+def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
+    hs, h0, V, bias, mask = ctx.saved_tensors
+    D, dh0 = _adjoint(g, hs, V, ctx.activation, bias, mask)
+    dV = dbias = None
+    # backward inside autocast must not round these products
+    with torch.autocast(hs.device.type, enabled=False), _threads_that_help(h0):
+        if ctx.needs_input_grad[2]:
+            dV = D[0].mT @ h0.conj()  # apart, so that the states need not be copied to stand behind h0
+            if len(D) > 1:
+                dV = torch.addmm(dV, D[1:].flatten(0, 1).mT, hs[:-1].flatten(0, 1).conj())
+        if bias is not None and ctx.needs_input_grad[4]:
+            dbias = ACTIVATIONS[ctx.activation].bias_gradient(D, hs)
+    return D, dh0, dV, None, dbias, None
+
+
+_scan.register_autograd(_backward, setup_context=_save)
+
+
+# --- its adjoint ------------------------------------------------------------------------------------------------------
+
+
+@custom_op(
+    "mnemoscope::elementwise_scan_adjoint",
+    mutates_args=(),
+    schema="(Tensor g, Tensor hs, Tensor V, str activation, Tensor? bias, Tensor? mask) -> (Tensor, Tensor)",
+)
+def _adjoint(
+    g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    if hs.is_cuda:
+        return _triton().adjoint(g, hs, V, activation, bias, mask)
+    with _threads_that_help(hs[0]):
+        return _adjoint_on_cpu(g, hs, V, ACTIVATIONS[activation], bias, mask)
+
+
+def _adjoint_on_cpu(
+    g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    V_conj = V.conj().resolve_conj().contiguous()
+    D = g.clone(memory_format=torch.contiguous_format)
+    gates = phi.gates(hs, bias)
+    by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(D)
+    carried = torch.zeros_like(D[0])
+    if mask is None:
+        later = None
+        for G, gate in zip(D.unbind()[::-1], by_time, strict=True):
+            if later is not None:
+                G.addmm_(later, V_conj)
+            phi.pull_back_(G, *gate)
+            later = G
+    else:
+        later = carried
+        for G, gate, keep in zip(D.unbind()[::-1], by_time, ~mask.unsqueeze(-1).flip(0), strict=True):
+            G.addmm_(later, V_conj).add_(carried)
+            carried = torch.where(keep, G, 0)
+            phi.pull_back_(G, *gate)
+            later = G.masked_fill_(keep, 0)
+    return D, torch.addmm(carried, D[0], V_conj)
+
+
+@_adjoint.register_fake
+def _(
+    g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(hs, memory_format=torch.contiguous_format), torch.empty_like(
+        hs[0], memory_format=torch.contiguous_format
+    )
+
+
+def _save_adjoint(ctx, inputs: tuple, output: tuple) -> None:  # noqa: ANN001
+    g, hs, V, ctx.activation, bias, mask = inputs
+    ctx.save_for_backward(g, hs, V, bias, mask)
+
+
+def _backward_adjoint(ctx, gD: Tensor, gdh0: Tensor) -> tuple:  # noqa: ANN001
+    g, hs, V, bias, mask = ctx.saved_tensors
+    needed = [ctx.needs_input_grad[position] for position in (0, 1, 2, 4)]
+    again = torch.is_grad_enabled()  # third derivatives and above
+    with torch.enable_grad(), torch.autocast(hs.device.type, enabled=False):
+        # names of their own: hs is itself a function of V, which must not be counted here
+        g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
+        outputs = _differentiable_adjoint(g, hs, V, ACTIVATIONS[ctx.activation], bias, mask)
+        wanted = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
+        found = iter(torch.autograd.grad(outputs, wanted, (gD, gdh0), create_graph=again, materialize_grads=True))
+    dg, dhs, dV, dbias = (next(found) if need else None for need in needed)
+    return dg, dhs, dV, None, dbias, None
+
+
+def _own(x: Tensor | None, attached: bool) -> Any:
+    if x is None:
+        return None
+    return x.view_as(x) if attached else x.detach().requires_grad_()
+
+
+def _differentiable_adjoint(
+    g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What `_adjoint` computes, for autograd to look into."""
+    V_conj, D = V.conj(), []
+    carry = torch.zeros_like(g[0])
+    for t in reversed(range(len(g))):
+        G = g[t] + carry
+        D_t = phi.pull_back(G, hs[t], bias)
+        if mask is not None:
+            D_t = torch.where(mask[t].unsqueeze(-1), D_t, 0)
+        carry = D_t @ V_conj
+        if mask is not None:
+            carry = carry + torch.where(mask[t].unsqueeze(-1), 0, G)
+        D.append(D_t)
+    return torch.stack(D[::-1]), carry
+
+
+_adjoint.register_autograd(_backward_adjoint, setup_context=_save_adjoint)

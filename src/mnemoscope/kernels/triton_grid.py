@@ -1,0 +1,128 @@
+"""The units of a batch tile are divided among several programs, each with its columns of V on chip.
+
+After every step they meet at a counter in memory and read each other's states from the second-level cache. All programs
+must be resident at once, which a cooperative launch ensures.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, times
+
+
+@triton.jit
+def _meet(counter, arrived):
+    """Wait until the other programs of this batch tile have arrived as often as expected."""
+    while tl.atomic_add(counter, 0, sem="acquire") < arrived:
+        pass
+    tl.debug_barrier()
+
+
+@triton.jit
+def _arrive(counter):
+    tl.debug_barrier()  # all warps have stored
+    tl.atomic_add(counter, 1, sem="release")
+
+
+@triton.jit
+def _gathered_times(x, W1, W2, W3, rows, batch, units, PART: tl.constexpr, PARTS: tl.constexpr, EXACT: tl.constexpr):
+    """`x W` for all units of x, read from the second-level cache; a warp takes a part of the sum."""
+    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, None, :]
+    row = rows[None, :, None]
+    all_units = tl.load(x + row * units + inner, mask=(row < batch) & (inner < units), other=0.0, cache_modifier=".cg")
+    return tl.sum(times(all_units, W1, W2, W3, EXACT), 0)
+
+
+@triton.jit
+def grid_forward(
+    us, h0, V, bias, mask, hs, counters, begin, end, time, batch, units, slices,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr, PHI: tl.constexpr,
+    MASKED: tl.constexpr, EXACT: tl.constexpr, MEET: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    counter = counters + tl.program_id(1) * 32
+    inside = (rows < batch)[:, None] & (columns < units)[None, :]
+    here = rows[:, None] * units + columns[None, :]
+    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
+    column = columns[None, None, :]
+    W = tl.load(V + column * units + inner, mask=(inner < units) & (column < units), other=0.0)
+    W1, W2, W3 = prepared(W, EXACT)
+    b = bias_row(bias, columns, units, PHI)
+    stride = (batch * units).to(tl.int64)
+    us += begin * stride
+    hs += begin * stride
+    u = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)
+    for t in range(begin, end):
+        us += stride
+        later = tl.load(us + here, mask=inside & (t + 1 < end), other=0.0).to(tl.float32)
+        before = hs - stride  # every time has memory of its own, so nobody overwrites what another still reads
+        if t == 0:
+            before = h0
+        if MEET:
+            _meet(counter, slices * (t - begin))
+        new = nonlinear(_gathered_times(before, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT) + u, b, PHI)
+        if MASKED:
+            goes = tl.load(mask + t * batch + rows, mask=rows < batch, other=0)
+            held = tl.load(before + here, mask=inside, other=0.0, cache_modifier=".cg").to(tl.float32)
+            new = tl.where((goes != 0)[:, None], new, held)
+        tl.store(hs + here, new, mask=inside)
+        hs += stride
+        u = later
+        if MEET:
+            _arrive(counter)
+
+
+@triton.jit
+def grid_adjoint(
+    g, hs, V, bias, mask, D, dh0, counters, begin, end, time, batch, units, slices,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr, PHI: tl.constexpr,
+    MASKED: tl.constexpr, EXACT: tl.constexpr, MEET: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    counter = counters + tl.program_id(1) * 32
+    inside = (rows < batch)[:, None] & (columns < units)[None, :]
+    here = rows[:, None] * units + columns[None, :]
+    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
+    column = columns[None, None, :]
+    W = tl.load(V + inner * units + column, mask=(inner < units) & (column < units), other=0.0)
+    W1, W2, W3 = prepared(W, EXACT)
+    b = bias_row(bias, columns, units, PHI)
+    stride = (batch * units).to(tl.int64)
+    g += (time - 1 - begin) * stride
+    hs += (time - 1 - begin) * stride
+    D += (time - 1 - begin) * stride
+    first = inside & (begin < time)
+    g_t = tl.load(g + here, mask=first, other=0.0).to(tl.float32)
+    h_t = tl.load(hs + here, mask=first, other=0.0).to(tl.float32)
+    # dh0 doubles as the memory of what passes by held states, of which each program touches its own part alone
+    for back in range(begin, end):  # back = time is the step to h0, which has no nonlinearity
+        g -= stride
+        hs -= stride
+        more = inside & (back + 1 < time) & (back + 1 < end)
+        g_before = tl.load(g + here, mask=more, other=0.0).to(tl.float32)
+        h_before = tl.load(hs + here, mask=more, other=0.0).to(tl.float32)
+        total = g_t
+        if back > 0:
+            if MEET:
+                _meet(counter, slices * (back - begin))
+            total += _gathered_times(D + stride, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT)
+            if MASKED:
+                total += tl.load(dh0 + here, mask=inside, other=0.0).to(tl.float32)
+        if back < time:
+            d = pull_back(total, h_t, b, PHI)
+            if MASKED:
+                goes = tl.load(mask + (time - 1 - back) * batch + rows, mask=rows < batch, other=0)
+                d = tl.where((goes != 0)[:, None], d, 0.0)
+                tl.store(dh0 + here, tl.where((goes != 0)[:, None], 0.0, total), mask=inside)
+            tl.store(D + here, d, mask=inside)
+            if MEET:
+                _arrive(counter)
+        else:
+            tl.store(dh0 + here, total, mask=inside)
+        D -= stride
+        g_t = g_before
+        h_t = h_before

@@ -1,0 +1,211 @@
+"""Scans too large to stay on chip: one matrix product and one elementwise kernel per step, replayed as a CUDA graph.
+
+The product is the library's. float32 keeps its accuracy as in `triton_parts`: the six products of bfloat16 parts are
+taken in one call, as blocks side by side: `[x3 x1 x2 x2 x1 x1] [W1; W3; W2; W1; W2; W1]`.
+
+A graph holds `BLOCK` steps. Which tensors it works on, and how far it has come, stands in a small table in device
+memory that its kernels read; so one graph serves all scans of a size, however long.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mnemoscope.kernels.triton_parts import bias_row, nonlinear, parts, pull_back
+
+BLOCK = 32
+"""Steps in a graph; what remains of a scan is launched step by step, while the graphs before it still run."""
+GRAPHS = 8
+"""How many graphs are kept, each with its buffers."""
+LEFT = (2, 0, 1, 1, 0, 0)
+RIGHT = (0, 2, 1, 0, 1, 0)
+"""Which of the three parts of x and of W stand in the blocks of the product: small terms first, since the units cut off
+what they sum."""
+_TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+
+
+def run_steps(
+    W: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, us: Tensor, h0: Tensor, hs: Tensor
+) -> None:
+    """`h_t = phi(h_{t-1} W + u_t)` into `hs`."""
+    _steps(us, phi, bias, mask, exact, adjoint=False).run(W, bias, mask, h0, us, hs, hs)
+
+
+def run_adjoint_steps(
+    W: Tensor,
+    phi: str,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    exact: bool,
+    g: Tensor,
+    hs: Tensor,
+    D: Tensor,
+    dh0: Tensor,
+) -> None:
+    """`D_t = pull_back(g_t + D_{t+1} W, h_t)` into `D`, and `D_1 W` into `dh0`."""
+    steps = _steps(g, phi, bias, mask, exact, adjoint=True)
+    steps.run(W, bias, mask, torch.zeros_like(dh0), g, hs, D)
+    torch.mm(D[0], W, out=dh0)
+    if mask is not None:
+        dh0 += steps.held
+
+
+@dataclass(frozen=True)
+class _Size:
+    batch: int
+    units: int
+    dtype: torch.dtype
+    device: torch.device
+    stream: int
+    phi: str
+    masked: bool
+    exact: bool
+    adjoint: bool
+
+
+_kept: OrderedDict[_Size, _Steps] = OrderedDict()
+
+
+def _steps(x: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, adjoint: bool) -> _Steps:
+    """The buffers for this size; two streams never share them."""
+    stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
+    size = _Size(*x.shape[1:], x.dtype, x.device, stream, phi, mask is not None, exact, adjoint)
+    if size not in _kept:
+        _kept[size] = _Steps(size, 0 if bias is None else len(bias))
+        if len(_kept) > GRAPHS:
+            _kept.popitem(last=False)
+    _kept.move_to_end(size)
+    return _kept[size]
+
+
+class _Steps:
+    """Buffers and graph for scans of one size."""
+
+    def __init__(self, size: _Size, biases: int) -> None:
+        self.size = size
+        self.in_parts = size.exact and size.dtype == torch.float32 and size.device.type == "cuda"
+        self.blocks = len(LEFT) if self.in_parts else 1
+        short = torch.bfloat16 if self.in_parts else size.dtype
+        with torch.device(size.device):
+            self.W = torch.empty(self.blocks * size.units, size.units, dtype=short)
+            self.x = torch.empty(size.batch, self.blocks * size.units, dtype=short)
+            self.z = torch.empty(size.batch, size.units, dtype=torch.float32)
+            self.held = torch.empty_like(self.z)
+            """The state, where a mask may hold it; in the adjoint, what passes by held states."""
+            self.bias = torch.empty(biases, dtype=torch.float32)
+            self.table = torch.empty(5, dtype=torch.int64)
+            """Addresses of the drive, the states, the result and the mask; the number of steps."""
+            self.done = torch.empty(1, dtype=torch.int64)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def run(
+        self, W: Tensor, bias: Tensor | None, mask: Tensor | None, x0: Tensor, drive: Tensor, hs: Tensor, out: Tensor
+    ) -> None:
+        """All steps over `drive`, from `x0`."""
+        mask = None if mask is None else mask.contiguous()
+        steps = drive.shape[0]
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in (drive, hs, out, mask)]
+        self.table.copy_(torch.tensor([*addresses, steps]))
+        if bias is not None:
+            self.bias.copy_(bias)
+        self.W.copy_(_parts(W, RIGHT, 0) if self.in_parts else W)
+        if drive.is_cuda and not torch.cuda.is_current_stream_capturing():
+            with torch.cuda.device(drive.device):
+                if self.graph is None:
+                    self._start(x0)
+                    self._launch(2)  # compiles, and lets the library choose its kernel, before the capture
+                    self.graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(self.graph):
+                        self._launch(BLOCK)
+                self._start(x0)
+                for _ in range(steps // BLOCK):
+                    self.graph.replay()
+                self._launch(steps % BLOCK)
+        else:  # inside a capture of the caller's, the steps become part of it; the interpreter has no graphs
+            self._start(x0)
+            self._launch(steps)
+
+    def _start(self, x0: Tensor) -> None:
+        self.done.zero_()
+        self.x.copy_(_parts(x0, LEFT, 1) if self.in_parts else x0)
+        self.held.copy_(x0)
+
+    def _launch(self, steps: int) -> None:
+        size = self.size
+        width = min(1024, max(16, triton.next_power_of_2(size.units)))
+        for step in range(steps):
+            if self.x.dtype == torch.float32:
+                torch.mm(self.x, self.W, out=self.z)
+            elif self.x.is_cuda:
+                torch.mm(self.x, self.W, out_dtype=torch.float32, out=self.z)
+            else:
+                torch.mm(self.x.float(), self.W.float(), out=self.z)
+            _elementwise[size.batch, triton.cdiv(size.units, width)](
+                self.table, self.done, step, self.z, self.x, self.held, self.bias, size.batch, size.units,
+                BLOCKS=self.blocks, WIDTH=width, TYPE=_TYPES[size.dtype], PHI=size.phi, MASKED=size.masked,
+                ADJOINT=size.adjoint, num_warps=4,
+            )  # fmt: skip
+        self.done.add_(steps)
+
+
+def _parts(x: Tensor, which: tuple[int, ...], dim: int) -> Tensor:
+    """The three bfloat16 parts of float32 numbers, arranged in blocks."""
+    parts, rest = [], x
+    for _ in range(3):
+        parts.append(rest.to(torch.bfloat16))
+        rest = torch.nan_to_num(rest - parts[-1].float(), nan=0.0)  # infinite numbers have no rest
+    return torch.cat([parts[one] for one in which], dim)
+
+
+@triton.jit
+def _elementwise(
+    table, done, step, z, x, held, bias, batch, units,
+    BLOCKS: tl.constexpr, WIDTH: tl.constexpr, TYPE: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr,
+    ADJOINT: tl.constexpr,
+):  # fmt: skip
+    """What follows the product `z` in step `done + step`: the nonlinearity, or in the adjoint its pull-back."""
+    step += tl.load(done)
+    t = step
+    if ADJOINT:
+        t = tl.load(table + 4) - 1 - step
+    row = tl.program_id(0)
+    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    inside = (columns < units)[None, :]
+    here = row * units + columns[None, :]
+    place = t * batch * units + here
+    b = bias_row(bias, columns, units, PHI)
+    drive = tl.load(tl.load(table).to(tl.pointer_type(TYPE)) + place, mask=inside, other=0.0)
+    total = tl.load(z + here, mask=inside, other=0.0) + drive.to(tl.float32)
+    if ADJOINT:
+        h = tl.load(tl.load(table + 1).to(tl.pointer_type(TYPE)) + place, mask=inside, other=0.0)
+        if MASKED:
+            total += tl.load(held + here, mask=inside, other=0.0)
+        new = pull_back(total, h.to(tl.float32), b, PHI)
+    else:
+        new = nonlinear(total, b, PHI)
+    if MASKED:
+        goes = tl.load(tl.load(table + 3).to(tl.pointer_type(tl.uint8)) + t * batch + row) != 0
+        if ADJOINT:
+            tl.store(held + here, tl.where(goes, 0.0, total), mask=inside)
+            new = tl.where(goes, new, 0.0)
+        else:
+            new = tl.where(goes, new, tl.load(held + here, mask=inside, other=0.0))
+            tl.store(held + here, new, mask=inside)
+    tl.store(tl.load(table + 2).to(tl.pointer_type(TYPE)) + place, new.to(TYPE), mask=inside)
+    to = x + row * BLOCKS * units + columns[None, :]
+    if BLOCKS == 1:
+        tl.store(to, new.to(TYPE), mask=inside)
+    else:  # the three parts, as LEFT arranges them
+        first, second, third = parts(new)
+        tl.store(to, third, mask=inside)
+        tl.store(to + units, first, mask=inside)
+        tl.store(to + 2 * units, second, mask=inside)
+        tl.store(to + 3 * units, second, mask=inside)
+        tl.store(to + 4 * units, first, mask=inside)
+        tl.store(to + 5 * units, first, mask=inside)
