@@ -1,12 +1,15 @@
 """How fast is a recurrent scan beside an eager loop, torch.compile, torch.nn and the hardware, in one run?
 
-    make bench                                              the issue's case and a small grid on the CPU
-    python benchmarks/scans.py --device cuda --sizes 64 128 256 512 1024 --batches 16 128 1024 --times 1000 --keep
+    make bench                                              a small grid on the CPU
+    python benchmarks/scans.py --device cuda --compile --keep
 
 Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is this library's own: the input projection
-hoisted, `unbind` over time, `phi(h @ V_T + u)`. "torch.nn" is nn.RNN or nn.LSTM (cuDNN on a GPU). Times are medians of
-repeats that take turns, so that all meet the same machine; compare ratios, not microseconds of different runs. CPU time
-is of all threads.
+hoisted, `unbind` over time, `phi(h @ V_T + u)`; "torch.compile" is that loop over a compiled step. "torch.nn" is nn.RNN
+(with tanh, whatever the cell) or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that take turns, so
+that all meet the same machine; compare ratios, not microseconds of different runs. CPU time is of all threads.
+
+On a GPU everyone is measured at float32's accuracy, and those that can once more in tf32, which cuDNN uses by default:
+compare "mnemoscope" with "torch.nn", and "mnemoscope, tf32" with "torch.nn, tf32".
 
 The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large product,
 forward and backward), for the bytes (states, drive and gradients once each, at the rate of a large copy), and for
@@ -33,7 +36,7 @@ from torch import Tensor, nn
 
 import mnemoscope as ms
 from common import command, folder, write_json
-from mnemoscope.cells import LSTM, Elman
+from mnemoscope.cells import LSTM, Cell, Elman
 
 INPUTS = 10
 
@@ -65,8 +68,6 @@ def main() -> None:
     """Measure, print, write."""
     options = _options()
     torch.set_num_threads(options.threads)
-    if options.device == "cuda":
-        torch.backends.cudnn.allow_tf32 = False  # the reference at the accuracy of the others
     machine = Machine.measured(options.device)
     print(machine)
     rows = []
@@ -87,38 +88,63 @@ def one_case(
     """Everyone on one size; repeats take turns."""
     torch.manual_seed(0)
     cell = (LSTM(INPUTS, units) if kind == "lstm" else Elman(INPUTS, units, nonlinearity=kind)).to(options.device)
-    xs = torch.randn(steps, batch, INPUTS, device=options.device)
-    runs: dict[str, Callable[[], Tensor]] = {"mnemoscope": lambda: ms.scan(cell, xs)[0]}
-
-    def eager() -> Tensor:
-        return ms.scan(cell, xs, backend="loop")[0]
-
-    if steps <= options.loop_up_to:
-        runs["eager loop"] = eager
-        if options.compile:
-            runs["torch.compile of the loop"] = torch.compile(eager)
-    reference = {"tanh": nn.RNN, "lstm": nn.LSTM}.get(kind)
-    if reference is not None:
-        network = reference(INPUTS, units).to(options.device)
-        runs["torch.nn"] = lambda: network(xs)[0]
-    g = torch.randn(steps, batch, units, device=options.device)
-
-    def forward(run: Callable[[], Tensor]) -> None:
-        with torch.no_grad():
-            run()
-
-    work = {who: (partial(forward, run), lambda run=run: run().backward(g)) for who, run in runs.items()}
-    wall, cpu = take_turns({(who, i): one for who, pair in work.items() for i, one in enumerate(pair)}, options)
+    xs, g = torch.randn(steps, batch, INPUTS), torch.randn(steps, batch, units)
+    xs, g = xs.to(options.device), g.to(options.device)
+    network = (nn.LSTM if kind == "lstm" else nn.RNN)(INPUTS, units).to(options.device)
+    runs: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+        "mnemoscope": (lambda xs: ms.scan(cell, xs)[0], steps),
+        "torch.nn": (lambda xs: network(xs)[0], steps),
+    }
+    if options.device == "cuda":
+        runs |= {f"{who}, tf32": run for who, run in runs.items()}
+    some = min(steps, options.loop_steps)  # the time of a loop's step does not depend on their number
+    runs["eager loop"] = lambda xs: ms.scan(cell, xs, backend="loop")[0], some
+    if options.compile:
+        runs["torch.compile"] = compiled(cell), some
+    work, long = {}, {}
+    for who, (run, number) in runs.items():
+        one = partial(precisely, run, xs[:number], g[:number], who.endswith("tf32"))
+        work[who, False], work[who, True] = partial(one, backward=False), partial(one, backward=True)
+        long[who] = number
+    wall, cpu = take_turns(work, options)
     floor, bound = machine.floor(units, batch, 4 if kind == "lstm" else 1)
-    route = str(ms.scan(cell, xs, explain=True)[2])
+    route = str(ms.scan(cell, xs[:1], explain=True)[2])
     rows = [
-        Measured(kind, who, units, batch, steps, wall[who, 0] / steps, wall[who, 1] / steps, cpu[who, 1] / steps,
-                 memory(work[who][1], options.device), floor, bound, route if who == "mnemoscope" else "")
+        Measured(kind, who, units, batch, steps, wall[who, False] / long[who], wall[who, True] / long[who],
+                 cpu[who, True] / long[who], memory(work[who, True], options.device) * steps / long[who], floor, bound,
+                 route if who == "mnemoscope" else "")
         for who in runs
     ]  # fmt: skip
     for row in rows:
         print(line(row, rows), flush=True)
     return rows
+
+
+def precisely(run: Callable[[Tensor], Tensor], xs: Tensor, g: Tensor, tf32: bool, backward: bool) -> None:
+    """Forward, or forward and backward, at float32's accuracy or in tf32."""
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    try:
+        with torch.set_grad_enabled(backward):
+            outputs = run(xs)
+            if backward:
+                outputs.backward(g)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def compiled(cell: Cell) -> Callable[[Tensor], Tensor]:
+    """The loop over a step that torch.compile made."""
+    step = torch.compile(lambda u, state: cell.prepare(u)[1](cell.prepare(u)[0], state))
+
+    def run(xs: Tensor) -> Tensor:
+        state, outputs = cell.initial_state(xs.shape[1]), []
+        for x in xs.unbind():
+            state = step(x, state)
+            outputs.append(cell.output(state))
+        return torch.stack(outputs)
+
+    return run
 
 
 def take_turns(
@@ -224,10 +250,13 @@ def ratios(row: Measured, rows: list[Measured]) -> dict[str, float]:
     same = {
         r.who: r for r in rows if (r.cell, r.units, r.batch, r.steps) == (row.cell, row.units, row.batch, row.steps)
     }
-    found = {f"x {who}": row.both_us / same[who].both_us for who in ("torch.nn", "eager loop") if who in same}
-    if "eager loop" in same:
-        found["x eager CPU"] = row.cpu_us / same["eager loop"].cpu_us
-    return {**found, "x floor": row.both_us / row.floor_us}
+    reference = same["torch.nn, tf32" if row.who.endswith("tf32") else "torch.nn"]
+    return {
+        "x torch.nn": row.both_us / reference.both_us,
+        "x eager loop": row.both_us / same["eager loop"].both_us,
+        "x eager CPU": row.cpu_us / same["eager loop"].cpu_us,
+        "x floor": row.both_us / row.floor_us,
+    }
 
 
 def line(row: Measured, rows: list[Measured]) -> str:
@@ -246,8 +275,8 @@ def table(rows: list[Measured], machine: Machine, options: argparse.Namespace) -
         "",
         f"`{command()}`, {options.threads} threads, float32; {machine}.",
         "Microseconds per step, medians. Ratios are of forward + backward (and of its CPU time) to the others on the",
-        "same case in the same run; below 1 is faster. Memory: the peak on a GPU; on the CPU what is kept for the",
-        "backward pass.",
+        "same case in the same run, tf32 to tf32; below 1 is faster. Memory: the peak on a GPU; on the CPU what is",
+        "kept for the backward pass.",
         "",
         "| cell | N | batch | T | who | forward | forward + backward | CPU | memory MB | x torch.nn | x eager loop | "
         "x eager CPU | floor | x floor |",
@@ -270,19 +299,28 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs="+", help="units N")
     parser.add_argument("--batches", type=int, nargs="+")
     parser.add_argument("--times", type=int, nargs="+")
-    parser.add_argument("--loop-up-to", type=int, default=1000, help="longest sequence for the eager loop")
-    parser.add_argument("--compile", action="store_true", help="also torch.compile of the loop (minutes per case)")
+    parser.add_argument("--loop-steps", type=int, default=220, help="of how many steps the eager loop is measured")
+    parser.add_argument("--compile", action="store_true", help="also a loop over a compiled step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--warm-up", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=21)
     parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     options = parser.parse_args()
     gpu = options.device == "cuda"
-    default = not (options.sizes or options.batches or options.times) and not gpu
-    options.cases = [(128, 10, 220), (64, 10, 220), (128, 100, 100), (256, 32, 100)] if default else []
-    options.sizes = options.sizes or ([64, 128, 256, 512, 1024] if gpu else [128])
-    options.batches = options.batches or ([16, 128, 1024] if gpu else [10])
-    options.times = options.times or ([1000] if gpu else [220])
+    default = not (options.sizes or options.batches or options.times)
+    options.cases = []
+    if default:
+        options.cases = [(128, 10, 220), (64, 10, 220), (128, 100, 100), (256, 32, 100)]
+    if default and gpu:
+        options.cases = [
+            *product([64, 128, 256, 512, 1024], [16, 128, 1024], [1000]),
+            *product([128], [10, 1024], [100, 5000]),
+        ]
+    options.sizes, options.batches, options.times = (
+        options.sizes or [128],
+        options.batches or [10],
+        options.times or [220],
+    )
     return options
 
 

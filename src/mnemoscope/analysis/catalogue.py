@@ -9,7 +9,7 @@ from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import inverse_and_sign
 from mnemoscope.shapes import Bool, Float, Int
 
-BASIN = 0.4
+BASIN = 0.3
 """A start may belong to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within
 this fraction of its distance to r. It does belong to r when further such steps really arrive there."""
 ARRIVAL = 12
@@ -105,17 +105,21 @@ class Catalogue:
         """
         target, reach, length = self.states[root], self._reach(root), _length(offset)
         inverses = self._inverses[self._inverse_of[root]]
-        going = torch.ones_like(length, dtype=torch.bool)
+        arrived = torch.zeros_like(length, dtype=torch.bool)
+        rows = torch.arange(len(length), device=length.device)  # still under way; all below is aligned with it
         for step in range(ARRIVAL):
             # Where the residual is linear around the root, inverse @ residual is the offset from it.
             offset = offset - _times(inverses, residual)
             shorter = _length(offset)
-            going &= (shorter <= (BASIN if step == 0 else 0.5) * length) | (shorter <= reach)
-            length = shorter
-            if not (going & (length > reach)).any():
+            arrived[rows] = shorter <= reach
+            going = ((shorter <= (BASIN if step == 0 else 0.5) * length) & (shorter > reach)).nonzero()[:, 0]
+            if not going.numel():
                 break
+            if going.numel() < rows.numel():
+                rows, target, reach, inverses = rows[going], target[going], reach[going], inverses[going]
+            offset, length = offset[going], shorter[going]
             residual = self.dynamics.residual(target + offset)
-        return going & (length <= reach)
+        return arrived
 
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
         """Refine states, and keep those that are roots not known yet."""
@@ -137,12 +141,7 @@ class Catalogue:
         blur = _times(inverse, f).norm(dim=1).masked_fill((f.abs() <= rounding).all(1), 0)
         size = magnitude(states)
         good = (0.5 * (f / terms).square().sum(1) <= fixed) & (blur <= BUNCH * size)
-        new: list[int] = []
-        for row in good.nonzero()[:, 0].tolist():
-            known, known_blur = torch.cat([self.states, states[new]]), torch.cat([self.blur, blur[new]])
-            same = (10 * (known_blur + blur[row])).clamp_min(self.distance * float(size[row]))
-            if not ((known - states[row]).norm(dim=1) <= same).any():
-                new.append(row)
+        new = self._distinct(states, blur, good.nonzero()[:, 0].tolist())
         if not new:
             return
         isolated = self._isolated(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
@@ -156,6 +155,21 @@ class Catalogue:
         self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.blur = torch.cat([self.blur, blur[new]])
         self.index = torch.cat([self.index, sign])
+
+    def _distinct(self, states: Tensor, blur: Tensor, rows: list[int]) -> list[int]:
+        """Those of the rows that are neither known roots nor the same as an earlier row."""
+        if not rows:
+            return rows
+        known = len(self)
+        all_states, all_blur = torch.cat([self.states, states[rows]]), torch.cat([self.blur, blur[rows]])
+        apart = (states[rows].unsqueeze(1) - all_states).norm(dim=2)  # not cdist, which is inexact for near points
+        reach = torch.maximum(10 * (all_blur + blur[rows, None]), self.distance * magnitude(states[rows])[:, None])
+        same = (apart <= reach).tolist()
+        new: list[int] = []  # positions in rows
+        for position, with_whom in enumerate(same):
+            if not any(with_whom[:known]) and not any(with_whom[known + other] for other in new):
+                new.append(position)
+        return [rows[position] for position in new]
 
     def _isolated(self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor) -> Bool[Tensor, " batch"]:
         """Whether the Jacobian stays what it is, wherever the root may really lie.

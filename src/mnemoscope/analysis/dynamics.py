@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mnemoscope.analysis.probes import check_step, keeps_box, typical_rate
 from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
+from mnemoscope.cells.cell import Step
 from mnemoscope.shapes import Bool, Float
 
 Product = Callable[[Tensor], Tensor]
@@ -61,6 +62,7 @@ class Dynamics:
         self.origin: Float[Tensor, "1 size"] = self.layout.flatten(example).to(dtype)
         self.device = self.origin.device
         self.input = self._constant_input(input)
+        self._driven: tuple[Tensor, Step] | None = None
         self.bounds = self._box(bounds)
         check_step(self)
         self.declared = self.bounds is not None and (bounds != "auto" or isinstance(self.cell, FunctionCell))
@@ -71,7 +73,10 @@ class Dynamics:
 
     def __call__(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
         """F: the next states of a map, the velocities of a flow."""
-        return self.layout.flatten(self.cell(self._inputs(states), self.layout.unflatten(states)))
+        if self._driven is None:  # the input is constant, and so is what the cell makes of it
+            self._driven = self.cell.prepare(self.input)
+        u, step = self._driven
+        return self.layout.flatten(step(u.expand(states.shape[0], *u.shape[1:]), self.layout.unflatten(states)))
 
     def residual(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
         """What vanishes at a fixed point: F(x) - x of a map, F(x) / rate of a flow."""
