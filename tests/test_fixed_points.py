@@ -331,7 +331,7 @@ def test_a_large_network_forms_matrices_for_its_points_only(monkeypatch):
     fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600))
     assert len(fp) == 1
     assert fp.reached.tolist() == [8]
-    assert sum(formed) <= 4  # the point's inverse, its two surroundings, the answer's Jacobian; none per start and step
+    assert sum(formed) <= 6  # the point's inverse, its surroundings (4), the answer's Jacobian; none per start and step
 
 
 def test_a_line_attractor_is_recognised():

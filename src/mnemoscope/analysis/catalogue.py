@@ -18,6 +18,9 @@ ARRIVAL = 12
 SKETCH = 8
 """Number of random combinations that stand for the whole offset at first sight."""
 
+PROBE = 0.1
+"""How far from a root its surroundings are looked at; no start is taken for granted from farther away."""
+
 BUNCH = 1e-3
 """Nearly converged states closer than this (rms) are refined once for all of them."""
 REFINEMENTS = 20
@@ -37,6 +40,8 @@ class Catalogue:
         self.q: Float[Tensor, " roots"] = none
         self.blur: Float[Tensor, " roots"] = none
         """How far off a root may still be."""
+        self.reach: Float[Tensor, " roots"] = none
+        """Within this distance of a root, a state is bound for it."""
         self.index: Int[Tensor, " roots"] = none.long()
         """Sign det(-residual') of roots that are isolated for certain, 0 of others."""
         self._inverses = none.reshape(0, dynamics.size, dynamics.size)
@@ -80,7 +85,7 @@ class Catalogue:
             return torch.full((states.shape[0],), -1, dtype=torch.int64, device=states.device)
         nearest = torch.cdist(states, self.states).argmin(1)
         offset = states - self.states[nearest]
-        near = _length(offset) <= self._reach(nearest)
+        near = _length(offset) <= self.reach[nearest]
         rows = (~near & (self._inverse_of[nearest] >= 0)).nonzero()[:, 0]
         if rows.numel():
             rows = rows[self._promising(offset[rows], residuals[rows], self._inverse_of[nearest[rows]])]
@@ -95,15 +100,11 @@ class Catalogue:
         landing = offset @ self._mix.mT - _times(self._sketches[inverse_of], residual)
         return _length(landing) <= 2 * BASIN * _length(offset)
 
-    def _reach(self, root: Int[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-        """Within this distance of a root, it is the same."""
-        return torch.maximum(10 * self.blur[root], self.distance * magnitude(self.states[root]))
-
     def _arrives(self, offset: Tensor, residual: Tensor, root: Tensor) -> Bool[Tensor, " batch"]:
         """Whether simplified Newton steps from root + offset lead to the root, the first of them by a good part of the
         way. One step alone would overlook a second root nearby, hidden by the stiffest directions.
         """
-        target, reach, length = self.states[root], self._reach(root), _length(offset)
+        target, reach, length = self.states[root], self.reach[root], _length(offset)
         inverses = self._inverses[self._inverse_of[root]]
         arrived = torch.zeros_like(length, dtype=torch.bool)
         rows = torch.arange(len(length), device=length.device)  # still under way; all below is aligned with it
@@ -126,13 +127,16 @@ class Catalogue:
         f = self.dynamics.residual(states)
         G = self.dynamics.residual_jacobian(states)
         inverse, sign = inverse_and_sign(G)
+        length, rounds = _length(f), torch.finfo(f.dtype).eps * magnitude(states)
         for _ in range(REFINEMENTS):
             better = self.dynamics.clamp(states - _times(inverse, f))
             f_better = self.dynamics.residual(better)
-            closer = (_length(f_better) < 0.5 * _length(f))[:, None]
-            if not closer.any():  # rounding stops the progress
+            length_better = _length(f_better)
+            closer = length_better < 0.5 * length
+            states, f = torch.where(closer[:, None], better, states), torch.where(closer[:, None], f_better, f)
+            length = torch.where(closer, length_better, length)
+            if not (closer & (length > rounds)).any():  # rounding stops the progress
                 break
-            states, f = torch.where(closer, better, states), torch.where(closer, f_better, f)
         # What rounding does to each number of the residual: it grows with the terms that are summed there.
         terms = torch.maximum(states.abs(), _times(G.abs(), states.abs())).clamp_min(1)
         rounding = 10 * torch.finfo(f.dtype).eps * terms
@@ -144,7 +148,7 @@ class Catalogue:
         new = self._distinct(states, blur, good.nonzero()[:, 0].tolist())
         if not new:
             return
-        isolated = self._isolated(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
+        isolated, ball = self._surroundings(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
         sign = sign[new] * isolated
         slots = self._inverses.shape[0] + sign.abs().cumsum(0) - 1
         self._inverse_of = torch.cat([self._inverse_of, torch.where(sign != 0, slots, -1)])
@@ -154,6 +158,8 @@ class Catalogue:
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.blur = torch.cat([self.blur, blur[new]])
+        reach = torch.maximum(10 * blur[new], self.distance * size[new])
+        self.reach = torch.cat([self.reach, torch.where(sign != 0, torch.maximum(reach, ball), reach)])
         self.index = torch.cat([self.index, sign])
 
     def _distinct(self, states: Tensor, blur: Tensor, rows: list[int]) -> list[int]:
@@ -171,24 +177,34 @@ class Catalogue:
                 new.append(position)
         return [rows[position] for position in new]
 
-    def _isolated(self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor) -> Bool[Tensor, " batch"]:
-        """Whether the Jacobian stays what it is, wherever the root may really lie.
+    def _surroundings(
+        self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor
+    ) -> tuple[Bool[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """Whether each root is isolated for certain, and the radius of a ball from which Newton's method goes to it.
 
-        `error` (batch, size) bounds the residual; the root may be off by inverse @ error, most along the weakest
-        direction. A double root, a line of roots or a kink of the nonlinearity fails this; a root with a small but
-        certain eigenvalue passes, which no bound on the size of the eigenvalue could tell.
+        Isolated: the Jacobian stays what it is, wherever the root may really lie. `error` (batch, size) bounds the
+        residual; the root may be off by inverse @ error, most along the weakest direction. A double root, a line of
+        roots or a kink of the nonlinearity fails this; a root with a small but certain eigenvalue passes, which no
+        bound on the size of the eigenvalue could tell.
+
+        The ball: with k the relative change of the Jacobian per distance, Newton's method converges from within 1 / (2
+        k) (Kantorovich 1948). k is measured along the weakest direction, in which a neighbouring root would lie.
         """
         weakest = _times(inverse, torch.ones_like(states))
         for _ in range(3):  # power iteration for the largest singular vector of the inverse
             weakest = _times(inverse, _times(inverse.mT, weakest))
-            weakest = weakest / weakest.norm(dim=1, keepdim=True).clamp_min(1e-300)
-        slack = _times(inverse.mT, weakest).norm(dim=1, keepdim=True) * error.norm(dim=1, keepdim=True)
+            weakest = weakest / _length(weakest)[:, None].clamp_min(1e-300)
+        slack = (_length(_times(inverse.mT, weakest)) * _length(error))[:, None]
         shift = slack * weakest + error * torch.sign(weakest + 1e-300)
-        moved = self.dynamics.residual_jacobian(torch.cat([states + shift, states - shift]))
+        away = PROBE * weakest
+        moved = self.dynamics.residual_jacobian(
+            torch.cat([states + shift, states - shift, states + away, states - away])
+        )
         # seen in the weakest direction, where it matters most, and in one that contains every unit, for kinks
         seen_in = torch.stack([weakest, torch.full_like(weakest, self.dynamics.size**-0.5)], 2)
-        changes = [torch.bmm(inverse, torch.bmm(side - G, seen_in)).norm(dim=1).amax(1) for side in moved.chunk(2)]
-        return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
+        changes = [torch.bmm(inverse, torch.bmm(side - G, seen_in)).norm(dim=1).amax(1) for side in moved.chunk(4)]
+        isolated = (torch.maximum(*changes[:2]) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
+        return isolated, 0.25 * PROBE / torch.maximum(*changes[2:]).clamp_min(0.25)
 
 
 def _length(vectors: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
