@@ -67,6 +67,8 @@ def _why_not(
         return "torch's fused LSTM has no projection on the CPU" if projected else None
     if not cudnn.enabled or not cudnn.is_available():
         return "cuDNN is switched off or missing"
+    if xs.shape[0] * xs.shape[1] * weights["weight_ih"].shape[0] >= 2**31:
+        return "cuDNN counts gates in 32 bits, and this sequence has more; cut it into chunks (checkpoint=...)"
     return None if xs.dtype in _CUDNN_DTYPES else f"cuDNN has no {xs.dtype}"
 
 

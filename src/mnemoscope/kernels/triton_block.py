@@ -22,7 +22,7 @@ def _forward_step(h, u, W1, W2, W3, b, mask, t, rows, batch, PHI: tl.constexpr, 
     return new
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["time", "batch"])  # one kernel for all lengths and batches
 def block_forward(
     us, h0, V, bias, mask, hs, time, batch, units,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
@@ -68,7 +68,7 @@ def _adjoint_step(total, h, W1, W2, W3, b, mask, t, rows, batch, PHI: tl.constex
     return d, before
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["time", "batch"])  # one kernel for all lengths and batches
 def block_adjoint(
     g, hs, V, bias, mask, D, dh0, time, batch, units,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,

@@ -35,7 +35,7 @@ def _gathered_times(x, W1, W2, W3, rows, batch, units, PART: tl.constexpr, PARTS
     return tl.sum(times(all_units, W1, W2, W3, EXACT), 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
 def grid_forward(
     us, h0, V, bias, mask, hs, counters, begin, end, time, batch, units, slices,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr, PHI: tl.constexpr,
@@ -75,7 +75,7 @@ def grid_forward(
             _arrive(counter)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
 def grid_adjoint(
     g, hs, V, bias, mask, D, dh0, counters, begin, end, time, batch, units, slices,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr, PHI: tl.constexpr,

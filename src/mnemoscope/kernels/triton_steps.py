@@ -163,7 +163,7 @@ def _parts(x: Tensor, which: tuple[int, ...], dim: int) -> Tensor:
     return torch.cat([parts[one] for one in which], dim)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step", "batch"])
 def _elementwise(
     table, done, step, z, x, held, bias, batch, units,
     BLOCKS: tl.constexpr, WIDTH: tl.constexpr, TYPE: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr,
