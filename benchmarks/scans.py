@@ -13,8 +13,8 @@ compare "mnemoscope" with "torch.nn", and "mnemoscope, tf32" with "torch.nn, tf3
 
 The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large product,
 forward and backward), for the bytes (states, drive and gradients once each, at the rate of a large copy), and for
-getting from one step to the next (two dependent calls on the CPU; 1 microsecond on a GPU, about one round trip through
-its second-level cache); it is the largest of the three.
+getting from one step to the next (two dependent calls on the CPU; 0.3 microseconds on a GPU, some 500 cycles for a
+barrier, a trip through shared memory and a chain of products on one multiprocessor); it is the largest of the three.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Machine:
         large = torch.empty(2**28 if device == "cuda" else 2**25, device=device)
         rate = large.nbytes / _fastest(lambda: large[: len(large) // 2].copy_(large[len(large) // 2 :]), device)
         if device == "cuda":
-            return cls(flops, rate, 1e-6)
+            return cls(flops, rate, 0.3e-6)
         small, calls = torch.zeros(1), 2000
 
         def twice() -> None:

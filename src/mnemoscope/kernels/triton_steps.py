@@ -119,7 +119,7 @@ class _Steps:
             with torch.cuda.device(drive.device):
                 if self.graph is None:
                     self._start(x0)
-                    self._launch(2)  # compiles, and lets the library choose its kernel, before the capture
+                    self._launch(1)  # compiles, and lets the library choose its kernel, before the capture
                     self.graph = torch.cuda.CUDAGraph()
                     with torch.cuda.graph(self.graph):
                         self._launch(BLOCK)
