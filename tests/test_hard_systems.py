@@ -82,7 +82,9 @@ def test_recognition_needs_arrival():
     catalogue = Catalogue(two_roots(0.01))
     catalogue.offer(torch.zeros(1, 2, dtype=D), 1e-25)
     states = torch.tensor([[0.01, 1], [1e-4, 1], [0.0, 1e-9]], dtype=D)
-    assert catalogue.recognise(states, catalogue.dynamics.residual(states)).tolist() == [-1, 0, 0]
+    seems = catalogue.recognise(states, catalogue.dynamics.residual(states))
+    assert seems.tolist() == [0, 0, 0]  # at first sight, the stiff direction hides the other root
+    assert catalogue.confirm(states, seems).tolist() == [False, True, True]
 
 
 def test_points_on_the_edge_of_a_declared_box_prove_nothing():

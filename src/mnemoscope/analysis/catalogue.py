@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,13 +11,13 @@ from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import inverse_and_sign
 from mnemoscope.shapes import Bool, Float, Int
 
-BASIN = 0.3
-"""A start may belong to a known root r when one simplified Newton step from it, with r's own Jacobian, lands within
-this fraction of its distance to r. It does belong to r when further such steps really arrive there."""
-ARRIVAL = 12
-"""Upper limit of those further steps; each shrinks the distance by more than half, most of them by far more."""
+BASIN = 0.25
+"""A start seems bound for a known root r when one simplified Newton step from it, with r's own Jacobian, lands within
+this fraction of its distance to r. It is when further such steps really arrive there."""
+ARRIVAL = 20
+"""Upper limit of such steps; each must shrink the distance to 0.6, and most shrink it by far more."""
 
-SKETCH = 8
+SKETCH = 16
 """Number of random combinations that stand for the whole offset at first sight."""
 
 PROBE = 0.1
@@ -75,52 +77,70 @@ class Catalogue:
         chosen = states[first == torch.arange(len(first), device=first.device)]
         for part in chosen.split(max(1, 2**20 // self.dynamics.size**2)):  # some 8 MB of Jacobians
             self._enter(part, fixed)
-        return self.recognise(states, self.dynamics.residual(states))
+        root = self.recognise(states, self.dynamics.residual(states))
+        found = (root >= 0).nonzero()[:, 0]
+        root[found] = torch.where(self.confirm(states[found], root[found]), root[found], -1)
+        return root
 
     def recognise(
         self, states: Float[Tensor, "batch size"], residuals: Float[Tensor, "batch size"]
     ) -> Int[Tensor, " batch"]:
-        """The known root that each state is bound to converge to, or -1."""
+        """The known root that each state seems bound for, or -1: a simplified Newton step, with the root's own
+        Jacobian, would land near it, as far as random combinations of the coordinates tell. `confirm` makes sure.
+        """
         if not len(self):
             return torch.full((states.shape[0],), -1, dtype=torch.int64, device=states.device)
         nearest = torch.cdist(states, self.states).argmin(1)
         offset = states - self.states[nearest]
-        near = _length(offset) <= self.reach[nearest]
-        rows = (~near & (self._inverse_of[nearest] >= 0)).nonzero()[:, 0]
-        if rows.numel():
-            rows = rows[self._promising(offset[rows], residuals[rows], self._inverse_of[nearest[rows]])]
-        if rows.numel():
-            near[rows] = self._arrives(offset[rows], residuals[rows], nearest[rows])
+        length = _length(offset)
+        near = length <= self.reach[nearest]
+        if len(self._sketches):  # to read whole inverses here would cost more than all the rest
+            kept = self._inverse_of[nearest]
+            landing = offset @ self._mix.mT - _times(self._sketches[kept.clamp_min(0)], residuals)
+            near |= (kept >= 0) & (_length(landing) <= BASIN * length)
         return torch.where(near, nearest, -1)
 
-    def _promising(self, offset: Tensor, residual: Tensor, inverse_of: Tensor) -> Bool[Tensor, " batch"]:
-        """Whether a simplified Newton step may land near the root, judged from random combinations of its coordinates:
-        to read the whole inverse for every start would cost more than all the rest.
-        """
-        landing = offset @ self._mix.mT - _times(self._sketches[inverse_of], residual)
-        return _length(landing) <= 2 * BASIN * _length(offset)
+    def confirm(self, states: Float[Tensor, "batch size"], root: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
+        """Whether simplified Newton steps, with the root's own Jacobian, really lead from each state to its root.
 
-    def _arrives(self, offset: Tensor, residual: Tensor, root: Tensor) -> Bool[Tensor, " batch"]:
-        """Whether simplified Newton steps from root + offset lead to the root, the first of them by a good part of the
-        way. One step alone would overlook a second root nearby, hidden by the stiffest directions.
+        One step alone would overlook a second root nearby, hidden by the stiffest directions.
         """
-        target, reach, length = self.states[root], self.reach[root], _length(offset)
-        inverses = self._inverses[self._inverse_of[root]]
-        arrived = torch.zeros_like(length, dtype=torch.bool)
-        rows = torch.arange(len(length), device=length.device)  # still under way; all below is aligned with it
-        for step in range(ARRIVAL):
-            # Where the residual is linear around the root, inverse @ residual is the offset from it.
-            offset = offset - _times(inverses, residual)
-            shorter = _length(offset)
-            arrived[rows] = shorter <= reach
-            going = ((shorter <= (BASIN if step == 0 else 0.5) * length) & (shorter > reach)).nonzero()[:, 0]
-            if not going.numel():
-                break
-            if going.numel() < rows.numel():
-                rows, target, reach, inverses = rows[going], target[going], reach[going], inverses[going]
-            offset, length = offset[going], shorter[going]
-            residual = self.dynamics.residual(target + offset)
+        offset = states - self.states[root]
+        length, reach = _length(offset), self.reach[root]
+        arrived = length <= reach
+        rows = (~arrived & (self._inverse_of[root] >= 0)).nonzero()[:, 0]
+        if rows.numel():
+            arrived[rows] = self._arrives(offset[rows], root[rows])
         return arrived
+
+    def _arrives(self, offset: Tensor, root: Tensor) -> Bool[Tensor, " batch"]:
+        target, reach, length = self.states[root], self.reach[root], _length(offset)
+        times = self._inverses_times(self._inverse_of[root])
+        going = torch.ones_like(length, dtype=torch.bool)
+        for _ in range(ARRIVAL):
+            # Where the residual is linear around the root, inverse @ residual is the offset from it.
+            offset = offset - times(self.dynamics.residual(target + offset))
+            shorter = _length(offset)
+            going &= (shorter <= 0.6 * length) | (shorter <= reach)
+            length = shorter
+            if not (going & (length > reach)).any():
+                break
+        return going & (length <= reach)
+
+    def _inverses_times(self, inverse_of: Int[Tensor, " batch"]) -> Callable[[Tensor], Tensor]:
+        """Multiplies vectors (batch, size) by their inverses; those with the same inverse share one product."""
+        used, group, counts = torch.unique(inverse_of, return_inverse=True, return_counts=True)
+        order = group.argsort(stable=True)
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[group[order]]
+        inverses, width = self._inverses[used].mT, int(counts.max())
+
+        def times(vectors: Tensor) -> Tensor:
+            grouped = vectors.new_zeros(len(used), width, vectors.shape[1])
+            grouped[group, rank] = vectors
+            return torch.bmm(grouped, inverses)[group, rank]
+
+        return times
 
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
         """Refine states, and keep those that are roots not known yet."""

@@ -86,8 +86,16 @@ FAR = 1e8
 
 
 def _descend(
-    solver: Solver, dynamics: Dynamics, starts: Tensor, catalogue: Catalogue, tolerances: Tolerances
+    solver: Solver,
+    dynamics: Dynamics,
+    starts: Tensor,
+    catalogue: Catalogue,
+    tolerances: Tolerances,
+    cautious: bool = False,
 ) -> Outcome:
+    """Iterate from one chunk of starts. Those that seem bound for a known root stop at once, and are looked at in the
+    end, all together; the few that were not go on, cautiously: each recognition is then confirmed on the spot.
+    """
     x = dynamics.clamp(starts)
     f = dynamics.residual(x)
     n = x.shape[0]
@@ -107,7 +115,7 @@ def _descend(
     fresh = torch.ones_like(who, dtype=torch.bool)  # has moved since it was last linearised
 
     for count in range(solver.max_steps + 1):
-        status, root = _judge(catalogue, tolerances, x, f, q, limit)
+        status, root = _judge(catalogue, tolerances, x, f, q, limit, cautious)
         if count and count % WINDOW == 0:
             stalled = (status == Status.UNFINISHED) & (q > 0.9 * window)
             status[stalled] = _resting(dynamics, tolerances, x[stalled], f[stalled])
@@ -132,7 +140,27 @@ def _descend(
         x = torch.where(fresh[:, None], x_new, x)
         f = torch.where(fresh[:, None], f_new, f)
         q = torch.where(fresh, q_new, q)
+    if not cautious:
+        _reconsider(outcome, solver, dynamics, starts, catalogue, tolerances)
     return outcome
+
+
+def _reconsider(
+    outcome: Outcome,
+    solver: Solver,
+    dynamics: Dynamics,
+    starts: Tensor,
+    catalogue: Catalogue,
+    tolerances: Tolerances,
+) -> None:
+    """Confirm where starts were thought to go; iterate again from those that go elsewhere."""
+    fixed = (outcome.status == Status.FIXED).nonzero()[:, 0]
+    elsewhere = fixed[~catalogue.confirm(outcome.states[fixed], outcome.root[fixed])]
+    if elsewhere.numel():
+        again = _descend(solver, dynamics, starts[elsewhere], catalogue, tolerances, cautious=True)
+        for field in fields(Outcome):
+            before = outcome.steps[elsewhere] if field.name == "steps" else 0
+            getattr(outcome, field.name)[elsewhere] = getattr(again, field.name) + before
 
 
 def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, f: Tensor) -> Int[Tensor, " batch"]:
@@ -157,10 +185,14 @@ def _judge(
     f: Tensor,
     q: Tensor,
     limit: float,
+    cautious: bool,
 ) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     """Status and root of each active start: done ones are told from those that go on (UNFINISHED)."""
     status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
     root = catalogue.recognise(x, f)
+    if cautious:
+        found = (root >= 0).nonzero()[:, 0]
+        root[found] = torch.where(catalogue.confirm(x[found], root[found]), root[found], -1)
     status[root >= 0] = int(Status.FIXED)
     gone = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
     status[gone] = int(Status.DIVERGED)
