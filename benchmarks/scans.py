@@ -11,10 +11,11 @@ that all meet the same machine; compare ratios, not microseconds of different ru
 On a GPU everyone is measured at float32's accuracy, and those that can once more in tf32, which cuDNN uses by default:
 compare "mnemoscope" with "torch.nn", and "mnemoscope, tf32" with "torch.nn, tf32".
 
-The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large product,
-forward and backward), for the bytes (states, drive and gradients once each, at the rate of a large copy), and for
-getting from one step to the next (two dependent calls on the CPU; 0.3 microseconds on a GPU, some 500 cycles for a
-barrier, a trip through shared memory and a chain of products on one multiprocessor); it is the largest of the three.
+The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large float32
+product, forward and backward; kernels that split numbers for the faster matrix units can stay below it), for the bytes
+(states, drive and gradients once each, at the rate of a large copy), and for getting from one step to the next (two
+dependent calls on the CPU; 0.3 microseconds on a GPU, some 500 cycles for a barrier, a trip through shared memory and a
+chain of products on one multiprocessor); it is the largest of the three.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from mnemoscope.cells.scan import _check_options
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import ACTIVATIONS, diagonal_scan, elementwise_scan, linear_scan
 from mnemoscope.kernels import elementwise as elementwise_module
+from mnemoscope.kernels.precision import exact_products
 
 # torch loads its forward-mode formulas by a deprecated way of its own
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -671,3 +672,86 @@ def test_the_operators_keep_torchs_rules():
         hs = elementwise_scan(us, h0, V, name, *bias).detach().requires_grad_()
         given = (torch.randn_like(hs), hs, V, name, bias[0] if bias else None, None)
         torch.library.opcheck(elementwise_module._adjoint, given, test_utils=tests)
+
+
+# --- whose step is it? ------------------------------------------------------------------------------------------------
+
+
+class Sevens(Elman):
+    """Overrides `forward`, and so what the inherited `prepare` would do."""
+
+    def forward(self, x, state):
+        return 0 * super().forward(x, state) + 7
+
+
+def test_the_loop_takes_the_step_that_was_written():
+    xs = torch.randn(4, 2, 3)
+    cell = Sevens(3, 5)
+    assert (ms.scan(cell, xs)[0] == 7).all()
+    assert (ms.run_with_cache(cell, xs)[1]["state"] == 7).all()
+    below = Stack([cell, GRU(5, 2)])
+    torch.testing.assert_close(ms.scan(below, xs)[0], ms.scan(below, xs, backend="loop")[0])
+    torch.testing.assert_close(ms.Dynamics(cell)(torch.zeros(1, 5).double()), torch.full((1, 5), 7.0).double())
+    plain = Elman(3, 5)
+    plain.forward = lambda x, h: h + 1
+    assert ms.scan(plain, xs)[0][-1].unique().tolist() == [4]
+
+
+@pytest.mark.parametrize("make", [lambda: Elman(3, 5), lambda: GRU(3, 5)])
+def test_a_hook_on_the_cell_sees_every_step(make):
+    cell, seen = make(), []
+    cell.register_forward_hook(lambda *_: seen.append(1))
+    _, _, route = ms.scan(cell, torch.randn(4, 2, 3), explain=True)
+    assert len(seen) == 4
+    assert "hooks" in route.why
+
+
+def test_a_step_replaced_on_the_cell_is_not_passed_by():
+    cell = GRU(3, 5)
+    cell._step = lambda u, h: h + 1
+    outputs, _, route = ms.scan(cell, torch.randn(4, 2, 3), explain=True)
+    assert not route.fused
+    assert outputs[-1].unique().tolist() == [4]
+
+
+@pytest.mark.parametrize("name", ["tanh", "modrelu", "linear"])
+def test_batched_gradients(name):
+    cell, xs = Elman(2, 3, nonlinearity=name).double(), torch.randn(4, 1, 2, dtype=torch.float64)
+
+    def sums(backend):
+        return lambda xs: ms.scan(cell, xs, backend=backend)[0].sum((1, 2))
+
+    for backend in ("auto", "loop"):
+        one = torch.autograd.functional.jacobian(sums(backend), xs)
+        many = torch.autograd.functional.jacobian(sums(backend), xs, vectorize=True)
+        torch.testing.assert_close(one, many)
+
+
+def test_an_exploding_linear_network_stays_finite_where_the_loop_does():
+    us = torch.zeros(1000, 1, 2)
+    us[-3:] = 1
+    hs = linear_scan(100 * torch.eye(2), us, torch.zeros(1, 2))
+    assert hs[-1].tolist() == [[10101, 10101]]
+
+
+def test_checkpoints_under_torch_func_and_wrong_ones():
+    cell, xs = Elman(2, 3), torch.randn(9, 1, 2)
+    plain, checked = (torch.func.grad(lambda xs, c=c: ms.scan(cell, xs, checkpoint=c)[0].sum())(xs) for c in (None, 3))
+    torch.testing.assert_close(plain, checked)
+    with pytest.raises(ValueError, match="checkpoint must be"):
+        _check_options(xs, None, "auto", True, "all")
+
+
+def test_the_newer_setting_of_precision_is_understood():
+    code = (
+        "import torch; from mnemoscope.kernels.precision import exact_products as exact\n"
+        "assert exact(); torch.backends.cuda.matmul.fp32_precision = 'tf32'; assert not exact()\n"
+        "torch.backends.cuda.matmul.fp32_precision = 'ieee'; assert exact()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert not exact_products()
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert exact_products()

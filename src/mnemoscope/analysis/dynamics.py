@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mnemoscope.analysis.probes import check_step, keeps_box, typical_rate
 from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
 from mnemoscope.cells.cell import Step
+from mnemoscope.cells.loop import steps_of
 from mnemoscope.shapes import Bool, Float
 
 Product = Callable[[Tensor], Tensor]
@@ -74,7 +75,7 @@ class Dynamics:
     def __call__(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
         """F: the next states of a map, the velocities of a flow."""
         if self._driven is None:  # the input is constant, and so is what the cell makes of it
-            self._driven = self.cell.prepare(self.input)
+            self._driven = steps_of(self.cell, self.input)
         u, step = self._driven
         return self.layout.flatten(step(u.expand(states.shape[0], *u.shape[1:]), self.layout.unflatten(states)))
 

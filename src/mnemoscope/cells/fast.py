@@ -14,6 +14,7 @@ from torch.nn.modules import module as torch_module
 from mnemoscope.cells.state import State
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_STEPS = ("forward", "prepare", "output", "_step", "_gates")
 _HARMLESS = {"initial_state", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
 """Methods of a cell that a fast path does not stand in for."""
 
@@ -44,11 +45,16 @@ def obstacle(module: nn.Module) -> str | None:
         return "hooks on all modules are registered, which must see every step"
     for name, part in module.named_modules():
         where = f"its part {name}" if name else "it"
-        if any(getattr(part, kind) for kind in _HOOKS):
+        if has_hooks(part):
             return f"hooks are registered on {where}, which must see every step"
-        if hasattr(part, "fast_path") and any(method in vars(part) for method in ("forward", "prepare", "output")):
-            return f"forward, prepare or output of {where} was replaced"
+        if hasattr(part, "fast_path") and any(name in vars(part) for name in _STEPS):
+            return f"the step of {where} was replaced on the instance"
     return None
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether someone watches the calls of this module."""
+    return any(getattr(module, kind) for kind in _HOOKS)
 
 
 def refuse_where_overridden(cls: type) -> None:

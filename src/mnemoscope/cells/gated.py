@@ -12,6 +12,7 @@ from torch.backends import cudnn
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.kernels.precision import exact_products
 
 _aten = torch.ops.aten
 _CUDNN_MODE = {"lstm": 2, "gru": 3}
@@ -135,9 +136,9 @@ class _Cudnn(torch.autograd.Function):
 
 @contextmanager
 def _precision_of_products() -> Iterator[None]:
-    before = cudnn.allow_tf32
-    cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    before = cudnn.rnn.fp32_precision  # pyright: ignore[reportAttributeAccessIssue]
+    cudnn.rnn.fp32_precision = "ieee" if exact_products() else "tf32"  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield
     finally:
-        cudnn.allow_tf32 = before
+        cudnn.rnn.fp32_precision = before  # pyright: ignore[reportAttributeAccessIssue]

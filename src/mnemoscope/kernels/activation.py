@@ -179,7 +179,7 @@ class ModReLU(Activation):
 
     def bias_gradient(self, g_z: Tensor, h: Tensor) -> Tensor:
         g_b = torch.sgn(h).conj() * g_z  # the radial stretch is 1: g and g_z have the same radial part
-        return (g_b.real if g_b.is_complex() else g_b).flatten(0, -2).sum(0)
+        return (g_b.real if g_b.is_complex() else g_b).reshape(-1, h.shape[-1]).sum(0)  # flatten has no batching rule
 
     def _frame(self, h: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Radial direction and tangential stretch, both 0 where h is."""

@@ -175,7 +175,7 @@ def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
         if ctx.needs_input_grad[2]:
             dV = D[0].mT @ h0.conj()  # apart, so that the states need not be copied to stand behind h0
             if len(D) > 1:
-                dV = torch.addmm(dV, D[1:].flatten(0, 1).mT, hs[:-1].flatten(0, 1).conj())
+                dV = torch.addmm(dV, D[1:].reshape(-1, D.shape[2]).mT, hs[:-1].reshape(-1, D.shape[2]).conj())
         if bias is not None and ctx.needs_input_grad[4]:
             dbias = ACTIVATIONS[ctx.activation].bias_gradient(D, hs)
     return D, dh0, dV, None, dbias, None

@@ -130,6 +130,13 @@ class _Dense(_Scan):
         for u in chunks[1:].unbind():
             ends = ends @ V_T + u
         power = torch.linalg.matrix_power(V, length).mT
+        transformed = torch._C._are_functorch_transforms_active()  # then values cannot be asked for
+        if not transformed and not torch.isfinite(power).all():  # 0 times infinity is NaN where the states may be 0
+            h, hs = h0, []
+            for u in us.unbind():
+                h = h @ V_T + u
+                hs.append(h)
+            return torch.stack(hs)
         starts = [h0]
         for end in ends[:-1].unbind():
             starts.append(starts[-1] @ power + end)

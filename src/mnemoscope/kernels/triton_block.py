@@ -13,11 +13,11 @@ from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_
 
 
 @triton.jit
-def _forward_step(h, u, W1, W2, W3, b, mask, t, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
+def _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     new = nonlinear(times(h, W1, W2, W3, EXACT) + u, b, PHI)
     if MASKED:
-        goes = tl.load(mask + t * batch + rows, mask=rows < batch, other=0)
+        goes = tl.load(mask + rows, mask=rows < batch, other=0)
         new = tl.where((goes != 0)[:, None], new, h)
     return new
 
@@ -42,25 +42,26 @@ def block_forward(
     stride = (batch * units).to(tl.int64)
     h = tl.load(h0 + here, mask=inside, other=0.0).to(tl.float32)
     u = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)
-    for t in range(time - 1):
+    for _ in range(time - 1):
         us += stride
         later = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)  # arrives meanwhile
-        h = _forward_step(h, u, W1, W2, W3, b, mask, t, rows, batch, PHI, MASKED, EXACT)
+        h = _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI, MASKED, EXACT)
         h = h.to(hs.dtype.element_ty).to(tl.float32)  # the state is what is stored
         tl.store(hs + here, h, mask=inside)
         hs += stride
+        mask += batch
         u = later
-    h = _forward_step(h, u, W1, W2, W3, b, mask, time - 1, rows, batch, PHI, MASKED, EXACT)
+    h = _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI, MASKED, EXACT)
     tl.store(hs + here, h, mask=inside)
 
 
 @triton.jit
-def _adjoint_step(total, h, W1, W2, W3, b, mask, t, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
+def _adjoint_step(total, h, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """`D_t`, and the gradient at the state before."""
     d = pull_back(total, h, b, PHI)
     if MASKED:
-        goes = (tl.load(mask + t * batch + rows, mask=rows < batch, other=0) != 0)[:, None]
+        goes = (tl.load(mask + rows, mask=rows < batch, other=0) != 0)[:, None]
         d = tl.where(goes, d, 0.0)
         before = tl.where(goes, 0.0, total) + times(d, W1, W2, W3, EXACT)
     else:
@@ -89,20 +90,21 @@ def block_adjoint(
     g += (time - 1) * stride
     hs += (time - 1) * stride
     D += (time - 1) * stride
+    mask += (time - 1) * batch.to(tl.int64)
     from_later = tl.zeros([ROWS, COLUMNS], tl.float32)
     g_t = tl.load(g + here, mask=inside, other=0.0).to(tl.float32)
     h_t = tl.load(hs + here, mask=inside, other=0.0).to(tl.float32)
-    for back in range(time - 1):
+    for _ in range(time - 1):
         g -= stride
         hs -= stride
         g_before = tl.load(g + here, mask=inside, other=0.0).to(tl.float32)
         h_before = tl.load(hs + here, mask=inside, other=0.0).to(tl.float32)
-        t = time - 1 - back
-        d, from_later = _adjoint_step(g_t + from_later, h_t, W1, W2, W3, b, mask, t, rows, batch, PHI, MASKED, EXACT)
+        d, from_later = _adjoint_step(g_t + from_later, h_t, W1, W2, W3, b, mask, rows, batch, PHI, MASKED, EXACT)
         tl.store(D + here, d, mask=inside)
         D -= stride
+        mask -= batch
         g_t = g_before
         h_t = h_before
-    d, from_later = _adjoint_step(g_t + from_later, h_t, W1, W2, W3, b, mask, 0, rows, batch, PHI, MASKED, EXACT)
+    d, from_later = _adjoint_step(g_t + from_later, h_t, W1, W2, W3, b, mask, rows, batch, PHI, MASKED, EXACT)
     tl.store(D + here, d, mask=inside)
     tl.store(dh0 + here, from_later, mask=inside)

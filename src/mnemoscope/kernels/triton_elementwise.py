@@ -25,6 +25,7 @@ import triton
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
+from mnemoscope.kernels.precision import exact_products
 from mnemoscope.kernels.triton_block import block_adjoint, block_forward
 from mnemoscope.kernels.triton_grid import grid_adjoint, grid_forward
 from mnemoscope.kernels.triton_steps import run_adjoint_steps, run_steps
@@ -56,7 +57,9 @@ def forward(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | N
     u, h, W = _real(us), _real(h0), _matrix(V)
     hs = torch.empty_like(u)
     if hs.numel():
-        _launch(Scan(W, _phi(activation, pairs), bias, mask, plan(u), exact()), lambda scan: scan.forward(u, h, hs))
+        _launch(
+            Scan(W, _phi(activation, pairs), bias, mask, plan(u), exact_products()), lambda scan: scan.forward(u, h, hs)
+        )
     return torch.view_as_complex(hs.unflatten(-1, (-1, 2))) if pairs else hs
 
 
@@ -68,7 +71,10 @@ def adjoint(
     g, h, W = _real(g), _real(hs), _matrix(V)
     D, dh0 = torch.empty_like(g), torch.empty_like(g[0])
     if D.numel():
-        _launch(Scan(W, _phi(activation, pairs), bias, mask, plan(g), exact()), lambda scan: scan.adjoint(g, h, D, dh0))
+        _launch(
+            Scan(W, _phi(activation, pairs), bias, mask, plan(g), exact_products()),
+            lambda scan: scan.adjoint(g, h, D, dh0),
+        )
     if pairs:
         return tuple(torch.view_as_complex(x.unflatten(-1, (-1, 2))) for x in (D, dh0))
     return D, dh0
@@ -99,7 +105,7 @@ class Plan:
 
 
 def plan(u: Tensor) -> Plan:
-    """What was fastest on an H200 for a drive (time, batch, real units); see benchmarks/results/scans.cuda.md."""
+    """What was fastest on an H200 for a drive (time, batch, real units); see benchmarks/results/scans_cuda.md."""
     batch, units = u.shape[1:]
     if units <= BLOCK_UNITS:
         return Plan("block", max(16, triton.next_power_of_2(units)), warps=4 if units <= 64 else 8)
@@ -187,11 +193,6 @@ class Scan:
             like if self.bias is None else self.bias.contiguous(),
             like if self.mask is None else self.mask.contiguous().view(torch.uint8),
         )
-
-
-def exact() -> bool:
-    """As torch's own products: `torch.set_float32_matmul_precision("high")` trades accuracy for speed."""
-    return torch.get_float32_matmul_precision() == "highest"
 
 
 PADDING = 32

@@ -53,6 +53,7 @@ def grid_forward(
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)
     us += begin * stride
+    mask += begin * batch.to(tl.int64)
     hs += begin * stride
     u = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)
     for t in range(begin, end):
@@ -65,11 +66,12 @@ def grid_forward(
             _meet(counter, slices * (t - begin))
         new = nonlinear(_gathered_times(before, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT) + u, b, PHI)
         if MASKED:
-            goes = tl.load(mask + t * batch + rows, mask=rows < batch, other=0)
+            goes = tl.load(mask + rows, mask=rows < batch, other=0)
             held = tl.load(before + here, mask=inside, other=0.0, cache_modifier=".cg").to(tl.float32)
             new = tl.where((goes != 0)[:, None], new, held)
         tl.store(hs + here, new, mask=inside)
         hs += stride
+        mask += batch
         u = later
         if MEET:
             _arrive(counter)
@@ -95,6 +97,7 @@ def grid_adjoint(
     g += (time - 1 - begin) * stride
     hs += (time - 1 - begin) * stride
     D += (time - 1 - begin) * stride
+    mask += (time - 1 - begin) * batch.to(tl.int64)
     first = inside & (begin < time)
     g_t = tl.load(g + here, mask=first, other=0.0).to(tl.float32)
     h_t = tl.load(hs + here, mask=first, other=0.0).to(tl.float32)
@@ -115,7 +118,7 @@ def grid_adjoint(
         if back < time:
             d = pull_back(total, h_t, b, PHI)
             if MASKED:
-                goes = tl.load(mask + (time - 1 - back) * batch + rows, mask=rows < batch, other=0)
+                goes = tl.load(mask + rows, mask=rows < batch, other=0)
                 d = tl.where((goes != 0)[:, None], d, 0.0)
                 tl.store(dh0 + here, tl.where((goes != 0)[:, None], 0.0, total), mask=inside)
             tl.store(D + here, d, mask=inside)
@@ -124,5 +127,6 @@ def grid_adjoint(
         else:
             tl.store(dh0 + here, total, mask=inside)
         D -= stride
+        mask -= batch
         g_t = g_before
         h_t = h_before

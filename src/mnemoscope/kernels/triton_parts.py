@@ -32,7 +32,7 @@ def nonlinear(z, bias, PHI: tl.constexpr):
         size = tl.where(size <= 0, 0.0, size)
         return tl.where(z < 0, -size, tl.where(z == 0, 0.0, size))
     elif PHI == "modrelu of pairs":
-        before = tl.sqrt(_pair_sum(z * z))
+        before = _pair_length(z)
         size = before + bias
         size = tl.where(size <= 0, 0.0, size)
         return z * (size / tl.where(before == 0, 1.0, before))
@@ -52,7 +52,7 @@ def pull_back(g, h, bias, PHI: tl.constexpr):
     elif PHI == "modrelu":
         return tl.where(h == 0, 0.0, tl.where(h == h, g, 0 * g))
     elif PHI == "modrelu of pairs":
-        size = tl.sqrt(_pair_sum(h * h))
+        size = _pair_length(h)
         off = size == 0
         before = size - bias
         before = tl.where(before < 1.1920929e-07 * size, 1.1920929e-07 * size, before)
@@ -69,6 +69,17 @@ def _pair_sum(x):
     re, im = tl.split(tl.reshape(x, [x.shape[0], x.shape[1] // 2, 2]))
     both = re + im
     return tl.reshape(tl.join(both, both), [x.shape[0], x.shape[1]])
+
+
+@triton.jit
+def _pair_length(x):
+    """|re + i im| of each pair, without overflow or underflow of the squares."""
+    re, im = tl.split(tl.reshape(tl.abs(x), [x.shape[0], x.shape[1] // 2, 2]))
+    larger = tl.where(re > im, re, im)
+    unit = tl.where((larger == 0) | (larger == float("inf")), 1.0, larger)
+    length = unit * tl.sqrt((re / unit) * (re / unit) + (im / unit) * (im / unit))
+    length = tl.where(re == re, length, re)  # NaN is never the larger
+    return tl.reshape(tl.join(length, length), [x.shape[0], x.shape[1]])
 
 
 @triton.jit

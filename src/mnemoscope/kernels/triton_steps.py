@@ -9,7 +9,9 @@ memory that its kernels read; so one graph serves all scans of a size, however l
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -21,8 +23,8 @@ from mnemoscope.kernels.triton_parts import bias_row, nonlinear, parts, pull_bac
 
 BLOCK = 32
 """Steps in a graph; what remains of a scan is launched step by step, while the graphs before it still run."""
-GRAPHS = 8
-"""How many graphs are kept, each with its buffers."""
+KEPT_BYTES = 2**30
+"""Buffers of the graphs that are kept; `clear` gives them up."""
 LEFT = (2, 0, 1, 1, 0, 0)
 RIGHT = (0, 2, 1, 0, 1, 0)
 """Which of the three parts of x and of W stand in the blocks of the product: small terms first, since the units cut off
@@ -34,7 +36,8 @@ def run_steps(
     W: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, us: Tensor, h0: Tensor, hs: Tensor
 ) -> None:
     """`h_t = phi(h_{t-1} W + u_t)` into `hs`."""
-    _steps(us, phi, bias, mask, exact, adjoint=False).run(W, bias, mask, h0, us, hs, hs)
+    with _one_at_a_time:
+        _steps(us, phi, bias, mask, exact, adjoint=False).run(W, bias, mask, h0, us, hs, hs)
 
 
 def run_adjoint_steps(
@@ -49,11 +52,12 @@ def run_adjoint_steps(
     dh0: Tensor,
 ) -> None:
     """`D_t = pull_back(g_t + D_{t+1} W, h_t)` into `D`, and `D_1 W` into `dh0`."""
-    steps = _steps(g, phi, bias, mask, exact, adjoint=True)
-    steps.run(W, bias, mask, torch.zeros_like(dh0), g, hs, D)
-    torch.mm(D[0], W, out=dh0)
-    if mask is not None:
-        dh0 += steps.held
+    with _one_at_a_time:
+        steps = _steps(g, phi, bias, mask, exact, adjoint=True)
+        steps.run(W, bias, mask, torch.zeros_like(dh0), g, hs, D)
+        torch.mm(D[0], W, out=dh0)
+        if mask is not None:
+            dh0 += steps.held
 
 
 @dataclass(frozen=True)
@@ -70,15 +74,28 @@ class _Size:
 
 
 _kept: OrderedDict[_Size, _Steps] = OrderedDict()
+_one_at_a_time = threading.RLock()
+"""Threads that share a stream share buffers too: what they launch must not be mixed. The stream does the rest."""
+
+
+def clear() -> None:
+    """Give up all graphs and their buffers."""
+    with _one_at_a_time:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # what is given up may still be running, on any stream
+        _kept.clear()
 
 
 def _steps(x: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, adjoint: bool) -> _Steps:
     """The buffers for this size; two streams never share them."""
     stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
     size = _Size(*x.shape[1:], x.dtype, x.device, stream, phi, mask is not None, exact, adjoint)
+    capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
     if size not in _kept:
         _kept[size] = _Steps(size, 0 if bias is None else len(bias))
-        if len(_kept) > GRAPHS:
+        while len(_kept) > 1 and sum(steps.bytes for steps in _kept.values()) > KEPT_BYTES and not capturing:
+            if x.is_cuda:
+                torch.cuda.synchronize()
             _kept.popitem(last=False)
     _kept.move_to_end(size)
     return _kept[size]
@@ -103,6 +120,8 @@ class _Steps:
             """Addresses of the drive, the states, the result and the mask; the number of steps."""
             self.done = torch.empty(1, dtype=torch.int64)
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.bytes = self.W.nbytes + self.x.nbytes + self.z.nbytes + self.held.nbytes
+        self.runs = 0
 
     def run(
         self, W: Tensor, bias: Tensor | None, mask: Tensor | None, x0: Tensor, drive: Tensor, hs: Tensor, out: Tensor
@@ -110,26 +129,34 @@ class _Steps:
         """All steps over `drive`, from `x0`."""
         mask = None if mask is None else mask.contiguous()
         steps = drive.shape[0]
-        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in (drive, hs, out, mask)]
-        self.table.copy_(torch.tensor([*addresses, steps]))
-        if bias is not None:
-            self.bias.copy_(bias)
-        self.W.copy_(_parts(W, RIGHT, 0) if self.in_parts else W)
-        if drive.is_cuda and not torch.cuda.is_current_stream_capturing():
-            with torch.cuda.device(drive.device):
-                if self.graph is None:
-                    self._start(x0)
-                    self._launch(1)  # compiles, and lets the library choose its kernel, before the capture
-                    self.graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(self.graph):
-                        self._launch(BLOCK)
-                self._start(x0)
-                for _ in range(steps // BLOCK):
-                    self.graph.replay()
-                self._launch(steps % BLOCK)
-        else:  # inside a capture of the caller's, the steps become part of it; the interpreter has no graphs
+        with torch.cuda.device(drive.device) if drive.is_cuda else nullcontext():
+            entries = [*(0 if tensor is None else tensor.data_ptr() for tensor in (drive, hs, out, mask)), steps]
+            for place, entry in zip(self.table.unbind(), entries, strict=True):
+                place.fill_(entry)  # not a copy from the host, which would wait for the device
+            if bias is not None:
+                self.bias.copy_(bias)
+            self.W.copy_(_parts(W, RIGHT, 0) if self.in_parts else W)
             self._start(x0)
-            self._launch(steps)
+            done = 0
+            if drive.is_cuda and not torch.cuda.is_current_stream_capturing():
+                done = self._replay(x0, steps)
+            self._launch(steps - done)
+            self.runs += 1
+
+    def _replay(self, x0: Tensor, steps: int) -> int:
+        """As many steps as whole graphs hold. A size that comes once is not worth a capture."""
+        if steps < BLOCK or (self.graph is None and self.runs == 0):
+            return 0
+        if self.graph is None:
+            graph = torch.cuda.CUDAGraph()
+            stream = torch.cuda.Stream(self.size.device)  # its own: a shared one belongs to another device, maybe
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                self._launch(BLOCK)
+            self.graph = graph
+            self._start(x0)
+        for _ in range(steps // BLOCK):
+            self.graph.replay()
+        return steps - steps % BLOCK
 
     def _start(self, x0: Tensor) -> None:
         self.done.zero_()
