@@ -118,6 +118,8 @@ def test_a_declared_box_is_tried():
         (lambda x, h: h.numpy(), "could not step"),
         (lambda x, h: h[:, :2], "keep the shape"),
         (lambda x, h: {}["missing"], "could not step"),
+        (lambda x, h: h.mul_(0.5), "in place"),
+        (lambda x, h: torch.tanh(h.squeeze(0)) if len(h) == 1 else torch.tanh(h), "could not step"),
     ],
 )
 def test_functions_that_cannot_be_analysed_are_refused(step, message):
@@ -327,3 +329,82 @@ def test_a_crowd_of_marginal_points_costs_no_inverses():
     assert catalogue._inverses.shape[0] == 0
     wave = Adaptive(number=64).combine(catalogue.states, catalogue.index.tolist(), set(), torch.Generator())
     assert wave.shape == (64, 20)
+
+
+def test_neighbours_in_a_strong_direction_are_told_apart():
+    """A 2-unit tanh network just past a fold: roots 0.067 apart beside a slow first unit."""
+    network = torch.nn.RNN(1, 2).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.weight_hh_l0.copy_(torch.diag(torch.tensor([0.9, 5.0], dtype=D)))
+        network.bias_hh_l0[1] = math.atanh(0.92443) - 5 * 0.92443
+    dynamics = ms.Dynamics(network)
+    fp = ms.find_fixed_points(dynamics)
+    assert len(fp) == 3
+    assert fp.may_be_complete
+    middle = torch.tensor([[0.0, 0.8573443799404439]], dtype=D)
+    many = torch.tensor([[0.0, 0.95]], dtype=D).repeat(128, 1)
+    fp = ms.find_fixed_points(dynamics, torch.cat([many, middle]))
+    torch.testing.assert_close(fp.states[fp.starts.point[-1]], middle[0])
+
+
+@pytest.mark.parametrize("width", [0.05, 0.01])
+def test_small_wells_beside_a_slow_direction(width):
+    def step(x, h):
+        return torch.stack([0.99 * h[:, 0], width * torch.tanh(2 / width * h[:, 1])], 1)
+
+    assert len(ms.find_fixed_points(ms.Dynamics(ms.adapt(step, state_size=2, bounds=(-1, 1))))) == 3
+
+
+def test_many_roots_at_even_distances():
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h - 0.5 * torch.sin(62.8 * h) / 62.8, state_size=1))
+    fp = ms.find_fixed_points(dynamics, torch.linspace(-0.5, 0.5, 400, dtype=D)[:, None])
+    roots = math.pi / 62.8 * torch.arange(-9, 10, dtype=D)
+    gaps = (fp.states - roots).abs().amin(0)
+    assert gaps.max() < 1e-9
+
+
+@pytest.mark.parametrize("bias", [6, 8, 10])
+def test_large_memories_do_not_blur_the_index(bias):
+    torch.manual_seed(1)
+    lstm = torch.nn.LSTM(2, 6)
+    with torch.no_grad():
+        lstm.bias_hh_l0[6:12] = bias
+        lstm.weight_hh_l0.mul_(2)
+    fp = ms.find_fixed_points(ms.Dynamics(lstm))
+    assert "marginal" not in fp.kind
+    assert (fp.index != 0).all()
+
+
+def test_the_faces_of_a_box_are_tried_whatever_rounding_does():
+    for bounds in ((-2.2, 1.3), (-2.0, 1.0)):  # -2.2 + (1.3 + 2.2) is not 1.3
+        dynamics = flow(lambda x, h: 2 - h, 2, bounds=bounds)
+        assert not dynamics.invariant
+        assert "leaves the declared box" in ms.find_fixed_points(dynamics, Box(9)).summary()
+
+
+def test_far_attractors_are_found():
+    fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 1e9, state_size=1)))
+    torch.testing.assert_close(fp.states, column(2e9))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_threshold_linear_networks_in_their_box_are_accepted(seed):
+    torch.manual_seed(seed)
+    W, b = torch.rand(3, 3, dtype=D) / 3, torch.rand(3, dtype=D)
+    flow(lambda x, h: -h + torch.relu(h) @ W.T + b, 3, bounds=(0, 20))
+    flow(lambda x, h: -h + 0.5 * torch.relu(h - 5) + 6, 1, bounds=(5.0, 10.0))
+    ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 1e10, state_size=1))
+    ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 1e4, state_size=1), dtype=torch.float32)
+
+
+def test_a_degenerate_point_is_no_continuous_attractor():
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h - h**3, state_size=2, bounds=(-1, 1)))
+    assert "continuous attractor" not in ms.find_fixed_points(dynamics, Box(20)).summary()
+
+
+def test_q_of_a_flow_is_told_in_units_of_its_rate():
+    fp = ms.find_fixed_points(flow(lambda x, h: 1e3 * (h * h + 1e-4), 1), column(0.1))
+    assert f"{fp.slow.q.item() / fp.rate**2:.1e} in units of rate^2" in fp.summary()
+    assert "Of 1 start," in fp.summary()

@@ -101,6 +101,17 @@ def test_a_unit_that_is_off_stops_an_infinite_gradient(monkeypatch, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_complex_numbers_of_any_size(monkeypatch, way):
+    """The squares of the smallest and of the largest are not representable."""
+    monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
+    us = torch.tensor([[[1e-24 + 0j, 0, 1e20 + 1e20j, 3 + 4j]]], dtype=torch.complex64, device=DEVICE)
+    bias = torch.full((4,), 0.01, device=DEVICE)
+    zero = torch.zeros(4, 4, dtype=torch.complex64, device=DEVICE)
+    hs = kernels.forward(us, zero[:1], zero, "modrelu", bias, None)
+    torch.testing.assert_close(hs, ACTIVATIONS["modrelu"](us, bias))
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_any_layout_of_memory(monkeypatch, way):
     monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
     us, h0, V, _, mask = problem("tanh", torch.float32, 3, 4, 5, True)

@@ -20,9 +20,6 @@ ARRIVAL = 20
 SKETCH = 16
 """Number of random combinations that stand for the whole offset at first sight."""
 
-PROBE = 0.1
-"""How far from a root its surroundings are looked at; no start is taken for granted from farther away."""
-
 BUNCH = 1e-3
 """Nearly converged states closer than this (rms) are refined once for all of them."""
 REFINEMENTS = 20
@@ -43,7 +40,7 @@ class Catalogue:
         self.blur: Float[Tensor, " roots"] = none
         """How far off a root may still be."""
         self.reach: Float[Tensor, " roots"] = none
-        """Within this distance of a root, a state is bound for it."""
+        """Within this distance of a root, a state is the same."""
         self.index: Int[Tensor, " roots"] = none.long()
         """Sign det(-residual') of roots that are isolated for certain, 0 of others."""
         self._inverses = none.reshape(0, dynamics.size, dynamics.size)
@@ -168,7 +165,7 @@ class Catalogue:
         new = self._distinct(states, blur, good.nonzero()[:, 0].tolist())
         if not new:
             return
-        isolated, ball = self._surroundings(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
+        isolated = self._isolated(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
         sign = sign[new] * isolated
         slots = self._inverses.shape[0] + sign.abs().cumsum(0) - 1
         self._inverse_of = torch.cat([self._inverse_of, torch.where(sign != 0, slots, -1)])
@@ -178,8 +175,7 @@ class Catalogue:
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.blur = torch.cat([self.blur, blur[new]])
-        reach = torch.maximum(10 * blur[new], self.distance * size[new])
-        self.reach = torch.cat([self.reach, torch.where(sign != 0, torch.maximum(reach, ball), reach)])
+        self.reach = torch.cat([self.reach, torch.maximum(10 * blur[new], self.distance * size[new])])
         self.index = torch.cat([self.index, sign])
 
     def _distinct(self, states: Tensor, blur: Tensor, rows: list[int]) -> list[int]:
@@ -197,18 +193,12 @@ class Catalogue:
                 new.append(position)
         return [rows[position] for position in new]
 
-    def _surroundings(
-        self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor
-    ) -> tuple[Bool[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """Whether each root is isolated for certain, and the radius of a ball from which Newton's method goes to it.
+    def _isolated(self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor) -> Bool[Tensor, " batch"]:
+        """Whether the Jacobian stays what it is, wherever the root may really lie.
 
-        Isolated: the Jacobian stays what it is, wherever the root may really lie. `error` (batch, size) bounds the
-        residual; the root may be off by inverse @ error, most along the weakest direction. A double root, a line of
-        roots or a kink of the nonlinearity fails this; a root with a small but certain eigenvalue passes, which no
-        bound on the size of the eigenvalue could tell.
-
-        The ball: with k the relative change of the Jacobian per distance, Newton's method converges from within 1 / (2
-        k) (Kantorovich 1948). k is measured along the weakest direction, in which a neighbouring root would lie.
+        `error` (batch, size) bounds the residual; the root may be off by inverse @ error, most along the weakest
+        direction. A double root, a line of roots or a kink of the nonlinearity fails this; a root with a small but
+        certain eigenvalue passes, which no bound on the size of the eigenvalue could tell.
         """
         weakest = _times(inverse, torch.ones_like(states))
         for _ in range(3):  # power iteration for the largest singular vector of the inverse
@@ -216,15 +206,16 @@ class Catalogue:
             weakest = weakest / _length(weakest)[:, None].clamp_min(1e-300)
         slack = (_length(_times(inverse.mT, weakest)) * _length(error))[:, None]
         shift = slack * weakest + error * torch.sign(weakest + 1e-300)
-        away = PROBE * weakest
-        moved = self.dynamics.residual_jacobian(
-            torch.cat([states + shift, states - shift, states + away, states - away])
-        )
-        # seen in the weakest direction, where it matters most, and in one that contains every unit, for kinks
+        moved = self.dynamics.residual_jacobian(torch.cat([states + shift, states - shift]))
+        # seen in the weakest direction, where it matters most, and in one that contains every unit, for kinks; each
+        # number in units of its own size, so that the large memory of an LSTM does not drown its outputs
+        unit = states.abs().clamp_min(1).unsqueeze(2)
         seen_in = torch.stack([weakest, torch.full_like(weakest, self.dynamics.size**-0.5)], 2)
-        changes = [torch.bmm(inverse, torch.bmm(side - G, seen_in)).norm(dim=1).amax(1) for side in moved.chunk(4)]
-        isolated = (torch.maximum(*changes[:2]) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
-        return isolated, 0.25 * PROBE / torch.maximum(*changes[2:]).clamp_min(0.25)
+        changes = [
+            (torch.bmm(inverse, torch.bmm(side - G, seen_in * unit)) / unit).norm(dim=1).amax(1)
+            for side in moved.chunk(2)
+        ]
+        return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
 
 
 def _length(vectors: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:

@@ -66,7 +66,7 @@ class Dynamics:
         self._driven: tuple[Tensor, Step] | None = None
         self.bounds = self._box(bounds)
         check_step(self)
-        self.declared = self.bounds is not None and (bounds != "auto" or isinstance(self.cell, FunctionCell))
+        self.declared = self.bounds is not None and (not isinstance(bounds, str) or isinstance(self.cell, FunctionCell))
         """Whether the box is the user's word, not the cell's own."""
         self.invariant = self.bounds is not None and (not self.declared or keeps_box(self))
         """Whether the system is known never to leave its box."""
@@ -162,8 +162,8 @@ class Dynamics:
                 raise ValueError("A map moves in steps; a rate belongs to a flow (continuous=True).")
             return 1.0
         if given is not None:
-            if not 0 < given < float("inf"):
-                raise ValueError(f"rate must be positive and finite, but is {given}.")
+            if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
+                raise ValueError(f"rate must be a positive and finite number, but is {given!r}.")
             return float(given)
         self.rate = 1.0
         return typical_rate(self)

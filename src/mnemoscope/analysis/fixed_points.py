@@ -95,6 +95,8 @@ class FixedPoints:
     """The rate of a flow, in which `MARGIN` is measured; 1 for a map."""
     regular: Bool[Tensor, " points"] | None = None
     """Which points are isolated and have an index for certain, as the search saw; None: told from rounding alone."""
+    left_box: bool = False
+    """Whether the system was seen to leave the box that was declared for it."""
     starts: Starts | None = None
     slow: FixedPoints | None = None
     """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
@@ -260,6 +262,7 @@ def no_batched_lu(G: Tensor) -> bool:
 
 
 def _sentences(fp: FixedPoints) -> Iterator[str]:
+    unit = f" in units of rate^2 = {fp.rate**2:.1e}" if fp.rate != 1 else ""
     if len(fp) == 0:
         yield "No fixed point was found."
     else:
@@ -269,22 +272,27 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
             + (f" with {up} unstable direction{'s' * (up > 1)}" if up else "")
             for (kind, up), number in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0]))
         ]
-        yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; q at most {fp.q.max():.1e}."
-    if len(fp) or fp.bounded:
+        q = f"q at most {fp.q.max() / fp.rate**2:.1e}{unit}"
+        yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; {q}."
+    if len(fp) or fp.bounded or fp.left_box:
         yield fp.completeness
     if len(fp):
         marginal = fp.kind.count("marginal")
-        if marginal >= 5 and 2 * marginal >= len(fp):
+        spread = fp.states.std(0, correction=0).max() if marginal else 0
+        if marginal >= 5 and 2 * marginal >= len(fp) and spread > 1e-2:
             yield "So many marginal points suggest a continuous attractor: a line or surface of fixed points."
     if fp.slow is not None and len(fp.slow):
-        yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} beside them, q from {fp.slow.q.min():.1e}."
+        q = f"q from {fp.slow.q.min() / fp.rate**2:.1e}{unit}"
+        yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} beside them, {q}."
     if fp.starts is not None:
         ends = [f"{number} {status.words}" for status, number in fp.starts.counts().items()]
-        yield f"Of {len(fp.starts)} starts, {', '.join(ends)}."
+        yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(ends)}."
 
 
 def _completeness(fp: FixedPoints) -> str:
     total = fp.index_sum
+    if fp.left_box:
+        return f"The index sum is {total}, but the system leaves the declared box from some states: it proves nothing."
     if not fp.bounded:
         return (
             f"The index sum is {total}, but no set is known that the system maps into its inside, so it proves nothing."
@@ -302,7 +310,7 @@ def _completeness(fp: FixedPoints) -> str:
 
 
 _TENSORS = ("states", "q", "jacobians", "reached")
-_FLAGS = ("continuous", "bounded", "rate")
+_FLAGS = ("continuous", "bounded", "rate", "left_box")
 
 
 def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float]]:

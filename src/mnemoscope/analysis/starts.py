@@ -170,8 +170,11 @@ def _relaxations(dynamics: Dynamics, number: int, generator: Generator) -> Tenso
     with torch.no_grad():
         for step in range(RELAX):
             states = torch.where(wait > step, dynamics(states), states)
-    # a map without a box may throw some of them far away: those start where they began
-    lost = ~torch.isfinite(states).all(1) | (states.norm(dim=1) > 1e3 * (1 + beginning.norm(dim=1)))
+    # a map without a box may throw some of them far away: those start where they began, unless they came to rest there
+    with torch.no_grad():
+        resting = dynamics.residual(states).norm(dim=1) <= 1e-6 * states.norm(dim=1)
+    far = states.norm(dim=1) > 1e3 * (1 + beginning.norm(dim=1))
+    lost = ~torch.isfinite(states).all(1) | (far & ~resting)
     return torch.where(lost[:, None], beginning, states)
 
 
