@@ -130,7 +130,8 @@ class Catalogue:
         order = group.argsort(stable=True)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[group[order]]
-        inverses, width = self._inverses[used].mT, int(counts.max())
+        inverses = self._inverses if len(used) == len(self._inverses) else self._inverses[used]
+        inverses, width = inverses.mT, int(counts.max())
 
         def times(vectors: Tensor) -> Tensor:
             grouped = vectors.new_zeros(len(used), width, vectors.shape[1])

@@ -66,6 +66,7 @@ def descend(
         outcomes.append(_descend(solver, dynamics, part, catalogue, tolerances))
         on_done(part.shape[0])
     outcome = Outcome.joined(outcomes)
+    _reconsider(outcome, solver, dynamics, starts, catalogue, tolerances)
     stuck = torch.isin(outcome.status, torch.tensor(STUCK, device=starts.device)).nonzero()[:, 0]
     if solver.settle is not None and stuck.numel():
         settled = descend(solver.settle, dynamics, outcome.states[stuck], catalogue, tolerances)
@@ -93,8 +94,8 @@ def _descend(
     tolerances: Tolerances,
     cautious: bool = False,
 ) -> Outcome:
-    """Iterate from one chunk of starts. Those that seem bound for a known root stop at once, and are looked at in the
-    end, all together; the few that were not go on, cautiously: each recognition is then confirmed on the spot.
+    """Iterate from one chunk of starts. Those that seem bound for a known root stop at once, or, if `cautious`, as soon
+    as that is confirmed.
     """
     x = dynamics.clamp(starts)
     f = dynamics.residual(x)
@@ -140,8 +141,6 @@ def _descend(
         x = torch.where(fresh[:, None], x_new, x)
         f = torch.where(fresh[:, None], f_new, f)
         q = torch.where(fresh, q_new, q)
-    if not cautious:
-        _reconsider(outcome, solver, dynamics, starts, catalogue, tolerances)
     return outcome
 
 
@@ -153,11 +152,14 @@ def _reconsider(
     catalogue: Catalogue,
     tolerances: Tolerances,
 ) -> None:
-    """Confirm where starts were thought to go; iterate again from those that go elsewhere."""
+    """Confirm where starts were thought to go, all together; iterate again, with caution, from those that did not."""
     fixed = (outcome.status == Status.FIXED).nonzero()[:, 0]
     elsewhere = fixed[~catalogue.confirm(outcome.states[fixed], outcome.root[fixed])]
     if elsewhere.numel():
-        again = _descend(solver, dynamics, starts[elsewhere], catalogue, tolerances, cautious=True)
+        parts = starts[elsewhere].split(solver.chunk(dynamics.size))
+        again = Outcome.joined(
+            [_descend(solver, dynamics, part, catalogue, tolerances, cautious=True) for part in parts]
+        )
         for field in fields(Outcome):
             before = outcome.steps[elsewhere] if field.name == "steps" else 0
             getattr(outcome, field.name)[elsewhere] = getattr(again, field.name) + before

@@ -105,7 +105,7 @@ class LevenbergMarquardt:
 
 def jacobians_at_a_time(size: int) -> int:
     """How many dense Jacobians to hold: some 8 MB of them."""
-    return max(4, min(128, 2**20 // size**2))
+    return max(4, min(256, 2**20 // size**2))
 
 
 def limited(
