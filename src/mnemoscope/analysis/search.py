@@ -95,7 +95,7 @@ def _waves(
             break
         known = catalogue.regular
         starts = strategy.combine(catalogue.states, catalogue.index.tolist(), tried, generator)
-        if missing:  # what is missing may lie outside the hull of what was found
+        if missing and idle:  # what is missing may lie outside the hull of what was found
             starts = torch.cat([starts, Box(strategy.number).draw(dynamics, generator)])
         bar.total += len(starts)
         bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
