@@ -193,6 +193,14 @@ def noisy(monkeypatch):
 # Interruption.
 
 
+@pytest.fixture
+def _interruptible():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may ignore it
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_ctrl_c_saves_closes_and_says_how_to_go_on(tmp_path):
     with pytest.raises(KeyboardInterrupt, match=r"after step 17 of 40; the checkpoint is in .*resume=True"):
         run(CONFIG, tmp_path, callbacks=[lambda info: info.step == 17 and os.kill(os.getpid(), signal.SIGINT)])
@@ -202,6 +210,7 @@ def test_ctrl_c_saves_closes_and_says_how_to_go_on(tmp_path):
     assert steps[0] == 18
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_a_second_ctrl_c_stops_at_once_and_keeps_the_checkpoint(tmp_path):
     def twice(info):
         if info.step == 17:

@@ -106,7 +106,7 @@ class Adaptive:
     """
 
     initial: State | StartStrategy | None = None
-    number: int = 64
+    number: int = 32
     patience: int = 1
     waves: int = 40
 
@@ -118,7 +118,7 @@ class Adaptive:
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
         """The first wave."""
         if self.initial is None:
-            return _relaxations(dynamics, self.number, generator)
+            return _relaxations(dynamics, 2 * self.number, generator)
         if isinstance(self.initial, StartStrategy):
             return self.initial.draw(dynamics, generator)
         return as_starts(dynamics, self.initial)
