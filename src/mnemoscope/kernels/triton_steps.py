@@ -90,10 +90,12 @@ def _steps(x: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact:
     """The buffers for this size; two streams never share them."""
     stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
     size = _Size(*x.shape[1:], x.dtype, x.device, stream, phi, mask is not None, exact, adjoint)
-    capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
+    biases = 0 if bias is None else len(bias)
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return _Steps(size, biases)  # its memory belongs to the caller's graph, which may outlive what is kept here
     if size not in _kept:
-        _kept[size] = _Steps(size, 0 if bias is None else len(bias))
-        while len(_kept) > 1 and sum(steps.bytes for steps in _kept.values()) > KEPT_BYTES and not capturing:
+        _kept[size] = _Steps(size, biases)
+        while len(_kept) > 1 and sum(steps.bytes for steps in _kept.values()) > KEPT_BYTES:
             if x.is_cuda:
                 torch.cuda.synchronize()
             _kept.popitem(last=False)
