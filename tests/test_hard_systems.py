@@ -128,17 +128,19 @@ def test_functions_that_cannot_be_analysed_are_refused(step, message):
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("step", "slope_at_4"),
     [
-        lambda x, h: torch.relu(h - 0.1),
-        lambda x, h: h.abs(),
-        lambda x, h: torch.sign(h),  # its derivative is 0 almost everywhere, by differences too
-        lambda x, h: torch.sqrt(h),  # outside its domain at most random states
+        (lambda x, h: torch.relu(h - 0.1), 1),
+        (lambda x, h: h.abs(), 1),
+        (lambda x, h: torch.sign(h), 0),  # its derivative is 0 almost everywhere, by differences too
+        (lambda x, h: torch.sqrt(h), 0.25),  # outside its domain at most random states
     ],
 )
-def test_functions_with_kinks_and_domains_are_accepted(step):
+def test_functions_with_kinks_and_domains_are_accepted(step, slope_at_4):
     for dtype in (torch.float32, torch.float64):
-        ms.Dynamics(ms.adapt(step, state_size=4), dtype=dtype)
+        dynamics = ms.Dynamics(ms.adapt(step, state_size=4), dtype=dtype)
+        J = dynamics.jacobian(torch.full((1, 4), 4.0, dtype=dtype))
+        torch.testing.assert_close(J, slope_at_4 * torch.eye(4, dtype=dtype)[None])
 
 
 def test_broken_weights_are_named():
@@ -393,10 +395,19 @@ def test_far_attractors_are_found():
 def test_threshold_linear_networks_in_their_box_are_accepted(seed):
     torch.manual_seed(seed)
     W, b = torch.rand(3, 3, dtype=D) / 3, torch.rand(3, dtype=D)
-    flow(lambda x, h: -h + torch.relu(h) @ W.T + b, 3, bounds=(0, 20))
-    flow(lambda x, h: -h + 0.5 * torch.relu(h - 5) + 6, 1, bounds=(5.0, 10.0))
-    ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 1e10, state_size=1))
-    ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 1e4, state_size=1), dtype=torch.float32)
+    network = flow(lambda x, h: -h + torch.relu(h) @ W.T + b, 3, bounds=(0, 20))
+    fp = ms.find_fixed_points(network, Box(20))
+    expected = torch.linalg.solve(torch.eye(3, dtype=D) - W, b)  # all units are on, since W and b are positive
+    torch.testing.assert_close(fp.states, expected[None])
+    fp = ms.find_fixed_points(flow(lambda x, h: -h + 0.5 * torch.relu(h - 5) + 6, 1, bounds=(5.0, 10.0)), Box(9))
+    torch.testing.assert_close(fp.states, column(7.0))
+
+
+def test_functions_of_large_values_are_accepted():
+    """The rounding of a difference of large numbers is no sign of a wrong derivative."""
+    for drive, dtype in ((1e10, torch.float64), (1e4, torch.float32)):
+        dynamics = ms.Dynamics(ms.adapt(lambda x, h, drive=drive: 0.5 * h + drive, state_size=1), dtype=dtype)
+        assert dynamics.jacobian(torch.zeros(1, 1, dtype=dtype)).item() == 0.5
 
 
 def test_a_degenerate_point_is_no_continuous_attractor():

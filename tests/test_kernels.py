@@ -282,8 +282,8 @@ def random_state(cell, batch):
 @pytest.mark.parametrize("name", CELLS)
 def test_the_fast_path_gives_what_the_loop_gives(name, device, time, batch):
     cell = CELLS[name]().to(device, torch.float64)
-    if isinstance(cell.fast_path(*_given(cell, time, batch), None), NoFastPath):
-        pytest.skip("there is none here")
+    if device != "cpu" and isinstance(cell.fast_path(*_given(cell, time, batch), None), NoFastPath):
+        pytest.skip("none in float64 on this device")
     xs = torch.randn(batch, time, 3, dtype=torch.float64, device=device).transpose(0, 1).requires_grad_()
     state = random_state(cell, batch)
     for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):

@@ -74,10 +74,7 @@ class Catalogue:
         chosen = states[first == torch.arange(len(first), device=first.device)]
         for part in chosen.split(max(1, 2**20 // self.dynamics.size**2)):  # some 8 MB of Jacobians
             self._enter(part, fixed)
-        root = self.recognise(states, self.dynamics.residual(states))
-        found = (root >= 0).nonzero()[:, 0]
-        root[found] = torch.where(self.confirm(states[found], root[found]), root[found], -1)
-        return root
+        return self.confirmed(states, self.recognise(states, self.dynamics.residual(states)))
 
     def recognise(
         self, states: Float[Tensor, "batch size"], residuals: Float[Tensor, "batch size"]
@@ -109,6 +106,12 @@ class Catalogue:
         if rows.numel():
             arrived[rows] = self._arrives(offset[rows], root[rows])
         return arrived
+
+    def confirmed(self, states: Float[Tensor, "batch size"], root: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+        """The roots that `recognise` saw, and -1 in place of those that are not confirmed."""
+        found = (root >= 0).nonzero()[:, 0]
+        root[found] = torch.where(self.confirm(states[found], root[found]), root[found], -1)
+        return root
 
     def _arrives(self, offset: Tensor, root: Tensor) -> Bool[Tensor, " batch"]:
         target, reach, length = self.states[root], self.reach[root], _length(offset)

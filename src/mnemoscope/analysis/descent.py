@@ -51,6 +51,12 @@ class Outcome:
         """Several outcomes as one, in order."""
         return cls(*(torch.cat([getattr(one, field.name) for one in outcomes]) for field in fields(cls)))
 
+    def go_on(self, rows: Int[Tensor, " some"], later: Outcome) -> None:
+        """Replace what became of some starts by what became of them later; steps add up."""
+        later.steps.add_(self.steps[rows])
+        for field in fields(self):
+            getattr(self, field.name)[rows] = getattr(later, field.name)
+
 
 def descend(
     solver: Solver,
@@ -69,10 +75,7 @@ def descend(
     _reconsider(outcome, solver, dynamics, starts, catalogue, tolerances)
     stuck = torch.isin(outcome.status, torch.tensor(STUCK, device=starts.device)).nonzero()[:, 0]
     if solver.settle is not None and stuck.numel():
-        settled = descend(solver.settle, dynamics, outcome.states[stuck], catalogue, tolerances)
-        for field in fields(Outcome):
-            before = outcome.steps[stuck] if field.name == "steps" else 0
-            getattr(outcome, field.name)[stuck] = getattr(settled, field.name) + before
+        outcome.go_on(stuck, descend(solver.settle, dynamics, outcome.states[stuck], catalogue, tolerances))
     return outcome
 
 
@@ -157,12 +160,8 @@ def _reconsider(
     elsewhere = fixed[~catalogue.confirm(outcome.states[fixed], outcome.root[fixed])]
     if elsewhere.numel():
         parts = starts[elsewhere].split(solver.chunk(dynamics.size))
-        again = Outcome.joined(
-            [_descend(solver, dynamics, part, catalogue, tolerances, cautious=True) for part in parts]
-        )
-        for field in fields(Outcome):
-            before = outcome.steps[elsewhere] if field.name == "steps" else 0
-            getattr(outcome, field.name)[elsewhere] = getattr(again, field.name) + before
+        again = [_descend(solver, dynamics, part, catalogue, tolerances, cautious=True) for part in parts]
+        outcome.go_on(elsewhere, Outcome.joined(again))
 
 
 def _resting(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, f: Tensor) -> Int[Tensor, " batch"]:
@@ -193,8 +192,7 @@ def _judge(
     status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
     root = catalogue.recognise(x, f)
     if cautious:
-        found = (root >= 0).nonzero()[:, 0]
-        root[found] = torch.where(catalogue.confirm(x[found], root[found]), root[found], -1)
+        root = catalogue.confirmed(x, root)
     status[root >= 0] = int(Status.FIXED)
     gone = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
     status[gone] = int(Status.DIVERGED)
