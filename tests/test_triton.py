@@ -9,16 +9,19 @@ from mnemoscope.kernels import ACTIVATIONS, elementwise_scan
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_elementwise as kernels
+from mnemoscope.kernels import triton_outer
 from mnemoscope.kernels.triton_elementwise import Plan
 from mnemoscope.kernels.triton_steps import LEFT, RIGHT, _parts
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
+needs_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
 WAYS = {
     "block": Plan("block", 64, warps=4),
     "grid": Plan("grid", 16, 2, 4),
     "steps": Plan("steps"),
 }
+BOUND_OF_PARTS = 8e-6 if GPU else 5e-5  # the interpreter cuts off where a GPU rounds
 KINDS = [(name, torch.float32) for name in ACTIVATIONS] + [(name, torch.complex64) for name in ("modrelu", "linear")]
 SIZES = [(1, 1, 1), (3, 2, 5), (4, 17, 20), (40, 3, 31) if GPU else (2, 3, 31)]
 
@@ -140,6 +143,21 @@ def test_six_products_of_short_numbers_are_one_of_long_ones():
         assert (fewer - exact).norm() > 2 * (product - exact).norm()
 
 
+@pytest.mark.parametrize("rows", [1, 7, 64, 130, 1000 if GPU else 200])
+def test_the_gradient_of_the_matrix(monkeypatch, rows):
+    monkeypatch.setattr(triton_outer, "GROUP", 64)
+    monkeypatch.setattr(triton_outer, "AT_ONCE", 128 * 33)  # two groups at once
+    left, right = torch.randn(rows, 33, device=DEVICE), torch.randn(rows, 20, device=DEVICE)
+    assert_near(kernels.outer_products(left, right), left.double().mT @ right.double(), BOUND_OF_PARTS)
+
+
+@needs_gpu
+def test_the_gradient_of_a_large_matrix():
+    left, right = torch.rand(10_000, 1024, device=DEVICE), torch.randn(10_000, 1024, device=DEVICE)
+    found = torch.ops.mnemoscope.outer_products(left, right)
+    assert_near(found, left.double().mT @ right.double(), 3e-5)
+
+
 def test_the_plan_follows_the_size(monkeypatch):
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda device: type("H200", (), {"multi_processor_count": 132})
@@ -154,9 +172,6 @@ def test_the_plan_follows_the_size(monkeypatch):
     sizes = {(4096, 128): "block", (16, 1024): "grid", (32, 1024): "grid", (48, 1024): "steps", (128, 512): "grid"}
     sizes |= {(1, 129): "grid", (1024, 256): "steps", (16, 1025): "steps"}
     assert {size: kernels.plan(Drive(*size)).way for size in sizes} == sizes
-
-
-needs_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
 
 
 @needs_gpu

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.library import custom_op
 
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
+from mnemoscope.kernels.precision import exact_products
 from mnemoscope.shapes import Bool, Float, Inexact
 
 SHARED_FROM = 2e6
@@ -80,7 +81,8 @@ def _triton() -> ModuleType:
 
     - `unavailable(device, dtype, activation) -> str | None`: why it cannot run these, or None;
     - `forward(us, h0, V, activation, bias, mask) -> hs`;
-    - `adjoint(g, hs, V, activation, bias, mask) -> (D, dh_0)`, as in this module's docstring.
+    - `adjoint(g, hs, V, activation, bias, mask) -> (D, dh_0)`, as in this module's docstring;
+    - `outer_products(left, right) -> left^T right`, in float32.
 
     Inputs are those of `elementwise_scan`, on one CUDA device, in any memory layout; outputs are contiguous and new.
     """
@@ -175,13 +177,47 @@ def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
         if ctx.needs_input_grad[2]:
             dV = D[0].mT @ h0.conj()  # apart, so that the states need not be copied to stand behind h0
             if len(D) > 1:
-                dV = torch.addmm(dV, D[1:].reshape(-1, D.shape[2]).mT, hs[:-1].reshape(-1, D.shape[2]).conj())
+                dV = dV + _transpose_times(D[1:].reshape(-1, D.shape[2]), hs[:-1].reshape(-1, D.shape[2]))
         if bias is not None and ctx.needs_input_grad[4]:
             dbias = ACTIVATIONS[ctx.activation].bias_gradient(D, hs)
     return D, dh0, dV, None, dbias, None
 
 
 _scan.register_autograd(_backward, setup_context=_save)
+
+
+# --- the gradient of V ------------------------------------------------------------------------------------------------
+
+LONG_SUM = 2**32
+"""Multiplications from which the matrix units of a GPU repay the splitting of float32 numbers."""
+
+
+def _transpose_times(left: Tensor, right: Tensor) -> Tensor:
+    """`left^T conj(right)`, a sum over many rows."""
+    long = left.numel() * right.shape[1] >= LONG_SUM
+    if left.is_cuda and left.dtype == torch.float32 and long and exact_products():
+        return _outer_products(left.contiguous(), right.contiguous())
+    return left.mT @ right.conj()
+
+
+@custom_op("mnemoscope::outer_products", mutates_args=(), schema="(Tensor left, Tensor right) -> Tensor")
+def _outer_products(left: Tensor, right: Tensor) -> Tensor:
+    return _triton().outer_products(left, right)
+
+
+@_outer_products.register_fake
+def _(left: Tensor, right: Tensor) -> Tensor:
+    return left.new_empty(left.shape[1], right.shape[1])
+
+
+def _backward_outer(ctx, g: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN001
+    left, right = ctx.saved_tensors
+    return right @ g.mT, left @ g
+
+
+_outer_products.register_autograd(
+    _backward_outer, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
 
 
 # --- its adjoint ------------------------------------------------------------------------------------------------------

@@ -28,12 +28,15 @@ from triton.runtime.errors import OutOfResources
 from mnemoscope.kernels.precision import exact_products
 from mnemoscope.kernels.triton_block import block_adjoint, block_forward
 from mnemoscope.kernels.triton_grid import grid_adjoint, grid_forward
+from mnemoscope.kernels.triton_outer import outer_products
 from mnemoscope.kernels.triton_steps import run_adjoint_steps, run_steps
 
 BLOCK_UNITS = 128
 """Up to this many (real) units one program holds all of V."""
 GRID_UNITS = 1024
 """Up to this many (real) units the rows of V that a program of the "grid" holds fit on chip."""
+__all__ = ["adjoint", "forward", "outer_products", "unavailable"]
+
 ROWS = 16
 """Members of the batch in a tile: the smallest that the matrix units take."""
 
