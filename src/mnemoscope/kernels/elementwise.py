@@ -188,14 +188,14 @@ _scan.register_autograd(_backward, setup_context=_save)
 
 # --- the gradient of V ------------------------------------------------------------------------------------------------
 
-LONG_SUM = 2**32
-"""Multiplications from which the matrix units of a GPU repay the splitting of float32 numbers."""
+WIDE, LONG = 512, 2**32
+"""Units, and multiplications, from which the matrix units of a GPU repay the splitting of float32 numbers (an H200)."""
 
 
 def _transpose_times(left: Tensor, right: Tensor) -> Tensor:
     """`left^T conj(right)`, a sum over many rows."""
-    long = left.numel() * right.shape[1] >= LONG_SUM
-    if left.is_cuda and left.dtype == torch.float32 and long and exact_products():
+    large = right.shape[1] >= WIDE and left.numel() * right.shape[1] >= LONG
+    if large and left.is_cuda and left.dtype == torch.float32 and exact_products():
         return _outer_products(left.contiguous(), right.contiguous())
     return left.mT @ right.conj()
 
