@@ -4,9 +4,11 @@
     python benchmarks/scans.py --device cuda --compile --keep
 
 Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is this library's own: the input projection
-hoisted, `unbind` over time, `phi(h @ V_T + u)`; "torch.compile" is that loop over a compiled step. "torch.nn" is nn.RNN
-(with tanh, whatever the cell) or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that take turns, so
-that all meet the same machine; compare ratios, not microseconds of different runs. CPU time is of all threads.
+hoisted, `unbind` over time, `phi(h @ V_T + u)`; "plain loop" is a loop as one writes it first, `phi(V(h) + U(xs[t]))`
+with two nn.Linear; "torch.compile" is the eager loop over a compiled step. "torch.nn" is nn.RNN (with tanh, whatever
+the cell) or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that take turns, so that all meet the same
+machine; compare ratios, not microseconds of different runs: those of a loop on a GPU are the host's. CPU time is of all
+threads.
 
 On a GPU everyone is measured at float32's accuracy, and those that can once more in tf32, which cuDNN uses by default:
 compare "mnemoscope" with "torch.nn", and "mnemoscope, tf32" with "torch.nn, tf32".
@@ -28,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
+from math import isnan, nan
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is imported
@@ -103,6 +106,8 @@ def one_case(
         runs |= {f"{who}, tf32": run for who, run in runs.items()}
     some = min(steps, options.loop_steps)  # the time of a loop's step does not depend on their number
     runs["eager loop"] = lambda xs: ms.scan(cell, xs, backend="loop")[0], some
+    if isinstance(cell, Elman):
+        runs["plain loop"] = plain_loop(cell.phi, units, options.device), some
     if options.compile:
         runs["torch.compile"] = compiled(cell), some
     work, long = {}, {}
@@ -135,6 +140,20 @@ def precisely(run: Callable[[Tensor], Tensor], xs: Tensor, g: Tensor, tf32: bool
                 outputs.backward(g)
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def plain_loop(phi: nn.Module, units: int, device: str) -> Callable[[Tensor], Tensor]:
+    """A loop as one writes it first."""
+    U, V = nn.Linear(INPUTS, units, device=device), nn.Linear(units, units, bias=False, device=device)
+
+    def run(xs: Tensor) -> Tensor:
+        h, outputs = xs.new_zeros(xs.shape[1], units), []
+        for t in range(xs.shape[0]):
+            h = phi(U(xs[t]) + V(h))
+            outputs.append(h)
+        return torch.stack(outputs)
+
+    return run
 
 
 def compiled(cell: Cell) -> Callable[[Tensor], Tensor]:
@@ -258,6 +277,7 @@ def ratios(row: Measured, rows: list[Measured]) -> dict[str, float]:
     return {
         "x torch.nn": row.both_us / reference.both_us,
         "x eager loop": row.both_us / same["eager loop"].both_us,
+        "x plain loop": row.both_us / same["plain loop"].both_us if "plain loop" in same else nan,
         "x eager CPU": row.cpu_us / same["eager loop"].cpu_us,
         "x floor": row.both_us / row.floor_us,
     }
@@ -265,7 +285,7 @@ def ratios(row: Measured, rows: list[Measured]) -> dict[str, float]:
 
 def line(row: Measured, rows: list[Measured]) -> str:
     """A row for the terminal."""
-    shown = "  ".join(f"{value:.2f}{name}" for name, value in ratios(row, rows).items())
+    shown = "  ".join(f"{value:.2f}{name}" for name, value in ratios(row, rows).items() if not isnan(value))
     return (
         f"{row.cell:8} N {row.units:5} batch {row.batch:5} T {row.steps:5} {row.who:26} "
         f"{row.forward_us:9.2f} {row.both_us:9.2f} us {row.cpu_us:9.2f} CPU us  {shown}"
@@ -283,15 +303,15 @@ def table(rows: list[Measured], machine: Machine, options: argparse.Namespace) -
         "kept for the backward pass.",
         "",
         "| cell | N | batch | T | who | forward | forward + backward | CPU | memory MB | x torch.nn | x eager loop | "
-        "x eager CPU | floor | x floor |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "x plain loop | x eager CPU | floor | x floor |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        of = {name: f"{value:.2f}" for name, value in ratios(r, rows).items()}
+        of = {name: "" if isnan(value) else f"{value:.3f}" for name, value in ratios(r, rows).items()}
         lines.append(
             f"| {r.cell} | {r.units} | {r.batch} | {r.steps} | {r.who} | {r.forward_us:.2f} | {r.both_us:.2f} | "
-            f"{r.cpu_us:.2f} | {r.memory_mb:.1f} | {of.get('x torch.nn', '')} | {of.get('x eager loop', '')} | "
-            f"{of.get('x eager CPU', '')} | {r.floor_us:.2f} ({r.bound}) | {of['x floor']} |"
+            f"{r.cpu_us:.2f} | {r.memory_mb:.1f} | {of['x torch.nn']} | {of['x eager loop']} | "
+            f"{of['x plain loop']} | {of['x eager CPU']} | {r.floor_us:.2f} ({r.bound}) | {of['x floor']} |"
         )
     return "\n".join(lines) + "\n"
 
