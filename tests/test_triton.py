@@ -181,15 +181,16 @@ def test_the_plan_follows_the_size(monkeypatch):
 )
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_scans_of_real_size_keep_their_accuracy(name, units, batch):
-    torch.manual_seed(1)
     us, h0, V, bias, _ = problem(name, torch.float32, 60, batch, units, False, scale=0.5)
+    if bias is not None:
+        bias.abs_().neg_()  # above 0 modReLU jumps at 0, and rounding decides on which side a number falls
     g = torch.randn_like(us)
     given = [x.requires_grad_() for x in (us, h0, V, *([] if bias is None else [bias]))]
     hs = elementwise_scan(us, h0, V, name, bias)
     double = [x.detach().double().requires_grad_() for x in given]
     expected = loop(*double[:3], name, None if bias is None else double[3], None)
     assert_near(hs.detach(), expected.detach(), 1e-4)
-    if name != "modrelu":  # its jump at 0 makes a gradient of rounding
+    if name != "modrelu":  # its slope jumps too: rounding decides which gradient passes
         for one, other in zip(
             torch.autograd.grad(hs, given, g), torch.autograd.grad(expected, double, g.double()), strict=True
         ):
