@@ -64,7 +64,7 @@ VARIANTS = [
     CONFIG,
     replace(CONFIG, cell="lstm", optimiser="rmsprop", truncate=5, schedule="constant"),
     replace(CONFIG, cell="gru", optimiser="adamw", weight_decay=0.1, clip=None),
-    replace(CONFIG, recurrent_learning_rate=1e-3, target_loss=1e-9, patience=100),
+    replace(CONFIG, cell="full-urnn", orthogonal_learning_rate=1e-3, target_loss=1e-9, patience=100),
 ]
 
 
@@ -441,13 +441,13 @@ def test_the_learning_rate_follows_its_schedule(tmp_path):
     assert [line["learning_rate"] for line in lines] == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_recurrent_matrix_can_have_its_own_rate(tmp_path):
-    config = replace(CONFIG, recurrent_learning_rate=1e-30, schedule="constant")
+def test_an_orthogonal_matrix_can_have_its_own_rate(tmp_path):
+    config = replace(CONFIG, cell="nnrnn", orthogonal_learning_rate=1e-30, schedule="constant")
     start = build_model(config, build_task(config)).state_dict()
     end = load_model(run(config, tmp_path).folder)[0].state_dict()
-    assert torch.equal(start["cell.connectivity.matrix"], end["cell.connectivity.matrix"])
-    assert not torch.equal(start["cell.drive.weight"], end["cell.drive.weight"])
-    with pytest.raises(ValueError, match="which 'gru' has not"):
+    at_rest = {name for name in start if torch.allclose(start[name], end[name], rtol=0, atol=1e-20)}
+    assert at_rest == {"cell.connectivity.basis.skew.above"}
+    with pytest.raises(ValueError, match="of which 'gru' has none"):
         run(replace(config, cell="gru"), tmp_path)
     assert not replace(config, cell="gru").folder(tmp_path).exists()
 
@@ -493,8 +493,8 @@ def test_truncation_cuts_the_gradient_and_nothing_else(cell):
     total.backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(cut[name], parameter.grad, rtol=1e-10, atol=1e-14)
-    recurrent = "cell.connectivity.matrix" if cell == "elman" else "cell.weight_hh"
-    assert not torch.allclose(cut[recurrent], full[recurrent])
+    recurrent = [name for name in full if name.startswith(("cell.connectivity.", "cell.weight_hh"))]
+    assert any(not torch.allclose(cut[name], full[name]) for name in recurrent)
 
 
 def test_windows_without_a_counted_step_are_only_passed_through():

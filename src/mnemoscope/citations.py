@@ -65,6 +65,92 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "helfrich2018": r"""@inproceedings{helfrich2018,
+  author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
+  title     = {Orthogonal Recurrent Neural Networks with Scaled {C}ayley Transform},
+  booktitle = {Proceedings of the 35th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {80},
+  pages     = {1969--1978},
+  year      = {2018}
+}""",
+    "henaff2016": r"""@inproceedings{henaff2016,
+  author    = {Henaff, Mikael and Szlam, Arthur and LeCun, Yann},
+  title     = {Recurrent Orthogonal Networks and Long-Memory Tasks},
+  booktitle = {Proceedings of the 33rd International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {48},
+  pages     = {2034--2042},
+  year      = {2016}
+}""",
+    "jing2017": r"""@inproceedings{jing2017,
+  author    = {Jing, Li and Shen, Yichen and Dubcek, Tena and Peurifoy, John and Skirlo, Scott and LeCun, Yann and
+               Tegmark, Max and Solja{\v{c}}i{\'c}, Marin},
+  title     = {Tunable Efficient Unitary Neural Networks ({EUNN}) and their Application to {RNN}s},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {70},
+  pages     = {1733--1741},
+  year      = {2017}
+}""",
+    "jing2019": r"""@article{jing2019,
+  author  = {Jing, Li and Gulcehre, Caglar and Peurifoy, John and Shen, Yichen and Tegmark, Max and
+             Solja{\v{c}}i{\'c}, Marin and Bengio, Yoshua},
+  title   = {Gated Orthogonal Recurrent Units: On Learning to Forget},
+  journal = {Neural Computation},
+  volume  = {31},
+  number  = {4},
+  pages   = {765--783},
+  year    = {2019},
+  doi     = {10.1162/neco_a_01174}
+}""",
+    "kerg2019": """\
+@inproceedings{kerg2019,
+  author    = {Kerg, Giancarlo and Goyette, Kyle and Puelma Touzel, Maximilian and Gidel, Gauthier and
+               Vorontsov, Eugene and Bengio, Yoshua and Lajoie, Guillaume},
+  title     = {Non-normal Recurrent Neural Network ({nnRNN}): Learning Long Time Dependencies while Improving
+               Expressivity with Transient Dynamics},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {32},
+  year      = {2019}
+}""",
+    "le2015": """\
+@misc{le2015,
+  author        = {Le, Quoc V. and Jaitly, Navdeep and Hinton, Geoffrey E.},
+  title         = {A Simple Way to Initialize Recurrent Networks of Rectified Linear Units},
+  year          = {2015},
+  eprint        = {1504.00941},
+  archiveprefix = {arXiv}
+}""",
+    "lezcano2019": r"""@inproceedings{lezcano2019,
+  author    = {Lezcano-Casado, Mario and Mart{\'i}nez-Rubio, David},
+  title     = {Cheap Orthogonal Constraints in Neural Networks: A Simple Parametrization of the Orthogonal and
+               Unitary Group},
+  booktitle = {Proceedings of the 36th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {97},
+  pages     = {3794--3803},
+  year      = {2019}
+}""",
+    "maduranga2019": """\
+@inproceedings{maduranga2019,
+  author    = {Maduranga, Kehelwala D. G. and Helfrich, Kyle E. and Ye, Qiang},
+  title     = {Complex Unitary Recurrent Neural Networks Using Scaled {C}ayley Transform},
+  booktitle = {Proceedings of the {AAAI} Conference on Artificial Intelligence},
+  volume    = {33},
+  pages     = {4528--4535},
+  year      = {2019},
+  doi       = {10.1609/aaai.v33i01.33014528}
+}""",
+    "mhammedi2017": r"""@inproceedings{mhammedi2017,
+  author    = {Mhammedi, Zakaria and Hellicar, Andrew and Rahman, Ashfaqur and Bailey, James},
+  title     = {Efficient Orthogonal Parametrisation of Recurrent Neural Networks Using {H}ouseholder Reflections},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {70},
+  pages     = {2401--2409},
+  year      = {2017}
+}""",
     "sussillo2013": """\
 @article{sussillo2013,
   author  = {Sussillo, David and Barak, Omri},
@@ -75,6 +161,24 @@ BIBTEX: dict[str, str] = {
   pages   = {626--649},
   year    = {2013},
   doi     = {10.1162/NECO_a_00409}
+}""",
+    "vorontsov2017": r"""@inproceedings{vorontsov2017,
+  author    = {Vorontsov, Eugene and Trabelsi, Chiheb and Kadoury, Samuel and Pal, Chris},
+  title     = {On Orthogonality and Learning Recurrent Networks with Long Term Dependencies},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {70},
+  pages     = {3570--3578},
+  year      = {2017}
+}""",
+    "wisdom2016": """\
+@inproceedings{wisdom2016,
+  author    = {Wisdom, Scott and Powers, Thomas and Hershey, John R. and Le Roux, Jonathan and Atlas, Les},
+  title     = {Full-Capacity Unitary Recurrent Neural Networks},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {29},
+  pages     = {4880--4888},
+  year      = {2016}
 }""",
 }
 

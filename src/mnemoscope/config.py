@@ -44,8 +44,10 @@ class RunConfig:
     """Optimiser; weight decay is decoupled in adamw, a penalty in the others."""
     learning_rate: float = 1e-3
     """Learning rate at the first step."""
-    recurrent_learning_rate: float | None = None
-    """Learning rate of the recurrent matrix alone, which orthogonal networks need; None: as the rest."""
+    orthogonal_learning_rate: float | None = None
+    """Learning rate of orthogonal and unitary matrices, which need a lower one; None: as the rest."""
+    smoothing: float | None = None
+    """Smoothing of the squared gradients in rmsprop (its alpha), below 1; None: 0.99."""
     weight_decay: float = 0.0
     """Weight decay."""
     schedule: Literal["constant", "cosine"] = "constant"
@@ -96,7 +98,9 @@ class RunConfig:
             self._check(name, 1)
         for name in ("weight_decay", "seed", "target_loss", "target_score"):
             self._check(name, 0)
-        for name in ("learning_rate", "recurrent_learning_rate", "clip"):
+        if self.smoothing is not None and not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing must be at least 0 and below 1, but is {self.smoothing}.")
+        for name in ("learning_rate", "orthogonal_learning_rate", "clip"):
             self._check(name, 0, above=True)
 
     def _check(self, name: str, low: int, above: bool = False) -> None:

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import map_state
 from mnemoscope.config import RunConfig
+from mnemoscope.connectivity import Connectivity
 from mnemoscope.tasks import Batch, Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.checkpoint import Counters, restore_checkpoint, save_checkpoint
@@ -127,6 +128,7 @@ class _Run:
     def __init__(self, config: RunConfig, folder: RunFolder, task: Task, model: Model, optimiser: Optimizer) -> None:
         """At the last checkpoint, or at the beginning where there is none."""
         self.config, self.folder, self.task, self.model, self.optimiser = config, folder, task, model, optimiser
+        self.matrices = [matrix for matrix in model.cell.modules() if isinstance(matrix, Connectivity)]
         self.checkpoint = folder.path / "checkpoint.safetensors"
         self.done = Counters(threads=torch.get_num_threads())
         if self.checkpoint.exists():
@@ -147,10 +149,15 @@ class _Run:
         self.optimiser.zero_grad()
         with seeded("step", config.seed, done.step, device=config.device):
             loss = _backward(self.model, self.task, batch, config.truncate)
+            for matrix in self.matrices:
+                if (penalty := matrix.penalty()) is not None:
+                    penalty.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip).item()
         if not (isfinite(loss) and isfinite(norm)):
             raise self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}")
         self.optimiser.step()
+        for matrix in self.matrices:
+            matrix.after_step()
         done.step += 1
         done.loss_sum += loss
         done.gradient_sum += norm
@@ -245,25 +252,27 @@ def evaluate(model: Model, task: Task, batches: Iterable[Batch]) -> dict[str, fl
 
 
 def _optimiser(config: RunConfig, model: Model) -> Optimizer:
-    """The optimiser; the recurrent matrix is a group of its own if it has its own learning rate."""
-    recurrent, rest = [], []
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            (recurrent if name.startswith("cell.connectivity.") else rest).append(parameter)
-    if config.recurrent_learning_rate is None:
-        groups = [{"params": [*recurrent, *rest], "base_rate": config.learning_rate}]
-    elif not recurrent:
-        raise ValueError(
-            f"recurrent_learning_rate is for a cell with a connectivity module, which {config.cell!r} has not."
-        )
-    else:
+    """The optimiser; orthogonal and unitary matrices are a group of their own if they have their own learning rate."""
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not learned:
+        raise ValueError("The model has no parameters to train.")
+    groups = [{"params": learned, "base_rate": config.learning_rate}]
+    if config.orthogonal_learning_rate is not None:
+        matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
+        orthogonal = {id(parameter): parameter for each in matrices for parameter in each.orthogonal_parameters()}
+        if not orthogonal:
+            raise ValueError(
+                f"orthogonal_learning_rate is for orthogonal and unitary matrices, of which {config.cell!r} has none."
+            )
+        rest = [parameter for parameter in learned if id(parameter) not in orthogonal]
         groups = [
-            {"params": recurrent, "base_rate": config.recurrent_learning_rate},
+            {"params": list(orthogonal.values()), "base_rate": config.orthogonal_learning_rate},
             {"params": rest, "base_rate": config.learning_rate},
         ]
-    if not recurrent and not rest:
-        raise ValueError("The model has no parameters to train.")
-    return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay)
+    if config.smoothing is not None and config.optimiser != "rmsprop":
+        raise ValueError(f"smoothing is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
+    options = {} if config.smoothing is None else {"alpha": config.smoothing}
+    return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
 
 
 def _set_learning_rate(optimiser: Optimizer, config: RunConfig, step: int) -> float:
