@@ -129,9 +129,8 @@ class Elman(Cell):
         if torch.promote_types(us.dtype, dtype) == dtype:
             us = us.to(dtype)
         hs = linear_scan(V, us, state) if phi is None else elementwise_scan(us, state, V, phi, bias, mask)
-        return self.output(hs), hs[
-            -1
-        ].clone()  # a copy, so that whoever writes into the state does not write into the outputs
+        last = hs[-1].clone()  # a copy, so that whoever writes into the state does not write into the outputs
+        return Elman.output(self, hs), last  # not a subclass' output: it would have to bring its own fast path
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor | None:
         """`diag(phi'(V h + U x + b)) V`."""
