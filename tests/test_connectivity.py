@@ -58,6 +58,7 @@ MATRICES = {
     },
     "schur": (lambda: Schur(N), N * (N - 1) // 2 + N * (N - 2) // 2 + N),
     "schur-clamped": (lambda: Schur(N, clamp=0.05), N * (N - 1) // 2 + N * (N - 2) // 2 + N),
+    "schur-fixed-modulus": (lambda: Schur(N, modulus=0.958, clamp=0), N * (N - 1) // 2 + N * (N - 2) // 2 + N // 2),
     "schur-within-pairs": (lambda: Schur(N, within_pairs=True), N * (N - 1) + N),
 }  # fmt: skip
 
@@ -332,6 +333,7 @@ def test_a_moving_base_takes_the_step_of_wisdom_et_al():
         (lambda: Householder(4, 3, "identity"), "never the identity"),
         (lambda: Singular(4, 1.0), "below 1, but is 1.0"),
         (lambda: Schur(4, "magic"), "Unknown kind of orthogonal matrix 'magic'"),
+        (lambda: Schur(4, modulus=-1.0), "modulus must be at least 0"),
         (lambda: Schur(4, clamp=-0.1), "clamp must be at least 0"),
         (lambda: Schur(4, modulus_penalty=float("nan")), "modulus_penalty"),
         (lambda: Elman(3, 5, connectivity=Dense(4)), "yields a 4 x 4 matrix"),

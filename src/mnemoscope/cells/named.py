@@ -107,6 +107,7 @@ def nnrnn(
     basis: Basis = "exponential",
     init: SkewInit = "henaff",
     modulus_penalty: float = 1e-4,
+    modulus: float = 1.0,
     clamp: float | None = None,
     decay: float = 1e-6,
     within_pairs: bool = False,
@@ -114,7 +115,7 @@ def nnrnn(
     """Non-normal: by its Schur form, eigenvalues near the unit circle (Kerg et al. 2019; Kerg, Eq 3.5.1). The weights
     of the penalties are those of the copy task (Kerg, A.1, Table 1).
     """
-    return _elman(input_size, Schur(hidden_size, basis, init, modulus_penalty, clamp, decay, within_pairs))
+    return _elman(input_size, Schur(hidden_size, basis, init, modulus_penalty, modulus, clamp, decay, within_pairs))
 
 
 def matched_size(

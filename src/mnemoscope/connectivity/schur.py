@@ -25,7 +25,9 @@ class Schur(Connectivity):
         basis: kind of P, one of `ORTHOGONAL`.
         init: of P.
         modulus_penalty: delta, the weight of `sum_i (gamma_i - 1)^2` in the loss.
-        clamp: gamma stays within `clamp` of 1, the nearest such value being used; None: free; 0: gamma = 1.
+        modulus: where gamma starts, and what it is clamped to.
+        clamp: gamma stays within `clamp` of `modulus`, the nearest such value being used; 0: it is not learned; None:
+            it is free.
         decay: weight of `|T|^2 / 2` in the loss ("T decay").
         within_pairs: T has the entry inside each 2 x 2 block too, as in the code that was released with the source. The
             moduli of the eigenvalues are then no longer gamma.
@@ -44,6 +46,7 @@ class Schur(Connectivity):
         basis: str = "exponential",
         init: str = "henaff",
         modulus_penalty: float = 1e-4,
+        modulus: float = 1.0,
         clamp: float | None = None,
         decay: float = 0.0,
         within_pairs: bool = False,
@@ -51,13 +54,19 @@ class Schur(Connectivity):
         super().__init__(size)
         if size % 2:
             raise ValueError(f"Eigenvalues come in pairs: size must be even, but is {size}.")
-        for name, value in (("modulus_penalty", modulus_penalty), ("clamp", clamp), ("decay", decay)):
+        for name, value in (
+            ("modulus_penalty", modulus_penalty),
+            ("modulus", modulus),
+            ("clamp", clamp),
+            ("decay", decay),
+        ):
             if value is not None and not 0 <= value < torch.inf:
                 raise ValueError(f"{name} must be at least 0 and finite, but is {value}.")
-        self.modulus_penalty, self.clamp, self.decay, self.within_pairs = modulus_penalty, clamp, decay, within_pairs
+        self.modulus_penalty, self.modulus, self.clamp, self.decay = modulus_penalty, modulus, clamp, decay
+        self.within_pairs = within_pairs
         self.basis = orthogonal(basis, size, init)
         self.theta = nn.Parameter(torch.empty(size // 2).uniform_(0, 2 * pi))
-        self.gamma = nn.Parameter(torch.ones(size // 2))
+        self.gamma = nn.Parameter(torch.full((size // 2,), modulus), requires_grad=clamp != 0)
         rows, columns = torch.tril_indices(size, size, -1)
         kept = slice(None) if within_pairs else rows // 2 != columns // 2
         rows, columns = rows[kept], columns[kept]
@@ -81,7 +90,9 @@ class Schur(Connectivity):
 
     def moduli(self) -> Float[Tensor, " pairs"]:
         """gamma, clamped where that was asked for."""
-        return self.gamma if self.clamp is None else self.gamma.clamp(1 - self.clamp, 1 + self.clamp)
+        if self.clamp is None:
+            return self.gamma
+        return self.gamma.clamp(self.modulus - self.clamp, self.modulus + self.clamp)
 
     def spectrum(self) -> Claim:
         """The eigenvalues."""
