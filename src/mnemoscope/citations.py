@@ -65,6 +65,50 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "kerg2020": r"""@inproceedings{kerg2020,
+  author    = {Kerg, Giancarlo and Kanuparthi, Bhargav and Goyal, Anirudh and Goyette, Kyle and Bengio, Yoshua and
+               Lajoie, Guillaume},
+  title     = {Untangling tradeoffs between recurrence and self-attention in artificial neural networks},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {33},
+  year      = {2020}
+}""",
+    "le2015": """\
+@article{le2015,
+  author  = {Le, Quoc V. and Jaitly, Navdeep and Hinton, Geoffrey E.},
+  title   = {A Simple Way to Initialize Recurrent Networks of Rectified Linear Units},
+  journal = {arXiv:1504.00941},
+  year    = {2015}
+}""",
+    "lecun1998": """\
+@article{lecun1998,
+  author  = {LeCun, Yann and Bottou, L{\\'e}on and Bengio, Yoshua and Haffner, Patrick},
+  title   = {Gradient-Based Learning Applied to Document Recognition},
+  journal = {Proceedings of the IEEE},
+  volume  = {86},
+  number  = {11},
+  pages   = {2278--2324},
+  year    = {1998},
+  doi     = {10.1109/5.726791}
+}""",
+    "marcus1993": """\
+@article{marcus1993,
+  author  = {Marcus, Mitchell P. and Santorini, Beatrice and Marcinkiewicz, Mary Ann},
+  title   = {Building a Large Annotated Corpus of {E}nglish: The {P}enn {T}reebank},
+  journal = {Computational Linguistics},
+  volume  = {19},
+  number  = {2},
+  pages   = {313--330},
+  year    = {1993}
+}""",
+    "mikolov2012": """\
+@unpublished{mikolov2012,
+  author = {Mikolov, Tom{\\'a}{\\v{s}} and Sutskever, Ilya and Deoras, Anoop and Le, Hai-Son and Kombrink, Stefan and
+            {\\v{C}}ernock{\\'y}, Jan},
+  title  = {Subword Language Modeling with Neural Networks},
+  note   = {Preprint, \\url{http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf}},
+  year   = {2012}
+}""",
     "sussillo2013": """\
 @article{sussillo2013,
   author  = {Sussillo, David and Barak, Omri},

@@ -114,6 +114,38 @@ tasks.add(
         ("delayed recall",),
         ("hochreiter1997",),
     ),
+    Entry(
+        "transfer-copy",
+        "recall 10 symbols after another delay than in training",
+        "Hochreiter & Schmidhuber 1997; Kerg et al. 2020",
+        "mnemoscope.tasks:TransferCopy",
+        ("delayed recall", "transfer"),
+        ("hochreiter1997", "kerg2020"),
+    ),
+    Entry(
+        "smnist",
+        "tell a handwritten digit that was shown pixel by pixel",
+        "LeCun et al. 1998; Le et al. 2015",
+        "mnemoscope.tasks:SequentialMNIST",
+        ("classification", "data"),
+        ("lecun1998", "le2015"),
+    ),
+    Entry(
+        "psmnist",
+        "tell a handwritten digit whose pixels were shown in a fixed random order",
+        "LeCun et al. 1998; Le et al. 2015",
+        "mnemoscope.tasks:PermutedMNIST",
+        ("classification", "data"),
+        ("lecun1998", "le2015"),
+    ),
+    Entry(
+        "ptb",
+        "predict the next character of the Penn Treebank",
+        "Marcus et al. 1993; Mikolov et al. 2012",
+        "mnemoscope.tasks:PennTreebank",
+        ("language", "data"),
+        ("marcus1993", "mikolov2012"),
+    ),
 )
 
 lenses = Registry("lens")
