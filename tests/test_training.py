@@ -273,7 +273,7 @@ def test_a_text_is_evaluated_as_one_piece():
 @pytest.mark.usefixtures("_tiny_data")
 @pytest.mark.parametrize("config", [TEXT, DIGITS], ids=lambda config: config.task)
 def test_the_result_is_the_test_of_what_did_best_in_validation(config, tmp_path):
-    """After step 12 the readout is spoiled, so that the last weights are not the best."""
+    """After step 12 the readout is spoiled, so that the last weights are not the best; after 22 the run crashes."""
     config = replace(config, learning_rate=1e-3, schedule="constant", evaluate_every=5, steps=30)
     weights = {}
 
@@ -283,7 +283,9 @@ def test_the_result_is_the_test_of_what_did_best_in_validation(config, tmp_path)
         if info.evaluation:
             weights[info.step] = {name: value.clone() for name, value in info.model.state_dict().items()}
 
-    result = run(config, tmp_path, callbacks=[keep])
+    with pytest.raises(Crash):
+        run(config, tmp_path, callbacks=[keep, stop_at(22, Crash)])
+    result = run(config, tmp_path, resume=True, callbacks=[keep])
     model, task, _ = load_model(result.folder)
     lines = RunFolder(result.folder).read_metrics()
     best = min(lines, key=lambda line: line["loss"])

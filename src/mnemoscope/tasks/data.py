@@ -14,6 +14,7 @@ from pathlib import Path
 from posixpath import normpath
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO
+from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from tqdm import tqdm
@@ -98,7 +99,8 @@ class DataSet:
         for url in dict.fromkeys(file.url for file in absent):
             folder.mkdir(parents=True, exist_ok=True)
             with TemporaryFile(dir=folder) as download:
-                by_hand = f"Download it by hand, and name the folder it is in by {VARIABLE}."
+                names = ", ".join(file.name for file in absent if file.url == url)
+                by_hand = f"You can get it by hand, and name by {VARIABLE} the folder in which you put {names}."
                 _download(url, download, f"{self.title}: {url.rpartition('/')[2]}", by_hand, progress)
                 for file in (each for each in absent if each.url == url):
                     download.seek(0)
@@ -148,7 +150,8 @@ def _download(url: str, to: IO[bytes], title: str, advice: str, progress: bool) 
         if size and to.tell() != size:
             raise OSError(f"it ended after {to.tell():,} of {size:,} bytes")
     except (OSError, HTTPException) as error:
-        raise ConnectionError(f"{url} could not be downloaded: {error}. {advice}") from error
+        reason = error.reason if type(error) is URLError else error
+        raise ConnectionError(f"{url} could not be downloaded: {reason}. {advice}") from error
 
 
 def _write(path: Path, content: bytes) -> None:
