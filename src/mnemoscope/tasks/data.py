@@ -14,7 +14,7 @@ from pathlib import Path
 from posixpath import normpath
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tqdm import tqdm
@@ -150,6 +150,8 @@ def _download(url: str, to: IO[bytes], title: str, advice: str, progress: bool) 
         if size and to.tell() != size:
             raise OSError(f"it ended after {to.tell():,} of {size:,} bytes")
     except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
         reason = error.reason if type(error) is URLError else error
         raise ConnectionError(f"{url} could not be downloaded: {reason}. {advice}") from error
 

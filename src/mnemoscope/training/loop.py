@@ -262,7 +262,7 @@ def evaluate(
     for batch, carry in zip(batches, continues, strict=False):
         outputs, state = model(batch.inputs, state if carry else None)
         rows.append({"loss": task.loss(outputs, batch).item(), **task.scores(outputs, batch)})
-        weights.append(int(batch.mask.sum()))
+        weights.append(int(batch.mask.sum().clamp(min=1)))
     model.train(training)
     shares = [weight / weights[0] for weight in weights]  # equal batches: the plain mean, to the last digit
     return {name: sum(s * row[name] for s, row in zip(shares, rows, strict=True)) / sum(shares) for name in rows[0]}
