@@ -291,6 +291,7 @@ PRESETS: dict[str, RunConfig] = {
         clip=1.0,
         threads=1,
     ),
+    # 9 minutes on a busy core: 90% of the test digits right, after three epochs, with four pixels a step.
     "psmnist": RunConfig(
         name="psmnist",
         task="psmnist",
@@ -305,16 +306,18 @@ PRESETS: dict[str, RunConfig] = {
         evaluate_batches=10,
         threads=1,
     ),
+    # 54 s: 2.07 bits per character of the test text (2.12 with seed 1), within the first epoch. No GRU: one of that size,
+    # begun at zero in unlucky places of the text, did not find back (5 of 32 test streams at 12 nats).
     "ptb": RunConfig(
         name="ptb",
         task="ptb",
         task_options={"length": 150},
-        cell="gru",
+        cell="lstm",
         hidden_size=128,
-        learning_rate=5e-3,
+        learning_rate=1e-2,
         schedule="cosine",
-        steps=600,
-        batch_size=128,
+        steps=1000,
+        batch_size=32,
         clip=1.0,
         evaluate_batches=10,
         threads=1,
