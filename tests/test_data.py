@@ -250,7 +250,7 @@ def test_training_without_its_data_stops_before_any_work(task, tmp_path, capsys)
 
 # The real ones, where they are.
 
-REAL = os.environ.get("MNEMOSCOPE_DATA", "")
+REAL = os.environ.get("MNEMOSCOPE_DATA") or "nowhere"
 
 
 @pytest.mark.skipif(not (Path(REAL) / "ptb").is_dir(), reason="MNEMOSCOPE_DATA names no folder with ptb")

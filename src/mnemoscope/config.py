@@ -306,8 +306,8 @@ PRESETS: dict[str, RunConfig] = {
         evaluate_batches=10,
         threads=1,
     ),
-    # 54 s: 2.07 bits per character of the test text (2.12 with seed 1), within the first epoch. No GRU: one of that size,
-    # begun at zero in unlucky places of the text, did not find back (5 of 32 test streams at 12 nats).
+    # 54 s: 2.07 bits per character of the test text (2.12 with seed 1), within the first epoch. No GRU: one of this
+    # size, begun at zero in unlucky places of the text, did not find back (5 of 32 test streams at 12 nats).
     "ptb": RunConfig(
         name="ptb",
         task="ptb",
