@@ -151,6 +151,43 @@ BIBTEX: dict[str, str] = {
   pages     = {2401--2409},
   year      = {2017}
 }""",
+    "kerg2020": r"""@inproceedings{kerg2020,
+  author    = {Kerg, Giancarlo and Kanuparthi, Bhargav and Goyal, Anirudh and Goyette, Kyle and Bengio, Yoshua and
+               Lajoie, Guillaume},
+  title     = {Untangling tradeoffs between recurrence and self-attention in artificial neural networks},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {33},
+  year      = {2020}
+}""",
+    "lecun1998": """\
+@article{lecun1998,
+  author  = {LeCun, Yann and Bottou, L{\\'e}on and Bengio, Yoshua and Haffner, Patrick},
+  title   = {Gradient-Based Learning Applied to Document Recognition},
+  journal = {Proceedings of the IEEE},
+  volume  = {86},
+  number  = {11},
+  pages   = {2278--2324},
+  year    = {1998},
+  doi     = {10.1109/5.726791}
+}""",
+    "marcus1993": """\
+@article{marcus1993,
+  author  = {Marcus, Mitchell P. and Santorini, Beatrice and Marcinkiewicz, Mary Ann},
+  title   = {Building a Large Annotated Corpus of {E}nglish: The {P}enn {T}reebank},
+  journal = {Computational Linguistics},
+  volume  = {19},
+  number  = {2},
+  pages   = {313--330},
+  year    = {1993}
+}""",
+    "mikolov2012": """\
+@unpublished{mikolov2012,
+  author = {Mikolov, Tom{\\'a}{\\v{s}} and Sutskever, Ilya and Deoras, Anoop and Le, Hai-Son and Kombrink, Stefan and
+            {\\v{C}}ernock{\\'y}, Jan},
+  title  = {Subword Language Modeling with Neural Networks},
+  note   = {Preprint, \\url{http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf}},
+  year   = {2012}
+}""",
     "sussillo2013": """\
 @article{sussillo2013,
   author  = {Sussillo, David and Barak, Omri},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mnemoscope.analysis.gradients import gradient_norms
-from mnemoscope.report.svg import COLOUR, blank, legend, quiet
+from mnemoscope.report.svg import blank, legend, quiet
 from mnemoscope.studies.learning import colours
 from mnemoscope.studies.ptb_bpc import GammaClamp
 from mnemoscope.studies.study import Finished, Preset, Published, Row
@@ -72,7 +72,6 @@ class GradientNorms(GammaClamp):
         legend(back)
         for axes in (back, training):
             quiet(axes)
-        figure.get_layout_engine().set(wspace=0.08)
         return figure
 
 

@@ -101,7 +101,7 @@ class LearnedSchur(LearningStudy):
                 continue
             values = one.result["diagonals"]
             diagonals.plot(range(1, 1 + len(values)), values, color=colour, label=one.trial.name, linewidth=1)
-            edges = [180 * bin / BINS for bin in range(BINS + 1)]
+            edges = [180 * edge / BINS for edge in range(BINS + 1)]
             angles.stairs(one.result["angles"], edges, color=colour)
         diagonals.set(xlabel="sub-diagonal", ylabel="mean |t|", yscale="log", xscale="log")
         angles.set(xlabel="angle, degrees")
