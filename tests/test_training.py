@@ -635,6 +635,7 @@ def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, di
     task = build_task(config)
     model = build_model(config, task).double()
     loss, _ = _backward(model, task, batch, truncate)
+    loss = loss.item()
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 

@@ -143,20 +143,25 @@ class _Run:
             if config.device == "cpu":
                 _compare_threads(self.done.threads)
         self.started = perf_counter() - self.done.seconds
+        self.ahead: Batch | None = None
+        """The next batch."""
         self.split: Split = "validation" if task.finite else "test"
 
     def step(self) -> tuple[float, float]:
         """One optimiser step on the next batch of the stream; returns the loss before it and the learning rate."""
         config, done = self.config, self.done
         rate = _set_learning_rate(self.optimiser, config, done.step)
-        batch = self.task.batch(config.batch_size, config.seed, done.step).to(config.device)
+        batch = self._batch(done.step) if self.ahead is None else self.ahead
         self.optimiser.zero_grad()
         with seeded("step", config.seed, done.step, device=config.device):
-            loss, state = _backward(self.model, self.task, batch, config.truncate, self.carried.state)
+            total, state = _backward(self.model, self.task, batch, config.truncate, self.carried.state)
             for matrix in self.matrices:
                 if (penalty := matrix.penalty()) is not None:
                     penalty.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip).item()
+        length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
+        # drawn while a GPU is still at work, before anyone asks for its numbers
+        self.ahead = self._batch(done.step + 1) if done.step + 1 < config.steps else None
+        loss, norm = total.item(), length.item()
         if not (isfinite(loss) and isfinite(norm)):
             raise self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}")
         self.optimiser.step()
@@ -168,6 +173,9 @@ class _Run:
         done.gradient_sum += norm
         done.summed += 1
         return loss, rate
+
+    def _batch(self, number: int) -> Batch:
+        return self.task.batch(self.config.batch_size, self.config.seed, number)
 
     def evaluate(self, rate: float) -> dict[str, Any]:
         """A line of metrics: means over the training steps since the last one, loss and scores on held-out batches."""
@@ -233,7 +241,7 @@ _NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "loss")
 
 def _backward(
     model: Model, task: Task, batch: Batch, truncate: int | None, state: State | None = None
-) -> tuple[float, State]:
+) -> tuple[Tensor, State]:
     """Add the gradient of the batch's loss to the parameters' `.grad`; returns the loss and the last state, detached.
 
     Truncated BPTT: the sequence is cut into windows of `truncate` steps; the state is carried from one to the next, its
@@ -241,17 +249,19 @@ def _backward(
     paths a gradient takes, but neither the loss nor what a step is. A window in which no step counts is only passed
     through.
     """
+    device = next(model.parameters()).device
     counted = int(batch.mask.sum())
-    total = 0.0
+    total = torch.zeros((), device=device)
     for window in batch.windows(truncate):
-        share = int(window.mask.sum()) / counted
+        share = int(window.mask.sum()) / counted  # counted where the batch was drawn: a GPU need not be waited for
+        window = window.to(device)
         with nullcontext() if share else torch.no_grad():
             outputs, state = model(window.inputs, state)
             state = map_state(Tensor.detach, state)
         if share:
             loss = task.loss(outputs, window) * share
             loss.backward()
-            total += loss.item()
+            total = total + loss.detach()
     return total, state
 
 
