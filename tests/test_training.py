@@ -65,7 +65,9 @@ VARIANTS = [
     CONFIG,
     replace(CONFIG, cell="lstm", optimiser="rmsprop", truncate=5, schedule="constant"),
     replace(CONFIG, cell="gru", optimiser="adamw", weight_decay=0.1, clip=None),
-    replace(CONFIG, cell="full-urnn", orthogonal_learning_rate=1e-3, target_loss=1e-9, patience=100),
+    replace(
+        CONFIG, cell="full-urnn", orthogonal_learning_rate=1e-3, target_loss=1e-9, patience=100, schedule="plateau"
+    ),
 ]
 
 
@@ -608,6 +610,19 @@ def test_the_learning_rate_follows_its_schedule(tmp_path):
     lines = RunFolder(replace(CONFIG, evaluate_every=10).folder(tmp_path)).read_metrics()
     expected = [0.01 * (1 + torch.tensor(torch.pi * step / 40).cos().item()) / 2 for step in (9, 19, 29, 39)]
     assert [line["learning_rate"] for line in lines] == pytest.approx(expected, rel=1e-5)
+
+
+def test_on_a_plateau_the_learning_rate_is_halved(tmp_path):
+    config = replace(CONFIG, schedule="plateau", evaluate_every=5, learning_rate=0.5)
+    run(config, tmp_path)
+    lines = RunFolder(config.folder(tmp_path)).read_metrics()
+    rate, lowest, halved = 0.5, float("inf"), 0
+    for line in lines:
+        assert line["learning_rate"] == rate
+        if line["loss"] >= lowest:
+            rate, halved = rate / 2, halved + 1
+        lowest = min(lowest, line["loss"])
+    assert 0 < halved < len(lines)
 
 
 def test_an_orthogonal_matrix_can_have_its_own_rate(tmp_path):

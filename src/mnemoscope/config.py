@@ -54,8 +54,9 @@ class RunConfig:
     """Smoothing of the squared gradients in rmsprop (its alpha), below 1; None: 0.99."""
     weight_decay: float = 0.0
     """Weight decay."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Learning rate over time; cosine ends at 0 after the last step."""
+    schedule: Literal["constant", "cosine", "plateau"] = "constant"
+    """Learning rate over time; cosine ends at 0 after the last step, plateau halves it after every evaluation that
+    gives no new lowest loss."""
     steps: int = 1000
     """Optimiser steps, one batch each."""
     batch_size: int = 64

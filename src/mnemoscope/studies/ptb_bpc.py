@@ -35,9 +35,10 @@ MATCHED = {
 """With as many parameters as nnRNN, about 1.32M (ibid.)."""
 EPOCH = 262
 """Iterations: 5,017,482 characters in 128 streams, windows of 150 steps."""
+# the released code halves the rate after every epoch without progress; after ten of them nothing moves any more
 BASE = RunConfig("ptb-bpc", task="ptb", task_options={"length": 150}, cell="nnrnn", hidden_size=1024, embedding=200,
-                 optimiser="rmsprop", steps=100 * EPOCH, batch_size=128, evaluate_every=EPOCH, evaluate_batches=None,
-                 checkpoint_every=EPOCH, threads=1)  # fmt: skip
+                 optimiser="rmsprop", schedule="plateau", patience=10, steps=100 * EPOCH, batch_size=128,
+                 evaluate_every=EPOCH, evaluate_batches=None, checkpoint_every=EPOCH, threads=1)  # fmt: skip
 SMOKE = {"hidden_size": 12, "embedding": 8, "task_options": {"length": 10}, "steps": 10, "evaluate_every": 5,
          "evaluate_batches": 2, "batch_size": 4}  # fmt: skip
 CPU = {"hidden_size": 256, "embedding": 64, "steps": 2 * EPOCH, "evaluate_every": EPOCH // 4, "evaluate_batches": 5}

@@ -27,6 +27,8 @@ class Counters:
     """Lowest evaluation loss so far."""
     stale: int = 0
     """Evaluations since then."""
+    worse: int = 0
+    """Evaluations, of all, that gave no new lowest loss."""
     loss_sum: float = 0.0
     """Training losses since the last evaluation, summed."""
     gradient_sum: float = 0.0

@@ -150,7 +150,7 @@ class _Run:
     def step(self) -> tuple[float, float]:
         """One optimiser step on the next batch of the stream; returns the loss before it and the learning rate."""
         config, done = self.config, self.done
-        rate = _set_learning_rate(self.optimiser, config, done.step)
+        rate = _set_learning_rate(self.optimiser, config, done)
         batch = self._batch(done.step) if self.ahead is None else self.ahead
         self.optimiser.zero_grad()
         with seeded("step", config.seed, done.step, device=config.device):
@@ -309,9 +309,13 @@ def _optimiser(config: RunConfig, model: Model) -> Optimizer:
     return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
 
 
-def _set_learning_rate(optimiser: Optimizer, config: RunConfig, step: int) -> float:
-    """The schedule, a function of the number of steps done; returns the rate of most parameters."""
-    factor = 1.0 if config.schedule == "constant" else (1 + cos(pi * step / config.steps)) / 2
+def _set_learning_rate(optimiser: Optimizer, config: RunConfig, done: Counters) -> float:
+    """The schedule, a function of what is done; returns the rate of most parameters."""
+    factor = {
+        "constant": 1.0,
+        "cosine": (1 + cos(pi * done.step / config.steps)) / 2,
+        "plateau": 0.5**done.worse,
+    }[config.schedule]
     for group in optimiser.param_groups:
         group["lr"] = group["base_rate"] * factor
     return config.learning_rate * factor
@@ -323,6 +327,7 @@ def _reason_to_stop(config: RunConfig, done: Counters, line: dict[str, Any]) -> 
         done.lowest_loss, done.stale = line["loss"], 0
     else:
         done.stale += 1
+        done.worse += 1
     low_enough = config.target_loss is None or line["loss"] <= config.target_loss
     good_enough = config.target_score is None or line["accuracy"] >= config.target_score
     if low_enough and good_enough and (config.target_loss, config.target_score) != (None, None):
