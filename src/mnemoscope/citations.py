@@ -48,6 +48,17 @@ BIBTEX: dict[str, str] = {
   year    = {1990},
   doi     = {10.1207/s15516709cog1402_1}
 }""",
+    "henrici1962": """\
+@article{henrici1962,
+  author  = {Henrici, Peter},
+  title   = {Bounds for Iterates, Inverses, Spectral Variation and Fields of Values of Non-normal Matrices},
+  journal = {Numerische Mathematik},
+  volume  = {4},
+  number  = {1},
+  pages   = {24--40},
+  year    = {1962},
+  doi     = {10.1007/BF01386294}
+}""",
     "hochreiter1997": """\
 @article{hochreiter1997,
   author  = {Hochreiter, Sepp and Schmidhuber, J{\\"u}rgen},
@@ -65,6 +76,16 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "kerg2019": """\
+@inproceedings{kerg2019,
+  author    = {Kerg, Giancarlo and Goyette, Kyle and Puelma Touzel, Maximilian and Gidel, Gauthier and
+               Vorontsov, Eugene and Bengio, Yoshua and Lajoie, Guillaume},
+  title     = {Non-normal Recurrent Neural Network ({nnRNN}): Learning Long Time Dependencies while Improving
+               Expressivity with Transient Dynamics},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {32},
+  year      = {2019}
+}""",
     "sussillo2013": """\
 @article{sussillo2013,
   author  = {Sussillo, David and Barak, Omri},
@@ -75,6 +96,13 @@ BIBTEX: dict[str, str] = {
   pages   = {626--649},
   year    = {2013},
   doi     = {10.1162/NECO_a_00409}
+}""",
+    "trefethen2005": """\
+@book{trefethen2005,
+  author    = {Trefethen, Lloyd N. and Embree, Mark},
+  title     = {Spectra and Pseudospectra: The Behavior of Nonnormal Matrices and Operators},
+  publisher = {Princeton University Press},
+  year      = {2005}
 }""",
 }
 

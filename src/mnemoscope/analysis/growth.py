@@ -73,7 +73,7 @@ def growth(
         step = 0.05 / max(spectral_norm(matrix), np.finfo(float).tiny ** 0.5)
         once = scipy.linalg.expm(step * matrix)
     times, norms, power, settled = [0.0], [1.0], once, False
-    slack = 1 + 10 * len(matrix) * np.finfo(float).eps
+    slack = 1 + 10 * len(matrix) * float(np.finfo(float).eps)
     for number in range(1, steps + 1):
         norm = spectral_norm(power)
         times.append(times[-1] + step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -15,6 +16,8 @@ UNIFORM, LEADING, HEIGHTS, CLIMBS = 32, 48, 24, 4
 """Of the grid of the search: even steps along half the boundary, leading eigenvalues that add a step of their own,
 heights above the boundary; and the number of summits that are climbed from there.
 """
+HIGH = 0.8
+"""The grid is made finer where it comes to this share of its maximum."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,9 @@ class Boundary:
 
     continuous: bool
 
-    def point(self, height: np.ndarray | float, along: np.ndarray | float) -> np.ndarray:
-        return height + 1j * np.asarray(along) if self.continuous else (1 + height) * np.exp(1j * np.asarray(along))
+    def point(self, height: Any, along: Any) -> Any:
+        """Numbers or arrays alike."""
+        return height + 1j * along if self.continuous else (1 + height) * np.exp(1j * along)
 
     def depth(self, eigenvalues: np.ndarray) -> np.ndarray:
         """How far below the boundary each lies; negative above it."""
@@ -44,8 +48,9 @@ def kreiss_constant(
     boundary, or a defective one on it, where the resolvent rises faster than 1 / height.
 
     The search looks at a grid of heights, from gap / (2 N), below which the resolvent of N modes no longer changes, to
-    10 |A|, and of places along the boundary, those of the leading eigenvalues among them. Then it climbs from the
-    highest summits of the grid. What it finds is reached at some z, and so never above the supremum.
+    10 |A|, and of places along the boundary, those of the leading eigenvalues among them; then at a finer grid where
+    that is high, and climbs from its highest summits. What it finds is reached at some z, and so never above the
+    supremum.
 
     Args:
         S: A in complex upper triangular Schur form (size, size).
@@ -66,10 +71,11 @@ def kreiss_constant(
     lowest = 1e-6 * scale if touching else gap / (2 * len(S))
     heights = np.geomspace(lowest, 10 * scale, HEIGHTS)
     along = _places(edge, eigenvalues, norm, real)
-    z = edge.point(heights[:, None], along)  # (heights, places)
-    ratio = heights[:, None] / smallest_singular_values(S, z.ravel(), 1e-2).reshape(z.shape)
+    ratio = _ratio(S, edge, heights, along)
     if touching and _diverges(S, edge, lowest, float(along[ratio[0].argmax()])):
         return np.inf
+    heights, along = (_refined(each, ratio.max(axis)) for each, axis in ((heights, 1), (along, 0)))
+    ratio = _ratio(S, edge, heights, along)
     tops = [_climb(S, edge, float(heights[row]), float(along[place])) for row, place in _summits(ratio)]
     return max(1.0, *tops)
 
@@ -80,6 +86,20 @@ def _places(edge: Boundary, eigenvalues: np.ndarray, norm: float, real: bool) ->
     even = np.linspace(0, far, UNIFORM) if real else np.linspace(-far, far, 2 * UNIFORM)
     own = edge.along(leading)
     return np.unique(np.concatenate([even, own[own >= 0] if real else own]))
+
+
+def _ratio(S: np.ndarray, edge: Boundary, heights: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """What is to be made large, height / sigma_min(z - S), on a grid (heights, places)."""
+    z = edge.point(heights[:, None], along)
+    return heights[:, None] / smallest_singular_values(S, z.ravel(), 1e-2).reshape(z.shape)
+
+
+def _refined(steps: np.ndarray, tops: np.ndarray) -> np.ndarray:
+    """Three steps for each one next to where the best of the grid comes near to its maximum."""
+    near = np.flatnonzero(tops >= HIGH * tops.max())
+    around = np.unique(np.clip([near - 1, near, near + 1], 0, len(steps) - 1))
+    between = np.interp(np.arange(0, len(steps) - 2 / 3, 1 / 3), np.arange(len(steps)), steps)
+    return np.unique(between[np.unique(np.clip(3 * around[:, None] + np.arange(-1, 2), 0, len(between) - 1))])
 
 
 def _diverges(S: np.ndarray, edge: Boundary, height: float, along: float) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.growth import Growth, growth
-from mnemoscope.analysis.kreiss import kreiss_constant
+from mnemoscope.analysis.kreiss import ROUNDING, kreiss_constant
 from mnemoscope.analysis.pseudospectra import Pseudospectrum, pseudospectrum
 from mnemoscope.analysis.schur import SchurForm, complex_triangle, schur_form
 from mnemoscope.analysis.storage import load_result, save_result
@@ -114,6 +114,12 @@ class Spectrum:
         slack = 10 * len(self) * torch.finfo(torch.float64).eps
         return self.numerical_abscissa <= slack * self.norm if self.continuous else self.norm <= 1 + slack
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether powers grow without bound: an eigenvalue is unstable, or one on the boundary is defective."""
+        beyond = self.abscissa / max(self.norm, 1e-300) if self.continuous else self.radius - 1
+        return beyond > ROUNDING or (beyond >= -ROUNDING and self.kreiss == float("inf"))
+
     @cached_property
     def kreiss(self) -> float:
         """The Kreiss constant K, with 1 <= K <= amplification <= e N K; infinite where the powers are not bounded.
@@ -129,7 +135,7 @@ class Spectrum:
 
         Where `growth_until_settled.settled` is False, it is what was reached until then.
         """
-        return float("inf") if self.kreiss == float("inf") else self.growth_until_settled.peak
+        return float("inf") if self.unbounded else self.growth_until_settled.peak
 
     @cached_property
     def growth_until_settled(self) -> Growth:
@@ -250,7 +256,7 @@ def _fate(seen: Spectrum) -> str:
     unit = "t =" if seen.continuous else "step"
     if seen.contracts:
         return "No state ever grows."
-    if seen.kreiss == float("inf"):
+    if seen.unbounded:
         return "States grow without bound."
     followed = seen.growth_until_settled
     peak = f"grow up to {seen.amplification:.4g} times, at {unit} {followed.time:.4g}"
