@@ -399,11 +399,22 @@ def test_every_kind_of_system():
         torch.nn.utils.parametrizations.weight_norm(network, "weight_hh_l0"),
     ):
         torch.testing.assert_close(ms.spectrum(system).matrix, V.double(), rtol=1e-6, atol=1e-6)
+    assert ms.spectrum(torch.eye(2).int()).norm == 1
     dynamics = ms.Dynamics(cell)
     state = torch.linspace(-1, 1, 6).double()
     torch.testing.assert_close(ms.spectrum(dynamics, state).matrix, dynamics.jacobian(state[None])[0])
     fp = ms.find_fixed_points(dynamics)
     torch.testing.assert_close(ms.spectrum(fp[0]).matrix, fp.jacobians[0])
+
+
+def test_an_orthogonal_matrix_in_float32_is_taken_for_one():
+    for seen in (ms.spectrum(orthogonal(64).float()), ms.spectrum(Dense(64, "orthogonal"))):
+        assert seen.matrix.dtype == torch.float64
+        assert seen.norm != 1
+        assert seen.kreiss == 1
+        assert seen.amplification == pytest.approx(1, abs=1e-5)
+        assert "It is normal. No state ever grows." in seen.summary()
+    assert ms.spectrum(1.001 * orthogonal(64).float()).amplification == float("inf")
 
 
 def test_a_flow_is_known_as_one():

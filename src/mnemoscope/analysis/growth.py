@@ -54,7 +54,12 @@ class Growth:
 
 
 def growth(
-    A: Inexact[Tensor, "size size"], steps: int, *, continuous: bool = False, until_settled: bool = False
+    A: Inexact[Tensor, "size size"],
+    steps: int,
+    *,
+    continuous: bool = False,
+    slack: float = 1e-14,
+    until_settled: bool = False,
 ) -> Growth:
     """Norms of A^0 ... A^steps; of a flow, of exp(t A) at as many times, from 1 / (20 |A|) on.
 
@@ -62,6 +67,7 @@ def growth(
         A: the matrix.
         steps: how many.
         continuous: whether A generates a flow.
+        slack: what rounding may have added to a norm of 1.
         until_settled: stop as soon as the largest norm is known for certain.
 
     """
@@ -73,12 +79,11 @@ def growth(
         step = 0.05 / max(spectral_norm(matrix), np.finfo(float).tiny ** 0.5)
         once = scipy.linalg.expm(step * matrix)
     times, norms, power, settled = [0.0], [1.0], once, False
-    slack = 1 + 10 * len(matrix) * float(np.finfo(float).eps)
     for number in range(1, steps + 1):
         norm = spectral_norm(power)
         times.append(times[-1] + step)
         norms.append(norm)
-        settled |= norm <= slack
+        settled |= norm <= 1 + slack
         if norm > 1e150 or (settled and until_settled):
             break
         if continuous and number % DOUBLING == 0:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from mnemoscope.analysis.resolvent import smallest_singular_values, smallest_triplet
 
 ROUNDING = 1e-10
-"""Eigenvalues nearer to the boundary of stability than this (of a flow: times |A|) are taken to lie on it."""
+"""Eigenvalues nearer to the boundary of stability than this (of a flow: times |A|) are taken to lie on it, at least."""
 UNIFORM, LEADING, HEIGHTS, CLIMBS = 32, 48, 24, 4
 """Of the grid of the search: even steps along half the boundary, leading eigenvalues that add a step of their own,
 heights above the boundary; and the number of summits that are climbed from there.
@@ -39,13 +39,13 @@ class Boundary:
 
 
 def kreiss_constant(
-    S: np.ndarray, norm: float, *, real: bool, continuous: bool = False, contracts: bool = False
+    S: np.ndarray, norm: float, *, real: bool, continuous: bool = False, rounding: float = ROUNDING
 ) -> float:
     """K = sup over |z| > 1 of (|z| - 1) |(z - A)^-1|; of a flow, over Re z > 0 of Re z |(z - A)^-1|.
 
     The Kreiss matrix theorem bounds all powers by it, K <= max_t |A^t| <= e N K, and K >= 1, as z -> infinity shows
-    (Trefethen & Embree 2005, Eq 14.8 and 18.3). Infinite where the powers are not bounded: an eigenvalue lies above the
-    boundary, or a defective one on it, where the resolvent rises faster than 1 / height.
+    (Trefethen & Embree 2005, sections 14 and 18). Infinite where the powers are not bounded: an eigenvalue lies above
+    the boundary, or a defective one on it, where the resolvent rises faster than 1 / height.
 
     The search looks at a grid of heights, from gap / (2 N), below which the resolvent of N modes no longer changes, to
     10 |A|, and of places along the boundary, those of the leading eigenvalues among them; then at a finer grid where
@@ -57,18 +57,16 @@ def kreiss_constant(
         norm: |A|.
         real: whether A is real, so that the lower half of the plane mirrors the upper one.
         continuous: whether A generates a flow.
-        contracts: whether |A^t| <= 1 is known for all t, so that K = 1.
+        rounding: how near to the boundary eigenvalues are taken to lie on it, of a flow as a share of |A|.
 
     """
     edge, eigenvalues = Boundary(continuous), np.diag(S)
     scale = norm if continuous else max(norm, 1.0)
     gap = float(edge.depth(eigenvalues).min())
-    if contracts:
-        return 1.0
-    if gap < -ROUNDING * scale:
+    if gap < -rounding * scale:
         return np.inf
-    touching = gap <= ROUNDING * scale
-    lowest = 1e-6 * scale if touching else gap / (2 * len(S))
+    touching = gap <= rounding * scale
+    lowest = max(1e-6, 1000 * rounding) * scale if touching else gap / (2 * len(S))
     heights = np.geomspace(lowest, 10 * scale, HEIGHTS)
     along = _places(edge, eigenvalues, norm, real)
     ratio = _ratio(S, edge, heights, along)

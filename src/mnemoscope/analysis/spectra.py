@@ -50,6 +50,8 @@ class Spectrum:
     singular_values: Float[Tensor, " size"]
     continuous: bool = False
     """Whether the matrix generates a flow, dx/dt = A x, and not a map."""
+    rounding: float = torch.finfo(torch.float64).eps
+    """Of the entries as they were given: a matrix that is orthogonal but for that is not said to grow."""
 
     def __len__(self) -> int:
         return self.matrix.shape[0]
@@ -111,14 +113,21 @@ class Spectrum:
     @property
     def contracts(self) -> bool:
         """Whether no state ever grows, not for a single step: |A| <= 1 of a map, numerical abscissa <= 0 of a flow."""
-        slack = 10 * len(self) * torch.finfo(torch.float64).eps
-        return self.numerical_abscissa <= slack * self.norm if self.continuous else self.norm <= 1 + slack
+        if self.continuous:
+            return self.numerical_abscissa <= self.slack * self.norm
+        return self.norm <= 1 + self.slack
+
+    @property
+    def slack(self) -> float:
+        """What rounding may have added to singular values, as a share of |A|."""
+        return 10 * len(self) ** 0.5 * self.rounding
 
     @property
     def unbounded(self) -> bool:
         """Whether powers grow without bound: an eigenvalue is unstable, or one on the boundary is defective."""
         beyond = self.abscissa / max(self.norm, 1e-300) if self.continuous else self.radius - 1
-        return beyond > ROUNDING or (beyond >= -ROUNDING and self.kreiss == float("inf"))
+        edge = max(ROUNDING, self.slack)
+        return beyond > edge or (beyond >= -edge and self.kreiss == float("inf"))
 
     @cached_property
     def kreiss(self) -> float:
@@ -126,8 +135,10 @@ class Spectrum:
 
         See `kreiss_constant` of `mnemoscope.analysis.kreiss` for how it is sought.
         """
-        real, flow = not self.matrix.is_complex(), self.continuous
-        return kreiss_constant(self.triangle, self.norm, real=real, continuous=flow, contracts=self.contracts)
+        if self.contracts:
+            return 1.0
+        real, edge = not self.matrix.is_complex(), max(ROUNDING, self.slack)
+        return kreiss_constant(self.triangle, self.norm, real=real, continuous=self.continuous, rounding=edge)
 
     @property
     def amplification(self) -> float:
@@ -141,11 +152,11 @@ class Spectrum:
     def growth_until_settled(self) -> Growth:
         """Norms of the powers until their maximum is certain, or for as long as `LIMIT` allows."""
         steps = max(16, LIMIT * 256 // max(len(self), 8))
-        return growth(self.matrix, steps, continuous=self.continuous, until_settled=True)
+        return growth(self.matrix, steps, continuous=self.continuous, slack=self.slack, until_settled=True)
 
     def growth(self, steps: int = 100) -> Growth:
         """Norms of A^0 ... A^steps (of a flow, of exp(t A) at as many times)."""
-        return growth(self.matrix, steps, continuous=self.continuous)
+        return growth(self.matrix, steps, continuous=self.continuous, slack=self.slack)
 
     def pseudospectrum(
         self, resolution: int = 60, box: tuple[float, float, float, float] | None = None
@@ -176,14 +187,14 @@ class Spectrum:
         """Write one `.safetensors` file; `Spectrum.load` reads it back."""
         tensors = {"matrix": self.matrix, "singular_values": self.singular_values}
         tensors |= {"P": self.schur.P, "Lambda": self.schur.Lambda, "T": self.schur.T}
-        save_result(path, "Spectrum", tensors, {"continuous": self.continuous})
+        save_result(path, "Spectrum", tensors, {"continuous": self.continuous, "rounding": self.rounding})
 
     @classmethod
     def load(cls, path: str | Path) -> Spectrum:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "Spectrum", "a spectrum")
         form = SchurForm(tensors["P"], tensors["Lambda"], tensors["T"])
-        return cls(tensors["matrix"], form, tensors["singular_values"], flags["continuous"])
+        return cls(tensors["matrix"], form, tensors["singular_values"], **flags)
 
     def figure(self) -> Figure:
         """Plane, growth, singular values, Schur form, angles and sub-diagonals (needs the `report` extra)."""
@@ -212,8 +223,10 @@ def spectrum(system: System, state: Float[Tensor, " ..."] | None = None) -> Spec
     torch.Size([5])
 
     """
-    matrix, continuous = matrix_of(system, state)
-    return Spectrum(matrix, schur_form(matrix), torch.linalg.svdvals(matrix), continuous)
+    given, continuous = matrix_of(system, state)
+    matrix = given.to(torch.complex128 if given.is_complex() else torch.float64)
+    rounding = float(torch.finfo(given.dtype).eps)
+    return Spectrum(matrix, schur_form(matrix), torch.linalg.svdvals(matrix), continuous, rounding)
 
 
 def _support(A: np.ndarray, phi: float) -> tuple[float, np.ndarray]:
@@ -242,7 +255,7 @@ def _sentences(seen: Spectrum) -> list[str]:
     size = f"{len(seen)} x {len(seen)}"
     leading = f"Re λ at most {seen.abscissa:.4g}" if seen.continuous else f"|λ| at most {seen.radius:.4g}"
     said = [f"A {size} matrix: {leading}, singular values up to {seen.norm:.4g}."]
-    normal = seen.relative_departure <= 1e-12 * len(seen)
+    normal = seen.relative_departure <= 10 * seen.slack
     said.append(
         "It is normal."
         if normal

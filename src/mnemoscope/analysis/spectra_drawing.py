@@ -168,7 +168,7 @@ def _powers(axes: Any, seen: Spectrum, colours: Mapping[str, str]) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: _power_of_ten(np.log10(value)))
         axes.yaxis.set_minor_formatter(lambda value, _: "")
     else:
-        axes.set_ylim(0, 1.25 * shown)
+        axes.set_ylim(0, 1.5 * shown)
     axes.set_xlabel("t" if seen.continuous else "step t")
     axes.legend(frameon=False, labelcolor=colours["ink"])
     axes.set_title("Growth of states")

@@ -17,7 +17,7 @@ System = Tensor | np.ndarray | nn.Module | Dynamics | FixedPoints
 
 
 def matrix_of(system: System, state: Float[Tensor, " ..."] | None = None) -> tuple[Inexact[Tensor, "size size"], bool]:
-    """The matrix in float64 or complex128 on the CPU, and whether it generates a flow instead of a map."""
+    """The matrix in the dtype it is given in, on the CPU, and whether it generates a flow instead of a map."""
     if isinstance(system, Dynamics):
         return checked_matrix(_jacobian(system, state)), system.continuous
     if state is not None:
@@ -42,11 +42,11 @@ def matrix_of(system: System, state: Float[Tensor, " ..."] | None = None) -> tup
 
 
 def checked_matrix(given: Tensor | np.ndarray) -> Inexact[Tensor, "size size"]:
-    """A square and finite matrix in float64 or complex128 on the CPU."""
+    """A square and finite matrix of floating point numbers on the CPU."""
     matrix = torch.as_tensor(given).detach().cpu().resolve_conj()
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
         raise ValueError(f"A square matrix (size, size) is needed, but its shape is {tuple(matrix.shape)}.")
-    matrix = matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
+    matrix = matrix if matrix.is_complex() or matrix.is_floating_point() else matrix.double()
     bad = int((~torch.isfinite(matrix)).sum())
     if bad:
         raise ValueError(f"The matrix has {bad} NaN or infinite entr{'ies' if bad > 1 else 'y'} of {matrix.numel()}.")
@@ -54,7 +54,7 @@ def checked_matrix(given: Tensor | np.ndarray) -> Inexact[Tensor, "size size"]:
 
 
 def _recurrent_matrix(cell: Cell) -> Tensor:
-    cell = cell.frozen(torch.float64)
+    cell = cell.frozen()
     if not isinstance(cell, Elman):
         raise TypeError(
             f"A {type(cell).__name__} has no single recurrent matrix; look at its linearisation: "

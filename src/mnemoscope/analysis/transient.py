@@ -145,7 +145,8 @@ def _stepping(system: System) -> tuple[Step, int, torch.dtype, Dynamics | None]:
         return system, system.size, system.dtype, system
     if isinstance(system, FixedPoints) and system.continuous:
         raise ValueError("A flow takes no steps: pass the matrix exp(dt A) of its linearisation.")
-    A_T = matrix_of(system)[0].mT
+    A = matrix_of(system)[0]
+    A_T = A.to(torch.complex128 if A.is_complex() else torch.float64).mT
     return lambda states: states @ A_T, len(A_T), A_T.dtype, None
 
 

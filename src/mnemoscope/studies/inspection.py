@@ -94,7 +94,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
         baseline=result.baseline,
         cites=_cites(("cell", config.cell), ("task", config.task)),
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
-        sections=_spectra(dynamics, fp),
+        sections=_spectra(model.cell, fp),
     )
     return _write(fp, content, folder / "page.html" if page is None else Path(page))
 
@@ -112,7 +112,7 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
         ("Constant input", _input(dynamics)),
     ]
     trajectories = _relaxations(dynamics, fp, look.seed)
-    sections = _spectra(dynamics, fp)
+    sections = _spectra(cell, fp)
     content = NetworkPage(title, fp, facts, trajectories, cites=_cites(), command=look.command, sections=sections)
     return _write(fp, content, Path(page))
 
@@ -125,12 +125,12 @@ def _write(fp: FixedPoints, content: NetworkPage, page: Path) -> Inspection:
     return Inspection(fp, page, saved)
 
 
-def _spectra(dynamics: Dynamics, fp: FixedPoints) -> list[Section]:
+def _spectra(cell: Cell, fp: FixedPoints) -> list[Section]:
     """What the spectra lens has to say: of the Jacobians at the fixed points, and of the matrix of an Elman cell."""
-    if dynamics.size > LARGEST:
+    if fp.states.shape[1] > LARGEST:
         return []
     near = [linearisation_section(fp)] if len(fp) else []
-    return [*near, matrix_section(spectrum(dynamics.cell))] if isinstance(dynamics.cell, Elman) else near
+    return [*near, matrix_section(spectrum(cell))] if isinstance(cell, Elman) else near
 
 
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:
