@@ -16,8 +16,8 @@ UNIFORM, LEADING, HEIGHTS, CLIMBS = 32, 48, 24, 4
 """Of the grid of the search: even steps along half the boundary, leading eigenvalues that add a step of their own,
 heights above the boundary; and the number of summits that are climbed from there.
 """
-HIGH = 0.8
-"""The grid is made finer where it comes to this share of its maximum."""
+HIGH, FINER = 0.8, (4, 16)
+"""The grid is made finer where it comes to this share of its maximum, about so many heights and places at most."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def kreiss_constant(
     ratio = _ratio(S, edge, heights, along)
     if touching and _diverges(S, edge, lowest, float(along[ratio[0].argmax()])):
         return np.inf
-    heights, along = (_refined(each, ratio.max(axis)) for each, axis in ((heights, 1), (along, 0)))
+    heights, along = _refined(heights, ratio.max(1), FINER[0]), _refined(along, ratio.max(0), FINER[1])
     ratio = _ratio(S, edge, heights, along)
     tops = [_climb(S, edge, float(heights[row]), float(along[place])) for row, place in _summits(ratio)]
     return max(1.0, *tops)
@@ -92,9 +92,10 @@ def _ratio(S: np.ndarray, edge: Boundary, heights: np.ndarray, along: np.ndarray
     return heights[:, None] / smallest_singular_values(S, z.ravel(), 1e-2).reshape(z.shape)
 
 
-def _refined(steps: np.ndarray, tops: np.ndarray) -> np.ndarray:
-    """Three steps for each one next to where the best of the grid comes near to its maximum."""
-    near = np.flatnonzero(tops >= HIGH * tops.max())
+def _refined(steps: np.ndarray, tops: np.ndarray, most: int) -> np.ndarray:
+    """Three steps for one, next to where the best of the grid comes near to its maximum, at `most` places."""
+    near = np.argsort(-tops, kind="stable")[:most]
+    near = near[tops[near] >= HIGH * tops.max()]
     around = np.unique(np.clip([near - 1, near, near + 1], 0, len(steps) - 1))
     between = np.interp(np.arange(0, len(steps) - 2 / 3, 1 / 3), np.arange(len(steps)), steps)
     return np.unique(between[np.unique(np.clip(3 * around[:, None] + np.arange(-1, 2), 0, len(between) - 1))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -101,13 +101,13 @@ class Spectrum:
         """
         A = self.matrix.numpy()
         turns = np.linspace(0, np.pi, DIRECTIONS + 1) if not np.iscomplexobj(A) else _even_turns()
-        phi = max(turns, key=lambda turn: _support(A, turn)[0])
+        phi = max(turns, key=lambda turn: float(_top(A, turn, eigvals_only=True)[0]))
         best = 0.0
         for _ in range(100):
-            reach, x = _support(A, phi)
+            (reach,), x = _top(A, phi)
             if reach <= best * (1 + 1e-14):
                 break
-            best, phi = reach, -float(np.angle(np.vdot(x, A @ x)))
+            best, phi = float(reach), -float(np.angle(np.vdot(x, A @ x)))
         return best
 
     @property
@@ -229,12 +229,12 @@ def spectrum(system: System, state: Float[Tensor, " ..."] | None = None) -> Spec
     return Spectrum(matrix, schur_form(matrix), torch.linalg.svdvals(matrix), continuous, rounding)
 
 
-def _support(A: np.ndarray, phi: float) -> tuple[float, np.ndarray]:
-    """Largest eigenvalue and eigenvector of the Hermitian part of e^(i phi) A."""
+def _top(A: np.ndarray, phi: float, *, eigvals_only: bool = False) -> Any:
+    """Largest eigenvalue, in an array, and eigenvector of the Hermitian part of e^(i phi) A."""
     turned = np.exp(1j * phi) * A
     last = len(A) - 1
-    values, vectors = scipy.linalg.eigh((turned + turned.conj().T) / 2, subset_by_index=[last, last])
-    return float(values[0]), vectors[:, 0]
+    half = (turned + turned.conj().T) / 2
+    return scipy.linalg.eigh(half, subset_by_index=[last, last], eigvals_only=eigvals_only, check_finite=False)
 
 
 def _even_turns() -> np.ndarray:
