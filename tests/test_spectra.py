@@ -354,7 +354,7 @@ def test_an_orthogonal_change_of_basis_changes_nothing():
     A, turn = gaussian(12, 0.8), orthogonal(12, 7)
     one, other = ms.spectrum(A), ms.spectrum(turn @ A @ turn.T)
     for name in ("radius", "abscissa", "norm", "departure", "numerical_abscissa", "numerical_radius", "kreiss"):
-        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9), name
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-8), name
     assert one.amplification == pytest.approx(other.amplification, rel=1e-12)
 
 
@@ -372,7 +372,7 @@ def test_numerical_range(A):
     turns = np.exp(1j * np.linspace(0, 2 * np.pi, 721))[:, None, None] * A.numpy()
     support = np.linalg.eigvalsh((turns + turns.conj().swapaxes(1, 2)) / 2)[:, -1]
     assert seen.numerical_abscissa == pytest.approx(support[0], rel=1e-12, abs=1e-300)
-    assert support.max() * (1 - 1e-12) <= seen.numerical_radius <= support.max() / np.cos(np.pi / 720) + 1e-300
+    assert support.max() * (1 - 1e-8) <= seen.numerical_radius <= support.max() / np.cos(np.pi / 720) + 1e-300
     assert seen.norm / 2 <= seen.numerical_radius * (1 + 1e-12)
 
 

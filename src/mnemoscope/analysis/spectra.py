@@ -97,7 +97,7 @@ class Spectrum:
         """Largest |x^* A x| over unit vectors, r. It bounds the powers, |A^t| <= 2 r^t, and |A| / 2 <= r <= |A|.
 
         The largest eigenvalue of Re(e^(i phi) A) is taken in even directions phi, and the best one improved: with its
-        eigenvector x, the direction of x^* A x is a better one. At worst 0.12 % too small, usually right to rounding.
+        eigenvector x, the direction of x^* A x is a better one. At worst 0.12 % too small, usually by less than 1e-9.
         """
         A = self.matrix.numpy()
         turns = np.linspace(0, np.pi, DIRECTIONS + 1) if not np.iscomplexobj(A) else _even_turns()
@@ -105,7 +105,7 @@ class Spectrum:
         best = 0.0
         for _ in range(100):
             (reach,), x = _top(A, phi)
-            if reach <= best * (1 + 1e-14):
+            if reach <= best * (1 + 1e-10):
                 break
             best, phi = float(reach), -float(np.angle(np.vdot(x, A @ x)))
         return best
