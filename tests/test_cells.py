@@ -16,12 +16,11 @@ from mnemoscope.cells.state import leaves, map_state
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
 
 CELLS = {
+    **{entry.name: lambda entry=entry: entry.load()(3, 8) for entry in registry.cells},
     **{f"elman-{phi}": lambda phi=phi: Elman(3, 7, nonlinearity=phi) for phi in NAMES},
     "elman-function": lambda: Elman(3, 7, nonlinearity=torch.nn.functional.softplus),
     "elman-orthogonal": lambda: Elman(3, 8, connectivity=ms.connectivity.Dense(8, init="orthogonal"), bias=False),
-    "gru": lambda: GRU(3, 7),
     "gru-no-bias": lambda: GRU(3, 7, bias=False),
-    "lstm": lambda: LSTM(3, 7),
     "lstm-projected": lambda: LSTM(3, 7, projection_size=4, bias=False),
     "stack": lambda: Stack([LSTM(3, 5), GRU(5, 4), Elman(4, 3)]),
 }
@@ -34,11 +33,6 @@ def cell(request):
 
 def random_state(cell, batch):
     return map_state(lambda part: 0.7 * torch.randn_like(part), cell.initial_state(batch))
-
-
-def test_every_registered_cell_is_tested():
-    tested = {type(make()) for make in CELLS.values()}
-    assert {entry.load() for entry in registry.cells} <= tested
 
 
 def test_scan_is_a_loop_of_steps(cell):
@@ -124,7 +118,7 @@ def test_frozen_is_a_copy(cell):
     frozen = cell.frozen(torch.float32)
     with torch.no_grad():
         for parameter in frozen.parameters():
-            assert parameter.dtype == torch.float32
+            assert parameter.real.dtype == torch.float32
             assert not parameter.requires_grad
             parameter.zero_()
     assert all(torch.equal(before[name], value) for name, value in cell.state_dict().items())

@@ -102,9 +102,11 @@ def test_the_hash_is_of_what_determines_the_result():
     beside = {"name": "other", "threads": 2, "checkpoint_every": 7}
     changed = {
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
-        "optimiser": "rmsprop", "learning_rate": 0.5, "recurrent_learning_rate": 0.5, "weight_decay": 0.5,
-        "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5, "truncate": 5, "evaluate_every": 5,
-        "evaluate_batches": 5, "target_loss": 0.5, "target_score": 0.5, "patience": 5, "seed": 5, "device": "cuda",
+        "embedding": 5,
+        "optimiser": "rmsprop", "learning_rate": 0.5, "orthogonal_learning_rate": 0.5, "weight_decay": 0.5,
+        "smoothing": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5, "truncate": 5,
+        "evaluate_every": 5, "evaluate_batches": 5,
+        "target_loss": 0.5, "target_score": 0.5, "patience": 5, "seed": 5, "device": "cuda",
     }  # fmt: skip
     assert {*beside, *changed} == {each.name for each in fields(RunConfig)}
     assert all(replace(CONFIG, **{name: value}).hash == CONFIG.hash for name, value in beside.items())
@@ -128,6 +130,18 @@ def test_the_hash_stays_the_same_between_versions():
     """Run folders carry it; if this fails, every stored run is lost from sight."""
     assert CONFIG.hash == "ef49e7b7c6"
     assert CONFIG.folder("runs") == Path("runs/try/ef49e7b7c6")
+
+
+def test_four_batches_of_an_endless_task_are_the_usual_evaluation():
+    assert replace(CONFIG, evaluate_batches=4).hash == CONFIG.hash
+    text = RunConfig("try", "ptb")
+    assert replace(text, evaluate_batches=4).hash != text.hash  # not the whole split
+
+
+def test_where_data_lie_does_not_enter_the_hash():
+    text = RunConfig("try", "ptb", {"length": 300})
+    assert replace(text, task_options={"length": 300, "data": "here"}).hash == text.hash
+    assert replace(text, task_options={"data": "here"}).hash != text.hash
 
 
 def test_integers_become_floats_where_a_float_is_meant():
@@ -156,9 +170,11 @@ def test_the_caller_s_options_are_copied():
         ({"learning_rate": float("inf")}, "learning_rate must be above 0 and finite"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number, but is nan"),
         ({"learning_rate": "fast"}, "learning_rate must be a number, but is 'fast'"),
-        ({"recurrent_learning_rate": -1.0}, "recurrent_learning_rate must be above 0"),
+        ({"orthogonal_learning_rate": -1.0}, "orthogonal_learning_rate must be above 0"),
         ({"clip": 0.0}, "clip must be above 0"),
         ({"truncate": 0}, "truncate must be at least 1"),
+        ({"embedding": 0}, "embedding must be at least 1"),
+        ({"evaluate_batches": 0}, "evaluate_batches must be at least 1"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"threads": 0}, "threads must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),

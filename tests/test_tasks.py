@@ -6,15 +6,40 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
+import data_sets
 from mnemoscope import registry
-from mnemoscope.tasks import Adding, Batch, Copy, FlipFlop, Task
+from mnemoscope.tasks import (
+    Adding,
+    Batch,
+    Copy,
+    DataTask,
+    Endless,
+    FlipFlop,
+    PennTreebank,
+    PermutedMNIST,
+    SequentialMNIST,
+    Task,
+    TransferCopy,
+)
+from mnemoscope.tasks.task import generator_seed
 
 SMALL = {
     "flipflop": [FlipFlop(bits=2, length=7, rate=0.25), FlipFlop(bits=1, length=1), FlipFlop(length=5, rate=1.0)],
     "copy": [Copy(delay=3, symbols=2, alphabet=3), Copy(delay=1, symbols=1, alphabet=2)],
     "adding": [Adding(length=7), Adding(length=8), Adding(length=2)],
+    "transfer-copy": [TransferCopy(delay=2, test_delay=4, symbols=2, alphabet=3)],
+    "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
+    "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
+    "ptb": [PennTreebank(length=7), PennTreebank()],
 }
 TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
+ENDLESS = [each for each in TASKS if isinstance(each.values[0], Endless)]
+
+
+@pytest.fixture(autouse=True)
+def _tiny_data(monkeypatch, tmp_path_factory):
+    """Sixty digits and a page of text in the place of the real data."""
+    data_sets.use(monkeypatch, tmp_path_factory.getbasetemp() / "data")
 
 
 def test_every_registered_task_is_tested_here():
@@ -50,21 +75,24 @@ def test_shapes_types_and_mask(task):
 def test_a_batch_is_a_function_of_its_arguments_alone(task):
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    first = task.batch(64, seed=3, number=5)
+    first = task.batch(50, seed=3, number=5)
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(2)
-    again = next(islice(task.stream(64, seed=3), 5, None))
-    later = next(task.stream(64, seed=3, start=5))
+    again = next(islice(task.stream(50, seed=3), 5, None))
+    later = next(task.stream(50, seed=3, start=5))
     for same in (again, later):
         assert all(torch.equal(a, b) for a, b in zip(first, same, strict=True))
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_numbers_seeds_and_splits_differ(task):
-    batches = [task.batch(64, 0, 0), task.batch(64, 0, 1), task.batch(64, 1, 0), task.batch(64, 0, 0, split="test")]
+    batches = [task.batch(10, 0, 0), task.batch(10, 0, 1), task.batch(10, 1, 0)]
+    batches += [task.batch(10, 0, 0, split) for split in ("validation", "test")]
     if task == FlipFlop(bits=1, length=1):
-        return  # 64 random signs are the same by chance only once in 2^64, but there is nothing else to tell
-    for a in range(4):
+        return  # ten random signs are soon the same, and there is nothing else to tell
+    if isinstance(task, PennTreebank):
+        assert torch.equal(batches.pop(2).inputs, batches[0].inputs)  # the text is what it is, whatever the seed
+    for a in range(len(batches)):
         for b in range(a):
             assert not torch.equal(batches[a].inputs, batches[b].inputs)
 
@@ -74,14 +102,13 @@ def test_training_and_test_streams_never_share_a_generator():
     generator = torch.Generator()
     alike = [torch.rand(3, generator=generator.manual_seed(seed)) for seed in (5, 5 + 2**32)]
     assert torch.equal(*alike)  # if this changes, more bits can be used
-    from mnemoscope.tasks.task import _generator_seed
-
-    train, test = (
-        {_generator_seed(seed, number, split) for seed in range(20) for number in range(1000)}
-        for split in ("train", "test")
+    train, validation, test = (
+        {generator_seed(seed, number, split) for seed in range(20) for number in range(1000)}
+        for split in ("train", "validation", "test")
     )
-    assert not train & test
-    assert max(train | test) < 2**32
+    assert not train & (validation | test)
+    assert validation != test
+    assert max(train | validation | test) < 2**32
     assert len(train) > 19_990  # the hash spreads: 20,000 of 2^31 collide in 0.1 pairs on average
 
 
@@ -133,7 +160,8 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
     if isinstance(task, FlipFlop):
         return batch.inputs
     if isinstance(task, Copy):
-        due = torch.arange(task.length) >= task.length - task.symbols
+        length = len(batch.inputs)
+        due = torch.arange(length) >= length - task.symbols
         blank = torch.full((task.output_size,), -100.0)
         blank[-1] = 0
         symbol = torch.zeros(task.output_size)
@@ -145,7 +173,7 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ENDLESS)
 def test_baseline_is_what_its_predictor_loses(task):
     size = 100_000
     batch = task.batch(size, seed=0, number=0, split="test")
@@ -155,11 +183,11 @@ def test_baseline_is_what_its_predictor_loses(task):
     assert per_sequence.mean().item() == pytest.approx(task.baseline(), abs=4 * deviation + 1e-6)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ENDLESS)
 def test_no_memoryless_predictor_does_better(task):
     """The best output for each time and current input (in bins of 1/20), tabulated on one batch, tried on another."""
     size = 50_000
-    fill, trial = (task.batch(size, seed=0, number=number) for number in (1, 2))
+    fill, trial = (task.batch(size, seed=0, number=number, split="test") for number in (1, 2))
     values = fill.targets.is_floating_point()
     digit = 41 ** torch.arange(task.input_size)  # a bin is -20 .. 20 in every channel
     loss = 0.0
@@ -230,6 +258,111 @@ def test_adding_marks_one_number_in_each_half(length):
     assert torch.equal(batch.mask.nonzero()[:, 0].unique(), torch.tensor([length - 1]))
 
 
+def test_transfer_copy_is_copy_at_two_delays():
+    task = TransferCopy(delay=3, test_delay=9, symbols=2)
+    pairs = [("train", Copy(3, 2)), ("validation", Copy(9, 2)), ("test", Copy(9, 2))]
+    for split, copy in pairs:
+        own, other = (each.batch(5, seed=1, number=2, split=split) for each in (task, copy))
+        assert all(torch.equal(a, b) for a, b in zip(own, other, strict=True))
+        assert task.scores(perfect(task, own), own) == {"accuracy": 1.0}
+    assert (task.input_size, task.output_size) == (copy.input_size, copy.output_size)
+    assert not torch.equal(*(task.batch(5, 1, 2, split).targets for split in ("validation", "test")))
+
+
+@pytest.mark.parametrize("task", [each for each in TASKS if isinstance(each.values[0], DataTask)])
+def test_data_are_read_when_they_are_needed_and_once(task, monkeypatch):
+    assert task.load() is task.load()
+    monkeypatch.setenv("MNEMOSCOPE_DATA", "nowhere")
+    assert task.baseline() > 1
+    assert task.input_size * task.output_size > 1
+    with pytest.raises(FileNotFoundError, match="in nowhere/"):
+        task.batch(5, seed=0, number=0)
+
+
+@pytest.mark.parametrize("task", [SequentialMNIST(group=2), PermutedMNIST(group=2)])
+def test_an_epoch_shows_every_image_once_and_the_next_in_another_order(task):
+    """The fakes have their number in the first pixel, and their digit times 25 in the second."""
+    first, second = (int((task.order == pixel).nonzero()) for pixel in (0, 1))
+    orders = []
+    for epoch in range(2):
+        batches = [task.batch(10, seed=3, number=5 * epoch + each) for each in range(5)]
+        flat = torch.cat([batch.inputs.transpose(0, 1).flatten(1) for batch in batches])  # (50, 784)
+        orders.append((255 * flat[:, first]).round().int().tolist())
+        assert sorted(orders[-1]) == [*range(50)]
+        digits = torch.cat([batch.targets[-1] for batch in batches])
+        assert torch.equal((255 * flat[:, second]).round().int(), 25 * digits.int())
+    assert orders[0] != orders[1]
+    assert task.batches(10, "train") == task.batches(9, "train") == 5  # of nine, five are left over
+
+
+def test_held_out_images_come_in_order_each_once():
+    task = SequentialMNIST()
+    for split, numbers in (("validation", range(50, 60)), ("test", range(10))):
+        assert task.batches(4, split) == 3
+        batches = [task.batch(4, seed=0, number=number, split=split) for number in range(3)]
+        assert [batch.inputs.shape[1] for batch in batches] == [4, 4, 2]
+        shown = torch.cat([batch.inputs[0, :, 0] for batch in batches])
+        assert (255 * shown).round().int().tolist() == [*numbers]
+
+
+def test_only_the_last_step_of_an_image_counts():
+    batch = SequentialMNIST(group=28).batch(3, seed=0, number=0)
+    assert batch.inputs.shape == (28, 3, 28)
+    assert batch.mask.nonzero()[:, 0].unique().tolist() == [27]
+    outputs = torch.zeros(28, 3, 10)
+    outputs[-1] = 100.0 * one_hot(batch.targets[-1], 10)
+    assert SequentialMNIST(group=28).scores(outputs, batch) == {"accuracy": 1.0}
+
+
+def test_groups_are_of_pixels_that_follow_each_other():
+    one, four = (PermutedMNIST(group=group).batch(3, seed=0, number=0).inputs for group in (1, 4))
+    assert torch.equal(one[4:8, :, 0].T, four[1])
+
+
+def test_a_permutation_is_one_for_all_and_its_seed_s_own():
+    plain, permuted = SequentialMNIST(), PermutedMNIST()
+    assert sorted(permuted.order.tolist()) == [*range(784)]
+    for split in ("train", "validation", "test"):
+        a, b = (task.batch(5, seed=0, number=1, split=split) for task in (plain, permuted))
+        assert torch.equal(a.inputs[permuted.order], b.inputs)
+        assert torch.equal(a.targets, b.targets)
+    assert not torch.equal(PermutedMNIST(permutation_seed=1).order, permuted.order)
+
+
+def test_the_text_goes_on_from_batch_to_batch_and_begins_again_with_each_epoch():
+    task = PennTreebank(length=7)
+    text = task.load()["test"].long()  # 240 symbols in 6 streams of 39 steps: five windows of 7, one of 4
+    assert task.batches(6, "test") == 6
+    assert [task.continues(6, number, "test") for number in range(8)] == [False, *[True] * 5, False, True]
+    batches = [task.batch(6, seed=0, number=number, split="test") for number in range(7)]
+    assert [len(batch.inputs) for batch in batches] == [7, 7, 7, 7, 7, 4, 7]
+    assert torch.equal(batches[6].inputs, batches[0].inputs)
+    inputs, targets = (torch.cat([batch[part] for batch in batches[:6]]) for part in (0, 1))
+    for stream in range(6):
+        assert torch.equal(inputs[:, stream].argmax(-1), text[39 * stream : 39 * (stream + 1)])
+        assert torch.equal(targets[:, stream], text[39 * stream + 1 : 39 * (stream + 1) + 1])
+    assert torch.equal(inputs.sum(-1), torch.ones(39, 6))
+    assert all(batch.mask.all() for batch in batches)
+
+
+def test_sentences_end_and_words_are_parted():
+    from mnemoscope.tasks.penn_treebank import VOCABULARY, read_text
+
+    numbers = read_text(b" i _ s \n h e \n ", "a text").tolist()
+    assert "".join(VOCABULARY[each] for each in numbers) == "i_s\nhe\n"
+    assert len({*VOCABULARY}) == 50
+
+
+def test_bits_per_character_are_nats_in_other_units():
+    task = PennTreebank(length=7)
+    batch = task.batch(5, seed=0, number=0)
+    scores = task.scores(torch.zeros(7, 5, 50), batch)
+    assert scores["bpc"] == pytest.approx(torch.log2(torch.tensor(50.0)).item(), rel=1e-6)
+    outputs = perfect(task, batch)
+    outputs[:, 0] = -outputs[:, 0]
+    assert task.scores(outputs, batch)["accuracy"] == pytest.approx(0.8)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -242,6 +375,15 @@ def test_adding_marks_one_number_in_each_half(length):
         (lambda: Copy(symbols=0), "symbols is 0"),
         (lambda: Copy(alphabet=1), "alphabet is 1"),
         (lambda: Adding(length=1), "length is 1"),
+        (lambda: TransferCopy(delay=0), "but delay is 0"),
+        (lambda: TransferCopy(test_delay=0), "test_delay is 0"),
+        (lambda: SequentialMNIST(group=5), "must divide the 784 pixels .* is 5. Choose among 1, 2, 4, 7, 8"),
+        (lambda: SequentialMNIST(group=0), "must divide the 784 pixels .* is 0"),
+        (lambda: PermutedMNIST(permutation_seed=-1), "permutation_seed .* is -1"),
+        (lambda: PennTreebank(length=0), "length is 0"),
+        (lambda: SequentialMNIST().batch(51, 0, 0), "50 images to train with, but a batch of 51"),
+        (lambda: PennTreebank().batch(300, 0, 0, "validation"), "text of 300 symbols cannot be cut into 300 streams"),
+        (lambda: PennTreebank().batch(0, 0, 0), "size=0"),
         (lambda: Adding().batch(0, 0, 0), "size=0"),
         (lambda: Adding().batch(1, 0, -1), "number=-1"),
     ],
@@ -252,8 +394,8 @@ def test_bad_options_are_refused_in_words(make, words):
 
 
 def test_an_unknown_split_is_refused():
-    with pytest.raises((ValueError, TypeError), match="validation"):  # TypeError where the annotations are checked
-        Adding().batch(1, 0, 0, split="validation")
+    with pytest.raises((ValueError, TypeError), match="holdout"):  # TypeError where the annotations are checked
+        Adding().batch(1, 0, 0, split="holdout")
 
 
 def test_windows_cut_along_time_and_lose_nothing():

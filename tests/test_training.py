@@ -14,10 +14,11 @@ import pytest
 import torch
 from torch import nn
 
+import data_sets
 from mnemoscope import registry
 from mnemoscope.cells import GRU, Cell
 from mnemoscope.config import RunConfig
-from mnemoscope.tasks import Adding
+from mnemoscope.tasks import Adding, PennTreebank, SequentialMNIST
 from mnemoscope.training import NonFiniteLoss, RunFolder, build_model, build_task, evaluate, load_model, train
 from mnemoscope.training.loop import _backward
 
@@ -64,7 +65,7 @@ VARIANTS = [
     CONFIG,
     replace(CONFIG, cell="lstm", optimiser="rmsprop", truncate=5, schedule="constant"),
     replace(CONFIG, cell="gru", optimiser="adamw", weight_decay=0.1, clip=None),
-    replace(CONFIG, recurrent_learning_rate=1e-3, target_loss=1e-9, patience=100),
+    replace(CONFIG, cell="full-urnn", orthogonal_learning_rate=1e-3, target_loss=1e-9, patience=100),
 ]
 
 
@@ -188,6 +189,174 @@ class Noisy(Cell):
 def noisy(monkeypatch):
     entries = {**registry.cells.entries, "noisy": registry.Entry("noisy", "a test", "here", f"{__name__}:Noisy")}
     monkeypatch.setattr(registry.cells, "entries", entries)
+
+
+# Data sets: a state that is carried, validation, test.
+
+TEXT = replace(CONFIG, task="ptb", task_options={"length": 7}, steps=90, evaluate_batches=None, evaluate_every=15)
+"""2,000 symbols in 4 streams: an epoch has 72 batches, so that a run begins a second one."""
+DIGITS = replace(CONFIG, task="psmnist", task_options={"group": 56}, learning_rate=0.1, evaluate_batches=None)
+
+
+@pytest.fixture
+def _tiny_data(monkeypatch, tmp_path_factory):
+    data_sets.use(monkeypatch, tmp_path_factory.getbasetemp() / "data")
+
+
+@pytest.mark.usefixtures("_tiny_data", "noisy")
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [(TEXT, {}), (TEXT, {"cell": "lstm", "embedding": 3, "truncate": 3}), (TEXT, {"cell": "noisy"}), (DIGITS, {})],
+    ids=["elman", "lstm", "noisy", "digits"],
+)
+@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt])
+def test_an_interrupted_run_on_data_ends_with_the_same_bytes(config, settings, error, tmp_path):
+    config = replace(config, **settings)
+    straight = run(config, tmp_path / "straight")
+    with pytest.raises(error):
+        run(config, tmp_path / "resumed", callbacks=[stop_at(27, error)])
+    with pytest.raises(error):
+        run(config, tmp_path / "resumed", resume=True, callbacks=[stop_at(38, error)])
+    resumed = run(config, tmp_path / "resumed", resume=True)
+    assert artefacts(config, tmp_path / "resumed") == artefacts(config, tmp_path / "straight")
+    assert (resumed.loss, resumed.scores) == (straight.loss, straight.scores)
+
+
+@pytest.mark.usefixtures("_tiny_data")
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_the_state_is_carried_until_the_epoch_ends(cell, tmp_path, monkeypatch):
+    """Against a slow reference: all the text so far, from the epoch's beginning, with the weights as they are."""
+    config = replace(TEXT, cell=cell, learning_rate=1e-30, schedule="constant", evaluate_every=100)
+    losses = []
+    run(config, tmp_path, callbacks=[lambda info: losses.append(info.loss)])
+    task = build_task(config)
+    model = build_model(config, task)
+    for step in (0, 1, 40, 71, 72, 80):
+        begin = step - step % 72
+        batches = [task.batch(4, config.seed, number) for number in range(begin, step + 1)]
+        with torch.no_grad():
+            outputs, _ = model(torch.cat([batch.inputs for batch in batches]))
+        expected = task.loss(outputs[-len(batches[-1].inputs) :], batches[-1]).item()
+        assert losses[step] == pytest.approx(expected, rel=1e-5)
+    with torch.no_grad():
+        alone = task.loss(model(batches[-1].inputs)[0], batches[-1]).item()
+    assert losses[80] != pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.usefixtures("_tiny_data")
+def test_a_carried_state_has_no_gradient():
+    task = build_task(TEXT)
+    model = build_model(TEXT, task)
+    _, state = _backward(model, task, task.batch(4, 0, 0), None)
+    before = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    assert not state.requires_grad
+    _backward(model, task, task.batch(4, 0, 1), None, state)
+    assert all(not torch.equal(before[name], parameter.grad) for name, parameter in model.named_parameters())
+
+
+@pytest.mark.usefixtures("_tiny_data")
+def test_a_text_is_evaluated_as_one_piece():
+    task = build_task(TEXT)
+    model = build_model(replace(TEXT, cell="gru"), task)
+    numbers = range(task.batches(4, "validation"))
+    batches = [task.batch(4, 0, number, "validation") for number in numbers]
+    tested = evaluate(model, task, batches, (task.continues(4, number, "validation") for number in numbers))
+    whole = replace(task, length=74).batch(4, 0, 0, "validation")  # 300 symbols in 4 streams
+    assert len(batches[-1].inputs) == 4  # counts less than the others, which have 7 steps
+    with torch.no_grad():
+        outputs = model(whole.inputs)[0]
+    assert tested["loss"] == pytest.approx(task.loss(outputs, whole).item(), rel=1e-5)
+    assert tested["accuracy"] == pytest.approx(task.scores(outputs, whole)["accuracy"], rel=1e-5)
+    assert evaluate(model, task, batches)["loss"] != pytest.approx(tested["loss"], rel=1e-5)
+
+
+@pytest.mark.usefixtures("_tiny_data")
+@pytest.mark.parametrize("config", [TEXT, DIGITS], ids=lambda config: config.task)
+def test_the_result_is_the_test_of_what_did_best_in_validation(config, tmp_path):
+    """After step 12 the readout is spoiled, so that the last weights are not the best; after 22 the run crashes."""
+    config = replace(config, learning_rate=1e-3, schedule="constant", evaluate_every=5, steps=30)
+    weights = {}
+
+    def keep(info):
+        if info.step == 12:
+            nn.init.normal_(info.model.readout.weight, std=50)
+        if info.evaluation:
+            weights[info.step] = {name: value.clone() for name, value in info.model.state_dict().items()}
+
+    with pytest.raises(Crash):
+        run(config, tmp_path, callbacks=[keep, stop_at(22, Crash)])
+    result = run(config, tmp_path, resume=True, callbacks=[keep])
+    model, task, _ = load_model(result.folder)
+    lines = RunFolder(result.folder).read_metrics()
+    best = min(lines, key=lambda line: line["loss"])
+    assert best["step"] <= 10
+    assert all(torch.equal(value, weights[best["step"]][name]) for name, value in model.state_dict().items())
+
+    def tested(split):
+        numbers = range(task.batches(4, split))
+        batches = [task.batch(4, config.seed, number, split) for number in numbers]
+        return evaluate(model, task, batches, [task.continues(4, number, split) for number in numbers])
+
+    assert tested("validation")["loss"] == best["loss"]
+    assert tested("test") == {"loss": result.loss, **result.scores}
+
+
+@pytest.mark.usefixtures("_tiny_data")
+def test_an_evaluation_takes_as_many_batches_as_asked_for(tmp_path, monkeypatch):
+    asked = []
+    batch = SequentialMNIST.batch
+    monkeypatch.setattr(SequentialMNIST, "batch", lambda self, *a: asked.append(a) or batch(self, *a))
+
+    def validated(number: int | None) -> list[int]:
+        asked.clear()
+        config = replace(DIGITS, task="smnist", steps=1, evaluate_batches=number)
+        run(config, tmp_path)
+        assert [each[2] for each in asked if "test" in each] == [0, 1, 2]  # always the whole: ten images
+        return [each[2] for each in asked if "validation" in each][:-1]  # the last is for the checkpoint
+
+    assert validated(2) == [0, 1]
+    assert validated(None) == validated(5) == [0, 1, 2]  # of ten images there are no more
+
+
+@pytest.mark.usefixtures("_tiny_data")
+@pytest.mark.parametrize("config", [replace(DIGITS, batch_size=51), replace(TEXT, batch_size=240)])
+def test_a_batch_larger_than_the_data_is_refused_before_work_starts(config, tmp_path):
+    with pytest.raises(ValueError, match=r"a batch of 51 was asked for|cannot be cut into 240 streams"):
+        run(config, tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.usefixtures("_tiny_data")
+def test_where_the_data_lie_does_not_change_the_run(tmp_path, monkeypatch):
+    here = replace(TEXT, task_options={"length": 7, "data": os.environ["MNEMOSCOPE_DATA"]})
+    assert here.hash == TEXT.hash
+    result = run(here, tmp_path)
+    monkeypatch.setenv("MNEMOSCOPE_DATA", "nowhere")
+    assert run(TEXT, tmp_path) == replace(result, cached=True)  # a finished run needs no data
+    run(replace(here, evaluate_batches=1), tmp_path)
+    with pytest.raises(FileNotFoundError, match="MNEMOSCOPE_DATA says"):
+        run(replace(TEXT, seed=1), tmp_path)
+    assert isinstance(load_model(result.folder)[1], PennTreebank)
+
+
+def test_transfer_is_evaluated_at_the_other_delay(tmp_path):
+    options = {"delay": 2, "test_delay": 6, "symbols": 1, "alphabet": 2}
+    config = replace(CONFIG, task="transfer-copy", task_options=options)
+    result = run(config, tmp_path)
+    model, task, _ = load_model(result.folder)
+    tests = [task.batch(4, config.seed, number, "test") for number in range(2)]
+    assert len(tests[0].inputs) == 8
+    assert evaluate(model, task, tests) == {"loss": result.loss, **result.scores}
+
+
+def test_an_embedding_is_learned_and_comes_back(tmp_path):
+    config = replace(CONFIG, embedding=5)
+    start = build_model(config, build_task(config))
+    assert start.cell.input_size == 5
+    assert start.encode.weight.shape == (5, 2)
+    assert start.encode.bias is None
+    end = load_model(run(config, tmp_path).folder)[0]
+    assert not torch.equal(start.encode.weight, end.encode.weight)
 
 
 # Interruption.
@@ -441,13 +610,13 @@ def test_the_learning_rate_follows_its_schedule(tmp_path):
     assert [line["learning_rate"] for line in lines] == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_recurrent_matrix_can_have_its_own_rate(tmp_path):
-    config = replace(CONFIG, recurrent_learning_rate=1e-30, schedule="constant")
+def test_an_orthogonal_matrix_can_have_its_own_rate(tmp_path):
+    config = replace(CONFIG, cell="nnrnn", orthogonal_learning_rate=1e-30, schedule="constant")
     start = build_model(config, build_task(config)).state_dict()
     end = load_model(run(config, tmp_path).folder)[0].state_dict()
-    assert torch.equal(start["cell.connectivity.matrix"], end["cell.connectivity.matrix"])
-    assert not torch.equal(start["cell.drive.weight"], end["cell.drive.weight"])
-    with pytest.raises(ValueError, match="which 'gru' has not"):
+    at_rest = {name for name in start if torch.allclose(start[name], end[name], rtol=0, atol=1e-20)}
+    assert at_rest == {"cell.connectivity.basis.skew.above"}
+    with pytest.raises(ValueError, match="of which 'gru' has none"):
         run(replace(config, cell="gru"), tmp_path)
     assert not replace(config, cell="gru").folder(tmp_path).exists()
 
@@ -465,7 +634,8 @@ def test_gradients_are_clipped(tmp_path):
 def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, dict[str, torch.Tensor]]:
     task = build_task(config)
     model = build_model(config, task).double()
-    loss = _backward(model, task, batch, truncate)
+    loss, _ = _backward(model, task, batch, truncate)
+    loss = loss.item()
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -493,8 +663,8 @@ def test_truncation_cuts_the_gradient_and_nothing_else(cell):
     total.backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(cut[name], parameter.grad, rtol=1e-10, atol=1e-14)
-    recurrent = "cell.connectivity.matrix" if cell == "elman" else "cell.weight_hh"
-    assert not torch.allclose(cut[recurrent], full[recurrent])
+    recurrent = [name for name in full if name.startswith(("cell.connectivity.", "cell.weight_hh"))]
+    assert any(not torch.allclose(cut[name], full[name]) for name in recurrent)
 
 
 def test_windows_without_a_counted_step_are_only_passed_through():

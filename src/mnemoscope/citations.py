@@ -76,6 +76,45 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "helfrich2018": r"""@inproceedings{helfrich2018,
+  author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
+  title     = {Orthogonal Recurrent Neural Networks with Scaled {C}ayley Transform},
+  booktitle = {Proceedings of the 35th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {80},
+  pages     = {1969--1978},
+  year      = {2018}
+}""",
+    "henaff2016": r"""@inproceedings{henaff2016,
+  author    = {Henaff, Mikael and Szlam, Arthur and LeCun, Yann},
+  title     = {Recurrent Orthogonal Networks and Long-Memory Tasks},
+  booktitle = {Proceedings of the 33rd International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {48},
+  pages     = {2034--2042},
+  year      = {2016}
+}""",
+    "jing2017": r"""@inproceedings{jing2017,
+  author    = {Jing, Li and Shen, Yichen and Dubcek, Tena and Peurifoy, John and Skirlo, Scott and LeCun, Yann and
+               Tegmark, Max and Solja{\v{c}}i{\'c}, Marin},
+  title     = {Tunable Efficient Unitary Neural Networks ({EUNN}) and their Application to {RNN}s},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {70},
+  pages     = {1733--1741},
+  year      = {2017}
+}""",
+    "jing2019": r"""@article{jing2019,
+  author  = {Jing, Li and Gulcehre, Caglar and Peurifoy, John and Shen, Yichen and Tegmark, Max and
+             Solja{\v{c}}i{\'c}, Marin and Bengio, Yoshua},
+  title   = {Gated Orthogonal Recurrent Units: On Learning to Forget},
+  journal = {Neural Computation},
+  volume  = {31},
+  number  = {4},
+  pages   = {765--783},
+  year    = {2019},
+  doi     = {10.1162/neco_a_01174}
+}""",
     "kerg2019": """\
 @inproceedings{kerg2019,
   author    = {Kerg, Giancarlo and Goyette, Kyle and Puelma Touzel, Maximilian and Gidel, Gauthier and
@@ -85,6 +124,80 @@ BIBTEX: dict[str, str] = {
   booktitle = {Advances in Neural Information Processing Systems},
   volume    = {32},
   year      = {2019}
+}""",
+    "le2015": """\
+@misc{le2015,
+  author        = {Le, Quoc V. and Jaitly, Navdeep and Hinton, Geoffrey E.},
+  title         = {A Simple Way to Initialize Recurrent Networks of Rectified Linear Units},
+  year          = {2015},
+  eprint        = {1504.00941},
+  archiveprefix = {arXiv}
+}""",
+    "lezcano2019": r"""@inproceedings{lezcano2019,
+  author    = {Lezcano-Casado, Mario and Mart{\'i}nez-Rubio, David},
+  title     = {Cheap Orthogonal Constraints in Neural Networks: A Simple Parametrization of the Orthogonal and
+               Unitary Group},
+  booktitle = {Proceedings of the 36th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {97},
+  pages     = {3794--3803},
+  year      = {2019}
+}""",
+    "maduranga2019": """\
+@inproceedings{maduranga2019,
+  author    = {Maduranga, Kehelwala D. G. and Helfrich, Kyle E. and Ye, Qiang},
+  title     = {Complex Unitary Recurrent Neural Networks Using Scaled {C}ayley Transform},
+  booktitle = {Proceedings of the {AAAI} Conference on Artificial Intelligence},
+  volume    = {33},
+  pages     = {4528--4535},
+  year      = {2019},
+  doi       = {10.1609/aaai.v33i01.33014528}
+}""",
+    "mhammedi2017": r"""@inproceedings{mhammedi2017,
+  author    = {Mhammedi, Zakaria and Hellicar, Andrew and Rahman, Ashfaqur and Bailey, James},
+  title     = {Efficient Orthogonal Parametrisation of Recurrent Neural Networks Using {H}ouseholder Reflections},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {70},
+  pages     = {2401--2409},
+  year      = {2017}
+}""",
+    "kerg2020": r"""@inproceedings{kerg2020,
+  author    = {Kerg, Giancarlo and Kanuparthi, Bhargav and Goyal, Anirudh and Goyette, Kyle and Bengio, Yoshua and
+               Lajoie, Guillaume},
+  title     = {Untangling tradeoffs between recurrence and self-attention in artificial neural networks},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {33},
+  year      = {2020}
+}""",
+    "lecun1998": """\
+@article{lecun1998,
+  author  = {LeCun, Yann and Bottou, L{\\'e}on and Bengio, Yoshua and Haffner, Patrick},
+  title   = {Gradient-Based Learning Applied to Document Recognition},
+  journal = {Proceedings of the IEEE},
+  volume  = {86},
+  number  = {11},
+  pages   = {2278--2324},
+  year    = {1998},
+  doi     = {10.1109/5.726791}
+}""",
+    "marcus1993": """\
+@article{marcus1993,
+  author  = {Marcus, Mitchell P. and Santorini, Beatrice and Marcinkiewicz, Mary Ann},
+  title   = {Building a Large Annotated Corpus of {E}nglish: The {P}enn {T}reebank},
+  journal = {Computational Linguistics},
+  volume  = {19},
+  number  = {2},
+  pages   = {313--330},
+  year    = {1993}
+}""",
+    "mikolov2012": """\
+@unpublished{mikolov2012,
+  author = {Mikolov, Tom{\\'a}{\\v{s}} and Sutskever, Ilya and Deoras, Anoop and Le, Hai-Son and Kombrink, Stefan and
+            {\\v{C}}ernock{\\'y}, Jan},
+  title  = {Subword Language Modeling with Neural Networks},
+  note   = {Preprint, \\url{http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf}},
+  year   = {2012}
 }""",
     "sussillo2013": """\
 @article{sussillo2013,
@@ -103,6 +216,24 @@ BIBTEX: dict[str, str] = {
   title     = {Spectra and Pseudospectra: The Behavior of Nonnormal Matrices and Operators},
   publisher = {Princeton University Press},
   year      = {2005}
+}""",
+    "vorontsov2017": r"""@inproceedings{vorontsov2017,
+  author    = {Vorontsov, Eugene and Trabelsi, Chiheb and Kadoury, Samuel and Pal, Chris},
+  title     = {On Orthogonality and Learning Recurrent Networks with Long Term Dependencies},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {70},
+  pages     = {3570--3578},
+  year      = {2017}
+}""",
+    "wisdom2016": """\
+@inproceedings{wisdom2016,
+  author    = {Wisdom, Scott and Powers, Thomas and Hershey, John R. and Le Roux, Jonathan and Atlas, Les},
+  title     = {Full-Capacity Unitary Recurrent Neural Networks},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {29},
+  pages     = {4880--4888},
+  year      = {2016}
 }""",
 }
 

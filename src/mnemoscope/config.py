@@ -22,6 +22,8 @@ Option = bool | int | float | str
 
 _BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
 """Fields that do not enter the hash."""
+ENDLESS_EVALUATION = 4
+"""Batches of an evaluation where there is no whole of them."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,16 @@ class RunConfig:
     """Options of the cell, over those of the preset, such as nonlinearity relu."""
     hidden_size: int = 64
     """Number of units."""
+    embedding: int | None = None
+    """Size of a learned linear embedding of the inputs before the cell; None: the cell sees the inputs themselves."""
     optimiser: Literal["adam", "adamw", "rmsprop"] = "adam"
     """Optimiser; weight decay is decoupled in adamw, a penalty in the others."""
     learning_rate: float = 1e-3
     """Learning rate at the first step."""
-    recurrent_learning_rate: float | None = None
-    """Learning rate of the recurrent matrix alone, which orthogonal networks need; None: as the rest."""
+    orthogonal_learning_rate: float | None = None
+    """Learning rate of orthogonal and unitary matrices, which need a lower one; None: as the rest."""
+    smoothing: float | None = None
+    """Smoothing of the squared gradients in rmsprop (its alpha), below 1; None: 0.99."""
     weight_decay: float = 0.0
     """Weight decay."""
     schedule: Literal["constant", "cosine"] = "constant"
@@ -60,8 +66,8 @@ class RunConfig:
     """Steps through which gradients flow back (truncated BPTT); None: the whole sequence."""
     evaluate_every: int = 100
     """Optimiser steps between evaluations."""
-    evaluate_batches: int = 4
-    """Test batches of an evaluation, the same ones each time."""
+    evaluate_batches: int | None = None
+    """Batches of an evaluation, the same ones each time; None: the whole validation split, or 4 of an endless task."""
     checkpoint_every: int = 100
     """Optimiser steps between checkpoints."""
     target_loss: float | None = None
@@ -92,11 +98,13 @@ class RunConfig:
                 raise ValueError(f"{kind.kind} is {name!r}. {_unknown(name, kind.entries, f'registered {kind.kind}')}")
         for name in ("hidden_size", "steps", "batch_size", "evaluate_every", "evaluate_batches", "checkpoint_every"):
             self._check(name, 1)
-        for name in ("truncate", "patience", "threads"):
+        for name in ("embedding", "truncate", "patience", "threads"):
             self._check(name, 1)
         for name in ("weight_decay", "seed", "target_loss", "target_score"):
             self._check(name, 0)
-        for name in ("learning_rate", "recurrent_learning_rate", "clip"):
+        if self.smoothing is not None and not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing must be at least 0 and below 1, but is {self.smoothing}.")
+        for name in ("learning_rate", "orthogonal_learning_rate", "clip"):
             self._check(name, 0, above=True)
 
     def _check(self, name: str, low: int, above: bool = False) -> None:
@@ -106,13 +114,20 @@ class RunConfig:
 
     @property
     def hash(self) -> str:
-        """Ten hexadecimal digits of what determines the result: all but the name, threads and checkpoint_every.
+        """Ten hexadecimal digits of what determines the result: all but the name, threads, checkpoint_every, and where
+        the data of a task lie.
 
         An option that is written out with its default value is as good as left out. The defaults stand with the task
         and the cell, so that asking for the hash imports torch.
         """
         content = {name: value for name, value in self._given().items() if name not in _BESIDE_THE_RESULT}
-        content["task_options"] = _changed(registry.tasks.load(self.task), self.task_options)
+        task = registry.tasks.load(self.task)
+        if not getattr(task, "finite", False):
+            content.setdefault("evaluate_batches", ENDLESS_EVALUATION)
+        beside = getattr(task, "beside_the_result", ())
+        content["task_options"] = _changed(
+            task, {name: value for name, value in self.task_options.items() if name not in beside}
+        )
         content["cell_options"] = _changed(registry.cells.load(self.cell), self.cell_options)
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
@@ -278,6 +293,37 @@ PRESETS: dict[str, RunConfig] = {
         schedule="cosine",
         steps=1500,
         clip=1.0,
+        threads=1,
+    ),
+    # 9 minutes on a busy core: 90% of the test digits right, after three epochs, with four pixels a step.
+    "psmnist": RunConfig(
+        name="psmnist",
+        task="psmnist",
+        task_options={"group": 4},
+        cell="gru",
+        hidden_size=128,
+        learning_rate=5e-3,
+        schedule="cosine",
+        steps=1500,
+        batch_size=100,
+        clip=1.0,
+        evaluate_batches=10,
+        threads=1,
+    ),
+    # 54 s: 2.07 bits per character of the test text (2.12 with seed 1), within the first epoch. No GRU: one of this
+    # size, begun at zero in unlucky places of the text, did not find back (5 of 32 test streams at 12 nats).
+    "ptb": RunConfig(
+        name="ptb",
+        task="ptb",
+        task_options={"length": 150},
+        cell="lstm",
+        hidden_size=128,
+        learning_rate=1e-2,
+        schedule="cosine",
+        steps=1000,
+        batch_size=32,
+        clip=1.0,
+        evaluate_batches=10,
         threads=1,
     ),
 }

@@ -4,16 +4,19 @@ from mnemoscope.cells.adapt import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.load import load_network
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
+from mnemoscope.cells.named import matched_size
 from mnemoscope.cells.nonlinearity import Nonlinearity
 from mnemoscope.cells.scan import Cache, Route, run_with_cache, scan
 from mnemoscope.cells.stack import Stack
 from mnemoscope.cells.state import Layout, State
 
 __all__ = [
+    "GORU",
     "GRU",
     "LSTM",
     "Cache",
@@ -31,6 +34,7 @@ __all__ = [
     "State",
     "adapt",
     "load_network",
+    "matched_size",
     "run_with_cache",
     "scan",
 ]

@@ -14,9 +14,9 @@ from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.nonlinearity import Described, Nonlinearity, nonlinearity
 from mnemoscope.cells.state import State
-from mnemoscope.connectivity import Dense
+from mnemoscope.connectivity import Connectivity, Dense
 from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
-from mnemoscope.shapes import Inexact
+from mnemoscope.shapes import Complex, Float, Inexact
 
 
 class Elman(Cell):
@@ -26,7 +26,8 @@ class Elman(Cell):
         input_size: number of input features.
         hidden_size: number of units N.
         nonlinearity: "tanh", "relu", "modrelu", "logistic", "linear", or any elementwise function.
-        connectivity: the module that yields `V` (N, N); a free matrix by default.
+        connectivity: the module that yields `V` (N, N); a free matrix by default. Where it is complex so are states, U
+            and b; the inputs are real.
         bias: whether to add `b`.
 
     >>> cell = Elman(10, 128, nonlinearity="tanh")
@@ -52,7 +53,9 @@ class Elman(Cell):
         size = getattr(connectivity, "size", hidden_size)
         if size != hidden_size:
             raise ValueError(f"The connectivity yields a {size} x {size} matrix, but hidden_size is {hidden_size}.")
-        self._set(nn.Linear(input_size, hidden_size, bias=bias), connectivity, _named(nonlinearity, hidden_size))
+        is_complex = getattr(connectivity, "complex", False)
+        drive = (ComplexLinear if is_complex else nn.Linear)(input_size, hidden_size, bias=bias)
+        self._set(drive, connectivity, _named(nonlinearity, hidden_size))
         self.input_size = input_size
         self.hidden_size = hidden_size
 
@@ -73,8 +76,13 @@ class Elman(Cell):
         self.phi = phi
 
     def initial_state(self, batch: int) -> Inexact[Tensor, "batch hidden"]:
-        V = next(chain(self.connectivity.parameters(), self.connectivity.buffers()))
+        V = self.connectivity
+        V = V if isinstance(V, Connectivity) else next(chain(V.parameters(), V.buffers()))
         return torch.zeros(batch, self.hidden_size, dtype=V.dtype, device=V.device)
+
+    def output(self, state: Inexact[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch features"]:
+        """The state; of complex numbers real and imaginary part, side by side."""
+        return torch.view_as_real(state).flatten(-2) if state.is_complex() else state
 
     def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
         V_T = self.connectivity().mT
@@ -121,7 +129,8 @@ class Elman(Cell):
         if torch.promote_types(us.dtype, dtype) == dtype:
             us = us.to(dtype)
         hs = linear_scan(V, us, state) if phi is None else elementwise_scan(us, state, V, phi, bias, mask)
-        return hs, hs[-1].clone()  # a copy, so that whoever writes into the state does not write into the outputs
+        last = hs[-1].clone()  # a copy, so that whoever writes into the state does not write into the outputs
+        return Elman.output(self, hs), last  # not a subclass' output: it would have to bring its own fast path
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor | None:
         """`diag(phi'(V h + U x + b)) V`."""
@@ -150,6 +159,18 @@ class Elman(Cell):
             dtype = torch.promote_types(dtype, torch.complex32)
         cell.connectivity = Dense.holding(V.to(dtype=dtype, device=device)).requires_grad_(False)
         return cell
+
+
+class ComplexLinear(nn.Module):
+    """`W x + b` with complex W (out, in) and b, for real x."""
+
+    def __init__(self, input_size: int, output_size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.pairs = nn.Linear(input_size, 2 * output_size, bias=bias)
+        """Real and imaginary part of each output, side by side."""
+
+    def forward(self, x: Float[Tensor, "*batch features"]) -> Complex[Tensor, "*batch outputs"]:
+        return torch.view_as_complex(self.pairs(x).unflatten(-1, (-1, 2)))
 
 
 def _named(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:

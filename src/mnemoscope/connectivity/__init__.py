@@ -1,6 +1,31 @@
 """The recurrent matrix as a module."""
 
-from mnemoscope.connectivity.dense import Connectivity, Dense
+from mnemoscope.connectivity.connectivity import Claim, Connectivity
+from mnemoscope.connectivity.dense import Dense
+from mnemoscope.connectivity.exponential import skew_exponential
+from mnemoscope.connectivity.fourier import Fourier
 from mnemoscope.connectivity.initialisers import INITIALISERS, initialise
+from mnemoscope.connectivity.kinds import ORTHOGONAL
+from mnemoscope.connectivity.reflections import Householder
+from mnemoscope.connectivity.rotations import Givens
+from mnemoscope.connectivity.schur import Schur
+from mnemoscope.connectivity.singular import Singular
+from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
 
-__all__ = ["INITIALISERS", "Connectivity", "Dense", "initialise"]
+__all__ = [
+    "INITIALISERS",
+    "ORTHOGONAL",
+    "Cayley",
+    "Claim",
+    "Connectivity",
+    "Dense",
+    "Exponential",
+    "Fourier",
+    "Givens",
+    "Householder",
+    "Schur",
+    "Singular",
+    "Unitary",
+    "initialise",
+    "skew_exponential",
+]

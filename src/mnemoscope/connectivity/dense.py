@@ -5,41 +5,46 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.connectivity.connectivity import Connectivity
 from mnemoscope.connectivity.initialisers import initialise
-from mnemoscope.shapes import Float
-
-
-class Connectivity(nn.Module):
-    """A module whose `forward()` yields the recurrent matrix `V` of shape (size, size), formed once per sequence."""
-
-    size: int
-
-    def forward(self) -> Float[Tensor, "size size"]:
-        raise NotImplementedError(f"{type(self).__name__} must define forward().")
+from mnemoscope.shapes import Float, Inexact
 
 
 class Dense(Connectivity):
-    """A free matrix.
+    """A free matrix; N^2 parameters.
+
+    Args:
+        size: rows and columns N.
+        init: one of `INITIALISERS`: "identity" makes an IRNN (Le et al. 2015), "orthogonal" an RNN-orth (Henaff et al.
+            2016), "glorot" the thesis' RNN.
+        soft_orthogonality: weight of the penalty `|V^T V - I|_F^2` (Vorontsov et al. 2017, Eq 5).
 
     >>> Dense(3, init="identity")().diagonal().tolist()
     [1.0, 1.0, 1.0]
+
     """
 
-    def __init__(self, size: int, init: str = "uniform") -> None:
-        super().__init__()
-        if size < 1:
-            raise ValueError(f"A recurrent matrix needs at least one row, but size is {size}.")
-        self.size = size
+    def __init__(self, size: int, init: str = "uniform", soft_orthogonality: float = 0.0) -> None:
+        super().__init__(size)
+        self.soft_orthogonality = soft_orthogonality
         self.matrix = nn.Parameter(torch.empty(size, size))
         initialise(self.matrix, init)
 
     @classmethod
-    def holding(cls, matrix: Float[Tensor, "size size"]) -> Dense:
+    def holding(cls, matrix: Inexact[Tensor, "size size"]) -> Dense:
         """A Dense around a given matrix; a Parameter is shared, not copied."""
         with torch.device("meta"):  # no numbers are drawn for a matrix that is replaced at once
             dense = cls(matrix.shape[0])
         dense.matrix = matrix if isinstance(matrix, nn.Parameter) else nn.Parameter(matrix)
+        dense.complex = matrix.is_complex()
         return dense
 
-    def forward(self) -> Float[Tensor, "size size"]:
+    def forward(self) -> Inexact[Tensor, "size size"]:
         return self.matrix
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """`soft_orthogonality |V^T V - I|_F^2`."""
+        if not self.soft_orthogonality:
+            return None
+        gram = self.matrix.mH @ self.matrix
+        return self.soft_orthogonality * (gram - torch.eye(self.size).to(gram)).abs().square().sum()

@@ -14,7 +14,9 @@ Each one can take a gradient back from its output `h` alone, so a scan keeps its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ from torch import Tensor
 from mnemoscope.shapes import Float, Inexact
 
 _aten = torch.ops.aten
+InPlace = Callable[[Tensor], Any]
 
 
 class Activation:
@@ -38,8 +41,9 @@ class Activation:
         """`phi(z)`, differentiable; `bias` is one number per unit, the last dimension of `z`."""
         return z
 
-    def apply_(self, z: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> None:
-        """`z <- phi(z)`, in as few calls as possible."""
+    def in_place(self, like: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> InPlace:
+        """`z <- phi(z)` for many z like this one, in as few calls as possible."""
+        return lambda z: z
 
     def pull_back(
         self, g: Inexact[Tensor, "*shape"], h: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None
@@ -67,8 +71,8 @@ class Tanh(Activation):
     def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return torch.tanh(z)
 
-    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
-        z.tanh_()
+    def in_place(self, like: Tensor, bias: Tensor | None = None) -> InPlace:
+        return Tensor.tanh_
 
     def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
         return _aten.tanh_backward(g, h)
@@ -89,8 +93,8 @@ class Logistic(Activation):
     def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return torch.sigmoid(z)
 
-    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
-        z.sigmoid_()
+    def in_place(self, like: Tensor, bias: Tensor | None = None) -> InPlace:
+        return Tensor.sigmoid_
 
     def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
         return _aten.sigmoid_backward(g, h)
@@ -112,8 +116,8 @@ class ReLU(Activation):
     def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return torch.relu(z)
 
-    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
-        z.relu_()
+    def in_place(self, like: Tensor, bias: Tensor | None = None) -> InPlace:
+        return Tensor.relu_
 
     def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
         return _aten.threshold_backward(g, h, 0)
@@ -142,13 +146,21 @@ class ModReLU(Activation):
         # sgn(0) = 0 keeps the value and the gradient finite at the origin, for complex z too
         return torch.sgn(z) * torch.relu(z.abs() + bias)
 
-    def apply_(self, z: Tensor, bias: Tensor | None = None) -> None:
+    def in_place(self, like: Tensor, bias: Tensor | None = None) -> InPlace:
         assert bias is not None
-        if z.is_complex():
-            z.copy_(self(z, bias))
-        else:
-            sign = z.sgn()
-            z.abs_().add_(bias).relu_().mul_(sign)
+        if like.is_complex():
+            return lambda z: z.copy_(self(z, bias))
+        # z + clamp(k z, -|b|, |b|): with k = -1 the part of z within |b| is taken off, and with k beyond all bounds
+        # |b| is added in the direction of z. The least normal number times k is above any bias that makes sense.
+        size, low = bias.abs(), -bias.abs()
+        k = torch.full_like(bias, torch.finfo(bias.dtype).max).masked_fill_(bias <= 0, -1)
+        buffer = torch.empty_like(like)
+
+        def apply(z: Tensor) -> Tensor:
+            torch.clamp(torch.mul(z, k, out=buffer), low, size, out=buffer)
+            return z.add_(buffer)
+
+        return apply
 
     def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
         if not h.is_complex():
@@ -164,6 +176,8 @@ class ModReLU(Activation):
             d, k = self._frame(hs, bias)
             return d, d.conj().resolve_conj(), k, 1 - k
         size = hs.abs()
+        if size.sum().isfinite():
+            return (size,)
         nan = size.isnan()
         return (size, ~nan) if nan.any() else (size,)
 

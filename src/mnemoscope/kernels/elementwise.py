@@ -143,16 +143,17 @@ def _forward_on_cpu(
 ) -> Tensor:
     hs = us.clone(memory_format=torch.contiguous_format)
     V_T = V.mT.contiguous()
+    apply = phi.in_place(h0, bias)
     h = h0
     if mask is None:
         for z in hs.unbind():
             z.addmm_(h, V_T)
-            phi.apply_(z, bias)
+            apply(z)
             h = z
     else:
         for z, keep in zip(hs.unbind(), ~mask.unsqueeze(-1), strict=True):
             z.addmm_(h, V_T)
-            phi.apply_(z, bias)
+            apply(z)
             torch.where(keep, h, z, out=z)
             h = z
     return hs

@@ -3,7 +3,7 @@
 The product is the library's. float32 keeps its accuracy as in `triton_parts`: the six products of bfloat16 parts are
 taken in one call, as blocks side by side: `[x3 x1 x2 x2 x1 x1] [W1; W3; W2; W1; W2; W1]`.
 
-A graph holds `BLOCK` steps. Which tensors it works on, and how far it has come, stands in a small table in device
+A graph holds `BLOCK` steps, or what remains of a length that comes again. Which tensors it works on, and how far it has come, stands in a small table in device
 memory that its kernels read; so one graph serves all scans of a size, however long.
 """
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, parts, pull_back
 
 BLOCK = 32
-"""Steps in a graph; what remains of a scan is launched step by step, while the graphs before it still run."""
+"""Steps in a graph. What remains of a scan is launched step by step the first time, and then from a graph too."""
 KEPT_BYTES = 2**30
 """Buffers of the graphs that are kept; `clear` gives them up."""
 LEFT = (2, 0, 1, 1, 0, 0)
@@ -121,7 +121,10 @@ class _Steps:
             self.table = torch.empty(5, dtype=torch.int64)
             """Addresses of the drive, the states, the result and the mask; the number of steps."""
             self.done = torch.empty(1, dtype=torch.int64)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        """By the number of their steps."""
+        self.rests: set[int] = set()
+        """What remained of earlier scans."""
         self.bytes = self.W.nbytes + self.x.nbytes + self.z.nbytes + self.held.nbytes
         self.runs = 0
 
@@ -146,19 +149,21 @@ class _Steps:
             self.runs += 1
 
     def _replay(self, x0: Tensor, steps: int) -> int:
-        """As many steps as whole graphs hold. A size that comes once is not worth a capture."""
-        if steps < BLOCK or (self.graph is None and self.runs == 0):
-            return 0
-        if self.graph is None:
-            graph = torch.cuda.CUDAGraph()
+        """As many steps as graphs hold. A size, or a remainder, that comes once is not worth a capture."""
+        blocks, rest = divmod(steps, BLOCK)
+        lengths = [BLOCK] * (blocks if self.runs else 0) + [rest] * (rest in self.rests)
+        self.rests.add(rest or BLOCK)
+        missing = {*lengths} - {*self.graphs}
+        for length in missing:
+            self.graphs[length] = graph = torch.cuda.CUDAGraph()
             stream = torch.cuda.Stream(self.size.device)  # its own: a shared one belongs to another device, maybe
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                self._launch(BLOCK)
-            self.graph = graph
+                self._launch(length)
+        if missing:
             self._start(x0)
-        for _ in range(steps // BLOCK):
-            self.graph.replay()
-        return steps - steps % BLOCK
+        for length in lengths:
+            self.graphs[length].replay()
+        return sum(lengths)
 
     def _start(self, x0: Tensor) -> None:
         self.done.zero_()

@@ -1,8 +1,25 @@
-"""Endless streams of (inputs, targets, mask), each with its memoryless baseline loss."""
+"""Seeded streams of (inputs, targets, mask), endless or from a data set, each with its memoryless baseline loss."""
 
 from mnemoscope.tasks.adding import Adding
 from mnemoscope.tasks.copy import Copy
+from mnemoscope.tasks.data_task import DataTask
 from mnemoscope.tasks.flipflop import FlipFlop
-from mnemoscope.tasks.task import Batch, Split, Task
+from mnemoscope.tasks.mnist import PermutedMNIST, SequentialMNIST
+from mnemoscope.tasks.penn_treebank import PennTreebank
+from mnemoscope.tasks.task import Batch, Endless, Split, Task
+from mnemoscope.tasks.transfer_copy import TransferCopy
 
-__all__ = ["Adding", "Batch", "Copy", "FlipFlop", "Split", "Task"]
+__all__ = [
+    "Adding",
+    "Batch",
+    "Copy",
+    "DataTask",
+    "Endless",
+    "FlipFlop",
+    "PennTreebank",
+    "PermutedMNIST",
+    "SequentialMNIST",
+    "Split",
+    "Task",
+    "TransferCopy",
+]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from mnemoscope.shapes import Float
-from mnemoscope.tasks.task import Batch, Task
+from mnemoscope.tasks.task import Batch, Endless
 
 
 @dataclass(frozen=True)
-class Adding(Task):
+class Adding(Endless):
     """Numbers ~ U[0, 1] and a channel that marks one of them in each half; their sum is due at the last step.
 
     Hochreiter & Schmidhuber 1997, in the form of Arjovsky et al. 2016, section 5.2. The second half is the

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from mnemoscope.shapes import Float
-from mnemoscope.tasks.task import Batch, Task
+from mnemoscope.tasks.task import Batch, Endless
 
 
 @dataclass(frozen=True)
-class Copy(Task):
+class Copy(Endless):
     """Symbols, `delay - 1` blanks, a marker, blanks; the targets are blank until the symbols are due, after the marker.
 
     With 10 symbols of 8 the sequence has delay + 20 steps, 10 input classes (the alphabet, blank, marker) and 9 output

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from mnemoscope.shapes import Float
-from mnemoscope.tasks.task import Batch, Task
+from mnemoscope.tasks.task import Batch, Endless
 
 
 @dataclass(frozen=True)
-class FlipFlop(Task):
+class FlipFlop(Endless):
     """Each of `bits` channels receives +-1 pulses; its target is the sign of its last one (Sussillo & Barak 2013).
 
     Every channel pulses at the first step, afterwards with probability `rate` per step, each time with a random sign.

@@ -1,4 +1,4 @@
-"""What a task is: an endless seeded stream of batches, a loss, scores, and the loss that no memory can explain."""
+"""What a task is: a seeded stream of batches, a loss, scores, and the loss that no memory can explain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from mnemoscope.shapes import Bool, Float, Int
 
-Split = Literal["train", "test"]
+Split = Literal["train", "validation", "test"]
 
 
 class Batch(NamedTuple):
@@ -38,7 +38,9 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A task is a frozen dataclass of its options; a new one defines `sample`, `scores`, `baseline` and the two sizes.
+    """A task is a frozen dataclass of its options, with two sizes, `scores`, `baseline` and batches.
+
+    A new one is an `Endless`, which draws its batches, or a `DataTask`, which takes them from files.
 
     >>> from mnemoscope.tasks import Copy
     >>> task = Copy(delay=5)
@@ -46,6 +48,11 @@ class Task(ABC):
     >>> first.inputs.shape, bool((first.inputs == again.inputs).all())
     (torch.Size([25, 32, 10]), True)
     """
+
+    finite: ClassVar[bool] = False
+    """Whether the splits are sets of data, of which `batches` make the whole."""
+    beside_the_result: ClassVar[tuple[str, ...]] = ()
+    """Options that do not change a batch, such as where its data lie; they do not enter the hash of a run."""
 
     @property
     @abstractmethod
@@ -58,10 +65,6 @@ class Task(ABC):
         """Features of the target, or number of classes."""
 
     @abstractmethod
-    def sample(self, batch: int, generator: torch.Generator) -> Batch:
-        """Draw a batch of `batch` sequences from a generator on the CPU."""
-
-    @abstractmethod
     def scores(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> dict[str, float]:
         """How good the outputs are, in the literature's terms; every task has an "accuracy" between 0 and 1."""
 
@@ -69,11 +72,20 @@ class Task(ABC):
     def baseline(self) -> float:
         """Expected loss of the best predictor that sees the current input and the time, but remembers nothing."""
 
+    @abstractmethod
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         """Batch `number` of the stream with that seed: a function of its arguments alone, on every device."""
-        if size < 1 or number < 0:
-            raise ValueError(f"A batch has at least one sequence and a number from 0 on, but {size=} and {number=}.")
-        return self.sample(size, torch.Generator().manual_seed(_generator_seed(seed, number, split)))
+
+    def batches(self, size: int, split: Split) -> int | None:
+        """How many batches of that size make the whole split; None if it is endless."""
+        return None
+
+    def continues(self, size: int, number: int, split: Split = "train") -> bool:
+        """Whether the sequences of batch `number` go on where those of the one before ended: the state is carried."""
+        return False
+
+    def prepare(self, progress: bool = True) -> None:  # noqa: B027 (most tasks have nothing to prepare)
+        """Find, fetch and check what the batches are made from, so that nothing fails once work has begun."""
 
     def stream(self, size: int, seed: int, start: int = 0, split: Split = "train") -> Iterator[Batch]:
         """Batches `start`, `start + 1`, ... without end."""
@@ -97,13 +109,32 @@ class Task(ABC):
         return counted.sum() / batch.mask.sum().clamp(min=1)
 
 
-def _generator_seed(seed: int, number: int, split: Split) -> int:
-    """31 hashed bits and one for the split.
+@dataclass(frozen=True)
+class Endless(Task):
+    """A task whose batches are drawn: a new one defines `sample`. Each split is an endless stream of fresh draws."""
+
+    @abstractmethod
+    def sample(self, batch: int, generator: torch.Generator) -> Batch:
+        """Draw a batch of `batch` sequences from a generator on the CPU."""
+
+    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
+        check_request(size, number, split)
+        return self.sample(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
+
+
+def check_request(size: int, number: int, split: Split) -> None:
+    """Whether there can be a batch of that size and number in that split."""
+    if size < 1 or number < 0:
+        raise ValueError(f"A batch has at least one sequence and a number from 0 on, but {size=} and {number=}.")
+    if split not in get_args(Split):
+        raise ValueError(f'split must be "train", "validation" or "test", but is {split!r}.')
+
+
+def generator_seed(seed: int, number: int, split: Split) -> int:
+    """31 hashed bits and one that says whether the batch is held out from training.
 
     The generator on the CPU uses 32 bits of its seed, so that a hash alone could let a training batch be a test batch;
     the last bit excludes it.
     """
-    if split not in get_args(Split):
-        raise ValueError(f'split must be "train" or "test", but is {split!r}.')
     hashed = int.from_bytes(sha256(f"{split} {seed} {number}".encode()).digest()[:4])
-    return hashed >> 1 << 1 | get_args(Split).index(split)
+    return hashed >> 1 << 1 | (split != "train")

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from types import NoneType
 from typing import Any
 
+from torch import nn
+
 from mnemoscope import registry
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config import RunConfig, fit, plain
@@ -35,8 +37,10 @@ def build_model(config: RunConfig, task: Task) -> Model:
     target = registry.cells.load(config.cell)
     options = _checked(target, f"cell {config.cell!r}", config.cell_options, given=("input_size", "hidden_size"))
     with seeded("initial weights", config.seed):
-        cell: Cell = target(input_size=task.input_size, hidden_size=config.hidden_size, **options)
-        return Model(cell, task.output_size)
+        size = task.input_size if config.embedding is None else config.embedding
+        cell: Cell = target(input_size=size, hidden_size=config.hidden_size, **options)
+        encode = None if config.embedding is None else nn.Linear(task.input_size, size, bias=False)
+        return Model(cell, task.output_size, encode)
 
 
 def _checked(

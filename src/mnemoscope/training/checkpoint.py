@@ -1,4 +1,4 @@
-"""A checkpoint: weights, optimiser and counters in one safetensors file."""
+"""A checkpoint: weights, optimiser, counters and what else the loop carries, in one safetensors file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mnemoscope.cells import Model
+from mnemoscope.cells.state import State, map_state, named_leaves
 from mnemoscope.training.files import read_tensors, write_tensors
 from mnemoscope.training.result import Stopped
 from mnemoscope.training.run_folder import load_weights
@@ -42,7 +43,19 @@ class Counters:
     """CPU threads with which the run was begun: with another number, sums are rounded otherwise."""
 
 
-def save_checkpoint(path: Path, model: Model, optimiser: Optimizer, counters: Counters, config_hash: str) -> None:
+@dataclass
+class Carried:
+    """Tensors that the loop carries from step to step, beside the weights and the optimiser."""
+
+    state: State | None = None
+    """State of the network, if the next batch goes on where the last one ended."""
+    best: dict[str, Tensor] | None = None
+    """Weights with the lowest evaluation loss so far, if the task is finite."""
+
+
+def save_checkpoint(
+    path: Path, model: Model, optimiser: Optimizer, counters: Counters, carried: Carried, config_hash: str
+) -> None:
     """Write everything that the next step depends on; batches and seeds follow from the number of steps done."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, parameter in _optimised(model, optimiser):
@@ -50,25 +63,39 @@ def save_checkpoint(path: Path, model: Model, optimiser: Optimizer, counters: Co
             if not isinstance(value, Tensor):
                 raise TypeError(f"{type(optimiser).__name__} keeps a {type(value).__name__} as {key!r}, not a tensor.")
             tensors[f"optimiser.{key}.{name}"] = value
+    tensors |= {f"best.{name}": tensor for name, tensor in (carried.best or {}).items()}
+    if carried.state is not None:
+        tensors |= {f"state.{name}": tensor for name, tensor in named_leaves(carried.state)}
     write_tensors(path, tensors, {"config": config_hash, "counters": asdict(counters)})
 
 
-def restore_checkpoint(path: Path, model: Model, optimiser: Optimizer, config_hash: str) -> Counters:
-    """Bring model and optimiser to where `save_checkpoint` found them, and return the counters."""
+def restore_checkpoint(path: Path, model: Model, optimiser: Optimizer, config_hash: str) -> tuple[Counters, Carried]:
+    """Bring model and optimiser to where `save_checkpoint` found them, and return the rest."""
     tensors, header = read_tensors(path)
     if header["config"] != config_hash:
         raise ValueError(f"{path} belongs to a run with hash {header['config']}, but this one has {config_hash}.")
-    weights = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-    load_weights(model, weights, path)
+    load_weights(model, _under("model.", tensors), path)
     names = [name for name, _ in _optimised(model, optimiser)]
     state: dict[int, dict[str, Any]] = {number: {} for number in range(len(names))}
-    for full_name, value in tensors.items():
-        kind, _, rest = full_name.partition(".")
-        if kind == "optimiser":
-            key, _, name = rest.partition(".")
-            state[names.index(name)][key] = value
+    for full_name, value in _under("optimiser.", tensors).items():
+        key, _, name = full_name.partition(".")
+        state[names.index(name)][key] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    return Counters(**header["counters"])
+    carried = Carried(_state(model, _under("state.", tensors)), _under("best.", tensors) or None)
+    return Counters(**header["counters"]), carried
+
+
+def _state(model: Model, tensors: dict[str, Tensor]) -> State | None:
+    """The tensors in the form of the cell's state, where the weights are."""
+    if not tensors:
+        return None
+    form, device = model.cell.initial_state(1), next(model.parameters()).device
+    names = [name for name, _ in named_leaves(form)]
+    return map_state(lambda _: tensors[names.pop(0)].to(device), form)
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _optimised(model: Model, optimiser: Optimizer) -> Iterator[tuple[str, Tensor]]:

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import repeat
 from math import cos, inf, isfinite, pi
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,12 @@ from torch.optim import Adam, AdamW, Optimizer, RMSprop
 from tqdm import tqdm
 
 from mnemoscope.cells import Model
-from mnemoscope.cells.state import map_state
-from mnemoscope.config import RunConfig
-from mnemoscope.tasks import Batch, Task
+from mnemoscope.cells.state import State, map_state
+from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
+from mnemoscope.connectivity import Connectivity
+from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.build import build_model, build_task
-from mnemoscope.training.checkpoint import Counters, restore_checkpoint, save_checkpoint
+from mnemoscope.training.checkpoint import Carried, Counters, restore_checkpoint, save_checkpoint
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.result import Stopped, TrainResult
 from mnemoscope.training.run_folder import RunFolder
@@ -64,6 +66,9 @@ def train(
     on one machine with one number of threads; also if the run was interrupted, by Ctrl-C or by force, and resumed.
     The checkpoint knows the number of threads; a run that goes on with another one says so in a warning.
 
+    Evaluations are on fresh batches of an endless task, and on the validation split of one with a data set. There, the
+    weights with the lowest validation loss are kept, and the result is what they reach on the whole test split.
+
     Args:
         config: what to train, on what, how.
         root: folder of all runs; this one lives in `<root>/<name>/<hash>`.
@@ -80,6 +85,9 @@ def train(
     task = build_task(config)
     model = build_model(config, task).to(_device(config))
     optimiser = _optimiser(config, model)
+    task.prepare(progress)
+    for split in get_args(Split):
+        task.batches(config.batch_size, split)  # a batch larger than the data is told here
     with folder.claimed(), _threads(config.threads):
         if to_do == "start":
             folder.begin(config)
@@ -127,72 +135,94 @@ class _Run:
     def __init__(self, config: RunConfig, folder: RunFolder, task: Task, model: Model, optimiser: Optimizer) -> None:
         """At the last checkpoint, or at the beginning where there is none."""
         self.config, self.folder, self.task, self.model, self.optimiser = config, folder, task, model, optimiser
+        self.matrices = [matrix for matrix in model.cell.modules() if isinstance(matrix, Connectivity)]
         self.checkpoint = folder.path / "checkpoint.safetensors"
-        self.done = Counters(threads=torch.get_num_threads())
+        self.done, self.carried = Counters(threads=torch.get_num_threads()), Carried()
         if self.checkpoint.exists():
-            self.done = restore_checkpoint(self.checkpoint, model, optimiser, config.hash)
+            self.done, self.carried = restore_checkpoint(self.checkpoint, model, optimiser, config.hash)
             if config.device == "cpu":
                 _compare_threads(self.done.threads)
         self.started = perf_counter() - self.done.seconds
-        self.tests = [
-            task.batch(config.batch_size, config.seed, number, "test").to(config.device)
-            for number in range(config.evaluate_batches)
-        ]
+        self.ahead: Batch | None = None
+        """The next batch."""
+        self.split: Split = "validation" if task.finite else "test"
 
     def step(self) -> tuple[float, float]:
         """One optimiser step on the next batch of the stream; returns the loss before it and the learning rate."""
         config, done = self.config, self.done
         rate = _set_learning_rate(self.optimiser, config, done.step)
-        batch = self.task.batch(config.batch_size, config.seed, done.step).to(config.device)
+        batch = self._batch(done.step) if self.ahead is None else self.ahead
         self.optimiser.zero_grad()
         with seeded("step", config.seed, done.step, device=config.device):
-            loss = _backward(self.model, self.task, batch, config.truncate)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip).item()
+            total, state = _backward(self.model, self.task, batch, config.truncate, self.carried.state)
+            for matrix in self.matrices:
+                if (penalty := matrix.penalty()) is not None:
+                    penalty.backward()
+        length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
+        # drawn while a GPU is still at work, before anyone asks for its numbers
+        self.ahead = self._batch(done.step + 1) if done.step + 1 < config.steps else None
+        loss, norm = total.item(), length.item()
         if not (isfinite(loss) and isfinite(norm)):
             raise self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}")
         self.optimiser.step()
+        for matrix in self.matrices:
+            matrix.after_step()
         done.step += 1
+        self.carried.state = state if self.task.continues(config.batch_size, done.step) else None
         done.loss_sum += loss
         done.gradient_sum += norm
         done.summed += 1
         return loss, rate
 
+    def _batch(self, number: int) -> Batch:
+        return self.task.batch(self.config.batch_size, self.config.seed, number)
+
     def evaluate(self, rate: float) -> dict[str, Any]:
-        """A line of metrics: means over the training steps since the last one, loss and scores on the test batches."""
-        done = self.done
+        """A line of metrics: means over the training steps since the last one, loss and scores on held-out batches."""
+        done, asked = self.done, self.config.evaluate_batches
         line = {
             "step": done.step,
             "learning_rate": rate,
             "train_loss": done.loss_sum / done.summed,
             "gradient_norm": done.gradient_sum / done.summed,
         }
-        line |= self._tested("evaluation", self.tests)
+        whole = self.task.batches(self.config.batch_size, self.split)
+        number = (whole or ENDLESS_EVALUATION) if asked is None else min(asked, whole or asked)
+        line |= self._tested("evaluation", self.split, number)
+        if self.task.finite and (done.lowest_loss is None or line["loss"] < done.lowest_loss):
+            self.carried.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         done.loss_sum, done.gradient_sum, done.summed = 0.0, 0.0, 0
         return line
 
     def save(self, metrics: BinaryIO) -> None:
         """Write the checkpoint, after the metrics that belong to it."""
         # the weights are new since the last loss: a checkpoint that gives no finite loss would not be a good one
-        self._tested("checkpoint", self.tests[:1])
+        self._tested("checkpoint", self.split, 1)
         metrics.flush()
         os.fsync(metrics.fileno())
         self.done.metrics_size = metrics.tell()
         self.done.seconds = perf_counter() - self.started
-        save_checkpoint(self.checkpoint, self.model, self.optimiser, self.done, self.config.hash)
+        save_checkpoint(self.checkpoint, self.model, self.optimiser, self.done, self.carried, self.config.hash)
 
     def finish(self, baseline: float) -> TrainResult:
-        """Write the network and the result."""
+        """Write the network and the result; of a finite task the best network, tested on what it has not seen."""
         last, done = self.folder.read_metrics()[-1], self.done
         assert done.stopped is not None
+        if self.carried.best is not None:
+            self.model.load_state_dict(self.carried.best)
+            last = self._tested("test", "test", self.task.batches(self.config.batch_size, "test") or 0)
         scores = {name: last[name] for name in last if name not in _NOT_SCORES}
         self.folder.save_model(self.model, self.config)
         result = TrainResult(self.folder.path, done.step, done.stopped, last["loss"], scores, baseline, done.seconds)
         self.folder.save_result(result)
         return result
 
-    def _tested(self, why: str, batches: Sequence[Batch]) -> dict[str, float]:
-        with seeded(why, self.config.seed, self.done.step, device=self.config.device):
-            tested = evaluate(self.model, self.task, batches)
+    def _tested(self, why: str, split: Split, number: int) -> dict[str, float]:
+        config, task, size = self.config, self.task, self.config.batch_size
+        batches = (task.batch(size, config.seed, each, split).to(config.device) for each in range(number))
+        continues = (task.continues(size, each, split) for each in range(number))
+        with seeded(why, config.seed, self.done.step, device=config.device):
+            tested = evaluate(self.model, task, batches, continues)
         if not isfinite(tested["loss"]):
             raise self._non_finite(f"The evaluation loss is {tested['loss']}")
         return tested
@@ -209,61 +239,74 @@ class _Run:
 _NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "loss")
 
 
-def _backward(model: Model, task: Task, batch: Batch, truncate: int | None) -> float:
-    """Add the gradient of the batch's loss to the parameters' `.grad`, and return the loss.
+def _backward(
+    model: Model, task: Task, batch: Batch, truncate: int | None, state: State | None = None
+) -> tuple[Tensor, State]:
+    """Add the gradient of the batch's loss to the parameters' `.grad`; returns the loss and the last state, detached.
 
     Truncated BPTT: the sequence is cut into windows of `truncate` steps; the state is carried from one to the next, its
     gradient is not. The windows' gradients add up to one optimiser step per sequence, so that truncation changes which
     paths a gradient takes, but neither the loss nor what a step is. A window in which no step counts is only passed
     through.
     """
+    device = next(model.parameters()).device
     counted = int(batch.mask.sum())
-    state, total = None, 0.0
+    total = torch.zeros((), device=device)
     for window in batch.windows(truncate):
-        share = int(window.mask.sum()) / counted
+        share = int(window.mask.sum()) / counted  # counted where the batch was drawn: a GPU need not be waited for
+        window = window.to(device)
         with nullcontext() if share else torch.no_grad():
             outputs, state = model(window.inputs, state)
             state = map_state(Tensor.detach, state)
         if share:
             loss = task.loss(outputs, window) * share
             loss.backward()
-            total += loss.item()
-    return total
+            total = total + loss.detach()
+    return total, state
 
 
 @torch.no_grad()
-def evaluate(model: Model, task: Task, batches: Iterable[Batch]) -> dict[str, float]:
-    """Mean loss and scores of a model over batches of a task, in evaluation mode."""
+def evaluate(
+    model: Model, task: Task, batches: Iterable[Batch], continues: Iterable[bool] = repeat(False)
+) -> dict[str, float]:
+    """Mean loss and scores of a model over batches of a task, in evaluation mode.
+
+    The state is carried into a batch where `continues` says so (see `Task.continues`). Batches count by their size.
+    """
     training = model.training
     model.eval()
-    rows = []
-    for batch in batches:
-        outputs, _ = model(batch.inputs)
+    rows, weights, state = [], [], None
+    for batch, carry in zip(batches, continues, strict=False):
+        outputs, state = model(batch.inputs, state if carry else None)
         rows.append({"loss": task.loss(outputs, batch).item(), **task.scores(outputs, batch)})
+        weights.append(int(batch.mask.sum().clamp(min=1)))
     model.train(training)
-    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+    shares = [weight / weights[0] for weight in weights]  # equal batches: the plain mean, to the last digit
+    return {name: sum(s * row[name] for s, row in zip(shares, rows, strict=True)) / sum(shares) for name in rows[0]}
 
 
 def _optimiser(config: RunConfig, model: Model) -> Optimizer:
-    """The optimiser; the recurrent matrix is a group of its own if it has its own learning rate."""
-    recurrent, rest = [], []
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            (recurrent if name.startswith("cell.connectivity.") else rest).append(parameter)
-    if config.recurrent_learning_rate is None:
-        groups = [{"params": [*recurrent, *rest], "base_rate": config.learning_rate}]
-    elif not recurrent:
-        raise ValueError(
-            f"recurrent_learning_rate is for a cell with a connectivity module, which {config.cell!r} has not."
-        )
-    else:
+    """The optimiser; orthogonal and unitary matrices are a group of their own if they have their own learning rate."""
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not learned:
+        raise ValueError("The model has no parameters to train.")
+    groups = [{"params": learned, "base_rate": config.learning_rate}]
+    if config.orthogonal_learning_rate is not None:
+        matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
+        orthogonal = {id(parameter): parameter for each in matrices for parameter in each.orthogonal_parameters()}
+        if not orthogonal:
+            raise ValueError(
+                f"orthogonal_learning_rate is for orthogonal and unitary matrices, of which {config.cell!r} has none."
+            )
+        rest = [parameter for parameter in learned if id(parameter) not in orthogonal]
         groups = [
-            {"params": recurrent, "base_rate": config.recurrent_learning_rate},
+            {"params": list(orthogonal.values()), "base_rate": config.orthogonal_learning_rate},
             {"params": rest, "base_rate": config.learning_rate},
         ]
-    if not recurrent and not rest:
-        raise ValueError("The model has no parameters to train.")
-    return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay)
+    if config.smoothing is not None and config.optimiser != "rmsprop":
+        raise ValueError(f"smoothing is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
+    options = {} if config.smoothing is None else {"alpha": config.smoothing}
+    return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
 
 
 def _set_learning_rate(optimiser: Optimizer, config: RunConfig, step: int) -> float:

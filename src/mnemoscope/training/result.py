@@ -19,9 +19,10 @@ class TrainResult:
     stopped: Stopped
     """Why it ended: all steps done, target reached, or out of patience."""
     loss: float
-    """Evaluation loss after the last step."""
+    """Evaluation loss after the last step; of a task with a data set, on the whole test split, with the weights that
+    did best in validation."""
     scores: dict[str, float]
-    """The task's scores after the last step."""
+    """The task's scores, likewise."""
     baseline: float
     """Loss of the best memoryless predictor."""
     seconds: float

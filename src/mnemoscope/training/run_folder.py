@@ -37,7 +37,7 @@ class RunFolder:
     - `config.toml`: what was asked for;
     - `env.json`: with which versions, on which machine;
     - `metrics.jsonl`: a line per evaluation, without times, so that equal runs have equal bytes;
-    - `checkpoint.safetensors`: weights, optimiser and counters, from which an unfinished run goes on;
+    - `checkpoint.safetensors`: weights, optimiser, counters and carried state, from which an unfinished run goes on;
     - `model.safetensors`, `result.json`: the network and how it went, once the run is finished.
     """
 

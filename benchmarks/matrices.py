@@ -1,0 +1,210 @@
+"""How fast is a training step of an orthogonal or non-normal network, and the matrix exponential inside it?
+
+    make bench
+    python benchmarks/matrices.py --released <checkout of nnRNN/nnRNN_release> --keep
+
+A training step is forward, backward and RMSprop on the copy task (N = 128, batch 10, 220 steps, one-hot): of this
+library's networks, of torch.nn.RNN (tanh) and nn.LSTM of the same size, and of the released nnRNN, stepped as its own
+script steps it (the data ready, nothing printed). Its newest version does not run on current torch:
+`torch.solve`, which is gone, and the logarithm of P, which it never sets, are supplied here.
+
+The exponential of a skew matrix, forward and backward in float32, beside torch.matrix_exp: time, and how far the result
+is from orthogonal, `|X^T X - I|_F`. The matrix is as after some training: Henaff's blocks and small numbers elsewhere.
+
+Medians of repeats that take turns, so that all meet the same machine; compare ratios. CPU time is of all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is imported
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from common import command, folder, write_json
+from mnemoscope import registry
+from mnemoscope.cells import Model
+from mnemoscope.connectivity import Connectivity, Exponential, skew_exponential
+from mnemoscope.connectivity.skew import henaff
+from mnemoscope.tasks import Copy
+
+UNITS, BATCH = 128, 10
+OURS = ["nnrnn", "exprnn", "scornn", "ornn", "svd-rnn", "rnn", "lstm", "eurnn", "urnn", "full-urnn", "scurnn", "goru"]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    steps, exponentials = training_steps(options), [exponential(size, options) for size in options.sizes]
+    results = folder(options.keep)
+    write_json(results / "matrices.json", threads=options.threads, steps=steps, exponentials=exponentials)
+    (results / "matrices.md").write_text(table(steps, exponentials, options))
+    print(f"Written to {results}/matrices.{{json,md}}")
+
+
+def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Milliseconds of one training step of each."""
+    torch.manual_seed(0)
+    task = Copy(delay=200)
+    batch = task.batch(BATCH, seed=0, number=0)
+    work = {name: ours(name, task, batch.inputs, batch.targets) for name in OURS}
+    work |= {f"torch.nn.{net.__name__}": torch_s(net, batch.inputs, batch.targets) for net in (nn.RNN, nn.LSTM)}
+    if options.released:
+        work["released nnRNN"] = released(options.released, batch.inputs, batch.targets)
+    wall, cpu = take_turns(work, options.repeats)
+    rows = [{"who": who, "wall_ms": wall[who], "cpu_ms": cpu[who]} for who in work]
+    for row in rows:
+        print(f"{row['who']:16} {row['wall_ms']:8.2f} ms {row['cpu_ms']:8.2f} CPU ms", flush=True)
+    return rows
+
+
+def ours(name: str, task: Copy, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+    """A step of one of this library's networks, as `train` takes it."""
+    model = Model(registry.cells.load(name)(task.input_size, UNITS), task.output_size)
+    matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
+    optimiser = torch.optim.RMSprop(model.parameters(), lr=1e-5)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        outputs, _ = model(inputs)
+        loss = cross_entropy(outputs.flatten(0, 1), targets.flatten())
+        penalties = [penalty for matrix in matrices if (penalty := matrix.penalty()) is not None]
+        sum(penalties, loss).backward()
+        optimiser.step()
+        for matrix in matrices:
+            matrix.after_step()
+
+    return step
+
+
+def torch_s(kind: type[nn.RNN] | type[nn.LSTM], inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+    """A step of torch's own network of the same size."""
+    network, readout = kind(inputs.shape[2], UNITS), nn.Linear(UNITS, 9)
+    optimiser = torch.optim.RMSprop([*network.parameters(), *readout.parameters()], lr=1e-5)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        outputs = readout(network(inputs)[0])
+        cross_entropy(outputs.flatten(0, 1), targets.flatten()).backward()
+        optimiser.step()
+
+    return step
+
+
+def released(checkout: Path, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+    """A step of the released nnRNN, as copytask.py takes it."""
+    sys.path.insert(0, str(checkout))
+    from RNN_Cell import OrthoRNNCell  # pyright: ignore[reportMissingImports]
+
+    torch.solve = lambda right, left: (torch.linalg.solve(left, right),)  # pyright: ignore[reportAttributeAccessIssue]
+    cell = OrthoRNNCell(inputs.shape[2], UNITS, "modrelu", r_initializer=nn.init.eye_)
+    readout = nn.Linear(UNITS, 9)
+    cell.log_P.data = henaff(UNITS, complex=False)
+    cell.P.data = cell._B(False)
+    others = [parameter for name, parameter in cell.named_parameters() if name not in ("log_P", "P")]
+    optimiser = torch.optim.RMSprop([*others, *readout.parameters()], lr=1e-5)
+    orthogonal = torch.optim.RMSprop([cell.log_P], lr=1e-6)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        orthogonal.zero_grad()
+        hidden, loss = None, torch.zeros(())
+        for t in range(len(inputs)):
+            hidden = cell(inputs[t], hidden)
+            loss = loss + cross_entropy(readout(hidden), targets[t])
+        (loss / len(inputs) + cell.alpha_loss(1e-4)).backward()
+        cell.orthogonal_step(orthogonal)
+        optimiser.step()
+
+    return step
+
+
+def exponential(size: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Time and accuracy of both at one size."""
+    torch.manual_seed(0)
+    extra = 0.02 * torch.randn(size, size).triu(1) * (128 / size) ** 0.5
+    start = (henaff(size, complex=False) + extra - extra.mT).requires_grad_()
+    g, found, work = torch.randn(size, size), {}, {}
+    for who, function in (("mnemoscope", skew_exponential), ("torch.matrix_exp", torch.matrix_exp)):
+        X = function(start).detach().double()
+        found[who] = (X.mT @ X - torch.eye(size)).norm().item()
+        work[who] = lambda function=function: torch.autograd.grad(function(start), start, g)
+    matrix = Exponential(size)
+    work["with its parameters"] = lambda: torch.autograd.grad(matrix(), list(matrix.parameters()), g)
+    wall, _ = take_turns(work, max(3, options.repeats * 128 // size))
+    ratio = wall["torch.matrix_exp"] / wall["mnemoscope"]
+    print(f"exponential N {size:5}: " + ", ".join(f"{who} {ms:.2f} ms" for who, ms in wall.items())
+          + f"; {ratio:.1f}x; off by " + ", ".join(f"{off:.1e}" for off in found.values()), flush=True)  # fmt: skip
+    return {"size": size, "wall_ms": wall, "ratio": ratio, "off_orthogonal": found}
+
+
+def take_turns(work: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Median wall and CPU milliseconds of each, after two rounds to warm up."""
+    wall, cpu = {who: [] for who in work}, {who: [] for who in work}
+    for repeat in range(2 + repeats):
+        for who, one in work.items():
+            start, start_cpu = time.perf_counter(), time.process_time()
+            one()
+            if repeat >= 2:
+                wall[who].append(1e3 * (time.perf_counter() - start))
+                cpu[who].append(1e3 * (time.process_time() - start_cpu))
+    return tuple({who: statistics.median(times[who]) for who in work} for times in (wall, cpu))  # pyright: ignore[reportReturnType]
+
+
+def table(steps: list[dict[str, Any]], exponentials: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """Markdown."""
+    cpu = {row["who"]: row["cpu_ms"] for row in steps}
+    lines = [
+        "# Training steps of orthogonal and non-normal networks",
+        "",
+        f"`{command()}`, {options.threads} thread(s), float32, copy task: {UNITS} units, batch {BATCH}, 220 steps.",
+        "Ratios are of CPU time to that of torch.nn.RNN (tanh) and of the released nnRNN; below 1 is faster.",
+        "",
+        "| network | wall ms | CPU ms | x torch.nn.RNN | x released nnRNN |",
+        "|---|---|---|---|---|",
+    ]
+    for row in steps:
+        beside = f"{row['cpu_ms'] / cpu['released nnRNN']:.2f}" if "released nnRNN" in cpu else ""
+        lines.append(
+            f"| {row['who']} | {row['wall_ms']:.2f} | {row['cpu_ms']:.2f} | {row['cpu_ms'] / cpu['torch.nn.RNN']:.2f} "
+            f"| {beside} |"
+        )
+    lines += [
+        "",
+        "The exponential of a skew matrix, forward and backward, and the distance of the result from orthogonal.",
+        "",
+        "| N | mnemoscope ms | torch.matrix_exp ms | times faster | mnemoscope off | torch off |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in exponentials:
+        ms, off = row["wall_ms"], row["off_orthogonal"]
+        lines.append(
+            f"| {row['size']} | {ms['mnemoscope']:.2f} | {ms['torch.matrix_exp']:.2f} | {row['ratio']:.1f} | "
+            f"{off['mnemoscope']:.1e} | {off['torch.matrix_exp']:.1e} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--released", type=Path, help="a checkout of the released nnRNN, to be measured beside")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 512, 1024], help="of the exponential")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=21)
+    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

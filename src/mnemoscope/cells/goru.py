@@ -1,0 +1,76 @@
+"""The gated orthogonal recurrent unit."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.nonlinearity import ModReLU
+from mnemoscope.connectivity import Connectivity, Exponential
+from mnemoscope.shapes import Float
+
+
+class GORU(Cell):
+    """`h' = z h + (1 - z) modrelu(U x + r V h)` with an orthogonal V (Jing et al. 2019, Eq 6-9).
+
+    The gates z and r are logistic functions of affine maps of x and h; the bias of modReLU is the only one of the
+    candidate.
+
+    Args:
+        input_size: number of input features.
+        hidden_size: number of units N.
+        connectivity: the module that yields V (N, N), real; by the exponential, with Henaff's start, unless given.
+
+    >>> cell = GORU(3, 16)
+    >>> cell(torch.zeros(4, 3), cell.initial_state(4)).shape
+    torch.Size([4, 16])
+
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, connectivity: Connectivity | None = None) -> None:
+        super().__init__()
+        if input_size < 1 or hidden_size < 1:
+            raise ValueError(
+                f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}."
+            )
+        connectivity = Exponential(hidden_size) if connectivity is None else connectivity
+        if connectivity.size != hidden_size or connectivity.complex:
+            raise ValueError(
+                f"A GORU needs a real matrix of as many rows as it has units, {hidden_size}, but the connectivity "
+                f"yields a {'complex' if connectivity.complex else 'real'} one of {connectivity.size} rows."
+            )
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.drive = nn.Linear(input_size, 3 * hidden_size)
+        """Of r, z and the candidate."""
+        self.gates = nn.Linear(hidden_size, 2 * hidden_size, bias=False)
+        """What r and z see of the state."""
+        self.connectivity = connectivity
+        self.phi = ModReLU(hidden_size)
+
+    def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
+        return self.drive.weight.new_zeros(batch, self.hidden_size)
+
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+        weights = torch.cat([self.gates.weight, self.connectivity()])  # one product per step
+
+        def step(u: Tensor, h: Tensor) -> Tensor:
+            _, z, candidate = self._parts(u, linear(h, weights))
+            return candidate + z * (h - candidate)
+
+        return self.drive(xs), step
+
+    def _parts(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        u_r, u_z, u_n = u.chunk(3, dim=-1)
+        v_r, v_z, v_n = v.chunk(3, dim=-1)
+        r = torch.sigmoid(u_r + v_r)
+        return r, torch.sigmoid(u_z + v_z), self.phi(u_n + r * v_n)
+
+    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
+        u, step = self.prepare(x)
+        return step(u, state)
+
+    def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
+        v = linear(state, torch.cat([self.gates.weight, self.connectivity()]))
+        return dict(zip(("r", "z", "candidate"), self._parts(self.drive(x), v), strict=True))

@@ -1,0 +1,57 @@
+"""An orthogonal matrix as a product of reflections."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.connectivity.skew import known
+from mnemoscope.connectivity.unitary import Unitary
+from mnemoscope.shapes import Float
+
+
+class Householder(Unitary):
+    """`V = H(u_1) ... H(u_m)`, `H(u) = I - 2 u u^T / |u|^2`: oRNN (Mhammedi et al. 2017, Eq 5).
+
+    The i-th vector has its first i - 1 entries 0, so that there are m (2 N - m + 1) / 2 parameters; m = N reflections
+    reach every orthogonal matrix whose determinant is (-1)^N.
+
+    The product is formed at once, `I - Y S^-1 Y^T`, where Y has the vectors as columns and S is the upper triangle of
+    `Y^T Y` with its diagonal halved.
+
+    Args:
+        size: rows and columns N.
+        reflections: their number m, 1..N; 16, or N if that is less, unless given.
+        init: "random" (normal vectors), or "identity" (pairs of equal vectors; m even).
+
+    >>> round(torch.linalg.det(Householder(5, reflections=3)()).item())
+    -1
+
+    """
+
+    initialisers = ("random", "identity")
+    _places: Tensor
+
+    def __init__(self, size: int, reflections: int | None = None, init: str = "random") -> None:
+        super().__init__(size)
+        reflections = min(16, size) if reflections is None else reflections
+        if not 1 <= reflections <= size:
+            raise ValueError(f"{size} units take 1 to {size} reflections, but reflections is {reflections}.")
+        known(init, self.initialisers, self)
+        if init == "identity" and reflections % 2:
+            raise ValueError(f"An odd number of reflections is never the identity, but reflections is {reflections}.")
+        self.reflections = reflections
+        rows, columns = torch.tril_indices(size, reflections)
+        vectors = torch.randn(size, reflections)
+        if init == "identity":  # the second of a pair begins one entry later; so must the first
+            vectors[range(0, reflections, 2), range(0, reflections, 2)] = 0
+            vectors[:, 1::2] = vectors[:, ::2]
+        self.vectors = nn.Parameter(vectors[rows, columns])
+        self.register_buffer("_places", rows * reflections + columns, persistent=False)
+
+    def forward(self) -> Float[Tensor, "n n"]:
+        Y = self.vectors.new_zeros(self.size * self.reflections).index_put((self._places,), self.vectors)
+        Y = Y.view(self.size, self.reflections)
+        Y = Y / torch.linalg.vector_norm(Y, dim=0)
+        S = (Y.mT @ Y).triu(1) + 0.5 * torch.eye(self.reflections).to(Y)
+        return torch.eye(self.size).to(Y) - Y @ torch.linalg.solve_triangular(S, Y.mT, upper=True)

@@ -1,0 +1,122 @@
+"""A unitary matrix as layers of rotations of pairs of units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import pi
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.connectivity.skew import known
+from mnemoscope.connectivity.unitary import Unitary
+from mnemoscope.shapes import Inexact
+
+
+class Givens(Unitary):
+    """`V = F_1 ... F_L D`: layers of rotations, each of disjoint pairs, and a diagonal of phases: EURNN (Jing et al.
+    2017, Eq 4-8).
+
+    A rotation is `((e^{i phi} cos theta, -e^{i phi} sin theta), (sin theta, cos theta))`; a real one has no phi, and a
+    real V no D.
+
+    Args:
+        size: rows and columns N; even, and a power of 2 for the style "fft".
+        layers: how many, L. For "tunable" 1..N, where N reaches every unitary matrix (N^2 parameters); "fft" has
+            log2 N of them and takes none.
+        style: which pairs: "tunable" takes neighbours (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; "fft" takes
+            units 1, 2, 4, ... apart, so that every unit meets every other one.
+        complex: whether the matrix is unitary, or orthogonal.
+        init: "random" (all angles ~ U(-pi, pi)), "henaff" (those of the first layer alone), "cayley" (of the first
+            layer, ~ U(0, pi / 2)) or "identity".
+
+    >>> Givens(8, layers=2)().dtype, Givens(8, style="fft", complex=False)().dtype
+    (torch.complex64, torch.float32)
+
+    """
+
+    initialisers = ("random", "henaff", "cayley", "identity")
+
+    def __init__(
+        self,
+        size: int,
+        layers: int | None = None,
+        style: Literal["tunable", "fft"] = "tunable",
+        complex: bool = True,
+        init: str = "random",
+    ) -> None:
+        super().__init__(size)
+        if style not in ("tunable", "fft"):
+            raise ValueError(f'style is "tunable" or "fft", but is {style!r}.')
+        if size % 2:
+            raise ValueError(f"Units are rotated in pairs: size must be even, but is {size}.")
+        if style == "fft" and (size & (size - 1) or layers is not None):
+            raise ValueError(
+                f"Rotations in the style of an FFT need a power of 2 units and have log2 N layers, "
+                f"but size is {size} and layers is {layers}."
+            )
+        layers = 2 if layers is None else layers
+        if not 1 <= layers <= size:
+            raise ValueError(f"There may be 1 to {size} layers of rotations, but layers is {layers}.")
+        known(init, self.initialisers, self)
+        self.complex = complex
+        pairs = list(_neighbours(size, layers) if style == "tunable" else _strides(size))
+        self._rotations = [len(first) for first, _ in pairs]
+        self.angles = nn.Parameter(torch.zeros(sum(self._rotations)))
+        self.phases = nn.Parameter(torch.zeros_like(self.angles)) if complex else None
+        self.diagonal = nn.Parameter(torch.zeros(size)) if complex else None
+        for number, (first, second) in enumerate(pairs):
+            order = torch.arange(size)
+            order[first], order[second] = second, first
+            self.register_buffer(f"_partner_{number}", order, persistent=False)
+            self.register_buffer(f"_first_{number}", first, persistent=False)
+            self.register_buffer(f"_second_{number}", second, persistent=False)
+        self._fill(init)
+
+    @torch.no_grad()
+    def _fill(self, init: str) -> None:
+        of_first = self.angles[: self._rotations[0]]
+        if init == "random":
+            for each in self.parameters():
+                each.uniform_(-pi, pi)
+        elif init == "henaff":
+            of_first.uniform_(-pi, pi)
+        elif init == "cayley":
+            of_first.uniform_(0, pi / 2)
+
+    def forward(self) -> Inexact[Tensor, "n n"]:
+        V = torch.eye(self.size, dtype=self.dtype, device=self.device)
+        if self.diagonal is not None:
+            V = V * torch.polar(torch.ones_like(self.diagonal), self.diagonal)
+        angles = self.angles.split(self._rotations)
+        phases = [None] * len(angles) if self.phases is None else self.phases.split(self._rotations)
+        for number in reversed(range(len(angles))):
+            own, of_partner = self._layer(number, angles[number], phases[number])
+            partner = self.get_buffer(f"_partner_{number}")
+            V = own[:, None] * V + of_partner[:, None] * V[partner]
+        return V
+
+    def _layer(self, number: int, angle: Tensor, phase: Tensor | None) -> tuple[Tensor, Tensor]:
+        """What every unit keeps of itself, and what it takes from its partner."""
+        first, second = self.get_buffer(f"_first_{number}"), self.get_buffer(f"_second_{number}")
+        turn = 1 if phase is None else torch.polar(torch.ones_like(phase), phase)
+        cos, sin = angle.cos(), angle.sin()
+        own = torch.ones(self.size, dtype=self.dtype, device=self.device)
+        of_partner = torch.zeros_like(own)
+        own = own.index_put((first,), (turn * cos).to(own)).index_put((second,), cos.to(own))
+        return own, of_partner.index_put((first,), (-turn * sin).to(own)).index_put((second,), sin.to(own))
+
+
+def _neighbours(size: int, layers: int) -> Iterator[tuple[Tensor, Tensor]]:
+    for layer in range(layers):
+        first = torch.arange(layer % 2, size - 1, 2)
+        yield first, first + 1
+
+
+def _strides(size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    units, stride = torch.arange(size), 1
+    while stride < size:
+        first = units[units & stride == 0]
+        yield first, first + stride
+        stride *= 2

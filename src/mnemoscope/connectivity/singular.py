@@ -1,0 +1,51 @@
+"""A matrix whose singular values stay within a margin of 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.connectivity.connectivity import Claim, Connectivity
+from mnemoscope.connectivity.kinds import orthogonal
+from mnemoscope.shapes import Float
+
+
+class Singular(Connectivity):
+    """`V = P diag(s) Q^T` with orthogonal P and Q and `s = 1 + 2 m (sigmoid(p) - 1/2)`, within 1 - m and 1 + m:
+    spectral margin m (Vorontsov et al. 2017, Eq 7-8); N^2 parameters if P and Q have N (N - 1) / 2 each.
+
+    Args:
+        size: rows and columns N.
+        margin: m; 0 leaves V orthogonal, and then p is not learned.
+        basis: kind of P and Q, one of `ORTHOGONAL`.
+        init: of P and Q.
+
+    >>> torch.linalg.svdvals(Singular(6, margin=0.1)()).round(decimals=4).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+
+    """
+
+    def __init__(self, size: int, margin: float = 0.1, basis: str = "exponential", init: str = "random") -> None:
+        super().__init__(size)
+        if not 0 <= margin < 1:
+            raise ValueError(f"The margin must be at least 0 and below 1, but is {margin}.")
+        self.margin = margin
+        self.left, self.right = orthogonal(basis, size, init), orthogonal(basis, size, init)
+        self.stretch = nn.Parameter(torch.zeros(size), requires_grad=margin > 0)
+
+    def forward(self) -> Float[Tensor, "n n"]:
+        return (self.left() * self.stretches()) @ self.right().mT
+
+    def stretches(self) -> Float[Tensor, " n"]:
+        """The singular values."""
+        return 1 + 2 * self.margin * (self.stretch.sigmoid() - 0.5)
+
+    def spectrum(self) -> Claim:
+        """The singular values."""
+        return Claim(singular_values=self.stretches())
+
+    def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
+        yield from self.left.orthogonal_parameters()
+        yield from self.right.orthogonal_parameters()

@@ -1,0 +1,187 @@
+"""Orthogonal and unitary matrices from skew ones, by the exponential or by Cayley's transform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import pi
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.connectivity.connectivity import Claim, Connectivity
+from mnemoscope.connectivity.exponential import nearer_to_unitary, skew_exponential
+from mnemoscope.connectivity.skew import SKEW_INITIALISERS, Skew, known, logarithm, random_unitary
+from mnemoscope.shapes import Float, Inexact
+
+
+class Unitary(Connectivity):
+    """An orthogonal matrix, or a unitary one: all that is known of any of them is that nothing grows or fades."""
+
+    def spectrum(self) -> Claim:
+        """All singular values are 1."""
+        return Claim(self._eigenvalues(), torch.ones(self.size, dtype=self.dtype.to_real(), device=self.device))
+
+    def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
+        return self.parameters()
+
+    def _eigenvalues(self) -> Tensor | None:
+        return None
+
+
+class FromSkew(Unitary):
+    """`V = f(A) B` for a skew A and a base B, which is the identity unless it moves: then B takes over V after every
+    step of the optimiser and A starts from 0 again, so that every step is taken along the group from where one stands.
+    """
+
+    base: Tensor
+    """As pairs of real numbers where V is complex."""
+
+    def __init__(self, size: int, init: str, complex: bool, moving: bool) -> None:
+        super().__init__(size)
+        known(init, self.initialisers, self)
+        self.complex, self.moving = complex, moving
+        self.skew = Skew(size, complex)
+        self.skew.fill(self._at_start(init))
+        if moving:
+            eye = torch.eye(size, dtype=self.dtype)
+            self.register_buffer(
+                "base", torch.view_as_real(eye) if complex else eye
+            )  # .double() passes complex ones by
+            self.after_step()
+
+    initialisers = (*SKEW_INITIALISERS, "random")
+    """What `init` may be."""
+
+    def forward(self) -> Inexact[Tensor, "n n"]:
+        V = self._of(self.skew())
+        if not self.moving:
+            return V
+        return V @ (torch.view_as_complex(self.base) if self.complex else self.base)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Where the base moves, let it."""
+        if self.moving:
+            V = nearer_to_unitary(self())  # else rounding errors would add up over the steps
+            self.base.copy_(torch.view_as_real(V) if self.complex else V)
+            for parameter in self.skew.parameters():
+                parameter.zero_()
+
+    def _of(self, A: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _at_start(self, init: str) -> Tensor:
+        if init == "random":
+            return self._skew_of(random_unitary(self.size, self.complex))
+        return SKEW_INITIALISERS[init](self.size, self.complex)
+
+    def _skew_of(self, Q: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _frequencies(self) -> Float[Tensor, " size"]:
+        """A has the eigenvalues i times these."""
+        return torch.linalg.eigvalsh(-1j * self.skew())
+
+
+class Exponential(FromSkew):
+    """`V = exp(A)`: the rotations SO(N), or the unitary matrices U(N); N (N - 1) / 2 or N^2 parameters.
+
+    The matrix of expRNN (Lezcano-Casado & Martinez-Rubio 2019), or, complex, one of full capacity (Hyland & Raetsch
+    2017).
+
+    Args:
+        size: rows and columns N.
+        init: "henaff", "cayley", "identity", "glorot" (of A), or "random" (uniform over the group).
+        complex: unitary instead of orthogonal.
+        moving: take every step from where one stands (Lezcano-Casado 2019, dynamic trivialisation with period 1).
+
+    >>> V = Exponential(4)()
+    >>> torch.allclose(V @ V.mT, torch.eye(4), atol=1e-6)
+    True
+
+    """
+
+    def __init__(self, size: int, init: str = "henaff", complex: bool = False, moving: bool = False) -> None:
+        super().__init__(size, init, complex, moving)
+
+    def _of(self, A: Tensor) -> Tensor:
+        return skew_exponential(A)
+
+    def _skew_of(self, Q: Tensor) -> Tensor:
+        return logarithm(Q)
+
+    def _eigenvalues(self) -> Tensor | None:
+        if self.moving:
+            return None
+        angles = self._frequencies()
+        return torch.polar(torch.ones_like(angles), angles)
+
+
+class Cayley(FromSkew):
+    """`V = (I + A)^-1 (I - A) D`: scoRNN (Helfrich et al. 2018, Eq 2), or, complex, scuRNN (Maduranga et al. 2019).
+
+    D is diagonal. Real: `negative` of its entries are -1, the rest 1, fixed; A has N (N - 1) / 2 parameters. Complex:
+    its N phases are learned, beside the N^2 numbers of A.
+
+    Args:
+        size: rows and columns N.
+        negative: how many entries of D are -1 (rho in the source); N / 2 unless given. Only where V is real.
+        init: "cayley", "henaff", "identity", "glorot" (of A), or "random" (uniform over the group).
+        complex: unitary instead of orthogonal.
+        moving: take every step from where one stands: the update of Wisdom et al. 2016, Eq 6, with any optimiser.
+
+    >>> round(torch.linalg.det(Cayley(4, negative=1)()).item())
+    -1
+
+    """
+
+    def __init__(
+        self,
+        size: int,
+        negative: int | None = None,
+        init: str = "cayley",
+        complex: bool = False,
+        moving: bool = False,
+    ) -> None:
+        if negative is not None and (complex or moving):
+            raise ValueError(
+                "negative is for a real matrix with a base at rest: a complex one learns the phases of D, and a moving "
+                "base reaches all that D could give."
+            )
+        negative = size // 2 if negative is None else negative
+        if not 0 <= negative <= size:
+            raise ValueError(f"D has {size} entries, of which {negative} cannot be -1; choose negative in 0..{size}.")
+        self.negative = 0 if complex or moving else negative
+        super().__init__(size, init, complex, moving)
+
+    @property
+    def _learns_phases(self) -> bool:
+        return self.complex and not self.moving
+
+    def _at_start(self, init: str) -> Tensor:
+        # here and not in the constructor, since the base may be formed there
+        if self._learns_phases:
+            self.phases = nn.Parameter(torch.empty(self.size).uniform_(0, 2 * pi))
+        else:
+            signs = torch.ones(self.size)
+            signs[self.size - self.negative :] = -1
+            self.register_buffer("signs", signs)
+        return super()._at_start(init)
+
+    def _of(self, A: Tensor) -> Tensor:
+        eye = torch.eye(self.size, dtype=A.dtype, device=A.device)
+        V = torch.linalg.solve(eye + A, eye - A)
+        if self._learns_phases:
+            return V * torch.polar(torch.ones_like(self.phases), self.phases)
+        return V * self.signs if self.negative else V
+
+    def _skew_of(self, Q: Tensor) -> Tensor:
+        """Of a matrix that is uniform over its component of the group: so is Q D with Q, for any fixed D."""
+        eye = torch.eye(self.size, dtype=Q.dtype)
+        return torch.linalg.solve(eye + Q, eye - Q)
+
+    def _eigenvalues(self) -> Tensor | None:
+        if self.negative or self._learns_phases or self.moving:
+            return None
+        angles = -2 * self._frequencies().atan()
+        return torch.polar(torch.ones_like(angles), angles)

@@ -1,0 +1,70 @@
+"""The copy task with longer and longer delays (Kerg, B.4 Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mnemoscope.config import RunConfig
+from mnemoscope.studies.learning import LearningStudy
+from mnemoscope.studies.study import Preset, Published, Trial
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "exprnn": {"cell": "exprnn", "orthogonal_learning_rate": 2e-5},
+    "rnn-orth": {"cell": "rnn-orth"},
+    "lstm": {"cell": "lstm", "optimiser": "adam"},
+}
+"""Kerg, B.4 Table 3: learning rate 0.0002 for all; the rate of the orthogonal part is that of expRNN's own code."""
+PUBLISHED = {
+    "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
+    "rnn-orth": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 80, 2000: 11},
+    "lstm": {100: 100, 200: 100, 300: 100, 500: 12, 1000: 12, 2000: 12},
+}
+"""Percent of the symbols recalled."""
+
+
+class CopyTable(LearningStudy):
+    """Train networks on the copy task at several delays."""
+
+    name = "copy-table"
+    title = "Copying after longer and longer delays"
+    question = "Up to which delay does each network learn to recall ten symbols?"
+    score = "accuracy"
+    score_in_words = "recall"
+    published = tuple(
+        Published(
+            f"{network}, delay {delay}: recall",
+            f"{percent}%",
+            "Kerg, B.4 Table 2",
+            agreeing=(0.99, 1) if percent == 100 else (percent / 100 - 0.1, percent / 100 + 0.1),
+        )
+        for network, row in PUBLISHED.items()
+        for delay, percent in row.items()
+    )
+    base = RunConfig("copy-table", task="copy", cell="exprnn", hidden_size=190, optimiser="rmsprop", steps=4000,
+                     learning_rate=2e-4, batch_size=128, evaluate_every=50, evaluate_batches=2, checkpoint_every=500,
+                     target_score=0.999, threads=1)  # fmt: skip
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations at short delays: it shows that the machinery works.",
+                        {"networks": {"exprnn": NETWORKS["exprnn"]}, "delays": (3, 5),
+                         "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5, "batch_size": 4}}),
+        "cpu": Preset("Delays of 100 and 200, 128 units, batches of 10, at most 3,000 iterations; one seed.",
+                      {"networks": NETWORKS, "delays": (100, 200),
+                       "changes": {"hidden_size": 128, "batch_size": 10, "steps": 3000, "evaluate_batches": 10}}),
+        "paper": Preset("190 units, batches of 128 (expRNN's own setting), at most 4,000 iterations, on a GPU.",
+                        {"networks": NETWORKS, "delays": (100, 200, 300, 500, 1000, 2000),
+                         "changes": {"device": "cuda"}}),
+    }  # fmt: skip
+    cites = ("kerg2020", "lezcano2019", "henaff2016", "hochreiter1997")
+    caption = "Recall while learning."
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        networks = {
+            f"{name}, delay {delay}": network | {"task_options": {"delay": delay}}
+            for name, network in settings["networks"].items()
+            for delay in settings["delays"]
+        }
+        return super().trials({**settings, "networks": networks}, seeds)
+
+
+STUDY = CopyTable()

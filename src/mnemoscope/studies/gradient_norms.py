@@ -1,0 +1,88 @@
+"""Gradients through time and through training of nnRNN on the Penn Treebank (Kerg, A.6 Fig 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnemoscope.analysis.gradients import gradient_norms
+from mnemoscope.report.svg import blank, legend, quiet
+from mnemoscope.studies.learning import colours
+from mnemoscope.studies.ptb_bpc import GammaClamp
+from mnemoscope.studies.study import Finished, Preset, Published, Row
+from mnemoscope.training import load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class GradientNorms(GammaClamp):
+    """The gradient of the last step's loss at every earlier state, of trained networks."""
+
+    name = "gradient-norms"
+    title = "Gradients of nnRNN through time"
+    question = "How does the gradient grow or fade from step to step back, and over training?"
+    published = (
+        Published("growth back through time", "polynomial, not exponential", "Kerg, A.6 Fig 3 (left)", (-1e9, 3)),
+    )
+    presets: Mapping[str, Preset] = {
+        name: Preset(preset.summary, preset.settings, (0,)) for name, preset in GammaClamp.presets.items()
+    }
+    caption = (
+        "Left: norm of the gradient of the last step's loss at the states before it, of the trained networks. Right: "
+        "norm of the gradient of the weights while learning."
+    )
+
+    def look(self, run: Path) -> dict[str, Any]:
+        model, task, config = load_model(run)
+        batch = task.batch(min(16, config.batch_size), config.seed, 0, "validation")
+        norms = gradient_norms(
+            model.cell,
+            model.encode(batch.inputs),
+            lambda outputs: task.errors(model.readout(outputs), batch)[-1].mean(),
+        )
+        back = norms.mean(1).flip(0)
+        return super().look(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        exponents = [exponent(one.result["gradient"]) for one in own if "gradient" in one.result]
+        stated = self.published[0]
+        ours = ", ".join(f"{value:.2f}" for value in exponents)
+        return [
+            Row(f"{name}: {stated.quantity}", str(stated.value), ours, stated.verdict(exponents),
+                "exponent a of |gradient| ~ k^a, k steps back, from step 5 on"),
+        ]  # fmt: skip
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 3.4)
+        back, training = figure.subplots(1, 2)
+        for colour, one in zip(colours(), results, strict=False):
+            label = f"{one.trial.name}"
+            if "gradient" in one.result:
+                back.loglog(
+                    range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour, label=label
+                )
+            curve = one.result["curve"]
+            training.semilogy(curve["step"], curve["gradient_norm"], color=colour)
+        back.set(xlabel="steps back", ylabel="norm of the gradient")
+        training.set(xlabel="iterations")
+        legend(back)
+        for axes in (back, training):
+            quiet(axes)
+        return figure
+
+
+def exponent(norms: Sequence[float]) -> float:
+    """The slope of log(norm) over log(steps back), from the fifth step on; far below 0 where they fade away.
+
+    >>> round(exponent([k**1.5 for k in range(1, 101)]), 6)
+    1.5
+    """
+    k = np.arange(1, 1 + len(norms))[4:]
+    return float(np.polyfit(np.log(k), np.log(np.maximum(norms, 1e-300))[4:], 1)[0])
+
+
+STUDY = GradientNorms()

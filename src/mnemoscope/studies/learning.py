@@ -1,0 +1,149 @@
+"""Studies that train networks on one task and compare how they learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import cycle
+from math import ceil
+from pathlib import Path
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.analysis.drawing import PALETTE
+from mnemoscope.config import RunConfig
+from mnemoscope.report.svg import COLOUR, blank, legend, quiet
+from mnemoscope.studies.study import Finished, Row, Study, Trial
+from mnemoscope.training import NonFiniteLoss, build_model, build_task, train
+from mnemoscope.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KEPT_POINTS = 100
+"""Of a learning curve, at most."""
+_COLOURS = ("accent", *PALETTE, "path", "ink", "muted")
+
+
+class LearningStudy(Study):
+    """Networks by name, each a change of one configuration, trained and compared by a score.
+
+    The settings of a preset: `networks`, a table from names to changes of `base`, and `changes` of all of them.
+    """
+
+    base: RunConfig
+    score: str
+    """Which of the task's scores is compared, or "loss"."""
+    higher_is_better = True
+    score_in_words: str
+    logarithmic = False
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        return [
+            Trial(name, asdict(changed(changed(self.base, changes), settings["changes"], seed=seed)), seed)
+            for name, changes in settings["networks"].items()
+            for seed in seeds
+        ]
+
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        config = RunConfig(**trial.settings)
+        model = build_model(config, build_task(config))
+        result: dict[str, Any] = {
+            "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        }
+        try:
+            trained = train(config, folder, resume=True, progress=progress)
+        except NonFiniteLoss as error:
+            result |= {"failed": str(error).split(";")[0]}
+        else:
+            result |= {"steps": trained.steps, "loss": trained.loss, "baseline": trained.baseline,
+                       "seconds": round(trained.seconds, 1), **trained.scores}  # fmt: skip
+            result |= self.look(trained.folder)
+        return result | {"curve": _curve(RunFolder(config.folder(folder)).read_metrics(), self.score)}
+
+    def look(self, run: Path) -> dict[str, Any]:
+        """What else is measured of a trained network, in the folder of its run."""
+        return {}
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for name, own in by_name(results).items():
+            whole = [one.result for one in own if "failed" not in one.result]
+            remark = f"{own[0].result['parameters']:,} parameters; {_seeds(own)}"
+            if len(whole) < len(own):
+                remark += f"; {len(own) - len(whole)} did not stay finite"
+            rows.append(self.compare(name, [one[self.score] for one in whole], remark))
+            rows += self.more_rows(name, own)
+        return rows
+
+    def compare(self, name: str, measured: Sequence[float], remark: str) -> Row:
+        """The row of a network's score."""
+        stated = next((one for one in self.published if one.quantity == f"{name}: {self.score_in_words}"), None)
+        ours = "none" if not measured else ", ".join(f"{value:.4g}" for value in measured)
+        if stated is None:
+            return Row(f"{name}: {self.score_in_words}", "", ours, remark=remark)
+        return Row(stated.quantity, str(stated.value), ours, stated.verdict(measured), remark)
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        """What else is told of a network."""
+        return []
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        """Learning curves: the median over the seeds, and between which values they lie."""
+        figure = blank(7.2, 3.6)
+        axes = figure.add_subplot()
+        for colour, (name, own) in zip(colours(), by_name(results).items(), strict=False):
+            curves = [one.result["curve"] for one in own]
+            length = min(len(curve["step"]) for curve in curves)
+            if not length:
+                continue
+            steps = curves[0]["step"][:length]
+            values = list(zip(*(curve[self.score][:length] for curve in curves), strict=True))
+            axes.plot(steps, [median(at) for at in values], color=colour, label=name)
+            axes.fill_between(steps, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15,
+                              linewidth=0)  # fmt: skip
+        baselines = [one.result["baseline"] for one in results if "baseline" in one.result]
+        if self.score == "loss" and baselines:
+            axes.axhline(mean(baselines), color=COLOUR["ink"], linestyle="dotted", linewidth=1)
+        if self.logarithmic:
+            axes.set_yscale("log")
+        axes.set(xlabel="iterations", ylabel=self.score_in_words)
+        legend(axes)
+        quiet(axes)
+        return figure
+
+
+def colours() -> Iterator[str]:
+    """Of the page, one after the other, without end."""
+    return cycle(COLOUR[name] for name in _COLOURS)
+
+
+def by_name(results: Sequence[Finished]) -> dict[str, list[Finished]]:
+    """The trials of each network, in the order of the grid."""
+    names = dict.fromkeys(one.trial.name for one in results)
+    return {name: [one for one in results if one.trial.name == name] for name in names}
+
+
+def first_step(curve: Mapping[str, Sequence[float]], score: str, at_least: float) -> float | None:
+    """The first evaluated step at which the score was reached, or None."""
+    return next((step for step, value in zip(curve["step"], curve[score], strict=True) if value >= at_least), None)
+
+
+def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunConfig:
+    """The configuration with changes; options are added to those that are there."""
+    tables = {
+        name: {**getattr(config, name), **changes[name]} for name in ("task_options", "cell_options") if name in changes
+    }
+    return replace(config, **{**changes, **tables, **more})
+
+
+def _curve(lines: Sequence[Mapping[str, Any]], score: str) -> dict[str, list[float]]:
+    """Steps, losses and scores, thinned out."""
+    every = max(1, ceil(len(lines) / KEPT_POINTS))
+    kept = lines[::-1][::every][::-1]  # the last one always
+    names = dict.fromkeys(("step", "train_loss", "gradient_norm", "loss", "accuracy", score))
+    return {name: [float(f"{line[name]:.5g}") for line in kept] for name in names if lines and name in lines[0]}
+
+
+def _seeds(own: Sequence[Finished]) -> str:
+    return f"{len(own)} seed{'s' if len(own) > 1 else ''}"

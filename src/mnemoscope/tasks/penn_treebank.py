@@ -1,0 +1,128 @@
+"""Penn Treebank, character by character: predict the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, log
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mnemoscope.shapes import Float
+from mnemoscope.tasks.data import DataFile, DataSet, Place
+from mnemoscope.tasks.data_task import DataTask
+from mnemoscope.tasks.task import Batch, Split, check_request
+
+VOCABULARY = "\n#$&'*-./0123456789<>N\\_abcdefghijklmnopqrstuvwxyz"
+"""The 50 symbols: the end of a sentence, and 49 characters, of which `_` is the space between words."""
+BIGRAM_ENTROPY = 2.351577
+"""`H(next symbol | symbol)` of the training text in nats: 3.39 bits."""
+_ARCHIVE = "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz"
+PTB = DataSet(
+    "ptb",
+    "The Penn Treebank",
+    tuple(
+        DataFile(name, checksum, _ARCHIVE, f"simple-examples/data/{name}")
+        for name, checksum in (
+            ("ptb.char.train.txt", "e313d91425e06c4f0a8fb6e881dcce0c291f2a0e9f4dda54833069b122f91da9"),
+            ("ptb.char.valid.txt", "21661f63ec355085879458b6524644d4add5573541b4be14fb52ab2e2e995eb8"),
+            ("ptb.char.test.txt", "1ef5607ac3c463b16e38bfe7900dd3bfc91de5a96e0f21e7eab5188b465b8ebe"),
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class PennTreebank(DataTask):
+    """Characters of the Wall Street Journal, one-hot; the target is the next one, and every step counts.
+
+    Mikolov's split and preparation (Mikolov et al. 2012): 5,017,482 symbols to train, 393,042 to validate, 442,423 to
+    test. A batch of `size` lays the text out as that many streams, and batch n holds the next `length` steps of each,
+    so that the state is carried from batch to batch and begins anew with each epoch. The last batch of an epoch may be
+    shorter; what remains of the text, fewer than `size` symbols, is left out. The seed changes nothing here.
+
+    >>> task = PennTreebank(length=300)
+    >>> task.input_size, task.output_size, task.finite
+    (50, 50, True)
+    """
+
+    length: int = 150
+    data: str | None = None
+
+    data_set: ClassVar[DataSet] = PTB
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"A window of the text needs at least one step, but length is {self.length}.")
+
+    @property
+    def input_size(self) -> int:
+        return len(VOCABULARY)
+
+    @property
+    def output_size(self) -> int:
+        return len(VOCABULARY)
+
+    def load(self) -> dict[Split, Tensor]:
+        return _load(self.data_set, self.place)
+
+    def batches(self, size: int, split: Split) -> int:
+        """Batches of an epoch."""
+        return ceil(self._steps(size, split) / self.length)
+
+    def continues(self, size: int, number: int, split: Split = "train") -> bool:
+        return number % self.batches(size, split) != 0
+
+    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
+        check_request(size, number, split)
+        steps, start = self._steps(size, split), number % self.batches(size, split) * self.length
+        text = self.load()[split]
+        inputs, targets = (
+            text[shift : shift + steps * size].view(size, steps)[:, start : start + self.length].T.long()
+            for shift in (0, 1)
+        )
+        mask = torch.ones(inputs.shape, dtype=torch.bool)
+        return Batch(torch.eye(self.input_size)[inputs], targets.contiguous(), mask)
+
+    def scores(self, outputs: Float[Tensor, "time batch 50"], batch: Batch) -> dict[str, float]:
+        """`bpc`: bits per character; `accuracy`: how many characters are right."""
+        right = outputs.argmax(-1) == batch.targets
+        return {"bpc": self.loss(outputs, batch).item() / log(2), "accuracy": right.float().mean().item()}
+
+    def baseline(self) -> float:
+        """`H(next symbol | symbol)`, which the best predictor loses that sees the current symbol alone."""
+        return BIGRAM_ENTROPY
+
+    def _steps(self, size: int, split: Split) -> int:
+        """Steps of each of `size` streams; the last symbol of the text has none to follow it."""
+        symbols = len(self.load()[split])
+        if not 1 <= size < symbols:
+            raise ValueError(f"The {split} text of {symbols:,} symbols cannot be cut into {size:,} streams.")
+        return (symbols - 1) // size
+
+
+def read_text(content: bytes, name: str) -> Tensor:
+    """The symbols of a file as numbers of the vocabulary, (symbols,) of uint8; the spaces between them do not count."""
+    table = np.full(256, 255, np.uint8)
+    table[np.frombuffer(VOCABULARY.encode(), np.uint8)] = np.arange(len(VOCABULARY))
+    symbols = np.frombuffer(content, np.uint8)
+    symbols = symbols[symbols != ord(" ")]
+    numbers = table[symbols]
+    if 255 in numbers or len(numbers) < 2:
+        strange = ", ".join(repr(chr(each)) for each in np.unique(symbols[numbers == 255])[:5])
+        raise ValueError(
+            f"{name} should hold characters of {VOCABULARY[1:]} with spaces between them, but it holds "
+            f"{strange or 'fewer than two'}."
+        )
+    return torch.from_numpy(numbers)
+
+
+@cache
+def _load(data_set: DataSet, place: Place) -> dict[Split, Tensor]:
+    data_set.fetch(place)
+    splits: tuple[Split, ...] = ("train", "validation", "test")
+    texts = zip(splits, data_set.files, data_set.read(place), strict=True)
+    return {split: read_text(content, file.name) for split, file, content in texts}

@@ -1,0 +1,46 @@
+"""The transfer copy task: learn to copy over one delay, be tested on another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mnemoscope.tasks.copy import Copy
+from mnemoscope.tasks.task import Batch, Split
+
+
+@dataclass(frozen=True)
+class TransferCopy(Copy):
+    """`Copy` with `delay` in training, and with `test_delay` in validation and test.
+
+    Hochreiter & Schmidhuber 1997; as in Kerg et al. 2020, Table 1: trained at 100, tested at 100 to 5,000.
+
+    >>> task = TransferCopy(delay=3, test_delay=30, symbols=2)
+    >>> [len(task.batch(1, seed=0, number=0, split=split).inputs) for split in ("train", "validation", "test")]
+    [7, 34, 34]
+    """
+
+    delay: int = 100
+    test_delay: int = 200
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.test_delay < 1:
+            raise ValueError(
+                f"The delay between the symbols and their recall is at least 1, but test_delay is {self.test_delay}."
+            )
+
+    @property
+    def tested(self) -> Copy:
+        """The copy task of validation and test."""
+        return Copy(self.test_delay, self.symbols, self.alphabet)
+
+    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
+        return (
+            super().batch(size, seed, number, split)
+            if split == "train"
+            else self.tested.batch(size, seed, number, split)
+        )
+
+    def baseline(self) -> float:
+        """That of `Copy` with `test_delay`, where the network is evaluated."""
+        return self.tested.baseline()
