@@ -127,7 +127,10 @@ def test_inspect_a_file_of_weights(tmp_path, capsys):
     assert main(["inspect", str(path), "--network", "gru"]) == 0
     out = capsys.readouterr().out
     assert "The index sum is 1" in out
-    assert (tmp_path / "net.html").exists()
+    text = (tmp_path / "net.html").read_text()
+    assert "Growth near the fixed points" in text
+    assert "Recurrent matrix" not in text  # a GRU has several
+    assert "henrici1962" in text
     assert main(["inspect", str(path)]) == 2
     assert "--network" in capsys.readouterr().err
 
@@ -177,6 +180,7 @@ def test_inspect_looks_at_the_given_input_and_says_so(tmp_path, capsys):
     torch.testing.assert_close(saved.states, torch.tanh(torch.full((1, 3), 0.75).double()), rtol=0, atol=1e-12)
     text = (tmp_path / "p.html").read_text()
     assert "0.5, 0.25" in text
+    assert "A 3 x 3 matrix: |λ| at most 0, singular values up to 0." in text
     assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
 
 

@@ -10,7 +10,9 @@ from html import unescape
 import pytest
 import torch
 
+from mnemoscope.analysis import spectrum
 from mnemoscope.report import NetworkPage, Section, render_page
+from mnemoscope.report.spectra import linearisation_section, matrix_section
 from points import empty
 from test_report import cube, full_page, walks
 
@@ -285,3 +287,28 @@ def test_the_training_curve_s_legend_is_whole(width, tmp_path):
         )
         assert answer["texts"] > 5
         assert answer["outside"] == []
+
+
+@pytest.mark.parametrize("width", [None, 390])
+@pytest.mark.parametrize("gain", [0.8, 1.5], ids=["stable", "growing"])
+def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, tmp_path):
+    fp = cube()
+    sections = [linearisation_section(fp), matrix_section(spectrum(gain * torch.randn(16, 16) / 4))]
+    answer = visit_in_health(
+        NetworkPage("A matrix", fp, sections=sections),
+        tmp_path,
+        """
+        const svg = document.querySelector("#recurrent-matrix svg");
+        const frame = svg.getBoundingClientRect();
+        answer.outside = [...svg.querySelectorAll("text")].filter((text) => {
+          const box = text.getBoundingClientRect();
+          return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
+        }).map((text) => text.textContent);
+        answer.texts = svg.querySelectorAll("text").length;
+        answer.rows = document.querySelectorAll("#growth-near-the-fixed-points tbody tr").length;
+        """,
+        width=width,
+    )
+    assert answer["outside"] == []
+    assert answer["texts"] > 30
+    assert answer["rows"] == 4

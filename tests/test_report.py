@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.analysis import drawing, projection
+from mnemoscope.analysis import drawing, projection, spectrum
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.report import NetworkPage, Section, render_frame, render_page, write_page
 from mnemoscope.report import eigenvalues as eigenvalue_section
+from mnemoscope.report import spectra as spectrum_section
 from mnemoscope.report import states as state_section
 from mnemoscope.report.svg import COLOUR, blank, inline
 from mnemoscope.report.words import lead, verdict
@@ -535,3 +536,43 @@ except ImportError as error:
     sys.exit(7)
 """
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 7
+
+
+# --- spectra --------------------------------------------------------------------------------------------------------
+
+
+def test_the_recurrent_matrix_is_drawn_in_the_colours_of_the_page():
+    growing = spectrum(1.5 * torch.randn(12, 12) / 12**0.5)  # on a logarithmic axis
+    section = spectrum_section.matrix_section(growing)
+    html = render_page(full_page(sections=[section]))
+    drawn = section.html
+    assert 'role="img"' in drawn
+    assert "var(--stable)" in drawn
+    assert "#0a0b" not in drawn
+    assert "tspan" not in drawn  # no raised letters, whose size the page would overrule
+    assert re.search(">10[¹²³⁴⁵⁶⁷⁸⁹]+<", drawn)
+    assert section.title == "Recurrent matrix"
+    assert html.index("Recurrent matrix") < html.index("How to cite")
+    assert "A 12 x 12 matrix" in plain(html)
+
+
+def test_jacobians_are_told_by_kind():
+    fp = cube()
+    section = spectrum_section.linearisation_section(fp)
+    text = plain(section.html)
+    assert text.count("∞") == 3  # three kinds of saddle
+    most = max((i for i, kind in enumerate(fp.kind) if kind == "stable"), key=lambda i: int(fp.reached[i]))
+    seen = spectrum(fp[most])
+    assert f"stable (8){most}{seen.radius:.3g}{seen.norm:.3g}0%1 " in text
+
+
+def test_a_transient_near_a_fixed_point_is_told_with_its_step():
+    jacobian = torch.tensor([[0.5, 0.0], [4.0, 0.5]]).double()
+    one = torch.ones(1).long()
+    fp = FixedPoints(torch.zeros(1, 2).double(), torch.zeros(1).double(), jacobian[None], one, False, True)
+    text = plain(spectrum_section.linearisation_section(fp).html)
+    assert "4.06 at step 1" in text
+    flow = replace(fp, jacobians=jacobian[None] - torch.eye(2), continuous=True)
+    text = plain(spectrum_section.linearisation_section(flow).html)
+    assert "exp(tJ)" in text
+    assert "at t = " in text

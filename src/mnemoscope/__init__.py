@@ -13,7 +13,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mnemoscope import analysis, cells, connectivity, kernels, registry, report, studies, tasks, training
-    from mnemoscope.analysis import Dynamics, FixedPoints, find_fixed_points
+    from mnemoscope.analysis import (
+        Dynamics,
+        FixedPoints,
+        Spectrum,
+        Transients,
+        find_fixed_points,
+        spectrum,
+        transients,
+    )
     from mnemoscope.cells import Model, adapt, run_with_cache, scan
 
 _ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
@@ -21,16 +29,22 @@ _NAMES = {
     "Dynamics": "analysis",
     "FixedPoints": "analysis",
     "Model": "cells",
+    "Spectrum": "analysis",
+    "Transients": "analysis",
     "adapt": "cells",
     "find_fixed_points": "analysis",
     "run_with_cache": "cells",
     "scan": "cells",
+    "spectrum": "analysis",
+    "transients": "analysis",
 }
 
 __all__ = [
     "Dynamics",
     "FixedPoints",
     "Model",
+    "Spectrum",
+    "Transients",
     "adapt",
     "analysis",
     "cells",
@@ -41,9 +55,11 @@ __all__ = [
     "report",
     "run_with_cache",
     "scan",
+    "spectrum",
     "studies",
     "tasks",
     "training",
+    "transients",
 ]
 
 

@@ -48,6 +48,17 @@ BIBTEX: dict[str, str] = {
   year    = {1990},
   doi     = {10.1207/s15516709cog1402_1}
 }""",
+    "henrici1962": """\
+@article{henrici1962,
+  author  = {Henrici, Peter},
+  title   = {Bounds for Iterates, Inverses, Spectral Variation and Fields of Values of Non-normal Matrices},
+  journal = {Numerische Mathematik},
+  volume  = {4},
+  number  = {1},
+  pages   = {24--40},
+  year    = {1962},
+  doi     = {10.1007/BF01386294}
+}""",
     "hochreiter1997": """\
 @article{hochreiter1997,
   author  = {Hochreiter, Sepp and Schmidhuber, J{\\"u}rgen},
@@ -198,6 +209,13 @@ BIBTEX: dict[str, str] = {
   pages   = {626--649},
   year    = {2013},
   doi     = {10.1162/NECO_a_00409}
+}""",
+    "trefethen2005": """\
+@book{trefethen2005,
+  author    = {Trefethen, Lloyd N. and Embree, Mark},
+  title     = {Spectra and Pseudospectra: The Behavior of Nonnormal Matrices and Operators},
+  publisher = {Princeton University Press},
+  year      = {2005}
 }""",
     "vorontsov2017": r"""@inproceedings{vorontsov2017,
   author    = {Vorontsov, Eugene and Trabelsi, Chiheb and Kadoury, Samuel and Pal, Chris},

@@ -249,6 +249,22 @@ lenses.add(
         ("dynamics",),
         ("sussillo2013", "jang"),
     ),
+    Entry(
+        "spectra",
+        "eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra",
+        "Henrici 1962; Trefethen & Embree 2005; Kerg et al. 2019, Eq 3.4.1, Fig 3",
+        "mnemoscope.analysis:spectrum",
+        ("matrices",),
+        ("henrici1962", "trefethen2005", "kerg2019"),
+    ),
+    Entry(
+        "transients",
+        "norm and spread of an ensemble of states that starts on a sphere, step by step",
+        "Kerg et al. 2019, Fig 1b",
+        "mnemoscope.analysis:transients",
+        ("dynamics",),
+        ("kerg2019",),
+    ),
 )
 
 studies = Registry("study")

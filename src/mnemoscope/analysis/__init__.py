@@ -3,10 +3,15 @@
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
+from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.pseudospectra import Pseudospectrum
+from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton
+from mnemoscope.analysis.spectra import Spectrum, spectrum
 from mnemoscope.analysis.starts import Adaptive, Box, FromTrajectories
+from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
     "Adaptive",
@@ -15,11 +20,20 @@ __all__ = [
     "FixedPoints",
     "FromTrajectories",
     "GaussNewtonCG",
+    "Growth",
     "LevenbergMarquardt",
     "Newton",
     "NewtonKrylov",
+    "Pseudospectrum",
+    "SchurForm",
+    "Spectrum",
     "Starts",
     "Status",
+    "SubDiagonals",
     "Tolerances",
+    "Transients",
     "find_fixed_points",
+    "schur_form",
+    "spectrum",
+    "transients",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -13,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.shapes import Bool, Complex, Float, Int
 
 if TYPE_CHECKING:
@@ -215,17 +213,13 @@ class FixedPoints:
     def save(self, path: str | Path) -> None:
         """Write one `.safetensors` file; `FixedPoints.load` reads it back."""
         tensors, flags = _pack(self, "")
-        save_file(tensors, str(path), {"mnemoscope": json.dumps({"kind": "FixedPoints", "flags": flags})})
+        save_result(path, "FixedPoints", tensors, flags)
 
     @classmethod
     def load(cls, path: str | Path) -> FixedPoints:
         """Read what `save` wrote."""
-        with safe_open(str(path), "pt") as file:
-            header = json.loads((file.metadata() or {}).get("mnemoscope", "{}"))
-            if header.get("kind") != "FixedPoints":
-                raise ValueError(f"{path} does not hold fixed points saved by mnemoscope.")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return _unpack(tensors, header["flags"], "")
+        tensors, flags = load_result(path, "FixedPoints", "fixed points")
+        return _unpack(tensors, flags, "")
 
     def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
         """Principal components and eigenvalues, side by side (needs the `report` extra)."""
@@ -314,10 +308,10 @@ _FLAGS = ("continuous", "bounded", "rate", "left_box")
 
 
 def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float]]:
-    tensors = {prefix + name: getattr(fp, name).contiguous() for name in _TENSORS}
+    tensors = {prefix + name: getattr(fp, name) for name in _TENSORS}
     flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
     if fp.regular is not None:
-        tensors[f"{prefix}regular"] = fp.regular.contiguous()
+        tensors[f"{prefix}regular"] = fp.regular
     if fp.starts is not None:
         tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
     if fp.slow is not None:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from mnemoscope import registry
-from mnemoscope.analysis import Adaptive, Box, Dynamics, FixedPoints, find_fixed_points
-from mnemoscope.cells import Cell, run_with_cache
-from mnemoscope.report import NetworkPage, write_page
+from mnemoscope.analysis import Adaptive, Box, Dynamics, FixedPoints, find_fixed_points, spectrum
+from mnemoscope.cells import Cell, Elman, run_with_cache
+from mnemoscope.report import NetworkPage, Section, write_page
 from mnemoscope.report.frame import check_extra
+from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
 from mnemoscope.shapes import Float
 from mnemoscope.training import RunFolder, load_model
 
@@ -93,6 +94,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
         baseline=result.baseline,
         cites=_cites(("cell", config.cell), ("task", config.task)),
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
+        sections=_spectra(model.cell, fp),
     )
     return _write(fp, content, folder / "page.html" if page is None else Path(page))
 
@@ -110,7 +112,8 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
         ("Constant input", _input(dynamics)),
     ]
     trajectories = _relaxations(dynamics, fp, look.seed)
-    content = NetworkPage(title, fp, facts, trajectories, cites=_cites(), command=look.command)
+    sections = _spectra(cell, fp)
+    content = NetworkPage(title, fp, facts, trajectories, cites=_cites(), command=look.command, sections=sections)
     return _write(fp, content, Path(page))
 
 
@@ -120,6 +123,14 @@ def _write(fp: FixedPoints, content: NetworkPage, page: Path) -> Inspection:
     fp.save(saved)
     write_page(page, content)
     return Inspection(fp, page, saved)
+
+
+def _spectra(cell: Cell, fp: FixedPoints) -> list[Section]:
+    """What the spectra lens has to say: of the Jacobians at the fixed points, and of the matrix of an Elman cell."""
+    if fp.states.shape[1] > LARGEST:
+        return []
+    near = [linearisation_section(fp)] if len(fp) else []
+    return [*near, matrix_section(spectrum(cell))] if isinstance(cell, Elman) else near
 
 
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:
@@ -147,4 +158,5 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
 def _cites(*used: tuple[str, str]) -> list[str]:
     kinds = {"cell": registry.cells, "task": registry.tasks}
     keys = [key for kind, name in used for key in kinds[kind][name].cites]
-    return list(dict.fromkeys([*registry.lenses["fixed-points"].cites, *keys]))
+    lenses = [key for name in ("fixed-points", "spectra") for key in registry.lenses[name].cites]
+    return list(dict.fromkeys([*lenses, *keys]))

@@ -1,0 +1,113 @@
+"""The resolvent of a triangular matrix: how near `z - A` comes to being singular, at many z at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+SMALL = 12
+"""Up to this size all singular values are taken; it is then as fast as looking for the smallest alone."""
+ROWS = 32
+"""Rows of a block in the triangular solves."""
+
+
+def smallest_singular_values(S: np.ndarray, z: np.ndarray, tolerance: float = 1e-6, steps: int = 60) -> np.ndarray:
+    """sigma_min(z I - S) at each z (points,), S (size, size) upper triangular.
+
+    Inverse Lanczos iteration (Lui 1997; Trefethen & Embree 2005, section 39): the largest eigenvalue of
+    `(z - S)^-1 (z - S)^-*` is 1 / sigma_min^2, and a product costs two triangular solves, done for all points together.
+    A point is done when its value changes by less than `tolerance`, as a share. Values below the rounding of S, about
+    1e-16 |S|, say no more than that.
+    """
+    if len(S) <= SMALL:
+        return np.linalg.svd(z[:, None, None] * np.eye(len(S)) - S, compute_uv=False)[:, -1]
+    found = np.zeros(len(z))
+    points, gap = np.arange(len(z)), _gaps(S, z)
+    new = np.random.default_rng(0).standard_normal((len(S), 2)) @ np.array([1, 1j])
+    v = np.repeat((new / np.linalg.norm(new))[:, None], len(z), axis=1)  # (size, points)
+    old, beta = np.zeros_like(v), np.zeros(len(z))
+    alphas, betas, value = np.zeros((len(z), 0)), np.zeros((len(z), 0)), np.zeros(len(z))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(min(steps, len(S))):
+            w = _solve(S, gap, _solve_adjoint(S, gap, v)) - beta * old
+            alpha = np.einsum("sp,sp->p", v.conj(), w).real
+            w -= alpha * v
+            alphas, betas = np.column_stack([alphas, alpha]), np.column_stack([betas, beta])
+            beta = np.linalg.norm(w, axis=0)
+            before, value = value, _largest(alphas, betas[:, 1:])
+            found[points] = np.where(np.isfinite(value), value, np.inf) ** -0.5
+            going = np.isfinite(value) & (np.abs(value - before) > 2 * tolerance * value) & (beta > 1e-14 * value)
+            if not going.any():
+                break
+            old, v = v[:, going], w[:, going] / beta[going]
+            points, gap, beta, value = points[going], gap[:, going], beta[going], value[going]
+            alphas, betas = alphas[going], betas[going]
+    return found
+
+
+def smallest_triplet(
+    S: np.ndarray, z: complex, start: np.ndarray | None = None
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """sigma_min(z - S) to rounding with its left and right singular vector, and a subspace to start from at a near z.
+
+    Inverse subspace iteration with Rayleigh-Ritz steps, (z - S) v = sigma u.
+    """
+    M = z * np.eye(len(S)) - S
+    np.fill_diagonal(M, _gaps(S, np.array([z]))[:, 0])
+    if len(S) <= 2 * SMALL:
+        left, sigma, right = np.linalg.svd(M)
+        return float(sigma[-1]), left[:, -1], right[-1].conj(), left
+    Y = np.random.default_rng(0).standard_normal((len(S), 4)).astype(complex) if start is None else start
+    Y = np.linalg.qr(Y)[0]
+    before, left, sigma, right = np.inf, Y, np.ones(1), Y
+    for _ in range(200):
+        X = scipy.linalg.solve_triangular(M, Y, check_finite=False)  # sigma^-1 v of each direction u
+        right, inverse, turned = np.linalg.svd(X, full_matrices=False)
+        left, sigma = Y @ turned.conj().T, 1 / inverse
+        if abs(sigma[0] - before) <= 1e-14 * sigma[0]:
+            break
+        before = sigma[0]
+        Y = np.linalg.qr(scipy.linalg.solve_triangular(M, right, trans=2, check_finite=False))[0]  # 2: adjoint
+    return float(sigma[0]), left[:, 0], right[:, 0], left
+
+
+def _gaps(S: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The diagonal of z - S, (size, points), kept from 0 by what rounding leaves uncertain."""
+    gap = z - np.diag(S)[:, None]
+    floor = np.finfo(float).eps * max(float(np.abs(S).max()), np.finfo(float).tiny ** 0.25)
+    return np.where(np.abs(gap) < floor, floor, gap)
+
+
+def _solve(S: np.ndarray, gap: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """(z - S) x = right for every z, from the last row up."""
+    x = right.copy()
+    for start in range((len(S) - 1) // ROWS * ROWS, -1, -ROWS):
+        stop = min(start + ROWS, len(S))
+        for row in range(stop - 1, start - 1, -1):
+            x[row] = (x[row] + S[row, row + 1 : stop] @ x[row + 1 : stop]) / gap[row]
+        x[:start] += S[:start, start:stop] @ x[start:stop]
+    return x
+
+
+def _solve_adjoint(S: np.ndarray, gap: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """(z - S)^* x = right for every z, from the first row down."""
+    x, adjoint, divide = right.copy(), S.conj().T, gap.conj()
+    for start in range(0, len(S), ROWS):
+        stop = min(start + ROWS, len(S))
+        for row in range(start, stop):
+            x[row] = (x[row] + adjoint[row, start:row] @ x[start:row]) / divide[row]
+        x[stop:] += adjoint[stop:, start:stop] @ x[start:stop]
+    return x
+
+
+def _largest(alphas: np.ndarray, betas: np.ndarray) -> np.ndarray:
+    """Largest eigenvalue of each tridiagonal matrix, diagonals (points, steps) and (points, steps - 1)."""
+    steps = alphas.shape[1]
+    matrices = np.zeros((len(alphas), steps, steps))
+    each = np.arange(steps)
+    matrices[:, each, each] = alphas
+    matrices[:, each[1:], each[:-1]] = betas
+    finite = np.isfinite(matrices).all((1, 2))
+    largest = np.full(len(alphas), np.inf)
+    largest[finite] = np.linalg.eigvalsh(matrices[finite], UPLO="L")[:, -1]
+    return largest

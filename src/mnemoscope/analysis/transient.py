@@ -1,0 +1,178 @@
+"""The transient lens: what becomes of an ensemble of small differences, in norm and in spread, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.analysis.storage import load_result, save_result
+from mnemoscope.analysis.systems import System, matrix_of
+from mnemoscope.connectivity import Connectivity
+from mnemoscope.shapes import Float, Inexact
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Step = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Transients:
+    """An ensemble of trajectories from a small sphere (Kerg's thesis, Fig 1b), measured from its centre.
+
+    >>> import mnemoscope as ms
+    >>> line = torch.diag(torch.full((99,), 1.05), -1)  # a delay line (Eq 3.4.2 with alpha = 1.05, beta = d = 0)
+    >>> seen = ms.transients(line, steps=100)
+    >>> 40 < seen.time < 90, float(seen.norms[100].max())  # it amplifies while it passes on, and ends after N steps
+    (True, 0.0)
+    """
+
+    norms: Float[Tensor, "times starts"]
+    """|h_t - centre| of each trajectory, from t = 0."""
+    spreads: Float[Tensor, "times starts"]
+    """Standard deviation across the units of h_t - centre."""
+
+    @property
+    def times(self) -> Float[Tensor, " times"]:
+        return torch.arange(len(self.norms), dtype=torch.float64)
+
+    @property
+    def norm(self) -> tuple[Float[Tensor, " times"], Float[Tensor, " times"]]:
+        """Mean and standard deviation of the norm over the ensemble."""
+        return self.norms.mean(1), self.norms.std(1, correction=0)
+
+    @property
+    def spread(self) -> tuple[Float[Tensor, " times"], Float[Tensor, " times"]]:
+        """Mean and standard deviation of the spread over the ensemble."""
+        return self.spreads.mean(1), self.spreads.std(1, correction=0)
+
+    @property
+    def peak(self) -> float:
+        """The largest mean norm, as a multiple of the first."""
+        mean = self.norm[0]
+        return float(mean.max() / mean[0])
+
+    @property
+    def time(self) -> int:
+        """The step at which the mean norm is largest."""
+        return int(self.norm[0].argmax())
+
+    def save(self, path: str | Path) -> None:
+        """Write one `.safetensors` file; `Transients.load` reads it back."""
+        save_result(path, "Transients", {"norms": self.norms, "spreads": self.spreads}, {})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Transients:
+        """Read what `save` wrote."""
+        return cls(**load_result(path, "Transients", "transients")[0])
+
+    def figure(self) -> Figure:
+        """Spread across units above the norm, mean and standard deviation (needs the `report` extra)."""
+        from mnemoscope.analysis.spectra_drawing import draw_transients
+
+        return draw_transients(self)
+
+
+def transients(
+    system: System,
+    steps: int = 100,
+    starts: str | Inexact[Tensor, "starts size"] = "sphere",
+    *,
+    number: int = 1000,
+    centre: Inexact[Tensor, " size"] | None = None,
+    radius: float = 1.0,
+    seed: int = 0,
+) -> Transients:
+    """Follow an ensemble of states from a sphere.
+
+    Args:
+        system: a square matrix or a `Connectivity`, whose powers are followed; a cell, a torch.nn network or a
+            `Dynamics`, whose own nonlinear step is taken at its constant input; or one fixed point, `fp[0]`, for the
+            linearisation there.
+        steps: how many.
+        starts: "sphere": directions uniform on the sphere; "inputs": directions that the input of a network can push
+            its resting state in, at random; or states (starts, size), taken as they are.
+        number: how many starts are drawn.
+        centre: centre of the sphere (size,), such as a fixed point; the origin by default.
+        radius: of the sphere.
+        seed: of the draw.
+
+    """
+    if steps < 1 or number < 1:
+        raise ValueError(f"At least 1 step and 1 start are needed, but steps is {steps} and number is {number}.")
+    if not 0 < radius < float("inf"):
+        raise ValueError(f"The radius must be positive and finite, but is {radius}.")
+    step, size, dtype, dynamics = _stepping(system)
+    generator = torch.Generator().manual_seed(seed)
+    middle = torch.zeros(size, dtype=dtype) if centre is None else centre.detach().cpu().to(dtype)
+    if middle.shape != (size,) or not torch.isfinite(middle).all():
+        raise ValueError(f"The centre must be {size} finite numbers, but has shape {tuple(middle.shape)}.")
+    if isinstance(starts, Tensor):
+        states = starts.detach().cpu().to(dtype)
+        if states.dim() != 2 or states.shape[1] != size or len(states) == 0 or not torch.isfinite(states).all():
+            raise ValueError(f"The starts must be finite, of shape (starts, {size}), but have {tuple(states.shape)}.")
+    else:
+        states = middle + radius * _directions(starts, number, size, dtype, dynamics, generator)
+    return _follow(step, states, middle, steps)
+
+
+def _follow(step: Step, states: Tensor, centre: Tensor, steps: int) -> Transients:
+    norms, spreads = [], []
+    with torch.no_grad():
+        for time in range(steps + 1):
+            states = step(states) if time else states
+            off = states - centre
+            norms.append(torch.linalg.vector_norm(off, dim=1))
+            spreads.append(torch.linalg.vector_norm(off - off.mean(1, keepdim=True), dim=1) / off.shape[1] ** 0.5)
+    return Transients(torch.stack(norms), torch.stack(spreads))
+
+
+def _stepping(system: System) -> tuple[Step, int, torch.dtype, Dynamics | None]:
+    if isinstance(system, nn.Module) and not isinstance(system, Connectivity):
+        system = Dynamics(system)
+    if isinstance(system, Dynamics):
+        if system.continuous:
+            raise ValueError("A flow takes no steps: pass a map, or the matrix exp(dt A) of its linearisation.")
+        if system.device.type != "cpu":
+            raise ValueError(f"The network lies on {system.device}: pass Dynamics(..., device='cpu').")
+        return system, system.size, system.dtype, system
+    if isinstance(system, FixedPoints) and system.continuous:
+        raise ValueError("A flow takes no steps: pass the matrix exp(dt A) of its linearisation.")
+    A = matrix_of(system)[0]
+    A_T = A.to(torch.complex128 if A.is_complex() else torch.float64).mT
+    return lambda states: states @ A_T, len(A_T), A_T.dtype, None
+
+
+def _directions(
+    which: str, number: int, size: int, dtype: torch.dtype, dynamics: Dynamics | None, generator: torch.Generator
+) -> Tensor:
+    """Unit vectors (number, size)."""
+    if which == "sphere":
+        drawn = torch.randn(number, size, dtype=dtype, generator=generator)
+    elif which != "inputs":
+        raise ValueError(f'starts must be "sphere", "inputs" or a tensor (starts, {size}), but is {which!r}.')
+    elif dynamics is None:
+        raise ValueError("A matrix has no input: pass a cell or a Dynamics, or the starts themselves.")
+    else:
+        U = _input_jacobian(dynamics)  # (size, features)
+        if not U.any():
+            raise ValueError("The input does not reach the resting state of this network in one step.")
+        drawn = torch.randn(number, U.shape[1], dtype=dtype, generator=generator) @ U.mT
+    return drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
+
+
+def _input_jacobian(dynamics: Dynamics) -> Tensor:
+    """Derivative of F by the input at the resting state, (size, features)."""
+    rest = dynamics.unflatten(dynamics.origin)
+
+    def driven(x: Tensor) -> Tensor:
+        return dynamics.layout.flatten(dynamics.cell(x[None], rest))[0]
+
+    return torch.func.jacrev(driven)(dynamics.input[0]).reshape(dynamics.size, -1)
