@@ -3,10 +3,11 @@
     make bench
     python benchmarks/matrices.py --released <checkout of nnRNN/nnRNN_release> --keep
 
-A training step is forward, backward and RMSprop on the copy task (N = 128, batch 10, 220 steps, one-hot): of this
-library's networks, of torch.nn.RNN (tanh) and nn.LSTM of the same size, and of the released nnRNN, stepped as its own
-script steps it (the data ready, nothing printed). Its newest version does not run on current torch:
-`torch.solve`, which is gone, and the logarithm of P, which it never sets, are supplied here.
+A training step is one-hot coding, forward, loss, recall, backward and RMSprop on the copy task (N = 128, batch 10, 220
+steps): of this library's networks, of torch.nn.RNN (tanh) and nn.LSTM of the same size, and of the released nnRNN,
+stepped as its own script steps it, symbol by symbol (the symbols drawn before, nothing printed). Its newest version
+does not run on current torch: `torch.solve`, which is gone, and the logarithm of P, which it never sets, are supplied
+here.
 
 The exponential of a skew matrix, forward and backward in float32, beside torch.matrix_exp: time, and how far the result
 is from orthogonal, `|X^T X - I|_F`. The matrix is as after some training: Henaff's blocks and small numbers elsewhere.
@@ -29,7 +30,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is 
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from common import command, folder, write_json
 from mnemoscope import registry
@@ -38,7 +39,7 @@ from mnemoscope.connectivity import Connectivity, Exponential, skew_exponential
 from mnemoscope.connectivity.skew import henaff
 from mnemoscope.tasks import Copy
 
-UNITS, BATCH = 128, 10
+UNITS, BATCH, INPUTS = 128, 10, 10
 OURS = ["nnrnn", "exprnn", "scornn", "ornn", "svd-rnn", "rnn", "lstm", "eurnn", "urnn", "full-urnn", "scurnn", "goru"]
 
 
@@ -58,10 +59,11 @@ def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
     torch.manual_seed(0)
     task = Copy(delay=200)
     batch = task.batch(BATCH, seed=0, number=0)
-    work = {name: ours(name, task, batch.inputs, batch.targets) for name in OURS}
-    work |= {f"torch.nn.{net.__name__}": torch_s(net, batch.inputs, batch.targets) for net in (nn.RNN, nn.LSTM)}
+    symbols, targets = batch.inputs.argmax(-1), batch.targets
+    work = {name: ours(name, task, symbols, targets) for name in OURS}
+    work |= {f"torch.nn.{net.__name__}": torch_s(net, symbols, targets) for net in (nn.RNN, nn.LSTM)}
     if options.released:
-        work["released nnRNN"] = released(options.released, batch.inputs, batch.targets)
+        work["released nnRNN"] = released(options.released, symbols, targets)
     wall, cpu = take_turns(work, options.repeats)
     rows = [{"who": who, "wall_ms": wall[who], "cpu_ms": cpu[who]} for who in work]
     for row in rows:
@@ -69,7 +71,7 @@ def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def ours(name: str, task: Copy, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+def ours(name: str, task: Copy, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
     """A step of one of this library's networks, as `train` takes it."""
     model = Model(registry.cells.load(name)(task.input_size, UNITS), task.output_size)
     matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
@@ -77,8 +79,9 @@ def ours(name: str, task: Copy, inputs: Tensor, targets: Tensor) -> Callable[[],
 
     def step() -> None:
         optimiser.zero_grad()
-        outputs, _ = model(inputs)
+        outputs, _ = model(one_hot(symbols, INPUTS).float())
         loss = cross_entropy(outputs.flatten(0, 1), targets.flatten())
+        recall(outputs, targets)
         penalties = [penalty for matrix in matrices if (penalty := matrix.penalty()) is not None]
         sum(penalties, loss).backward()
         optimiser.step()
@@ -88,27 +91,28 @@ def ours(name: str, task: Copy, inputs: Tensor, targets: Tensor) -> Callable[[],
     return step
 
 
-def torch_s(kind: type[nn.RNN] | type[nn.LSTM], inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+def torch_s(kind: type[nn.RNN] | type[nn.LSTM], symbols: Tensor, targets: Tensor) -> Callable[[], None]:
     """A step of torch's own network of the same size."""
-    network, readout = kind(inputs.shape[2], UNITS), nn.Linear(UNITS, 9)
+    network, readout = kind(INPUTS, UNITS), nn.Linear(UNITS, 9)
     optimiser = torch.optim.RMSprop([*network.parameters(), *readout.parameters()], lr=1e-5)
 
     def step() -> None:
         optimiser.zero_grad()
-        outputs = readout(network(inputs)[0])
+        outputs = readout(network(one_hot(symbols, INPUTS).float())[0])
+        recall(outputs, targets)
         cross_entropy(outputs.flatten(0, 1), targets.flatten()).backward()
         optimiser.step()
 
     return step
 
 
-def released(checkout: Path, inputs: Tensor, targets: Tensor) -> Callable[[], None]:
+def released(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
     """A step of the released nnRNN, as copytask.py takes it."""
     sys.path.insert(0, str(checkout))
     from RNN_Cell import OrthoRNNCell  # pyright: ignore[reportMissingImports]
 
     torch.solve = lambda right, left: (torch.linalg.solve(left, right),)  # pyright: ignore[reportAttributeAccessIssue]
-    cell = OrthoRNNCell(inputs.shape[2], UNITS, "modrelu", r_initializer=nn.init.eye_)
+    cell = OrthoRNNCell(INPUTS, UNITS, "modrelu", r_initializer=nn.init.eye_)
     readout = nn.Linear(UNITS, 9)
     cell.log_P.data = henaff(UNITS, complex=False)
     cell.P.data = cell._B(False)
@@ -120,14 +124,22 @@ def released(checkout: Path, inputs: Tensor, targets: Tensor) -> Callable[[], No
         optimiser.zero_grad()
         orthogonal.zero_grad()
         hidden, loss = None, torch.zeros(())
-        for t in range(len(inputs)):
-            hidden = cell(inputs[t], hidden)
-            loss = loss + cross_entropy(readout(hidden), targets[t])
-        (loss / len(inputs) + cell.alpha_loss(1e-4)).backward()
+        for t in range(len(symbols)):
+            hidden = cell(one_hot(symbols[t], INPUTS).float(), hidden)
+            outputs = readout(hidden)
+            loss = loss + cross_entropy(outputs, targets[t])
+            if t >= len(symbols) - 10:
+                recall(outputs[None], targets[None, t])
+        (loss / len(symbols) + cell.alpha_loss(1e-4)).backward()
         cell.orthogonal_step(orthogonal)
         optimiser.step()
 
     return step
+
+
+def recall(outputs: Tensor, targets: Tensor) -> float:
+    """How many of the last ten symbols are right."""
+    return (outputs[-10:].argmax(-1) == targets[-10:]).float().mean().item()
 
 
 def exponential(size: int, options: argparse.Namespace) -> dict[str, Any]:
