@@ -1,13 +1,17 @@
 """Every registered study runs in its smoke preset, resumes, and writes its page."""
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import asdict, replace
 
 import pytest
 
+import data_sets
 from mnemoscope import registry
-from mnemoscope.studies import Finished, Published, Study, run_study
+from mnemoscope.config import RunConfig
+from mnemoscope.studies import Finished, Published, Study, Trial, copy_200, run_study
 from mnemoscope.studies.flipflop_cube import STUDY, cube
+from mnemoscope.studies.gradient_norms import exponent
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
@@ -23,7 +27,8 @@ def test_a_study_is_whole(name):
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
-def test_the_smoke_preset_runs_and_resumes(name, tmp_path):
+def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
+    data_sets.use(monkeypatch, tmp_path / "data")
     result = run_study(name, "smoke", root=tmp_path, progress=False)
     assert result.rows
     assert result.reused == 0
@@ -135,3 +140,51 @@ def test_bad_requests_are_refused(tmp_path):
         run_study("flipflop-cube", "huge", root=tmp_path)
     with pytest.raises(ValueError, match="no trial"):
         run_study("flipflop-cube", "smoke", (), tmp_path)
+
+
+def test_what_is_finished_can_be_told_without_running_the_rest(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="no finished trial"):
+        run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
+    whole = run_study("copy-200", "smoke", root=tmp_path, progress=False)
+    monkeypatch.setattr(copy_200.STUDY, "run", lambda *_: pytest.fail("nothing is to be run"))
+    trial = next(path.parent for path in whole.folder.glob("*/trial.json"))
+    shutil.rmtree(trial)
+    told = run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
+    assert (told.trials, whole.trials) == (1, 2)
+    assert set(told.rows) < set(whole.rows)
+
+
+def learned(study, network, preset, **result):
+    trial = next(one for one in study.trials(study.presets[preset].settings, (0,)) if one.name == network)
+    curve = {"step": [25.0, 50.0, 75.0], "accuracy": [0.2, 0.99, 0.995], "loss": [1.0, 0.1, 0.01]}
+    return Finished(trial, {"parameters": 7, "curve": curve, "baseline": 0.5, **result})
+
+
+def test_networks_are_compared_under_the_published_conditions_alone():
+    for preset, verdict in (("cpu", "agrees"), ("smoke", "not compared")):
+        rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "nnrnn", preset, accuracy=0.995, loss=0.01)])
+        assert [row.verdict for row in rows] == [verdict, "not compared"]
+        assert rows[0].published == "solves it"
+        assert ("other conditions" in rows[0].remark) == (preset == "smoke")
+        assert rows[1].ours == "50"
+    rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "rnn", "cpu", accuracy=0.9, loss=0.01)])
+    assert rows[0].verdict == "differs"
+
+
+def test_a_network_that_diverges_is_counted_and_drawn(tmp_path, monkeypatch):
+    study = copy_200.STUDY
+    trial = study.trials(study.presets["smoke"].settings, (0,))[0]
+    config = RunConfig(**{**trial.settings, "learning_rate": 1e30, "evaluate_every": 1})
+    result = study.run(Trial(trial.name, asdict(config), 0), tmp_path, progress=False)
+    assert "training loss" in result["failed"] or "evaluation loss" in result["failed"]
+    finished = [Finished(trial, result), learned(study, "nnrnn", "smoke", accuracy=0.5, loss=0.3)]
+    rows = study.summarise(finished)
+    assert rows[0].ours == "0.5"
+    assert "1 did not stay finite" in rows[0].remark
+    assert rows[1].ours == "never, 50"
+    assert study.figure(finished).axes
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.5, -2.0])
+def test_the_exponent_of_gradients(decay):
+    assert exponent([k**decay for k in range(1, 200)]) == pytest.approx(decay, abs=1e-9)

@@ -223,6 +223,8 @@ class RunStudy:
     """Seeds to run instead of the preset's own."""
     resume: bool = False
     """Keep the trials that are finished, run the rest."""
+    finished_only: bool = False
+    """Run nothing; write the table and the page of the trials that are finished."""
     root: Path = Path("runs")
     """Folder of all runs; the study lives in <root>/studies/<name>/<preset>."""
     json: bool = False
@@ -233,7 +235,10 @@ class RunStudy:
         from mnemoscope.studies import run_study
 
         seeds = self.seeds or None
-        result = run_study(self.name, self.preset, seeds, self.root, resume=self.resume, progress=not self.json)
+        result = run_study(
+            self.name, self.preset, seeds, self.root,
+            resume=self.resume, finished_only=self.finished_only, progress=not self.json,
+        )  # fmt: skip
         if self.json:
             content = {**asdict(result), "folder": str(result.folder), "page": str(result.page)}
             print(json.dumps(content, indent=2))

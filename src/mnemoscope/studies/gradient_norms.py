@@ -25,8 +25,9 @@ class GradientNorms(GammaClamp):
     name = "gradient-norms"
     title = "Gradients of nnRNN through time"
     question = "How does the gradient grow or fade from step to step back, and over training?"
-    published = (
-        Published("growth back through time", "polynomial, not exponential", "Kerg, A.6 Fig 3 (left)", (-1e9, 3)),
+    published = tuple(
+        Published(f"{name}: growth back through time", "polynomial", "Kerg, A.6 Fig 3 (left)", (-1e9, 3))
+        for name in GammaClamp.networks
     )
     presets: Mapping[str, Preset] = {
         name: Preset(preset.summary, preset.settings, (0,)) for name, preset in GammaClamp.presets.items()
@@ -49,12 +50,8 @@ class GradientNorms(GammaClamp):
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         exponents = [exponent(one.result["gradient"]) for one in own if "gradient" in one.result]
-        stated = self.published[0]
-        ours = ", ".join(f"{value:.2f}" for value in exponents)
-        return [
-            Row(f"{name}: {stated.quantity}", str(stated.value), ours, stated.verdict(exponents),
-                "exponent a of |gradient| ~ k^a, k steps back, from step 5 on"),
-        ]  # fmt: skip
+        remark = "exponent a of |gradient| ~ k^a, k steps back, from step 5 on"
+        return [self.row(own, "growth back through time", exponents, ".2f", remark)]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = blank(7.2, 3.4)

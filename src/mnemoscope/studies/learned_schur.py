@@ -76,22 +76,17 @@ class LearnedSchur(LearningStudy):
                 "angles": [round(value, 5) for value in shares.tolist()],
             }
 
-    def compare(self, name: str, measured: Sequence[float], remark: str) -> Row:
-        return Row(f"{name}: loss", "", ", ".join(f"{value:.4g}" for value in measured), remark=remark)
-
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        rows = []
-        stated = {one.quantity: one for one in self.published}
-        for quantity, key in (("T / Lambda", "non_normal"), ("mean modulus", "mean_modulus"),
-                              ("mean cosine of the angles", "mean_cosine")):  # fmt: skip
-            found = [one.result[key] for one in own if key in one.result]
-            one = stated.get(f"{name}: {quantity}")
-            rows.append(
-                Row(f"{name}: {quantity}", "" if one is None else str(one.value),
-                    ", ".join(f"{value:.4f}" for value in found), "not compared" if one is None else one.verdict(found),
-                    "Frobenius norms" if key == "non_normal" else "")
-            )  # fmt: skip
-        return rows
+        quantities = {"T / Lambda": "non_normal", "mean modulus": "mean_modulus",
+                      "mean cosine of the angles": "mean_cosine"}  # fmt: skip
+        return [
+            self.row(own, quantity, [one.result[key] for one in own if key in one.result], ".4f",
+                     "Frobenius norms" if key == "non_normal" else "")
+            for quantity, key in quantities.items()
+        ]  # fmt: skip
+
+    def as_published(self, trial: Trial) -> bool:
+        return TASKS[trial.name].as_published(trial)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = blank(7.2, 3.4)

@@ -72,31 +72,43 @@ class LearningStudy(Study):
             remark = f"{own[0].result['parameters']:,} parameters; {_seeds(own)}"
             if len(whole) < len(own):
                 remark += f"; {len(own) - len(whole)} did not stay finite"
-            rows.append(self.compare(name, [one[self.score] for one in whole], remark))
+            rows.append(self.row(own, self.score_in_words, [one[self.score] for one in whole], remark=remark))
             rows += self.more_rows(name, own)
         return rows
-
-    def compare(self, name: str, measured: Sequence[float], remark: str) -> Row:
-        """The row of a network's score."""
-        stated = next((one for one in self.published if one.quantity == f"{name}: {self.score_in_words}"), None)
-        ours = "none" if not measured else ", ".join(f"{value:.4g}" for value in measured)
-        if stated is None:
-            return Row(f"{name}: {self.score_in_words}", "", ours, remark=remark)
-        return Row(stated.quantity, str(stated.value), ours, stated.verdict(measured), remark)
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         """What else is told of a network."""
         return []
+
+    def row(
+        self, own: Sequence[Finished], quantity: str, measured: Sequence[float], form: str = ".4g", remark: str = ""
+    ) -> Row:
+        """What was measured of a network, beside what was published of it; compared only where it was trained as long,
+        on the same task, as the published one.
+        """
+        quantity = f"{own[0].trial.name}: {quantity}"
+        stated = next((one for one in self.published if one.quantity == quantity), None)
+        ours = ", ".join(f"{value:{form}}" for value in measured) or "none"
+        if stated is None:
+            return Row(quantity, "", ours, remark=remark)
+        if not all(self.as_published(one.trial) for one in own):
+            other = "other conditions than published"
+            return Row(quantity, str(stated.value), ours, remark=f"{remark}; {other}" if remark else other)
+        return Row(quantity, str(stated.value), ours, stated.verdict(measured), remark)
+
+    def as_published(self, trial: Trial) -> bool:
+        """Whether a trial has the length and the task of the published one."""
+        return all(trial.settings[name] == getattr(self.base, name) for name in ("steps", "batch_size", "task_options"))
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves: the median over the seeds, and between which values they lie."""
         figure = blank(7.2, 3.6)
         axes = figure.add_subplot()
         for colour, (name, own) in zip(colours(), by_name(results).items(), strict=False):
-            curves = [one.result["curve"] for one in own]
-            length = min(len(curve["step"]) for curve in curves)
-            if not length:
+            curves = [one.result["curve"] for one in own if one.result["curve"]["step"]]
+            if not curves:
                 continue
+            length = min(len(curve["step"]) for curve in curves)
             steps = curves[0]["step"][:length]
             values = list(zip(*(curve[self.score][:length] for curve in curves), strict=True))
             axes.plot(steps, [median(at) for at in values], color=colour, label=name)
@@ -142,7 +154,7 @@ def _curve(lines: Sequence[Mapping[str, Any]], score: str) -> dict[str, list[flo
     every = max(1, ceil(len(lines) / KEPT_POINTS))
     kept = lines[::-1][::every][::-1]  # the last one always
     names = dict.fromkeys(("step", "train_loss", "gradient_norm", "loss", "accuracy", score))
-    return {name: [float(f"{line[name]:.5g}") for line in kept] for name in names if lines and name in lines[0]}
+    return {name: [float(f"{line[name]:.5g}") for line in kept] for name in names if all(name in line for line in kept)}
 
 
 def _seeds(own: Sequence[Finished]) -> str:

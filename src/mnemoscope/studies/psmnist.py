@@ -51,7 +51,7 @@ class PermutedMNIST(LearningStudy):
         "smoke": Preset("A few iterations with 56 pixels a step: it shows that the machinery works.",
                         {"networks": {name: NETWORKS[name] for name in ("nnrnn", "lstm")},
                          "changes": {"task_options": {"group": 56}, "hidden_size": 12, "steps": 10,
-                                     "evaluate_every": 5, "evaluate_batches": 2}}),
+                                     "batch_size": 10, "evaluate_every": 5, "evaluate_batches": 2}}),
         "cpu": Preset("128 units, two epochs, one seed: the beginning of learning, far from its end.",
                       {"networks": {name: NETWORKS[name] for name in ("nnrnn", "exprnn")},
                        "changes": {"hidden_size": 128, "steps": 2 * EPOCH, "evaluate_every": EPOCH // 5,

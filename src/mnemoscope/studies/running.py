@@ -39,6 +39,7 @@ def run_study(
     root: str | Path = "runs",
     *,
     resume: bool = False,
+    finished_only: bool = False,
     progress: bool = True,
 ) -> StudyResult:
     """Run the trials of a study and write `summary.json` and `page.html` beside them.
@@ -51,6 +52,7 @@ def run_study(
         seeds: seeds to run instead of the preset's own.
         root: the study lives in `<root>/studies/<name>/<preset>`, a folder per trial.
         resume: keep the trials that are finished and run the rest; without it, a folder that holds trials is refused.
+        finished_only: run nothing, and tell of what is finished.
         progress: show progress bars.
 
     """
@@ -62,13 +64,15 @@ def run_study(
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
     earlier = [_read_trial(path) for path in folder.glob("*/trial.json")]  # a broken one is told before the work begins
-    if earlier and not resume:
+    if finished_only and not earlier:
+        raise FileNotFoundError(f"{folder} holds no finished trial of the study {name!r}.")
+    if earlier and not resume and not finished_only:
         raise FileExistsError(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."
         )
     reused = 0
-    with tqdm(trials, desc=study.name, unit="trial", disable=not progress) as bar:
+    with tqdm([] if finished_only else trials, desc=study.name, unit="trial", disable=not progress) as bar:
         for trial in bar:
             bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
             if _trial_result(folder, trial) is not None:
@@ -76,12 +80,13 @@ def run_study(
             else:
                 _run_trial(study, trial, folder, progress)
     finished = _finished(study, chosen, folder)
+    reused = len(finished) if finished_only else reused
     rows = study.summarise(finished)
     command = _command(study, preset, finished)
     write_json(folder / "summary.json", _summary(study, preset, finished, rows, command))
     page = folder / "page.html"
     page.write_text(render_study(study, chosen, folder, finished, rows, command), encoding="utf-8")
-    return StudyResult(study.name, preset, folder, page, rows, len(trials), reused)
+    return StudyResult(study.name, preset, folder, page, rows, reused if finished_only else len(trials), reused)
 
 
 def _preset(study: Study, name: str) -> Preset:
