@@ -24,6 +24,7 @@ lint: .venv/installed
 bench: .venv/installed  ## timings as tables and plots under runs/bench; each benchmark's --help has more
 	$(BIN)/python benchmarks/fixed_points.py
 	$(BIN)/python benchmarks/scans.py
+	$(BIN)/python benchmarks/matrices.py
 
 clean:
 	rm -rf .venv build dist
