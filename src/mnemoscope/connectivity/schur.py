@@ -39,6 +39,7 @@ class Schur(Connectivity):
     """
 
     _places: Tensor
+    _block_places: Tensor
 
     def __init__(
         self,
@@ -72,6 +73,9 @@ class Schur(Connectivity):
         rows, columns = rows[kept], columns[kept]
         self.T = nn.Parameter(torch.zeros(len(rows)))
         self.register_buffer("_places", rows * size + columns, persistent=False)
+        first = torch.arange(0, size, 2) * (size + 1)
+        self.register_buffer("_block_places", torch.cat([first, first + 1, first + size, first + size + 1]),
+                             persistent=False)  # fmt: skip
 
     def forward(self) -> Float[Tensor, "n n"]:
         P = self.basis()
@@ -81,8 +85,10 @@ class Schur(Connectivity):
         """`Lambda + T`."""
         gamma = self.moduli()
         re, im = gamma * self.theta.cos(), gamma * self.theta.sin()
-        rows = torch.stack([torch.stack([re, -im], 1), torch.stack([im, re], 1)], 1)
-        return self.non_normal().index_put((self._rows(), self._columns()), rows.flatten(), accumulate=True)
+        values = torch.cat([self.T, re, -im, im, re])
+        places = torch.cat([self._places, self._block_places])
+        form = self.T.new_zeros(self.size**2).index_put((places,), values, accumulate=self.within_pairs)
+        return form.view(self.size, self.size)
 
     def non_normal(self) -> Float[Tensor, "n n"]:
         """T, as a matrix."""
@@ -107,11 +113,3 @@ class Schur(Connectivity):
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
         return self.basis.orthogonal_parameters()
-
-    def _rows(self) -> Tensor:
-        first = torch.arange(0, self.size, 2, device=self.device)[:, None]
-        return (first + torch.tensor([0, 0, 1, 1], device=self.device)).flatten()
-
-    def _columns(self) -> Tensor:
-        first = torch.arange(0, self.size, 2, device=self.device)[:, None]
-        return (first + torch.tensor([0, 1, 0, 1], device=self.device)).flatten()

@@ -36,6 +36,8 @@ class Activation:
     """Range of the function."""
     takes_bias = False
     takes_complex = True
+    stops = False
+    """Whether units can be off and stop gradients, even infinite ones; `pull_back_` multiplies those by 0."""
 
     def __call__(self, z: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> Tensor:
         """`phi(z)`, differentiable; `bias` is one number per unit, the last dimension of `z`."""
@@ -112,6 +114,7 @@ class ReLU(Activation):
 
     name, low = "relu", 0.0
     takes_complex = False
+    stops = True
 
     def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return torch.relu(z)
@@ -123,11 +126,10 @@ class ReLU(Activation):
         return _aten.threshold_backward(g, h, 0)
 
     def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
-        return (hs,)
+        return ((hs > 0).to(hs.dtype),)
 
     def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
-        # not a product: a gradient that is infinite or NaN stops at a unit that is off, as in autograd
-        _aten.threshold_backward.grad_input(g, gates[0], 0, grad_input=g)
+        g.mul_(gates[0])
 
 
 class ModReLU(Activation):
@@ -140,6 +142,7 @@ class ModReLU(Activation):
 
     name = "modrelu"
     takes_bias = True
+    stops = True
 
     def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
         assert bias is not None
@@ -175,11 +178,7 @@ class ModReLU(Activation):
             assert bias is not None
             d, k = self._frame(hs, bias)
             return d, d.conj().resolve_conj(), k, 1 - k
-        size = hs.abs()
-        if size.sum().isfinite():
-            return (size,)
-        nan = size.isnan()
-        return (size, ~nan) if nan.any() else (size,)
+        return ((hs != 0).to(hs.dtype),)
 
     def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
         if g.is_complex():
@@ -187,9 +186,7 @@ class ModReLU(Activation):
             radial = (g * d_conj).real.mul_(rest)
             g.mul_(k).addcmul_(radial, d)
             return
-        if len(gates) == 2:  # the sign of NaN is 0, and so is its gradient
-            g.mul_(gates[1])
-        _aten.threshold_backward.grad_input(g, gates[0], 0, grad_input=g)
+        g.mul_(gates[0])
 
     def bias_gradient(self, g_z: Tensor, h: Tensor) -> Tensor:
         g_b = torch.sgn(h).conj() * g_z  # the radial stretch is 1: g and g_z have the same radial part

@@ -234,8 +234,13 @@ def _adjoint(
 ) -> tuple[Tensor, Tensor]:
     if hs.is_cuda:
         return _triton().adjoint(g, hs, V, activation, bias, mask)
+    phi = ACTIVATIONS[activation]
     with _threads_that_help(hs[0]):
-        return _adjoint_on_cpu(g, hs, V, ACTIVATIONS[activation], bias, mask)
+        D, dh0 = _adjoint_on_cpu(g, hs, V, phi, bias, mask)
+        if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
+            with torch.no_grad():  # where there is infinity or NaN, with care for units that are off
+                D, dh0 = _differentiable_adjoint(g, hs, V, phi, bias, mask)
+    return D, dh0
 
 
 def _adjoint_on_cpu(
