@@ -11,7 +11,7 @@ from mnemoscope import registry
 from mnemoscope.config import RunConfig
 from mnemoscope.studies import Finished, Published, Study, Trial, copy_200, run_study
 from mnemoscope.studies.flipflop_cube import STUDY, cube
-from mnemoscope.studies.gradient_norms import exponent
+from mnemoscope.studies.gradient_norms import polynomial
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
@@ -185,6 +185,10 @@ def test_a_network_that_diverges_is_counted_and_drawn(tmp_path, monkeypatch):
     assert study.figure(finished).axes
 
 
-@pytest.mark.parametrize("decay", [0.0, 1.5, -2.0])
-def test_the_exponent_of_gradients(decay):
-    assert exponent([k**decay for k in range(1, 200)]) == pytest.approx(decay, abs=1e-9)
+@pytest.mark.parametrize("power", [0.5, 1.5, -2.0])
+def test_powers_are_told_from_exponentials(power):
+    exponent, better = polynomial([k**power for k in range(1, 150)])
+    assert exponent == pytest.approx(power, abs=1e-9)
+    assert 0 < better <= 1
+    for rate in (0.9, 1.02, 1.05):
+        assert polynomial([rate**k for k in range(1, 150)])[1] < 0

@@ -174,7 +174,7 @@ cells.add(
         "goru",
         "gated unit with an orthogonal matrix",
         "Jing et al. 2019",
-        "mnemoscope.cells:GORU",
+        "mnemoscope.cells.named:goru",
         cites=("jing2019",),
     ),
 )

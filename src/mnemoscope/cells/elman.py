@@ -54,8 +54,12 @@ class Elman(Cell):
         if size != hidden_size:
             raise ValueError(f"The connectivity yields a {size} x {size} matrix, but hidden_size is {hidden_size}.")
         is_complex = getattr(connectivity, "complex", False)
+        phi = _named(nonlinearity, hidden_size)
+        known = phi.description()
+        if is_complex and known is not None and not known.takes_complex:
+            raise ValueError(f"{known.name} is not defined for complex states; choose modrelu, tanh or linear.")
         drive = (ComplexLinear if is_complex else nn.Linear)(input_size, hidden_size, bias=bias)
-        self._set(drive, connectivity, _named(nonlinearity, hidden_size))
+        self._set(drive, connectivity, phi)
         self.input_size = input_size
         self.hidden_size = hidden_size
 
@@ -141,7 +145,7 @@ class Elman(Cell):
         return slope.unsqueeze(-1) * V
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        if not (isfinite(self.phi.low) and isfinite(self.phi.high)):
+        if not (isfinite(self.phi.low) and isfinite(self.phi.high)) or self.initial_state(1).is_complex():
             return None
         one = torch.ones_like(self.initial_state(1)[0])
         return self.phi.low * one, self.phi.high * one

@@ -42,8 +42,9 @@ class GORU(Cell):
                 f"yields a {'complex' if connectivity.complex else 'real'} one of {connectivity.size} rows."
             )
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.drive = nn.Linear(input_size, 3 * hidden_size)
+        self.drive = nn.Linear(input_size, 3 * hidden_size, bias=False)
         """Of r, z and the candidate."""
+        self.gate_bias = nn.Parameter(torch.zeros(2 * hidden_size))
         self.gates = nn.Linear(hidden_size, 2 * hidden_size, bias=False)
         """What r and z see of the state."""
         self.connectivity = connectivity
@@ -59,7 +60,11 @@ class GORU(Cell):
             _, z, candidate = self._parts(u, linear(h, weights))
             return candidate + z * (h - candidate)
 
-        return self.drive(xs), step
+        return self._driven(xs), step
+
+    def _driven(self, xs: Tensor) -> Tensor:
+        bias = torch.cat([self.gate_bias, self.gate_bias.new_zeros(self.hidden_size)])
+        return linear(xs, self.drive.weight, bias)
 
     def _parts(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         u_r, u_z, u_n = u.chunk(3, dim=-1)
@@ -73,4 +78,4 @@ class GORU(Cell):
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         v = linear(state, torch.cat([self.gates.weight, self.connectivity()]))
-        return dict(zip(("r", "z", "candidate"), self._parts(self.drive(x), v), strict=True))
+        return dict(zip(("r", "z", "candidate"), self._parts(self._driven(x), v), strict=True))

@@ -14,6 +14,7 @@ from torch import nn
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
+from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.model import Model
 from mnemoscope.connectivity import (
     Cayley,
@@ -25,6 +26,7 @@ from mnemoscope.connectivity import (
     Householder,
     Schur,
     Singular,
+    orthogonal,
 )
 
 SkewInit = Literal["henaff", "cayley", "identity", "glorot", "random"]
@@ -37,8 +39,11 @@ def rnn(input_size: int, hidden_size: int, nonlinearity: str = "modrelu", init: 
 
 
 def irnn(input_size: int, hidden_size: int) -> Elman:
-    """ReLU and a free matrix that starts as the identity (Le et al. 2015)."""
-    return Elman(input_size, hidden_size, "relu", Dense(hidden_size, "identity"))
+    """ReLU and a free matrix that starts as the identity; input weights ~ N(0, 0.001), biases 0 (Le et al. 2015)."""
+    cell = Elman(input_size, hidden_size, "relu", Dense(hidden_size, "identity"))
+    nn.init.normal_(cell.drive.get_parameter("weight"), std=1e-3)
+    nn.init.zeros_(cell.drive.get_parameter("bias"))
+    return cell
 
 
 def rnn_orth(
@@ -105,7 +110,7 @@ def nnrnn(
     input_size: int,
     hidden_size: int,
     basis: Basis = "exponential",
-    init: SkewInit = "henaff",
+    init: SkewInit | None = None,
     modulus_penalty: float = 1e-4,
     modulus: float = 1.0,
     clamp: float | None = None,
@@ -116,6 +121,11 @@ def nnrnn(
     of the penalties are those of the copy task (Kerg, A.1, Table 1).
     """
     return _elman(input_size, Schur(hidden_size, basis, init, modulus_penalty, modulus, clamp, decay, within_pairs))
+
+
+def goru(input_size: int, hidden_size: int, basis: Basis = "exponential", init: SkewInit | None = None) -> GORU:
+    """Gated, with an orthogonal matrix (Jing et al. 2019)."""
+    return GORU(input_size, hidden_size, orthogonal(basis, hidden_size, init))
 
 
 def matched_size(
@@ -137,7 +147,12 @@ def matched_size(
     """
 
     def count(size: int) -> int:
-        model = Model(cell(input_size=input_size, hidden_size=size, **options), output_size)
+        try:
+            model = Model(cell(input_size=input_size, hidden_size=size, **options), output_size)
+        except ValueError:
+            if size >= parameters:  # the smallest network of that size would have more
+                raise
+            return 0  # too small for the options, or of a size that the matrix does not take
         return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
     step = 2 if even else 1

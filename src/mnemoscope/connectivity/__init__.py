@@ -5,7 +5,7 @@ from mnemoscope.connectivity.dense import Dense
 from mnemoscope.connectivity.exponential import skew_exponential
 from mnemoscope.connectivity.fourier import Fourier
 from mnemoscope.connectivity.initialisers import INITIALISERS, initialise
-from mnemoscope.connectivity.kinds import ORTHOGONAL
+from mnemoscope.connectivity.kinds import ORTHOGONAL, orthogonal
 from mnemoscope.connectivity.reflections import Householder
 from mnemoscope.connectivity.rotations import Givens
 from mnemoscope.connectivity.schur import Schur
@@ -27,5 +27,6 @@ __all__ = [
     "Singular",
     "Unitary",
     "initialise",
+    "orthogonal",
     "skew_exponential",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ class Claim(NamedTuple):
 class Connectivity(nn.Module):
     """A module whose `forward()` yields the recurrent matrix `V` of shape (size, size), formed once per sequence."""
 
+    free = False
+    """Whether the matrix is its own parameter."""
     complex = False
     """Whether the matrix is complex. Its parameters are real in any case, so that `.double()` and optimisers take them
     as they take all others."""
@@ -32,13 +34,19 @@ class Connectivity(nn.Module):
         if size < 1:
             raise ValueError(f"A recurrent matrix needs at least one row, but size is {size}.")
         self.size = size
-        self.register_load_state_dict_post_hook(_refuse_non_finite)
+        self.register_load_state_dict_pre_hook(_refuse_non_finite)
 
     def forward(self) -> Inexact[Tensor, "size size"]:
         raise NotImplementedError(f"{type(self).__name__} must define forward().")
 
     def __call__(self) -> Inexact[Tensor, "size size"]:
         """The matrix, formed at full accuracy also under autocast: rounded, it would not be what it claims to be."""
+        held = next(self._tensors()).dtype
+        if held in (torch.bfloat16, torch.float16) and not self.free:
+            raise TypeError(
+                f"{type(self).__name__} is formed in float32 or float64, but its parameters are {held}. Keep them in "
+                f"float32, and compute in half precision by torch.autocast."
+            )
         if not torch.is_autocast_enabled(self.device.type):
             return super().__call__()
         with torch.autocast(self.device.type, enabled=False):
@@ -85,9 +93,10 @@ class Connectivity(nn.Module):
         yield from self.buffers()
 
 
-def _refuse_non_finite(module: nn.Module, _: object) -> None:
-    for name, parameter in module.named_parameters():
-        if not parameter.isfinite().all():
+def _refuse_non_finite(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:
+    """Before anything is loaded."""
+    for name, tensor in state_dict.items():
+        if name.startswith(prefix) and isinstance(tensor, Tensor) and not tensor.isfinite().all():
             raise ValueError(
                 f"{name} of {type(module).__name__} has infinite or NaN entries: these weights come from a run that "
                 f"diverged. Load an earlier checkpoint, or train with a lower learning rate or a clipped gradient."

@@ -24,6 +24,8 @@ class Dense(Connectivity):
 
     """
 
+    free = True
+
     def __init__(self, size: int, init: str = "uniform", soft_orthogonality: float = 0.0) -> None:
         super().__init__(size)
         self.soft_orthogonality = soft_orthogonality

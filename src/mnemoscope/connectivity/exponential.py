@@ -47,16 +47,23 @@ def skew_exponential(A: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
     """
     A2 = A @ A
     squarings = _squarings(A2.detach(), _RADIUS[A.dtype])
-    A, A2 = A / 2**squarings, A2 / 4**squarings
+    A, A2 = A / 2.0**squarings, A2 / 4.0**squarings
     A3 = A2 @ A
     powers = torch.stack([torch.eye(len(A), dtype=A.dtype, device=A.device), A, A2, A3, A3 @ A3])
     weights = torch.tensor(_COMBINATIONS, dtype=A.dtype, device=A.device)
     B1, B2, B3, B4, B5 = (weights @ powers.flatten(1)).view_as(powers).unbind()
     A9 = torch.addmm(B4, B1, B5)
     X = torch.addmm(B2, B3 + A9, A9)
-    for _ in range(squarings):
+    for number in range(squarings):
         X = X @ X
-    return X + (nearer_to_unitary(X.detach()) - X.detach())  # rounding is taken off the value, not off the gradient
+        if number % 6 == 5:  # every squaring doubles what rounding has done
+            X = without_rounding(X)
+    return without_rounding(X)
+
+
+def without_rounding(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
+    """A matrix that is unitary but for rounding, brought nearer to one that is; its gradient stays what it was."""
+    return X + (nearer_to_unitary(X.detach()) - X.detach())
 
 
 def nearer_to_unitary(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import pi
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +32,33 @@ def identity(matrix: Float[Tensor, "n n"]) -> None:
     nn.init.eye_(matrix)
 
 
+def henaff(matrix: Float[Tensor, "n n"]) -> None:
+    """Rotations of pairs of units by angles ~ U(-pi, pi) (Henaff et al. 2016)."""
+    _rotations(matrix, -pi, pi)
+
+
+def cayley(matrix: Float[Tensor, "n n"]) -> None:
+    """Rotations of pairs of units by angles ~ U(0, pi / 2) (Helfrich et al. 2018)."""
+    _rotations(matrix, 0, pi / 2)
+
+
+def _rotations(matrix: Float[Tensor, "n n"], low: float, high: float) -> None:
+    """Where the size is odd, the last unit stays as it is."""
+    first = torch.arange(0, matrix.shape[0] - 1, 2)
+    angles = torch.empty(len(first), dtype=matrix.dtype).uniform_(low, high)
+    nn.init.eye_(matrix)
+    matrix[first, first] = matrix[first + 1, first + 1] = angles.cos()
+    matrix[first + 1, first] = angles.sin()
+    matrix[first, first + 1] = -angles.sin()
+
+
 INITIALISERS: dict[str, Callable[[Tensor], None]] = {
     "uniform": uniform,
     "glorot": glorot,
     "orthogonal": orthogonal,
     "identity": identity,
+    "henaff": henaff,
+    "cayley": cayley,
 }
 
 

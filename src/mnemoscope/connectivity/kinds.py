@@ -8,17 +8,17 @@ from mnemoscope.connectivity.reflections import Householder
 from mnemoscope.connectivity.rotations import Givens
 from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
 
-ORTHOGONAL: dict[str, Callable[[int, str], Unitary]] = {
-    "exponential": lambda size, init: Exponential(size, init),
-    "cayley": lambda size, init: Cayley(size, init=init),
-    "householder": lambda size, init: Householder(size, size, init),
-    "givens": lambda size, init: Givens(size, size, complex=False, init=init),
+ORTHOGONAL: dict[str, Callable[..., Unitary]] = {
+    "exponential": Exponential,
+    "cayley": Cayley,
+    "householder": lambda size, **options: Householder(size, size, **options),
+    "givens": lambda size, **options: Givens(size, size, complex=False, **options),
 }
-"""Each from its size and the name of its initialiser; all of full capacity."""
+"""Each from its size and, if one wants another than its own, the name of an initialiser; all of full capacity."""
 
 
-def orthogonal(kind: str, size: int, init: str) -> Unitary:
+def orthogonal(kind: str, size: int, init: str | None = None) -> Unitary:
     """An orthogonal matrix of the named kind."""
     if kind not in ORTHOGONAL:
         raise ValueError(f"Unknown kind of orthogonal matrix {kind!r}; choose one of {', '.join(ORTHOGONAL)}.")
-    return ORTHOGONAL[kind](size, init)
+    return ORTHOGONAL[kind](size) if init is None else ORTHOGONAL[kind](size, init=init)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.connectivity.skew import known
+from mnemoscope.connectivity.skew import ANGLES, known
 from mnemoscope.connectivity.unitary import Unitary
 from mnemoscope.shapes import Float
 
@@ -22,14 +22,15 @@ class Householder(Unitary):
     Args:
         size: rows and columns N.
         reflections: their number m, 1..N; 16, or N if that is less, unless given.
-        init: "random" (normal vectors), or "identity" (pairs of equal vectors; m even).
+        init: "random" (normal vectors); for even m also "henaff", "cayley" and "identity": two reflections rotate a
+            pair of units, by an angle ~ U(-pi, pi), ~ U(0, pi / 2), or 0.
 
     >>> round(torch.linalg.det(Householder(5, reflections=3)()).item())
     -1
 
     """
 
-    initialisers = ("random", "identity")
+    initialisers = ("random", "henaff", "cayley", "identity")
     _places: Tensor
 
     def __init__(self, size: int, reflections: int | None = None, init: str = "random") -> None:
@@ -38,14 +39,11 @@ class Householder(Unitary):
         if not 1 <= reflections <= size:
             raise ValueError(f"{size} units take 1 to {size} reflections, but reflections is {reflections}.")
         known(init, self.initialisers, self)
-        if init == "identity" and reflections % 2:
-            raise ValueError(f"An odd number of reflections is never the identity, but reflections is {reflections}.")
+        if init != "random" and reflections % 2:
+            raise ValueError(f"An odd number of reflections is never a rotation, but reflections is {reflections}.")
         self.reflections = reflections
         rows, columns = torch.tril_indices(size, reflections)
-        vectors = torch.randn(size, reflections)
-        if init == "identity":  # the second of a pair begins one entry later; so must the first
-            vectors[range(0, reflections, 2), range(0, reflections, 2)] = 0
-            vectors[:, 1::2] = vectors[:, ::2]
+        vectors = torch.randn(size, reflections) if init == "random" else _rotating(size, reflections, ANGLES[init])
         self.vectors = nn.Parameter(vectors[rows, columns])
         self.register_buffer("_places", rows * reflections + columns, persistent=False)
 
@@ -55,3 +53,12 @@ class Householder(Unitary):
         Y = Y / torch.linalg.vector_norm(Y, dim=0)
         S = (Y.mT @ Y).triu(1) + 0.5 * torch.eye(self.reflections).to(Y)
         return torch.eye(self.size).to(Y) - Y @ torch.linalg.solve_triangular(S, Y.mT, upper=True)
+
+
+def _rotating(size: int, reflections: int, low_and_high: tuple[float, float]) -> Float[Tensor, "n m"]:
+    """Pairs of vectors half an angle apart: the product of their reflections rotates by the angle."""
+    half = torch.empty(reflections // 2).uniform_(*low_and_high) / 2
+    first = torch.arange(0, reflections, 2)
+    vectors = torch.zeros(size, reflections)
+    vectors[first, first], vectors[first + 1, first], vectors[first + 1, first + 1] = -half.sin(), half.cos(), 1.0
+    return vectors

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.connectivity.skew import known
+from mnemoscope.connectivity.skew import ANGLES, known
 from mnemoscope.connectivity.unitary import Unitary
 from mnemoscope.shapes import Inexact
 
@@ -80,10 +80,8 @@ class Givens(Unitary):
         if init == "random":
             for each in self.parameters():
                 each.uniform_(-pi, pi)
-        elif init == "henaff":
-            of_first.uniform_(-pi, pi)
-        elif init == "cayley":
-            of_first.uniform_(0, pi / 2)
+        else:
+            of_first.uniform_(*ANGLES[init])
 
     def forward(self) -> Inexact[Tensor, "n n"]:
         V = torch.eye(self.size, dtype=self.dtype, device=self.device)

@@ -23,7 +23,7 @@ class Schur(Connectivity):
     Args:
         size: rows and columns N; even.
         basis: kind of P, one of `ORTHOGONAL`.
-        init: of P.
+        init: of P; that of its kind unless given, Henaff's for the exponential.
         modulus_penalty: delta, the weight of `sum_i (gamma_i - 1)^2` in the loss.
         modulus: where gamma starts, and what it is clamped to.
         clamp: gamma stays within `clamp` of `modulus`, the nearest such value being used; 0: it is not learned; None:
@@ -45,7 +45,7 @@ class Schur(Connectivity):
         self,
         size: int,
         basis: str = "exponential",
-        init: str = "henaff",
+        init: str | None = None,
         modulus_penalty: float = 1e-4,
         modulus: float = 1.0,
         clamp: float | None = None,
@@ -109,7 +109,12 @@ class Schur(Connectivity):
 
     def penalty(self) -> Float[Tensor, ""]:
         """`delta sum_i (gamma_i - 1)^2 + decay |T|^2 / 2`."""
-        return self.modulus_penalty * (self.gamma - 1).square().sum() + 0.5 * self.decay * self.T.square().sum()
+        return self.modulus_penalty * (self.moduli() - 1).square().sum() + 0.5 * self.decay * self.T.square().sum()
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
         return self.basis.orthogonal_parameters()
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Bring gamma back to its margin: beyond it, it would have no gradient to return by."""
+        self.gamma.copy_(self.moduli())

@@ -61,16 +61,22 @@ def identity(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
     return torch.zeros(size, size, dtype=_dtype(complex))
 
 
+ANGLES: dict[str, tuple[float, float]] = {"henaff": (-pi, pi), "cayley": (0.0, pi / 2), "identity": (0.0, 0.0)}
+"""Between which pairs of units are rotated, for matrices that are given by angles."""
+
+
 def henaff(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
-    """Rotations of pairs of units by angles ~ U(-pi, pi) (Henaff et al. 2016); if complex, phases of the units."""
+    """Pairs with s ~ U(-pi, pi), or, complex, a diagonal of i s: with the exponential, s is the angle of a rotation
+    (Henaff et al. 2016).
+    """
     if complex:
-        return torch.diag(1j * torch.empty(size).uniform_(-pi, pi))
-    return blocks(torch.empty(size // 2).uniform_(-pi, pi), size)
+        return torch.diag(1j * torch.empty(size).uniform_(*ANGLES["henaff"]))
+    return blocks(torch.empty(size // 2).uniform_(*ANGLES["henaff"]), size)
 
 
 def cayley(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
     """Pairs with `s = sqrt((1 - cos t) / (1 + cos t))`, t ~ U(0, pi / 2) (Helfrich et al. 2018, section 4.2)."""
-    t = torch.empty(size // 2).uniform_(0, pi / 2)
+    t = torch.empty(size // 2).uniform_(*ANGLES["cayley"])
     return blocks(((1 - t.cos()) / (1 + t.cos())).sqrt(), size).to(_dtype(complex))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import pi
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.connectivity.connectivity import Claim, Connectivity
-from mnemoscope.connectivity.exponential import nearer_to_unitary, skew_exponential
+from mnemoscope.connectivity.exponential import nearer_to_unitary, skew_exponential, without_rounding
 from mnemoscope.connectivity.skew import SKEW_INITIALISERS, Skew, known, logarithm, random_unitary
 from mnemoscope.shapes import Float, Inexact
 
@@ -43,10 +44,9 @@ class FromSkew(Unitary):
         self.skew = Skew(size, complex)
         self.skew.fill(self._at_start(init))
         if moving:
-            eye = torch.eye(size, dtype=self.dtype)
-            self.register_buffer(
-                "base", torch.view_as_real(eye) if complex else eye
-            )  # .double() passes complex ones by
+            base = self._first_base()
+            # as pairs, since .double() passes complex buffers by
+            self.register_buffer("base", torch.view_as_real(base) if complex else base)
             self.after_step()
 
     initialisers = (*SKEW_INITIALISERS, "random")
@@ -57,6 +57,15 @@ class FromSkew(Unitary):
         if not self.moving:
             return V
         return V @ (torch.view_as_complex(self.base) if self.complex else self.base)
+
+    def _apply(self, *how: Any, **options: Any) -> FromSkew:
+        super()._apply(*how, **options)
+        if self.moving and self.base.dtype == torch.float64:  # what was unitary in float32 is not quite in float64
+            with torch.no_grad():
+                base = torch.view_as_complex(self.base) if self.complex else self.base
+                V = nearer_to_unitary(base)
+                self.base.copy_(torch.view_as_real(V) if self.complex else V)
+        return self
 
     @torch.no_grad()
     def after_step(self) -> None:
@@ -69,6 +78,9 @@ class FromSkew(Unitary):
 
     def _of(self, A: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def _first_base(self) -> Tensor:
+        return torch.eye(self.size, dtype=self.dtype)
 
     def _at_start(self, init: str) -> Tensor:
         if init == "random":
@@ -125,7 +137,8 @@ class Cayley(FromSkew):
 
     Args:
         size: rows and columns N.
-        negative: how many entries of D are -1 (rho in the source); N / 2 unless given. Only where V is real.
+        negative: how many entries of D are -1 (rho in the source), where V is real; N / 2 unless given. A moving base
+            starts from D, by default from the identity: no step changes the sign of the determinant.
         init: "cayley", "henaff", "identity", "glorot" (of A), or "random" (uniform over the group).
         complex: unitary instead of orthogonal.
         moving: take every step from where one stands: the update of Wisdom et al. 2016, Eq 6, with any optimiser.
@@ -143,16 +156,16 @@ class Cayley(FromSkew):
         complex: bool = False,
         moving: bool = False,
     ) -> None:
-        if negative is not None and (complex or moving):
-            raise ValueError(
-                "negative is for a real matrix with a base at rest: a complex one learns the phases of D, and a moving "
-                "base reaches all that D could give."
-            )
-        negative = size // 2 if negative is None else negative
+        if negative is not None and complex:
+            raise ValueError("negative is for a real matrix: a complex one learns the phases of D.")
+        if negative is None:
+            negative = 0 if complex or moving else size // 2
         if not 0 <= negative <= size:
             raise ValueError(f"D has {size} entries, of which {negative} cannot be -1; choose negative in 0..{size}.")
-        self.negative = 0 if complex or moving else negative
+        self._negative = negative
         super().__init__(size, init, complex, moving)
+
+    signs: Tensor
 
     @property
     def _learns_phases(self) -> bool:
@@ -164,16 +177,19 @@ class Cayley(FromSkew):
             self.phases = nn.Parameter(torch.empty(self.size).uniform_(0, 2 * pi))
         else:
             signs = torch.ones(self.size)
-            signs[self.size - self.negative :] = -1
+            signs[self.size - self._negative :] = -1
             self.register_buffer("signs", signs)
         return super()._at_start(init)
 
     def _of(self, A: Tensor) -> Tensor:
         eye = torch.eye(self.size, dtype=A.dtype, device=A.device)
-        V = torch.linalg.solve(eye + A, eye - A)
+        V = without_rounding(torch.linalg.solve(eye + A, eye - A))
         if self._learns_phases:
             return V * torch.polar(torch.ones_like(self.phases), self.phases)
-        return V * self.signs if self.negative else V
+        return V if self.moving else V * self.signs
+
+    def _first_base(self) -> Tensor:
+        return super()._first_base() * self.signs
 
     def _skew_of(self, Q: Tensor) -> Tensor:
         """Of a matrix that is uniform over its component of the group: so is Q D with Q, for any fixed D."""
@@ -181,7 +197,7 @@ class Cayley(FromSkew):
         return torch.linalg.solve(eye + Q, eye - Q)
 
     def _eigenvalues(self) -> Tensor | None:
-        if self.negative or self._learns_phases or self.moving:
+        if self._learns_phases or self.moving or (self.signs < 0).any():
             return None
         angles = -2 * self._frequencies().atan()
         return torch.polar(torch.ones_like(angles), angles)

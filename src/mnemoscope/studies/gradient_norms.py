@@ -26,11 +26,12 @@ class GradientNorms(GammaClamp):
     title = "Gradients of nnRNN through time"
     question = "How does the gradient grow or fade from step to step back, and over training?"
     published = tuple(
-        Published(f"{name}: growth back through time", "polynomial", "Kerg, A.6 Fig 3 (left)", (-1e9, 3))
+        Published(f"{name}: growth back through time", "polynomial", "Kerg, A.6 Fig 3 (left)", agreeing=(0, 1))
         for name in GammaClamp.networks
     )
     presets: Mapping[str, Preset] = {
-        name: Preset(preset.summary, preset.settings, (0,)) for name, preset in GammaClamp.presets.items()
+        name: Preset(preset.summary.replace("five seeds", "one seed"), preset.settings)
+        for name, preset in GammaClamp.presets.items()
     }
     caption = (
         "Left: norm of the gradient of the last step's loss at the states before it, of the trained networks. Right: "
@@ -49,9 +50,11 @@ class GradientNorms(GammaClamp):
         return super().look(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        exponents = [exponent(one.result["gradient"]) for one in own if "gradient" in one.result]
-        remark = "exponent a of |gradient| ~ k^a, k steps back, from step 5 on"
-        return [self.row(own, "growth back through time", exponents, ".2f", remark)]
+        found = [one.result["gradient"] for one in own if "gradient" in one.result]
+        better = [polynomial(norms)[1] for norms in found]
+        told = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in found)
+        remark = f"{told}, k steps back; here: what a power explains of log |gradient| beyond an exponential"
+        return [self.row(own, "growth back through time", better, ".2f", remark)]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = blank(7.2, 3.4)
@@ -72,14 +75,21 @@ class GradientNorms(GammaClamp):
         return figure
 
 
-def exponent(norms: Sequence[float]) -> float:
-    """The slope of log(norm) over log(steps back), from the fifth step on; far below 0 where they fade away.
+def polynomial(norms: Sequence[float]) -> tuple[float, float]:
+    """The exponent a of `norm ~ k^a`, k steps back, from the fifth on; and which share of the variance of log norm this
+    explains, less the share that an exponential explains.
 
-    >>> round(exponent([k**1.5 for k in range(1, 101)]), 6)
-    1.5
+    >>> exponent, better = polynomial([k**1.5 for k in range(1, 151)])
+    >>> round(exponent, 6), better > 0, polynomial([1.05**k for k in range(1, 151)])[1] > 0
+    (1.5, True, False)
     """
-    k = np.arange(1, 1 + len(norms))[4:]
-    return float(np.polyfit(np.log(k), np.log(np.maximum(norms, 1e-300))[4:], 1)[0])
+    k, log_norm = np.arange(1, 1 + len(norms))[4:], np.log(np.maximum(norms, 1e-300))[4:]
+    left = []
+    for x in (np.log(k), k):
+        slope, offset = np.polyfit(x, log_norm, 1)
+        left.append(np.var(log_norm - slope * x - offset))
+    exponent = np.polyfit(np.log(k), log_norm, 1)[0]
+    return float(exponent), float((left[1] - left[0]) / max(np.var(log_norm), 1e-12))
 
 
 STUDY = GradientNorms()

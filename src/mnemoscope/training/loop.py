@@ -156,7 +156,7 @@ class _Run:
         with seeded("step", config.seed, done.step, device=config.device):
             total, state = _backward(self.model, self.task, batch, config.truncate, self.carried.state)
             for matrix in self.matrices:
-                if (penalty := matrix.penalty()) is not None:
+                if (penalty := matrix.penalty()) is not None and penalty.requires_grad:
                     penalty.backward()
         length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
         # drawn while a GPU is still at work, before anyone asks for its numbers
