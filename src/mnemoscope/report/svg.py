@@ -40,9 +40,10 @@ def quiet(axes: Any) -> None:
     axes.spines[["left", "bottom"]].set_color(COLOUR["line"])
 
 
-def legend(axes: Any, place: str = "best") -> None:
-    """A legend without a frame."""
-    axes.legend(frameon=False, labelcolor=COLOUR["ink"], loc=place, fontsize=LARGEST_LETTERS)
+def legend(axes: Any, place: str = "best", beside: bool = False) -> None:
+    """A legend without a frame, within the axes or beside them."""
+    where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {"loc": place}
+    axes.legend(frameon=False, labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS, **where)
 
 
 def inline(figure: Figure, name: str, *, alt: str) -> str:

@@ -65,7 +65,8 @@ class LearnedSchur(LearningStudy):
         assert isinstance(matrix, Schur)
         with torch.no_grad():
             T, moduli, theta = matrix.non_normal(), matrix.moduli(), matrix.theta
-            diagonals = [T.diagonal(-offset).abs().mean().item() for offset in range(1, matrix.size)]
+            between = [T.diagonal(-1)[1::2], *(T.diagonal(-offset) for offset in range(2, matrix.size))]
+            diagonals = [entries.abs().mean().item() for entries in between if len(entries)]  # not those inside a pair
             folded = torch.atan2(theta.sin().abs(), theta.cos())  # eigenvalues come in pairs, at theta and -theta
             shares = torch.histc(folded, BINS, 0, torch.pi) / len(theta)
             return {
@@ -98,7 +99,7 @@ class LearnedSchur(LearningStudy):
             diagonals.plot(range(1, 1 + len(values)), values, color=colour, label=one.trial.name, linewidth=1)
             edges = [180 * edge / BINS for edge in range(BINS + 1)]
             angles.stairs(one.result["angles"], edges, color=colour)
-        diagonals.set(xlabel="sub-diagonal", ylabel="mean |t|", yscale="log", xscale="log")
+        diagonals.set(xlabel="sub-diagonal", ylabel="mean |t|", ylim=(0, None))
         angles.set(xlabel="angle, degrees")
         angles.set_xticks([0, 90, 180])
         angles.axhline(1 / BINS, color=COLOUR["muted"], linestyle="dotted", linewidth=1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KEPT_POINTS = 100
 """Of a learning curve, at most."""
-_COLOURS = ("accent", *PALETTE, "path", "ink", "muted")
+_COLOURS = (*PALETTE, "path", "ink", "muted")
 
 
 class LearningStudy(Study):
@@ -120,7 +120,7 @@ class LearningStudy(Study):
         if self.logarithmic:
             axes.set_yscale("log")
         axes.set(xlabel="iterations", ylabel=self.score_in_words)
-        legend(axes)
+        legend(axes, beside=True)
         quiet(axes)
         return figure
 
