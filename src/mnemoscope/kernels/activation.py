@@ -126,7 +126,7 @@ class ReLU(Activation):
         return _aten.threshold_backward(g, h, 0)
 
     def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
-        return ((hs > 0).to(hs.dtype),)
+        return (torch.gt(hs, 0, out=torch.empty_like(hs)),)  # at once, not as bool and then as numbers
 
     def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
         g.mul_(gates[0])
@@ -178,7 +178,7 @@ class ModReLU(Activation):
             assert bias is not None
             d, k = self._frame(hs, bias)
             return d, d.conj().resolve_conj(), k, 1 - k
-        return ((hs != 0).to(hs.dtype),)
+        return (torch.ne(hs, 0, out=torch.empty_like(hs)),)
 
     def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
         if g.is_complex():
