@@ -485,3 +485,46 @@ def test_figures(A):
 def test_figure_of_a_flow():
     A = torch.tensor([[-0.5, 8.0], [0.0, -0.3]]).double()
     Spectrum(A, schur_form(A), torch.linalg.svdvals(A), continuous=True).figure().canvas.draw()
+
+
+@pytest.mark.parametrize(("size", "scale"), [(32, 0.1), (128, 0.02)])
+def test_the_kreiss_constant_with_all_eigenvalues_on_the_circle(size, scale):
+    """The matrix of an nnRNN: many resonances, none of which may be missed, in float64 or float32, in any basis."""
+    matrix = ms.connectivity.Schur(size, init="random").double()
+    with torch.no_grad():
+        matrix.T.normal_(0, scale)
+        A = matrix()
+    seen = ms.spectrum(A)
+    angles = np.angle(np.linalg.eigvals(A.numpy()))
+    angles = np.unique(np.concatenate([angles[angles >= 0], np.linspace(0, np.pi, 40)]))
+    reached = 0.0
+    for height in np.geomspace(1e-5, 1, 12):
+        z = (1 + height) * np.exp(1j * angles)[:, None, None]
+        reached = max(reached, (height / np.linalg.svd(z * np.eye(size) - A.numpy(), compute_uv=False)[:, -1]).max())
+    Q = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64))[0]
+    assert seen.kreiss >= 0.999 * reached
+    assert not seen.unbounded
+    assert ms.spectrum(Q @ A @ Q.mT).kreiss == pytest.approx(seen.kreiss, rel=1e-3)
+    in_short = ms.spectrum(A.float())
+    assert not in_short.unbounded
+    assert in_short.kreiss == pytest.approx(seen.kreiss, rel=0.05)
+    assert seen.amplification >= seen.kreiss
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_near_the_circle_kreiss_and_amplification_agree(dtype):
+    for entries, expected in (([[1, 300], [0, 0.99]], 3e4), ([[1, 1], [0, 0.9999]], 1e4)):
+        seen = ms.spectrum(torch.tensor(entries, dtype=dtype))
+        assert not seen.unbounded
+        assert seen.kreiss == pytest.approx(expected, rel=1e-3)
+        assert seen.amplification >= seen.kreiss
+    growing = ms.spectrum(torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=dtype))
+    assert growing.unbounded
+    assert growing.kreiss == growing.amplification == float("inf")
+
+
+def test_the_matrix_is_a_copy():
+    A = 0.5 * torch.eye(2, dtype=torch.float64)
+    seen = ms.spectrum(A)
+    A.mul_(4)
+    assert seen.growth(2).norms.tolist() == [1, 0.5, 0.25]

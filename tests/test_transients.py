@@ -157,3 +157,10 @@ def test_a_flow_takes_no_steps():
         ms.transients(flow)
     with pytest.raises(ValueError, match="does not reach"):
         ms.transients(ms.adapt(lambda x, h: 0.5 * h, state_size=2), starts="inputs")
+
+
+def test_numpy_is_taken_and_complex_starts_of_a_real_system_are_refused():
+    A = 0.5 * np.eye(2)
+    assert ms.transients(A, 3, np.eye(2)).norms.shape == ms.transients(A, 3, torch.eye(2)).norms.shape
+    with pytest.raises(ValueError, match="starts are complex"):
+        ms.transients(A, 3, torch.eye(2) * 1j)

@@ -12,7 +12,9 @@ from mnemoscope.analysis.resolvent import smallest_singular_values, smallest_tri
 
 ROUNDING = 1e-10
 """Eigenvalues nearer to the boundary of stability than this (of a flow: times |A|) are taken to lie on it, at least."""
-UNIFORM, LEADING, HEIGHTS, CLIMBS = 32, 48, 24, 4
+RESOLVED = 1e-7
+"""Eigenvalues on the boundary that are nearer to each other than this (of a flow: times |A|) count as one."""
+UNIFORM, LEADING, HEIGHTS, CLIMBS = 32, 96, 24, 4
 """Of the grid of the search: even steps along half the boundary, leading eigenvalues that add a step of their own,
 heights above the boundary; and the number of summits that are climbed from there.
 """
@@ -47,26 +49,30 @@ def kreiss_constant(
     (Trefethen & Embree 2005, sections 14 and 18). Infinite where the powers are not bounded: an eigenvalue lies above
     the boundary, or a defective one on it, where the resolvent rises faster than 1 / height.
 
-    The search looks at a grid of heights, from gap / (2 N), below which the resolvent of N modes no longer changes, to
-    10 |A|, and of places along the boundary, those of the leading eigenvalues among them; then at a finer grid where
-    that is high, and climbs from its highest summits. What it finds is reached at some z, and so never above the
-    supremum.
+    The search looks at a grid of heights, from gap / (2 N), below which the resolvent of N modes no longer changes
+    (or from `RESOLVED`, where eigenvalues lie on the boundary), to 10 |A|, and of places along the boundary, those
+    of the leading eigenvalues among them; then at a finer grid where that is high, and climbs from its highest
+    summits. What it finds is reached at some z, and so never above the supremum.
 
     Args:
         S: A in complex upper triangular Schur form (size, size).
         norm: |A|.
         real: whether A is real, so that the lower half of the plane mirrors the upper one.
         continuous: whether A generates a flow.
-        rounding: how near to the boundary eigenvalues are taken to lie on it, of a flow as a share of |A|.
+        rounding: how near to the boundary eigenvalues are taken to lie on it, of a flow as a share of |A|; if the
+            leading one is that near, all are moved such that it does.
 
     """
     edge, eigenvalues = Boundary(continuous), np.diag(S)
-    scale = norm if continuous else max(norm, 1.0)
+    unit, scale = (norm, norm) if continuous else (1.0, max(norm, 1.0))
     gap = float(edge.depth(eigenvalues).min())
-    if gap < -rounding * scale:
+    if gap < -rounding * unit:
         return np.inf
-    touching = gap <= rounding * scale
-    lowest = max(1e-6, 1000 * rounding) * scale if touching else gap / (2 * len(S))
+    touching = gap <= rounding * unit
+    if touching:  # on the boundary, then, whatever rounding has made of it
+        S = S + gap * np.eye(len(S)) if continuous else S / (1 - gap)
+        eigenvalues = np.diag(S)
+    lowest = RESOLVED * unit if touching else gap / (2 * len(S))
     heights = np.geomspace(lowest, 10 * scale, HEIGHTS)
     along = _places(edge, eigenvalues, norm, real)
     ratio = _ratio(S, edge, heights, along)
@@ -79,11 +85,11 @@ def kreiss_constant(
 
 
 def _places(edge: Boundary, eigenvalues: np.ndarray, norm: float, real: bool) -> np.ndarray:
-    leading = eigenvalues[np.argsort(edge.depth(eigenvalues), kind="stable")[:LEADING]]
+    seen = eigenvalues[edge.along(eigenvalues) >= 0] if real else eigenvalues
+    leading = seen[np.argsort(edge.depth(seen), kind="stable")[:LEADING]]
     far = norm if edge.continuous else np.pi
     even = np.linspace(0, far, UNIFORM) if real else np.linspace(-far, far, 2 * UNIFORM)
-    own = edge.along(leading)
-    return np.unique(np.concatenate([even, own[own >= 0] if real else own]))
+    return np.unique(np.concatenate([even, edge.along(leading)]))
 
 
 def _ratio(S: np.ndarray, edge: Boundary, heights: np.ndarray, along: np.ndarray) -> np.ndarray:
@@ -102,8 +108,8 @@ def _refined(steps: np.ndarray, tops: np.ndarray, most: int) -> np.ndarray:
 
 
 def _diverges(S: np.ndarray, edge: Boundary, height: float, along: float) -> bool:
-    """Whether height |resolvent| rises like 1 / height or faster towards an eigenvalue on the boundary."""
-    near, nearer = (one / smallest_triplet(S, complex(edge.point(one, along)))[0] for one in (height, height / 10))
+    """Whether height |resolvent| still rises like 1 / height or faster where eigenvalues are no longer told apart."""
+    near, nearer = (one / smallest_triplet(S, complex(edge.point(one, along)))[0] for one in (10 * height, height))
     return nearer > 3 * near
 
 

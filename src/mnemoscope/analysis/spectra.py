@@ -144,9 +144,13 @@ class Spectrum:
     def amplification(self) -> float:
         """Transient amplification, max_t |A^t| (of a flow |exp(t A)|); infinite where the powers are not bounded.
 
-        Where `growth_until_settled.settled` is False, it is what was reached until then.
+        Where `growth_until_settled.settled` is False, it is a lower bound: what was reached until then, or the Kreiss
+        constant, where that is larger.
         """
-        return float("inf") if self.unbounded else self.growth_until_settled.peak
+        if self.unbounded:
+            return float("inf")
+        followed = self.growth_until_settled
+        return followed.peak if followed.settled else max(followed.peak, self.kreiss)
 
     @cached_property
     def growth_until_settled(self) -> Growth:
@@ -155,7 +159,7 @@ class Spectrum:
         return growth(self.matrix, steps, continuous=self.continuous, slack=self.slack, until_settled=True)
 
     def growth(self, steps: int = 100) -> Growth:
-        """Norms of A^0 ... A^steps (of a flow, of exp(t A) at as many times)."""
+        """Norms of A^0 ... A^steps (of a flow, of exp(t A) at as many times); fewer where they exceed 1e150."""
         return growth(self.matrix, steps, continuous=self.continuous, slack=self.slack)
 
     def pseudospectrum(
@@ -224,7 +228,7 @@ def spectrum(system: System, state: Float[Tensor, " ..."] | None = None) -> Spec
 
     """
     given, continuous = matrix_of(system, state)
-    matrix = given.to(torch.complex128 if given.is_complex() else torch.float64)
+    matrix = given.to(torch.complex128 if given.is_complex() else torch.float64, copy=True)  # the user's may change
     rounding = float(torch.finfo(given.dtype).eps)
     return Spectrum(matrix, schur_form(matrix), torch.linalg.svdvals(matrix), continuous, rounding)
 
@@ -272,6 +276,9 @@ def _fate(seen: Spectrum) -> str:
     if seen.unbounded:
         return "States grow without bound."
     followed = seen.growth_until_settled
-    peak = f"grow up to {seen.amplification:.4g} times, at {unit} {followed.time:.4g}"
-    end = "and then decay" if followed.settled else f"within {unit} {float(followed.times[-1]):.4g}, as far as followed"
-    return f"States {peak}, {end}; Kreiss constant {seen.kreiss:.4g}."
+    if followed.settled:
+        fate = f"grow up to {followed.peak:.4g} times, at {unit} {followed.time:.4g}, and then decay"
+    else:
+        last = f"{unit} {float(followed.times[-1]):.4g}"
+        fate = f"grow {followed.peak:.4g} times until {last}, as far as followed, and {seen.amplification:.4g} at least"
+    return f"States {fate}; Kreiss constant {seen.kreiss:.4g}."

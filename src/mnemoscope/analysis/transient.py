@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -83,10 +84,10 @@ class Transients:
 def transients(
     system: System,
     steps: int = 100,
-    starts: str | Inexact[Tensor, "starts size"] = "sphere",
+    starts: str | Inexact[Tensor, "starts size"] | np.ndarray = "sphere",
     *,
     number: int = 1000,
-    centre: Inexact[Tensor, " size"] | None = None,
+    centre: Inexact[Tensor, " size"] | np.ndarray | None = None,
     radius: float = 1.0,
     seed: int = 0,
 ) -> Transients:
@@ -111,16 +112,24 @@ def transients(
         raise ValueError(f"The radius must be positive and finite, but is {radius}.")
     step, size, dtype, dynamics = _stepping(system)
     generator = torch.Generator().manual_seed(seed)
-    middle = torch.zeros(size, dtype=dtype) if centre is None else centre.detach().cpu().to(dtype)
+    middle = torch.zeros(size, dtype=dtype) if centre is None else _taken(centre, "centre", dtype)
     if middle.shape != (size,) or not torch.isfinite(middle).all():
         raise ValueError(f"The centre must be {size} finite numbers, but has shape {tuple(middle.shape)}.")
-    if isinstance(starts, Tensor):
-        states = starts.detach().cpu().to(dtype)
+    if not isinstance(starts, str):
+        states = _taken(starts, "starts", dtype)
         if states.dim() != 2 or states.shape[1] != size or len(states) == 0 or not torch.isfinite(states).all():
             raise ValueError(f"The starts must be finite, of shape (starts, {size}), but have {tuple(states.shape)}.")
     else:
         states = middle + radius * _directions(starts, number, size, dtype, dynamics, generator)
     return _follow(step, states, middle, steps)
+
+
+def _taken(given: Tensor | np.ndarray, what: str, dtype: torch.dtype) -> Tensor:
+    """As numbers of the system, which may be real where these are not."""
+    taken = torch.as_tensor(given).detach().cpu()
+    if taken.is_complex() and not dtype.is_complex:
+        raise ValueError(f"The system is real, but the {what} are complex: their imaginary part would be lost.")
+    return taken.to(dtype)
 
 
 def _follow(step: Step, states: Tensor, centre: Tensor, steps: int) -> Transients:

@@ -51,6 +51,6 @@ def _row(fp: FixedPoints, group: Group) -> tuple[str, ...]:
     if not seen.unbounded and seen.amplification > 1:
         followed = seen.growth_until_settled
         at = f"t = {number(followed.time)}" if fp.continuous else f"step {followed.time:.0f}"
-        amplification += f" at {at}" + ("" if followed.settled else ", as far as followed")
+        amplification = f"{amplification} at {at}" if followed.settled else f"{amplification} at least"
     shares = (f"{seen.relative_departure:.0%}", amplification)
     return (f"{group.label} ({len(group.members)})", str(point), number(leading), number(seen.norm), *shares)

@@ -7,6 +7,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from http.client import HTTPException
@@ -96,11 +97,17 @@ class DataSet:
             return
         folder = place.folder / self.name
         absent = [file for file in self.files if _stored(file, [folder]) is None]
+        names = ", ".join(file.name for file in self.files)
+        sources = " and ".join(dict.fromkeys(file.source for file in self.files))
+        by_hand = f"You can get it by hand, from {sources}, and name by {VARIABLE} a folder that holds {names}."
         for url in dict.fromkeys(file.url for file in absent):
-            folder.mkdir(parents=True, exist_ok=True)
-            with TemporaryFile(dir=folder) as download:
-                names = ", ".join(file.name for file in absent if file.url == url)
-                by_hand = f"You can get it by hand, and name by {VARIABLE} the folder in which you put {names}."
+            with ExitStack() as stack:
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    download = stack.enter_context(TemporaryFile(dir=folder))
+                except OSError as error:
+                    what = f"{folder}, where {self.title} is to be kept, cannot be written"
+                    raise OSError(f"{what}: {error}. {by_hand}") from error
                 _download(url, download, f"{self.title}: {url.rpartition('/')[2]}", by_hand, progress)
                 for file in (each for each in absent if each.url == url):
                     download.seek(0)
