@@ -98,7 +98,7 @@ class DataSet:
         folder = place.folder / self.name
         absent = [file for file in self.files if _stored(file, [folder]) is None]
         names = ", ".join(file.name for file in self.files)
-        sources = " and ".join(dict.fromkeys(file.source for file in self.files))
+        sources = " and ".join(dict.fromkeys(file.url for file in self.files))
         by_hand = f"You can get it by hand, from {sources}, and name by {VARIABLE} a folder that holds {names}."
         for url in dict.fromkeys(file.url for file in absent):
             with ExitStack() as stack:
