@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from common import command, folder, write_json
+from common import command, folder, take_turns, write_json
 from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.connectivity import Connectivity, Exponential, skew_exponential
@@ -65,7 +63,7 @@ def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
     if options.released:
         work["released nnRNN"] = released(options.released, symbols, targets)
     wall, cpu = take_turns(work, options.repeats)
-    rows = [{"who": who, "wall_ms": wall[who], "cpu_ms": cpu[who]} for who in work]
+    rows = [{"who": who, "wall_ms": 1e3 * wall[who], "cpu_ms": 1e3 * cpu[who]} for who in work]
     for row in rows:
         print(f"{row['who']:16} {row['wall_ms']:8.2f} ms {row['cpu_ms']:8.2f} CPU ms", flush=True)
     return rows
@@ -154,24 +152,12 @@ def exponential(size: int, options: argparse.Namespace) -> dict[str, Any]:
         work[who] = lambda function=function: torch.autograd.grad(function(start), start, g)
     matrix = Exponential(size)
     work["with its parameters"] = lambda: torch.autograd.grad(matrix(), list(matrix.parameters()), g)
-    wall, _ = take_turns(work, max(3, options.repeats * 128 // size))
+    seconds, _ = take_turns(work, max(3, options.repeats * 128 // size))
+    wall = {who: 1e3 * each for who, each in seconds.items()}
     ratio = wall["torch.matrix_exp"] / wall["mnemoscope"]
     print(f"exponential N {size:5}: " + ", ".join(f"{who} {ms:.2f} ms" for who, ms in wall.items())
           + f"; {ratio:.1f}x; off by " + ", ".join(f"{off:.1e}" for off in found.values()), flush=True)  # fmt: skip
     return {"size": size, "wall_ms": wall, "ratio": ratio, "off_orthogonal": found}
-
-
-def take_turns(work: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Median wall and CPU milliseconds of each, after two rounds to warm up."""
-    wall, cpu = {who: [] for who in work}, {who: [] for who in work}
-    for repeat in range(2 + repeats):
-        for who, one in work.items():
-            start, start_cpu = time.perf_counter(), time.process_time()
-            one()
-            if repeat >= 2:
-                wall[who].append(1e3 * (time.perf_counter() - start))
-                cpu[who].append(1e3 * (time.process_time() - start_cpu))
-    return tuple({who: statistics.median(times[who]) for who in work} for times in (wall, cpu))  # pyright: ignore[reportReturnType]
 
 
 def table(steps: list[dict[str, Any]], exponentials: list[dict[str, Any]], options: argparse.Namespace) -> str:

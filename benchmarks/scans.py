@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -39,7 +38,7 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
-from common import command, folder, write_json
+from common import command, folder, take_turns, write_json
 from mnemoscope.cells import LSTM, Cell, Elman
 
 INPUTS = 10
@@ -115,7 +114,8 @@ def one_case(
         one = partial(precisely, run, xs[:number], g[:number], who.endswith("tf32"))
         work[who, False], work[who, True] = partial(one, backward=False), partial(one, backward=True)
         long[who] = number
-    wall, cpu = take_turns(work, options)
+    seconds = take_turns(work, options.repeats, options.warm_up, partial(_wait, options.device))
+    wall, cpu = ({key: 1e6 * each for key, each in of.items()} for of in seconds)
     floor, bound = machine.floor(units, batch, 4 if kind == "lstm" else 1)
     route = str(ms.scan(cell, xs[:1], explain=True)[2])
     rows = [
@@ -168,23 +168,6 @@ def compiled(cell: Cell) -> Callable[[Tensor], Tensor]:
         return torch.stack(outputs)
 
     return run
-
-
-def take_turns(
-    work: dict[Any, Callable[[], Any]], options: argparse.Namespace
-) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Median wall and CPU microseconds of each."""
-    wall, cpu = {key: [] for key in work}, {key: [] for key in work}
-    for repeat in range(options.warm_up + options.repeats):
-        for key, one in work.items():
-            _wait(options.device)
-            start, start_cpu = time.perf_counter(), time.process_time()
-            one()
-            _wait(options.device)
-            if repeat >= options.warm_up:
-                wall[key].append(time.perf_counter() - start)
-                cpu[key].append(time.process_time() - start_cpu)
-    return tuple({key: 1e6 * statistics.median(times[key]) for key in work} for times in (wall, cpu))  # pyright: ignore[reportReturnType]
 
 
 def memory(one: Callable[[], Any], device: str) -> float:

@@ -484,7 +484,11 @@ def test_figures(A):
 
 def test_figure_of_a_flow():
     A = torch.tensor([[-0.5, 8.0], [0.0, -0.3]]).double()
-    Spectrum(A, schur_form(A), torch.linalg.svdvals(A), continuous=True).figure().canvas.draw()
+    figure = Spectrum(A, schur_form(A), torch.linalg.svdvals(A), continuous=True).figure()
+    figure.canvas.draw()
+    growth = next(axes for axes in figure.axes if axes.get_title() == "Growth of states")
+    assert growth.get_xlabel() == "t"
+    assert max(growth.lines[0].get_ydata()) > 1  # it rises before it falls
 
 
 @pytest.mark.parametrize(("size", "scale"), [(32, 0.1), (128, 0.02)])

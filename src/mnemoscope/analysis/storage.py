@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
+
+from mnemoscope.files import write_atomically
 
 _KEY = "mnemoscope"
 
@@ -20,7 +22,8 @@ def save_result(path: str | Path, kind: str, tensors: Mapping[str, Tensor], flag
     paired = [name for name, tensor in tensors.items() if tensor.is_complex()]  # safetensors has no complex128
     real = {name: torch.view_as_real(tensor) if name in paired else tensor for name, tensor in tensors.items()}
     header = {"kind": kind, "flags": dict(flags), "complex": paired}
-    save_file({name: tensor.contiguous() for name, tensor in real.items()}, str(path), {_KEY: json.dumps(header)})
+    content = save({name: tensor.contiguous() for name, tensor in real.items()}, {_KEY: json.dumps(header)})
+    write_atomically(Path(path), content)
 
 
 def load_result(path: str | Path, kind: str, words: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

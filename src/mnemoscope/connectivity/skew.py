@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import pi
 
 import torch
@@ -124,9 +124,7 @@ def _dtype(complex: bool) -> torch.dtype:
     return torch.complex64 if complex else torch.float32
 
 
-def known(init: str, names: object, owner: Connectivity) -> None:
+def known(init: str, names: Sequence[str], owner: Connectivity) -> None:
     """Refuse an unknown initialiser."""
-    if init not in names:  # pyright: ignore[reportOperatorIssue]
-        raise ValueError(
-            f"{type(owner).__name__} has no initialiser {init!r}; choose one of {', '.join(names)}."  # pyright: ignore[reportArgumentType, reportCallIssue]
-        )
+    if init not in names:
+        raise ValueError(f"{type(owner).__name__} has no initialiser {init!r}; choose one of {', '.join(names)}.")

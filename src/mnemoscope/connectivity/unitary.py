@@ -77,7 +77,8 @@ class FromSkew(Unitary):
                 parameter.zero_()
 
     def _of(self, A: Tensor) -> Tensor:
-        raise NotImplementedError
+        """`f(A)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define _of(A).")
 
     def _first_base(self) -> Tensor:
         return torch.eye(self.size, dtype=self.dtype)
@@ -88,7 +89,8 @@ class FromSkew(Unitary):
         return SKEW_INITIALISERS[init](self.size, self.complex)
 
     def _skew_of(self, Q: Tensor) -> Tensor:
-        raise NotImplementedError
+        """An A with `f(A) = Q`."""
+        raise NotImplementedError(f"{type(self).__name__} must define _skew_of(Q).")
 
     def _frequencies(self) -> Float[Tensor, " size"]:
         """A has the eigenvalues i times these."""

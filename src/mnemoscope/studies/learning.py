@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from itertools import cycle
 from math import ceil
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.analysis.drawing import PALETTE
@@ -34,9 +34,7 @@ class LearningStudy(Study):
     base: RunConfig
     score: str
     """Which of the task's scores is compared, or "loss"."""
-    higher_is_better = True
     score_in_words: str
-    logarithmic = False
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
@@ -114,11 +112,6 @@ class LearningStudy(Study):
             axes.plot(steps, [median(at) for at in values], color=colour, label=name)
             axes.fill_between(steps, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15,
                               linewidth=0)  # fmt: skip
-        baselines = [one.result["baseline"] for one in results if "baseline" in one.result]
-        if self.score == "loss" and baselines:
-            axes.axhline(mean(baselines), color=COLOUR["ink"], linestyle="dotted", linewidth=1)
-        if self.logarithmic:
-            axes.set_yscale("log")
         axes.set(xlabel="iterations", ylabel=self.score_in_words)
         legend(axes, beside=True)
         quiet(axes)

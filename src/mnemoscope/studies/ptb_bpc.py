@@ -56,7 +56,6 @@ class PennTreebankBPC(LearningStudy):
     title = "Characters of the Penn Treebank"
     question = "How many bits per character does each network need, with gradients through 150 steps?"
     score = "bpc"
-    higher_is_better = False
     score_in_words = "bits per character"
     published = (
         bpc("nnrnn", 1.47, "Kerg, Table 1, T = 150, N = 1024"),

@@ -13,12 +13,14 @@ from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path
 from posixpath import normpath
-from tempfile import NamedTemporaryFile, TemporaryFile
+from tempfile import TemporaryFile
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tqdm import tqdm
+
+from mnemoscope.files import write_atomically
 
 VARIABLE = "MNEMOSCOPE_DATA"
 """Environment variable that names the folder of all data sets."""
@@ -111,7 +113,9 @@ class DataSet:
                 _download(url, download, f"{self.title}: {url.rpartition('/')[2]}", by_hand, progress)
                 for file in (each for each in absent if each.url == url):
                     download.seek(0)
-                    _write(folder / file.name, file.content(download, f"The download of {url}", by_hand, file.member))
+                    write_atomically(
+                        folder / file.name, file.content(download, f"The download of {url}", by_hand, file.member)
+                    )
 
     def read(self, place: Place) -> Iterator[bytes]:
         """The contents of the files, in order, each checked."""
@@ -161,17 +165,3 @@ def _download(url: str, to: IO[bytes], title: str, advice: str, progress: bool) 
             error.close()
         reason = error.reason if type(error) is URLError else error
         raise ConnectionError(f"{url} could not be downloaded: {reason}. {advice}") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all."""
-    with NamedTemporaryFile(dir=path.parent, prefix=".unfinished-", delete=False) as file:
-        beside = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise

@@ -1,9 +1,8 @@
-"""Files that are either whole or not there: written beside, synchronised, then moved into place."""
+"""JSON and tensors in files that are either whole or not there."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,23 +11,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-DEBRIS = ".unfinished-"
-"""Prefix of a file that is being written; what is left of it after a crash is ignored."""
+from mnemoscope.files import write_atomically
+
 _HEADER = "mnemoscope"  # one key, for safetensors writes several in random order and the bytes must be the same
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file such that after a crash, at any moment, the old or the new one is there, whole."""
-    beside = path.with_name(f"{DEBRIS}{os.getpid()}-{path.name}")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

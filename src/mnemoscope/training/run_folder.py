@@ -17,9 +17,10 @@ import torch
 from mnemoscope import __version__
 from mnemoscope.cells import Model
 from mnemoscope.config import RunConfig
+from mnemoscope.files import DEBRIS, write_atomically
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
-from mnemoscope.training.files import DEBRIS, read_json, read_tensors, write_atomically, write_json, write_tensors
+from mnemoscope.training.files import read_json, read_tensors, write_json, write_tensors
 from mnemoscope.training.result import TrainResult
 
 try:
