@@ -34,7 +34,7 @@ def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     assert result.reused == 0
     summary = json.loads((result.folder / "summary.json").read_text())
     assert summary["command"] == f"mnemoscope study {name} --preset smoke"
-    assert summary["environment"]["torch"]
+    assert summary["environments"][0]["torch"]
     assert result.page.read_text().startswith("<!DOCTYPE html>")
     with pytest.raises(FileExistsError, match="--resume"):
         run_study(name, "smoke", root=tmp_path, progress=False)

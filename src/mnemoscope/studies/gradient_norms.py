@@ -54,6 +54,7 @@ class GradientNorms(GammaClamp):
         better = [polynomial(norms)[1] for norms in found]
         told = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in found)
         remark = f"{told}, k steps back; here: what a power explains of log |gradient| beyond an exponential"
+        remark = remark if found else ""
         return [self.row(own, "growth back through time", better, ".2f", remark)]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -63,13 +64,13 @@ class GradientNorms(GammaClamp):
             label = f"{one.trial.name}"
             if "gradient" in one.result:
                 back.loglog(
-                    range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour, label=label
+                    range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour
                 )
             curve = one.result["curve"]
-            training.semilogy(curve["step"], curve["gradient_norm"], color=colour)
+            training.semilogy(curve["step"], curve["gradient_norm"], color=colour, label=label)
         back.set(xlabel="steps back", ylabel="norm of the gradient")
         training.set(xlabel="iterations")
-        legend(back)
+        legend(training)
         for axes in (back, training):
             quiet(axes)
         return figure

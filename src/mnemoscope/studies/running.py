@@ -75,7 +75,7 @@ def run_study(
     with tqdm([] if finished_only else trials, desc=study.name, unit="trial", disable=not progress) as bar:
         for trial in bar:
             bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
-            if _trial_result(folder, trial) is not None:
+            if _trial_file(folder, trial).exists():
                 reused += 1
             else:
                 _run_trial(study, trial, folder, progress)
@@ -98,8 +98,12 @@ def _preset(study: Study, name: str) -> Preset:
 def _finished(study: Study, preset: Preset, folder: Path) -> list[Finished]:
     """All trials of the preset that the folder holds, with whichever seeds they were asked for, in the grid's order."""
     seeds = sorted({_read_trial(path)["trial"]["seed"] for path in folder.glob("*/trial.json")})
-    results = [(trial, _trial_result(folder, trial)) for trial in study.trials(preset.settings, seeds)]
-    return [Finished(trial, result) for trial, result in results if result is not None]
+    trials = [trial for trial in study.trials(preset.settings, seeds) if _trial_file(folder, trial).exists()]
+    contents = [_read_trial(_trial_file(folder, trial)) for trial in trials]
+    return [
+        Finished(trial, content["result"], content.get("environment", {}))
+        for trial, content in zip(trials, contents, strict=True)
+    ]
 
 
 def _command(study: Study, preset: str, finished: Sequence[Finished]) -> str:
@@ -108,9 +112,8 @@ def _command(study: Study, preset: str, finished: Sequence[Finished]) -> str:
     return f"mnemoscope study {study.name} --preset {preset}{chosen}"
 
 
-def _trial_result(folder: Path, trial: Trial) -> dict[str, Any] | None:
-    path = folder / trial.hash / "trial.json"
-    return _read_trial(path)["result"] if path.exists() else None
+def _trial_file(folder: Path, trial: Trial) -> Path:
+    return folder / trial.hash / "trial.json"
 
 
 def _read_trial(path: Path) -> dict[str, Any]:
@@ -134,11 +137,12 @@ def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None
 def _summary(
     study: Study, preset: str, finished: Sequence[Finished], rows: Sequence[Row], command: str
 ) -> dict[str, Any]:
+    environments = [one.environment for one in finished]
     return {
         "study": study.name,
         "preset": preset,
         "command": command,
-        "environment": environment(),
+        "environments": [one for n, one in enumerate(environments) if one not in environments[:n]],
         "published": [asdict(one) for one in study.published],
         "rows": [asdict(row) for row in rows],
         "trials": [{"trial": asdict(one.trial), "result": one.result} for one in finished],

@@ -84,6 +84,8 @@ class Finished:
 
     trial: Trial
     result: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """Versions and machine that made it."""
 
 
 class Study(ABC):
