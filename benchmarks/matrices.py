@@ -35,7 +35,7 @@ from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.connectivity import Connectivity, Exponential, skew_exponential
 from mnemoscope.connectivity.skew import henaff
-from mnemoscope.tasks import Copy
+from mnemoscope.tasks import Batch, Copy
 
 UNITS, BATCH, INPUTS = 128, 10, 10
 OURS = ["nnrnn", "exprnn", "scornn", "ornn", "svd-rnn", "rnn", "lstm", "eurnn", "urnn", "full-urnn", "scurnn", "goru"]
@@ -58,7 +58,7 @@ def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
     task = Copy(delay=200)
     batch = task.batch(BATCH, seed=0, number=0)
     symbols, targets = batch.inputs.argmax(-1), batch.targets
-    work = {name: ours(name, task, symbols, targets) for name in OURS}
+    work = {name: ours(name, task, batch, symbols) for name in OURS}
     work |= {f"torch.nn.{net.__name__}": torch_s(net, symbols, targets) for net in (nn.RNN, nn.LSTM)}
     if options.released:
         work["released nnRNN"] = released(options.released, symbols, targets)
@@ -69,7 +69,7 @@ def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def ours(name: str, task: Copy, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
+def ours(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[], None]:
     """A step of one of this library's networks, as `train` takes it."""
     model = Model(registry.cells.load(name)(task.input_size, UNITS), task.output_size)
     matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
@@ -78,8 +78,8 @@ def ours(name: str, task: Copy, symbols: Tensor, targets: Tensor) -> Callable[[]
     def step() -> None:
         optimiser.zero_grad()
         outputs, _ = model(one_hot(symbols, INPUTS).float())
-        loss = cross_entropy(outputs.flatten(0, 1), targets.flatten())
-        recall(outputs, targets)
+        loss = task.loss(outputs, batch)
+        recall(outputs, batch.targets)
         penalties = [penalty for matrix in matrices if (penalty := matrix.penalty()) is not None]
         sum(penalties, loss).backward()
         optimiser.step()

@@ -109,7 +109,8 @@ class Schur(Connectivity):
 
     def penalty(self) -> Float[Tensor, ""]:
         """`delta sum_i (gamma_i - 1)^2 + decay |T|^2 / 2`."""
-        return self.modulus_penalty * (self.moduli() - 1).square().sum() + 0.5 * self.decay * self.T.square().sum()
+        free = self.modulus_penalty * (self.moduli() - 1).square().sum()
+        return free + 0.5 * self.decay * self.T.square().sum() if self.decay else free
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
         return self.basis.orthogonal_parameters()

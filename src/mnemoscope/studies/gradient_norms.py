@@ -63,9 +63,7 @@ class GradientNorms(GammaClamp):
         for colour, one in zip(colours(), results, strict=False):
             label = f"{one.trial.name}"
             if "gradient" in one.result:
-                back.loglog(
-                    range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour
-                )
+                back.loglog(range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour)
             curve = one.result["curve"]
             training.semilogy(curve["step"], curve["gradient_norm"], color=colour, label=label)
         back.set(xlabel="steps back", ylabel="norm of the gradient")
