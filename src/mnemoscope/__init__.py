@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from mnemoscope import analysis, cells, connectivity, kernels, registry, report, studies, tasks, training
     from mnemoscope.analysis import (
         Dynamics,
+        FisherMemory,
         FixedPoints,
+        MatrixSystem,
         Spectrum,
         Transients,
         find_fixed_points,
+        fisher_memory,
         spectrum,
         transients,
     )
@@ -27,12 +30,15 @@ if TYPE_CHECKING:
 _ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
 _NAMES = {
     "Dynamics": "analysis",
+    "FisherMemory": "analysis",
     "FixedPoints": "analysis",
+    "MatrixSystem": "analysis",
     "Model": "cells",
     "Spectrum": "analysis",
     "Transients": "analysis",
     "adapt": "cells",
     "find_fixed_points": "analysis",
+    "fisher_memory": "analysis",
     "run_with_cache": "cells",
     "scan": "cells",
     "spectrum": "analysis",
@@ -41,7 +47,9 @@ _NAMES = {
 
 __all__ = [
     "Dynamics",
+    "FisherMemory",
     "FixedPoints",
+    "MatrixSystem",
     "Model",
     "Spectrum",
     "Transients",
@@ -50,6 +58,7 @@ __all__ = [
     "cells",
     "connectivity",
     "find_fixed_points",
+    "fisher_memory",
     "kernels",
     "registry",
     "report",

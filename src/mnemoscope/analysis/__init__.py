@@ -2,6 +2,7 @@
 
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fisher import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
@@ -17,11 +18,13 @@ __all__ = [
     "Adaptive",
     "Box",
     "Dynamics",
+    "FisherMemory",
     "FixedPoints",
     "FromTrajectories",
     "GaussNewtonCG",
     "Growth",
     "LevenbergMarquardt",
+    "MatrixSystem",
     "Newton",
     "NewtonKrylov",
     "Pseudospectrum",
@@ -33,6 +36,7 @@ __all__ = [
     "Tolerances",
     "Transients",
     "find_fixed_points",
+    "fisher_memory",
     "schur_form",
     "spectrum",
     "transients",

@@ -95,6 +95,15 @@ class Dynamics:
         rows = torch.func.vmap(lambda row: pull_back(row.expand_as(states))[0])(basis)
         return rows.transpose(0, 1)
 
+    def input_jacobian(self, state: Float[Tensor, "1 size"]) -> Float[Tensor, "size features"]:
+        """Derivative of F by the input, at one state."""
+        own = self.unflatten(state)
+
+        def driven(x: Tensor) -> Tensor:
+            return self.layout.flatten(self.cell(x[None], own))[0]
+
+        return torch.func.jacrev(driven)(self.input[0]).reshape(self.size, -1)
+
     def residual_jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
         """Derivative of `residual`."""
         J = self.jacobian(states)

@@ -49,18 +49,18 @@ def draw_spectrum(
 
     """
     if figure is None:
-        figure = _new(11.5, 7.2)
+        figure = new_figure(11.5, 7.2)
     panels = (_plane, _powers, _values, _form, _angles, _sub_diagonals)
     for number, draw in enumerate(panels):
         axes = figure.add_subplot(-(-len(panels) // columns), columns, number + 1)
         draw(axes, seen, colours)
-        _calm(axes, colours, letters)
+        calm(axes, colours, letters)
     return figure
 
 
 def draw_transients(seen: Transients, colours: Mapping[str, str] = LIGHT) -> Figure:
     """Spread across the units above the norm, mean and standard deviation over the ensemble (Kerg's thesis, Fig 1b)."""
-    figure = _new(6, 5)
+    figure = new_figure(6, 5)
     top, bottom = figure.subplots(2, 1, sharex=True)
     times = seen.times.numpy()
     for axes, (mean, std), title, key in (
@@ -74,12 +74,13 @@ def draw_transients(seen: Transients, colours: Mapping[str, str] = LIGHT) -> Fig
         if len(positive) and positive.max() > 100 * middle[0]:
             axes.set_yscale("log", nonpositive="mask")
         axes.set_title(title)
-        _calm(axes, colours, 9)
+        calm(axes, colours, 9)
     bottom.set_xlabel("step", color=colours["muted"])
     return figure
 
 
-def _new(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of these inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -87,7 +88,7 @@ def _new(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _calm(axes: Any, colours: Mapping[str, str], letters: float) -> None:
+def calm(axes: Any, colours: Mapping[str, str], letters: float) -> None:
     """Axes that step back behind what they hold."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(colours["line"])

@@ -170,18 +170,8 @@ def _directions(
     elif dynamics is None:
         raise ValueError("A matrix has no input: pass a cell or a Dynamics, or the starts themselves.")
     else:
-        U = _input_jacobian(dynamics)  # (size, features)
+        U = dynamics.input_jacobian(dynamics.origin)  # (size, features)
         if not U.any():
             raise ValueError("The input does not reach the resting state of this network in one step.")
         drawn = torch.randn(number, U.shape[1], dtype=dtype, generator=generator) @ U.mT
     return drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
-
-
-def _input_jacobian(dynamics: Dynamics) -> Tensor:
-    """Derivative of F by the input at the resting state, (size, features)."""
-    rest = dynamics.unflatten(dynamics.origin)
-
-    def driven(x: Tensor) -> Tensor:
-        return dynamics.layout.flatten(dynamics.cell(x[None], rest))[0]
-
-    return torch.func.jacrev(driven)(dynamics.input[0]).reshape(dynamics.size, -1)

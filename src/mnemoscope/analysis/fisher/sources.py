@@ -1,0 +1,64 @@
+"""The linear step of a system, and the direction by which signals enter it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.analysis.systems import System, checked_matrix, matrix_of
+from mnemoscope.cells import Cell, Elman, adapt
+from mnemoscope.cells.from_torch import TORCH_NETWORKS
+from mnemoscope.shapes import Float, Inexact
+
+
+def linear_step(
+    system: System, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Tensor | None
+) -> tuple[Float[Tensor, "size size"], Float[Tensor, " size"]]:
+    """A and w in float64; gradients go through where a tensor is given."""
+    if isinstance(system, Tensor) and system.requires_grad:
+        checked_matrix(system)
+        A, continuous = system.cpu(), False
+    else:
+        A, continuous = matrix_of(system, state)
+    if continuous:
+        raise ValueError("A flow takes no steps: pass the matrix exp(dt A) of its linearisation.")
+    if A.is_complex():
+        raise ValueError("Fisher memory is of real networks; of a complex one, write real and imaginary part apart.")
+    A = A.to(torch.float64)
+    w = _direction(system, direction, state)
+    w = torch.as_tensor(w).to(device="cpu", dtype=torch.float64)
+    if w.shape != A.shape[:1] or not torch.isfinite(w).all() or not w.detach().any():
+        raise ValueError(
+            f"direction must be {len(A)} finite numbers, not all of them 0, but has the shape {tuple(w.shape)}."
+        )
+    return A, w
+
+
+def _direction(
+    system: System, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Tensor | None
+) -> Tensor | np.ndarray:
+    if direction is not None and not isinstance(direction, int):
+        return direction
+    number = direction or 0
+    if isinstance(system, Dynamics):
+        assert state is not None
+        U = system.input_jacobian(state.detach().to(system.dtype).reshape(1, -1))
+    elif isinstance(system, (Cell, *TORCH_NETWORKS)):
+        cell = adapt(system).frozen()
+        assert isinstance(cell, Elman)  # matrix_of has seen to it
+        assert cell.input_size is not None
+        eye = torch.eye(cell.input_size, dtype=cell.initial_state(1).dtype)
+        U = (cell.drive(eye) - cell.drive(torch.zeros_like(eye))).mT
+    else:
+        what = "A fixed point" if isinstance(system, FixedPoints) else "A matrix"
+        raise ValueError(f"{what} has no input: pass direction, the vector by which signals enter.")
+    if not 0 <= number < U.shape[1]:
+        raise ValueError(f"The network has {U.shape[1]} input features, numbered from 0, but direction is {number}.")
+    if direction is None and U.shape[1] > 1:
+        raise ValueError(
+            f"The network has {U.shape[1]} input features: pass direction=0 ... {U.shape[1] - 1}, or a vector."
+        )
+    return U[:, number]
