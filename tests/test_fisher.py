@@ -7,6 +7,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.report.memory import memory_section
 
 LAGS = 20
 
@@ -297,6 +298,15 @@ def test_saving(tmp_path):
         assert (again.summary(), again.shape, again.route) == (memory.summary(), memory.shape, memory.route)
         if memory.factor is not None:
             assert torch.equal(again.spatial, memory.spatial)
+
+
+def test_the_page_of_a_network_has_its_memory():
+    torch.manual_seed(0)
+    dynamics = ms.Dynamics(torch.nn.GRU(2, 6))
+    section = memory_section(dynamics, ms.find_fixed_points(dynamics, "adaptive", progress=False))
+    assert section is not None
+    assert "input 1" in section.html
+    assert memory_section(dynamics, ms.find_fixed_points(dynamics, "adaptive", progress=False)[[]]) is None
 
 
 def test_figure():

@@ -15,6 +15,7 @@ from mnemoscope.analysis import Adaptive, Box, Dynamics, FixedPoints, find_fixed
 from mnemoscope.cells import Cell, Elman, run_with_cache
 from mnemoscope.report import NetworkPage, Section, write_page
 from mnemoscope.report.frame import check_extra
+from mnemoscope.report.memory import memory_section
 from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
 from mnemoscope.shapes import Float
 from mnemoscope.training import RunFolder, load_model
@@ -94,7 +95,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
         baseline=result.baseline,
         cites=_cites(("cell", config.cell), ("task", config.task)),
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
-        sections=_spectra(model.cell, fp),
+        sections=_lenses(model.cell, dynamics, fp),
     )
     return _write(fp, content, folder / "page.html" if page is None else Path(page))
 
@@ -112,7 +113,7 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
         ("Constant input", _input(dynamics)),
     ]
     trajectories = _relaxations(dynamics, fp, look.seed)
-    sections = _spectra(cell, fp)
+    sections = _lenses(cell, dynamics, fp)
     content = NetworkPage(title, fp, facts, trajectories, cites=_cites(), command=look.command, sections=sections)
     return _write(fp, content, Path(page))
 
@@ -125,12 +126,13 @@ def _write(fp: FixedPoints, content: NetworkPage, page: Path) -> Inspection:
     return Inspection(fp, page, saved)
 
 
-def _spectra(cell: Cell, fp: FixedPoints) -> list[Section]:
-    """What the spectra lens has to say: of the Jacobians at the fixed points, and of the matrix of an Elman cell."""
+def _lenses(cell: Cell, dynamics: Dynamics, fp: FixedPoints) -> list[Section]:
+    """What else there is to say: of memory and growth near the fixed points, and of the matrix of an Elman cell."""
     if fp.states.shape[1] > LARGEST:
         return []
-    near = [linearisation_section(fp)] if len(fp) else []
-    return [*near, matrix_section(spectrum(cell))] if isinstance(cell, Elman) else near
+    near = [memory_section(dynamics, fp), linearisation_section(fp)] if len(fp) else []
+    matrix = [matrix_section(spectrum(cell))] if isinstance(cell, Elman) else []
+    return [section for section in [*near, *matrix] if section is not None]
 
 
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +17,6 @@ from torch.linalg import solve_triangular
 from mnemoscope.analysis.fisher.covariance import LARGEST_QR, gramian
 from mnemoscope.analysis.fisher.maps import Dense, Kronecker, Map, powers
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem, Noise
-from mnemoscope.analysis.fisher.normal import ROUTE as NORMAL
 from mnemoscope.analysis.fisher.normal import is_normal, solve_normal
 from mnemoscope.analysis.fisher.published import TERMS, solve_published
 from mnemoscope.analysis.fisher.solving import Solved, solve
@@ -64,6 +64,7 @@ class FisherMemory:
     error: float = nan
     """How far the covariance is from solving its own equation, in the coordinates in which it is 1."""
     step: Map | None = None
+    """What a step does, where the whole state was looked at after many steps."""
     factor: Float[Tensor, "size size"] | None = None
     """S, `C = S S^T`, of the covariance of the state."""
 
@@ -113,7 +114,7 @@ class FisherMemory:
         any w.
         """
         if self.step is None or self.factor is None:
-            raise ValueError(f"The spatial Fisher matrix is not formed by this route ({self.route}).")
+            raise ValueError(f"The spatial Fisher matrix is not known by this route ({self.route}).")
         if self.size > LARGEST_QR:
             raise ValueError(
                 f"The spatial Fisher matrix of {self.size} numbers would take hours: at most {LARGEST_QR}."
@@ -233,7 +234,9 @@ def fisher_memory(
     A, w = linear_step(system, direction, state)
     L = _noise_factor(noise, len(w))
     step = Dense(A)
-    return _memory(solve(step, w, L, lags, horizon, len(w)), step, w, L, (len(w),), lags)
+    signals = torch.stack(list(islice(powers(step, w), lags)), 1)
+    found = solve(step, w, L, lags, horizon, len(w))
+    return _memory(found, _in_units_of(L, signals), (len(w),), "exact", step if horizon is None else None)
 
 
 def _of_matrices(
@@ -245,17 +248,18 @@ def _of_matrices(
     queue = bool(system.slots) and observed == "all" and method == "exact"
     shape = (system.slots + 1, rows, columns) if queue else (rows, columns)
     seen = system.size if queue else rows * columns
+    strength, stationary = _strength(system, lags), None
     if method == "published":
         if horizon is not None:
             raise ValueError("The published formulas are of the stationary state; leave horizon away.")
-        found, step = solve_published(system, lags, terms), None
+        found = solve_published(system, lags, terms)
     elif _has_normal_route(system, horizon):
-        found, step = solve_normal(system, lags, seen), None
+        found = solve_normal(system, lags, seen)
     else:
         step = system.map()
         found = solve(step, system.source(), system.noise_factor(), lags, horizon, seen)
-        step = step if seen == system.size else None
-    return _memory(found, step, system.source(), None, shape, lags, method, system)
+        stationary = step if seen == system.size and horizon is None else None
+    return _memory(found, strength, shape, method, stationary)
 
 
 def _has_normal_route(system: MatrixSystem, horizon: int | None) -> bool:
@@ -264,24 +268,10 @@ def _has_normal_route(system: MatrixSystem, horizon: int | None) -> bool:
 
 
 def _memory(
-    found: Solved,
-    step: Map | None,
-    w: Tensor,
-    L: Tensor | None,
-    shape: tuple[int, ...],
-    lags: int,
-    method: str = "exact",
-    system: MatrixSystem | None = None,
+    found: Solved, strength: Tensor, shape: tuple[int, ...], method: str, stationary: Map | None
 ) -> FisherMemory:
-    if system is None:
-        assert step is not None
-        assert L is not None
-        signals = torch.stack([x for x, _ in zip(powers(step, w), range(lags), strict=False)], 1)
-        strength = _in_units_of(L, signals)
-    else:
-        strength = _strength(system, lags)
     return FisherMemory(found.traces, found.total, strength[0], strength, shape, method, found.route, found.error,
-                        step if found.route != NORMAL else None, found.factor)  # fmt: skip
+                        stationary, found.factor)  # fmt: skip
 
 
 def _in_units_of(L: Tensor, signals: Tensor) -> Float[Tensor, " lags"]:

@@ -1,0 +1,57 @@
+"""How long a small signal is told by the state, near the fixed point where the network rests."""
+
+from __future__ import annotations
+
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fisher import FisherMemory, fisher_memory
+from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.report.frame import Section
+from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
+from mnemoscope.report.words import number
+
+MOST_FEATURES = 6
+"""Input features with a curve of their own."""
+FEWEST_LAGS, MOST_LAGS = 12, 400
+
+
+def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
+    """The section with the Fisher memory at the stable point that most starts reached; None where there is none."""
+    stable = [point for point, kind in enumerate(fp.kind) if kind == "stable"]
+    if dynamics.continuous or not stable:
+        return None
+    point = max(stable, key=lambda one: int(fp.reached[one]))
+    state = fp.states[point]
+    slowest = float(fp.time_constants[point].max())
+    lags = int(min(max(3 * slowest, FEWEST_LAGS), MOST_LAGS))
+    features = dynamics.input_jacobian(state[None].to(dynamics.dtype)).any(0).nonzero().flatten().tolist()
+    try:
+        memories = {
+            feature: fisher_memory(dynamics, feature, state=state, lags=lags) for feature in features[:MOST_FEATURES]
+        }
+    except ValueError as error:
+        return Section("Memory near a fixed point", f"At point {point} it cannot be told: {error}", "")
+    if not memories:
+        return None
+    left = ", ".join(f"{number(float(one.relative))} of input {feature}" for feature, one in memories.items())
+    lead = (
+        f"At point {point}, where the network rests, noise enters every unit at every step, and small signals enter by "
+        f"the inputs. The curve is the Fisher information that the state has of a signal some steps ago, as a share of "
+        f"what it was worth as it entered. Of all past signals the state holds {left}; a network with a normal "
+        f"matrix would hold 1, and none of {dynamics.size} numbers more than {dynamics.size}."
+    )
+    alt = "Share of the information of a signal that is left, over the steps since it came, for each input."
+    html = f'<figure class="drawn">{inline(_draw(memories), "memory", alt=alt)}</figure>'
+    return Section("Memory near a fixed point", lead, html)
+
+
+def _draw(memories: dict[int, FisherMemory]):  # noqa: ANN202 (matplotlib comes with an extra)
+    figure = blank(7.2, 3.1)
+    axes = figure.add_subplot()
+    names = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")
+    for name, (feature, memory) in zip(names, memories.items(), strict=False):
+        share = (memory.curve / memory.input_information).detach().numpy()
+        axes.plot(share, color=COLOUR[name], label=f"input {feature}")
+    axes.set(xlabel="steps since the signal came", ylabel="share that is left", ylim=(0, None))
+    legend(axes)
+    quiet(axes)
+    return figure
