@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS
 from mnemoscope.shapes import Float
 from mnemoscope.studies.study import Finished, Row, Study, Trial
 
@@ -48,6 +49,18 @@ class ComputedStudy(Study):
 def kept(values: Float[Tensor, " values"]) -> list[float]:
     """Six digits of each, for JSON."""
     return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def plain_powers(axis: Any) -> None:
+    """Labels of a logarithmic axis as numbers, at its full powers alone."""
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda *_: "")
+
+
+def above(figure: Any, columns: int) -> None:
+    """The legend of all axes above them, where it covers nothing."""
+    figure.legend(loc="outside upper center", ncols=columns, frameon=False, labelcolor=COLOUR["ink"],
+                  fontsize=LARGEST_LETTERS)  # fmt: skip
 
 
 def spread(values: Sequence[float], form: str = ".3g") -> str:

@@ -9,7 +9,7 @@ import torch
 
 from mnemoscope.analysis import fisher_memory
 from mnemoscope.report.svg import COLOUR, blank, quiet
-from mnemoscope.studies.computing import ComputedStudy, kept, spread
+from mnemoscope.studies.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.studies.linear_networks import feed_forward, first_unit
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 
@@ -37,21 +37,17 @@ class FisherCurves(ComputedStudy):
     title = "What feed-forward chains hold of every past signal"
     question = "Which chain remembers best up to its length, and does a diagonal carry memory beyond it?"
     published = (
-        Published("the delay line, over the largest other curve of the figure at the same lag, at its worst",
-                  "at least 1: it retains the most up to step N", "Kerg, 3.4.2", agreeing=(1 - 1e-9, HUGE)),
-        Published("the delay line, over what its own amplification allows, at its worst",
-                  "1: it is optimal", "Ganguli et al. 2008; Kerg, 2.6", agreeing=(1 - 1e-9, 1 + 1e-9)),
-        Published("every other chain, over what its amplification allows, at its best",
-                  "at most 1", "Ganguli et al. 2008; Kerg, 2.6", agreeing=(0, 1 + 1e-9)),
-        Published("d = 0: held of signals N or more steps ago", "nothing", "Kerg, 3.4.2", agreeing=(0, 0)),
-        Published("beta = 0.005, d = 0: total, over that of the delay line",
-                  "not significantly degraded", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
-        Published("d = 0.2: curve before step N, over that of the delay line, at its worst",
-                  "almost optimal", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
-        Published("d = 0.2: held of signals N or more steps ago", "memory beyond N", "Kerg, 3.4.2",
-                  agreeing=(0.01, HUGE)),
-        Published("d = 0.2: total, over that of the delay line", "outperforms it", "Kerg, 3.4.2",
-                  agreeing=(1, HUGE)),
+        Published("delay line / best other, k < N", "1 or more", "Kerg, 3.4.2, of alpha > 1",
+                  agreeing=(1 - 1e-9, HUGE)),
+        Published("delay line / amplification bound", "1", "Ganguli et al. 2008; Kerg, 2.6",
+                  agreeing=(1 - 1e-9, 1 + 1e-9)),
+        Published("others / amplification bound", "at most 1", "Ganguli et al. 2008; Kerg, 2.6",
+                  agreeing=(0, 1 + 1e-9)),
+        Published("d = 0: held from step N on", "nothing", "Kerg, 3.4.2", agreeing=(0, 0)),
+        Published("beta = 0.005 / 0: total", "not degraded", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
+        Published("d = 0.2 / delay line, k < N", "almost 1", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
+        Published("d = 0.2: held from step N on", "something", "Kerg, 3.4.2", agreeing=(0.01, HUGE)),
+        Published("d = 0.2 / delay line: total", "above 1", "Kerg, 3.4.2", agreeing=(1, HUGE)),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),
@@ -69,7 +65,7 @@ class FisherCurves(ComputedStudy):
         memory = fisher_memory(feed_forward(**case), first_unit(case["size"]), lags=lags)
         bound = memory.amplification_bound.nan_to_num(0)  # 1 / inf where nothing is left to amplify
         return {"curve": memory.curve.tolist(), "bound": kept(bound), "total": float(memory.total),
-                "optimality": _worst_and_best(memory.curve / bound)}  # fmt: skip
+                "optimality": _worst_and_best(memory.curve[1:] / bound[1:])}  # fmt: skip
 
     def as_published(self, trial: Trial) -> bool:
         return trial.settings["size"] == SIZE
@@ -78,13 +74,8 @@ class FisherCurves(ComputedStudy):
         held = {_key(one): one.result for one in results}
         size = results[0].trial.settings["size"]
         lines = {alpha: held[alpha, 0.0, 0.0] for alpha in ALPHAS}
-        best = [
-            min(
-                line / max(one["curve"][k] for (own, *rest), one in held.items() if own == alpha and any(rest))
-                for k, line in enumerate(lines[alpha]["curve"][:size])
-            )
-            for alpha in ALPHAS
-        ]
+        best, *rest = (one["curve"][:size] for one in (lines[ALPHAS[-1]], *held.values()))
+        most = [min(line / max(others) for line, *others in zip(best, *rest, strict=True))]
         beyond = {key: sum(one["curve"][size:]) for key, one in held.items()}
         diagonal = [key for key in held if key[2] > 0]
         others = [key for key in held if any(key[1:])]
@@ -98,14 +89,14 @@ class FisherCurves(ComputedStudy):
         weakest = [min(over_line((alpha, 0.005, 0.0))) for alpha in ALPHAS]
         ahead = [sum(ratio > 1 for ratio in over_line(key)) for key in diagonal]
         return [
-            row(0, best, f"with d = 0.2, {spread(ahead, 'd')} of {size} lags hold more: the signal is amplified more"),
-            row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "optimal among chains that amplify as much"),
-            row(2, [held[key]["optimality"][1] for key in others], "1 at lag 0, where nothing has been lost", ".6g"),
+            row(0, most, f"lowest; d = 0.2 holds more at {spread(ahead, 'd')} of {size} lags, as it amplifies more"),
+            row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the best of all that amplify as much"),
+            row(2, [held[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
             row(3, [beyond[key] for key in held if key[2] == 0], "Theta^N = 0"),
             row(4, [held[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
                 f"at single lags as little as {spread(weakest)}"),
-            row(5, [min(over_line(key)) for key in diagonal], "at its best far above it"),
-            row(6, [beyond[key] for key in diagonal], f"of totals of {spread([held[key]['total'] for key in diagonal])}"),
+            row(5, [min(over_line(key)) for key in diagonal], "lowest; mostly far above 1"),
+            row(6, [beyond[key] for key in diagonal], "of the totals of Table 5"),
             row(7, [held[key]["total"] / lines[key[0]]["total"] for key in diagonal], "delay line of the same alpha"),
         ]  # fmt: skip
 
@@ -127,8 +118,9 @@ class FisherCurves(ComputedStudy):
             axes.axvline(size, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
             axes.set(xlabel=f"steps ago, k, for d = {d:g}", yscale="log", ylim=(1e-3, 1.3))
             quiet(axes)
+            plain_powers(axes.yaxis)
         panels[0.0].set_ylabel("J(k)")
-        figure.legend(loc="outside upper center", ncols=3, frameon=False, labelcolor=COLOUR["ink"], fontsize=13)
+        above(figure, 3)
         return figure
 
 

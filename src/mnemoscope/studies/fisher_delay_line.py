@@ -1,10 +1,10 @@
 """The curve of a delay line, and how far other triangular matrices can fall below it (Kerg, 3.4.2, Prop 3.4.1, A.2).
 
 The proof of A.2 rests on `Theta = D A`, D the delay line and A unit lower triangular. Its first line, A.2.3, takes
-`Theta^k` to be `D^k A`, which it is not. What follows holds nevertheless: a shift only drops the first row and column of
-A, `A D = D A_1` with `A_1` the rest of A, moved up by one, so that `D^T A^T = A_1^T D^T` and `(Theta^k)^T = A^T A_1^T
-... A_(k-1)^T (D^k)^T`. No part of A has a larger singular value than A, sigma, and so `|(Theta^k)^T u| <= sigma^k |(D^k)^T
-u|`: A.2.5, as k < N and sigma >= 1. Keeping sigma^k instead of sigma^(N-1) makes it sharper at no price:
+`Theta^k` to be `D^k A`, which it is not. What follows holds nevertheless: a shift only drops the first row and column
+of A, `A D = D A_1` with `A_1` the rest of A, moved up by one, so that `D^T A^T = A_1^T D^T` and `(Theta^k)^T = A^T
+A_1^T ... A_(k-1)^T (D^k)^T`. No part of A has a larger singular value than A, sigma, and so `|(Theta^k)^T u| <= sigma^k
+|(D^k)^T u|`: A.2.5, as k < N and sigma >= 1. Keeping sigma^k instead of sigma^(N-1) makes it sharper at no price:
 
     J(k) >= a^k / sum_(m <= k) (sigma^2 a)^m
 """
@@ -43,7 +43,7 @@ def delay_line_curve(a: float, lags: int) -> Float[Tensor, " lags"]:
 
 def gram_schmidt(theta: Float[Tensor, "size size"]) -> Float[Tensor, "size size"]:
     """A of `Theta = D A` (A.2.1): D moves rows down and scales them by sqrt(a), so that rows of A are the next rows of
-    Theta, scaled back. D does not see A's last row; Gram-Schmidt on the columns, from the last one, makes it (0 ... 0 1).
+    Theta, scaled back. D does not see A's last row; Gram-Schmidt on the columns, from the last one, makes it 0 ... 0 1.
 
     >>> A = gram_schmidt(torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 2, 0]]))
     >>> A.tolist()
@@ -79,15 +79,15 @@ class FisherDelayLine(ComputedStudy):
     title = "Delay lines, and what else is strictly triangular"
     question = "Does a network with a delay line in it hold nearly as much as the delay line, and is that proved?"
     published = (
-        Published("delay line: relative error of the formula", "an equality", "Ganguli et al. 2008; Kerg, 3.4.2",
+        Published("delay line: error of its formula", "an equality", "Ganguli et al. 2008; Kerg, 3.4.2",
                   agreeing=(0, 1e-10)),
-        Published("log10 of J(k) over its bound, at its worst", "at least 0", "Kerg, Prop 3.4.1", agreeing=(0, HUGE)),
-        Published("relative error of A.2.3", "an equality", "Kerg, A.2.3", agreeing=(0, 1e-10)),
-        Published("log10 of the covariance over its bound, in the worst direction", "at most 0", "Kerg, A.2.5",
+        Published("log10 J(k) / bound", "at least 0", "Kerg, Prop 3.4.1", agreeing=(0, HUGE)),
+        Published("A.2.3: relative error", "an equality", "Kerg, A.2.3", agreeing=(0, 1e-10)),
+        Published("A.2.5: log10 C / bound", "at most 0", "Kerg, A.2.5",
                   agreeing=(-HUGE, 0)),
-        Published("log10 of J(k) over the bound with sigma^2, at its worst", "at least 0",
-                  "Kerg, where A.2.6 ends, by its letters", agreeing=(0, HUGE)),
-        Published("log10 of J(k) over the sharper bound, at its worst", "at least 0",
+        Published("A.2.6: log10 J(k) / bound", "at least 0",
+                  "Kerg, A.2.6: its end has sigma^2, not sigma^(2(N-1))", agreeing=(0, HUGE)),
+        Published("sharper: log10 J(k) / bound", "at least 0",
                   "this project: a^k / sum_(m <= k) (sigma^2 a)^m", agreeing=(0, HUGE)),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
@@ -109,7 +109,8 @@ class FisherDelayLine(ComputedStudy):
     cites = ("kerg2019", "ganguli2008")
     caption = (
         "One random chain per strength of what lies below its sub-diagonal, a = 1. Solid: J(k); dotted: the sharper "
-        "bound; dashed: Prop 3.4.1; black: the delay line. A curve may lie above the delay line's, as it amplifies more."
+        "bound; dashed: Prop 3.4.1, where it is not too low to be seen; black: the delay line, below which not all "
+        "lie, as they amplify more."
     )
     multiples = (0.8, 1.0, 1.2)
     """Of a."""
@@ -139,24 +140,24 @@ class FisherDelayLine(ComputedStudy):
 
         count = f"{len(gathered('sigma')):,} random chains"
         fails = [one for one in chains if min(one["squared"]) < 0]
-        smallest = f"from N = {min(one['size'] for one in fails)} on" if fails else "no counter-example"
+        smallest = f"from N = {min(one['size'] for one in fails)} on: a misprint" if fails else "no counter-example"
         rows = [
             row(0, gathered("formula", lines), f"a = {', '.join(map(str, self.multiples))}"),
-            row(1, gathered("proposition"), f"{count}; holds, and is proved by another first step"),
+            row(1, gathered("proposition"), f"lowest of each of {count}; the proof can be mended"),
             row(2, gathered("first_step"), "Theta^k is D A D A ..., not D^k A"),
-            row(3, gathered("covariance"), "what A.2.3 is there for holds all the same"),
-            row(4, gathered("squared"), f"a misprint of 2(N - 1); {smallest}"),
-            row(5, gathered("sharper"), "from lag 1 on; it is 0 at lag 0, where nothing has been lost"),
+            row(3, gathered("covariance"), "worst direction; holds without A.2.3"),
+            row(4, gathered("squared"), f"fails {smallest}" if fails else smallest),
+            row(5, gathered("sharper"), "lowest, from lag 1 on"),
         ]
         for size in dict.fromkeys(one["size"] for one in chains):
             for strength in dict.fromkeys(one["strength"] for one in chains if one["size"] == size):
                 own = [one for one in chains if (one["size"], one["strength"]) == (size, strength)]
                 loose, sharp = spread(gathered("loosest", own), ".2g"), spread(gathered("loosest_sharper", own), ".2g")
-                line = spread(gathered("against_line", own), ".2g")
-                rows.append(Row(f"N = {size}, strength {strength:g}: how loose, in powers of ten", "not told",
-                                f"{loose}; sharper bound {sharp}",
-                                remark=f"sigma {spread(gathered('sigma', own), '.2f')}; J(k) at least {line} of the "
-                                       f"delay line's"))  # fmt: skip
+                line = f"J(k) / delay line, lowest: {spread(gathered('against_line', own), '.2g')}"
+                sigma = f"sigma {spread(gathered('sigma', own), '.2f')}"
+                rows.append(Row(f"N = {size}, strength {strength:g}: loosest log10", "not told",
+                                f"{loose}; sharper {sharp}",
+                                remark=f"{sigma}; {line}"))  # fmt: skip
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -168,13 +169,11 @@ class FisherDelayLine(ComputedStudy):
         for place, one in reversed(list(enumerate(shown))):
             for name, style in (("curve", "solid"), ("sharper", "dotted"), ("proposition", "dashed")):
                 axes.plot(one["curves"][name], color=COLOUR[names[place % 4]], linestyle=style, linewidth=1.4,
-                          label=f"{one['strength']:g}" if name == "curve" else None)  # fmt: skip
+                          label=f"strength {one['strength']:g}" if name == "curve" else None)  # fmt: skip
         line = delay_line_curve(1.0, largest.trial.settings["size"]).log10().tolist()
         axes.plot(line, color=COLOUR["ink"], linewidth=1)
         axes.set(xlabel="steps ago, k", ylabel="log10 J(k)", ylim=(-12, 0.8))
         legend(axes, beside=True)
-        axes.get_legend().set_title("strength", prop={"size": 13})
-        axes.get_legend().get_title().set_color(COLOUR["ink"])
         quiet(axes)
         return figure
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis import fisher_memory
-from mnemoscope.report.svg import COLOUR, blank, legend, quiet
+from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.shapes import Float
-from mnemoscope.studies.computing import ComputedStudy, kept, spread
+from mnemoscope.studies.computing import ComputedStudy, above, kept, spread
 from mnemoscope.studies.linear_networks import feed_forward, first_unit
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 
@@ -96,8 +96,8 @@ class FisherTable(ComputedStudy):
     }
     cites = ("kerg2019", "ganguli2008")
     caption = (
-        "Every value relative to the exact one. Circles: as printed, with half a unit of the last digit; dots: a plain "
-        f"inverse in float64, with the units in {ORDERS} orders, which should change nothing."
+        "How far from the exact J_tot. Black: all that rounds to what is printed; dots: a plain inverse in float64, "
+        f"with the units in {ORDERS} orders, which should change nothing."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -134,20 +134,26 @@ class FisherTable(ComputedStudy):
         for place, one in enumerate(reversed(results)):
             total, plain = one.result["total"], one.result["plain"]
             first = place == 0
-            axes.plot([value / total for value in plain], [place] * len(plain), "o", color=COLOUR["unstable"],
+            axes.plot([_percent(value, total) for value in plain], [place] * len(plain), "o", color=COLOUR["unstable"],
                       markersize=3.5, label="plain inverse" if first else None)  # fmt: skip
             if not self.as_published(one.trial):
                 continue
             low, high = self.stated(f"{one.trial.name}: printed").agreeing or (0.0, 0.0)
-            axes.errorbar([(low + high) / 2 / total], [place], xerr=[(high - low) / 2 / total], color=COLOUR["ink"],
-                          fmt="o", markerfacecolor="none", markersize=8, capsize=3, label="printed" if first else None)  # fmt: skip
-        axes.axvline(1, color=COLOUR["stable"], linewidth=1, label="exact")
+            axes.plot([_percent(low, total), _percent(high, total)], [place, place], "|-", color=COLOUR["ink"],
+                      markersize=9, label="printed" if first else None)  # fmt: skip
+        axes.axvline(0, color=COLOUR["stable"], linewidth=1, label="exact")
         axes.set_yticks(range(len(results)), [one.trial.name for one in reversed(results)])
-        axes.set(xlabel="J_tot, relative to the exact one")
-        legend(axes, "lower left")
+        axes.set_xscale("symlog", linthresh=0.1)
+        axes.set_xticks([-100, -10, -1, -0.1, 0, 0.1, 1, 10, 100], ["-100", "-10", "-1", "", "0", "", "1", "10", "100"])
+        axes.set(xlabel="above or below the exact J_tot, in percent", xlim=(-300, 300))
+        above(figure, 3)
         axes.set_axisbelow(True)
         quiet(axes)
         return figure
+
+
+def _percent(value: float, exact: float) -> float:
+    return 100 * (value / exact - 1)
 
 
 STUDY = FisherTable()

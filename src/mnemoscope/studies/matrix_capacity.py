@@ -1,7 +1,8 @@
 """What matrix networks hold: the published formulas beside the exact ones (Renanse et al. 2021, Fig 2, Theorems 1-3).
 
-How the paper drew its normal matrices is not told. Here: planes turned by uniform angles, moduli uniform in (0, 1), in a
-random orthogonal basis; `|W| = 1`, noise of variance 1.
+How the paper drew its normal matrices is not told. Here: planes turned by uniform angles, moduli uniform in (0, 1), in
+a random orthogonal basis; `|W| = 1`, noise of variance 1. Nor is it told whether its MAT-196 and MAT-225 are matrices
+of so many units (14 and 15 a side) or of so many a side: `paper` has both.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mnemoscope.analysis import FisherMemory, MatrixSystem, fisher_memory
-from mnemoscope.report.svg import COLOUR, blank, legend, quiet
-from mnemoscope.studies.computing import ComputedStudy, kept, spread
+from mnemoscope.report.svg import COLOUR, blank, quiet
+from mnemoscope.studies.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.studies.learning import by_name
 from mnemoscope.studies.linear_networks import random_general, random_normal, random_source
 from mnemoscope.studies.study import Finished, Preset, Published, Row
@@ -49,21 +50,22 @@ class MatrixCapacity(ComputedStudy):
                   "sums", agreeing=(1 - 1e-9, 1 + 1e-9)),
         Published("normal vector networks", "1", "Ganguli et al. 2008; Renanse et al. 2021, Fig 2 C",
                   agreeing=(1 - 1e-9, 1 + 1e-9)),
-        Published("general: total, over N^2", "at most 1", "Renanse et al. 2021, Theorem 3", agreeing=(0, 1)),
-        Published("general: total by the best W, over that by the worst", "1: it does not depend on W",
-                  "Renanse et al. 2021, after Theorem 3", agreeing=(1 - 1e-9, 1 + 1e-9)),
+        Published("general: best total / N^2", "at most 1", "Renanse et al. 2021, Theorem 3", agreeing=(0, 1)),
+        Published("general: best W / worst W", "1",
+                  "Renanse et al. 2021, after Theorem 3: no dependence on W", agreeing=(1 - 1e-9, 1 + 1e-9)),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 and 4 units a side.", {"cases": _cases((3, 4), (3,))}),
         "cpu": Preset("Up to 64 units a side, five seeds; some seconds.",
                       {"cases": _cases((3, 4, 5, 6, 10, 15, 25, 64), (3, 4, 5, 6, 8))}, tuple(range(5))),
         "paper": Preset("Up to 225 units a side, five seeds; some minutes.", {"cases": _cases(
-            (3, 4, 5, 6, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225), (3, 4, 5, 6, 8, 10, 12))}, tuple(range(5))),
+            (3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225), (3, 4, 5, 6, 8, 10, 12),
+        )}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("renanse2021", "ganguli2008")
     caption = (
-        "Above: the memory of one normal network of each kind, and its running sum. Below: totals of normal networks, a "
-        "dot per network, and of general ones (means), which come nowhere near the bound N^2; here W matters."
+        "Above: the memory of one normal network of each kind, and its running sum. Below: totals of normal networks, "
+        "a dot for each, and of general ones (means), which come nowhere near the bound N^2; here W matters."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -118,13 +120,13 @@ class MatrixCapacity(ComputedStudy):
             remark = f"published formulas: {scatter}"
             if "by_direction" in own[0].result:
                 remark += f"; best W {spread([one.result['by_direction'][-1] for one in own])}"
-            rows.append(Row(f"{name}: total", f"by the formulas: {spread(told)}", spread(exact), remark=remark))
+            rows.append(Row(f"{name}: total", spread(told), spread(exact), remark=remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = blank(7.2, 6.4)
         (curve, held), (normal, general) = figure.subplots(2, 2)
-        one = next((one for one in results if "vector" in one.result), results[0])
+        one = next((one for one in _largest_first(results) if "vector" in one.result), results[0])
         kinds = {"vector": ("vector, exact", "muted", "solid"), "exact": ("matrix, exact", "stable", "solid"),
                  "published": ("matrix, published", "unstable", "dashed")}  # fmt: skip
         for kind, (label, colour, style) in kinds.items():
@@ -132,31 +134,38 @@ class MatrixCapacity(ComputedStudy):
                 J = torch.tensor(one.result[kind]["curve"])
                 curve.plot(J[:16], color=COLOUR[colour], linestyle=style, label=label)
                 held.plot(J.cumsum(0)[:16], color=COLOUR[colour], linestyle=style)
-        curve.set(xlabel="steps ago, k", ylabel="J(k)", ylim=(0, None))
+        curve.set(xlabel="steps ago, k", ylabel="J(k)", yscale="log", ylim=(1e-5, 1.5))
+        plain_powers(curve.yaxis)
         held.set(xlabel="steps ago, up to", ylabel="held of these", ylim=(0, 1.08))
         held.axhline(1, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
-        legend(curve, "upper right")
         for other in results:
             size, is_normal = other.trial.settings["size"], other.trial.settings["kind"] == "normal"
             if is_normal:
                 normal.plot(size, other.result["published"]["total"], ".", color=COLOUR["unstable"], markersize=5)
                 normal.plot(size, other.result["exact"]["total"], ".", color=COLOUR["stable"], markersize=5)
         normal.set(xlabel="units a side, N; normal", ylabel="total", xscale="log", ylim=(0, 1.15))
+        normal.set_xticks([3, 10, 30, 100])
+        plain_powers(normal.xaxis)
         groups = {own[0].trial.settings["size"]: own for name, own in by_name(results).items() if "general" in name}
         sizes = list(groups)
         lines = {"N^2": ([size**2 for size in sizes], "ink", "dotted"),
                  "best W": ([mean(one.result["by_direction"][-1] for one in own) for own in groups.values()],
                             "saddle-2", "solid"),
-                 "random W": ([mean(_totals(own, "exact")) for own in groups.values()], "stable", "solid"),
-                 "published": ([mean(_totals(own, "published")) for own in groups.values()], "unstable", "dashed")}  # fmt: skip
+                 None: ([mean(_totals(own, "exact")) for own in groups.values()], "stable", "solid"),
+                 "": ([mean(_totals(own, "published")) for own in groups.values()], "unstable", "dashed")}  # fmt: skip
         for label, (values, colour, style) in lines.items():
-            general.plot(sizes, values, color=COLOUR[colour], linestyle=style, marker=".", label=label)
+            general.plot(sizes, values, color=COLOUR[colour], linestyle=style, marker=".", label=label or None)
         general.set(xlabel="units a side, N; general", yscale="log")
         general.set_xticks(sizes)
-        legend(general, beside=True)
+        plain_powers(general.yaxis)
+        above(figure, 3)
         for axes in (curve, held, normal, general):
             quiet(axes)
         return figure
+
+
+def _largest_first(results: Sequence[Finished]) -> list[Finished]:
+    return sorted(results, key=lambda one: -one.trial.settings["size"])
 
 
 def _kept(memory: FisherMemory) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """Matrix networks with a queue of past states: what is artefact, and what is true (Renanse et al. 2021, Fig 3-4).
 
-Theorem 4 is about one slot of weight 1. Then every mode l of the step has the roots of `z^2 - l z - 1`, whose product is
--1: one of them is on the unit circle or outside, noise piles up, and sums over passes through the queue do not converge.
-What the theorem gives, cut off after some passes, is put beside what such a network holds after a finite number of
-steps, and beside queues that are stable.
+Theorem 4 is about one slot of weight 1. Then every mode l of the step has the roots of `z^2 - l z - 1`, whose product
+is -1: one of them is on the unit circle or outside, noise piles up, and sums over passes through the queue do not
+converge. What the theorem gives, cut off after some passes, is put beside what such a network holds after a finite
+number of steps, and beside queues that are stable.
+
+Of a normal network the theorem's sums, however many passes are kept, give less than `|W|^2`: a pass multiplies a mode
+of the signal by `1 / (1 - l m)` and the variance of its noise by `1 / ((1 - |l|^2)(1 - |m|^2))`, which is never less
+than the square of the former. To blow up, as in the figures, noise must be counted fewer times than the signal.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ from torch import Tensor
 
 from mnemoscope.analysis import MatrixSystem, fisher_memory
 from mnemoscope.analysis.fisher.covariance import Unstable
-from mnemoscope.report.svg import COLOUR, blank, legend, quiet
+from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.shapes import Float
-from mnemoscope.studies.computing import ComputedStudy, kept, spread
+from mnemoscope.studies.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.studies.linear_networks import random_general, random_normal, random_source
 from mnemoscope.studies.study import Finished, Preset, Published, Row
 
@@ -70,20 +74,20 @@ class QueueCapacity(ComputedStudy):
     title = "What a queue of past states adds"
     question = "Does one slot of external memory multiply the capacity of a matrix network?"
     published = (
-        Published("weight 1: spectral radius", "below 1, by the sums over all the past", "Renanse et al. 2021, Eq 37-40",
+        Published("weight 1: spectral radius", "below 1, tacitly", "Renanse et al. 2021, Eq 37-40: sums over the past",
                   agreeing=(0, 1 - 1e-9)),
-        Published("weight 1: published total after the most passes, over that without the queue", "it blows up",
+        Published("weight 1: published, 16 passes / none", "blows up",
                   "Renanse et al. 2021, Fig 3-4", agreeing=(1, HUGE)),
-        Published("weight 1: whole queue, exact, over the network without it", "at most 4",
+        Published("weight 1: whole queue / no queue", "at most 4",
                   "Renanse et al. 2021, 3.2", agreeing=(0, 4)),
-        Published("weight 1: newest matrix, exact, after a finite number of steps", "1",
+        Published("weight 1: newest matrix", "1",
                   "this project: |W|^2, as for every normal network", agreeing=(1 - EXACT, 1 + EXACT)),
-        Published("weight 1: whole queue, exact, after a finite number of steps", "2",
+        Published("weight 1: whole queue", "2",
                   "this project: (p + 1) |W|^2", agreeing=(2 - EXACT, 2 + EXACT)),
         Published("stable, normal: newest matrix", "1", "this project: |W|^2", agreeing=(1 - EXACT, 1 + EXACT)),
-        Published("stable, normal: whole queue, over p + 1", "1", "this project: (p + 1) |W|^2",
+        Published("stable, normal: whole queue / (p + 1)", "1", "this project: (p + 1) |W|^2",
                   agreeing=(1 - EXACT, 1 + EXACT)),
-        Published("stable, general: whole queue, over (p + 1) N^2", "at most 1", "this project: tr(Q J_spatial) = "
+        Published("stable, general: whole / ((p + 1) N^2)", "at most 1", "this project: tr(Q J_spatial) = "
                   "(p + 1) N^2", agreeing=(0, 1)),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
@@ -95,9 +99,9 @@ class QueueCapacity(ComputedStudy):
     }  # fmt: skip
     cites = ("renanse2021", "ganguli2008")
     caption = (
-        "Left: one slot of weight 1, a line per network. Dashed: the published sum, by the passes through the queue that "
-        "are kept; dotted: the same with the signal passed and the noise not; solid: exact, after as many steps. Right: "
-        "stable queues, exact; lines: p + 1 and 1; dots: normal networks, crosses: general ones."
+        "Left: one slot of weight 1, a line per network, by the passes through the queue that the published sum keeps, "
+        "or, for the exact totals, the steps since the start. Right: stable queues, exact; lines: p + 1 and 1; dots: "
+        "normal networks, crosses: general ones."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -127,12 +131,13 @@ class QueueCapacity(ComputedStudy):
         bounds = [(one.trial.settings["slots"] + 1) * one.trial.settings["size"] ** 2 for one in general]
         return [
             row(0, old, [one.result["radius"] for one in old], f"refused as unstable: {refused} of {len(old)}", ".4g"),
-            row(1, old, growth, f"it falls, at {PASSES[-1]} passes to {spread(told[PASSES[-1]])}, and never exceeds 1"),
+            row(1, old, growth, "it falls; for normal networks it cannot exceed 1"),
             row(2, old, [one.result["whole"][-1] / one.result["without"] for one in old], "the newest matrix alone: 1"),
             row(3, old, [value for one in old for value in one.result["newest"]], f"after {_listed(HORIZONS)} steps"),
             row(4, old, [value for one in old for value in one.result["whole"]], f"after {_listed(HORIZONS)} steps"),
-            *(Row(f"weight 1: published total after {passes} pass{'es' if passes > 1 else ''}", "not told how many",
-                  spread(told[passes]), remark=f"if the signal passed and the noise did not: {spread(alone[passes])}") for passes in PASSES[1:]),
+            *(Row(f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}", "not told",
+                  spread(told[passes]), remark=f"with the noise not passed: {spread(alone[passes])}")
+              for passes in PASSES[1:]),
             row(5, normal, [one.result["newest"] for one in normal], f"{len(normal)} networks"),
             row(6, normal, [one.result["whole"] / (one.trial.settings["slots"] + 1) for one in normal],
                 f"p = {spread([one.trial.settings['slots'] for one in normal], 'd')}"),
@@ -146,7 +151,7 @@ class QueueCapacity(ComputedStudy):
         left, right = figure.subplots(1, 2)
         old = [one for one in results if one.trial.settings["kind"] == "as published"]
         for place, one in enumerate(old):
-            drawn = {"signal_alone": (PASSES, "signal alone", "saddle-1", "dotted"),
+            drawn = {"signal_alone": (PASSES, "published, noise not passed", "saddle-1", "dotted"),
                      "whole": (HORIZONS, "exact, whole queue", "stable", "solid"),
                      "newest": (HORIZONS, "exact, newest matrix", "slow", "solid"),
                      "published": (PASSES, "published", "unstable", "dashed")}  # fmt: skip
@@ -154,7 +159,8 @@ class QueueCapacity(ComputedStudy):
                 left.plot(x, one.result[name], color=COLOUR[colour], linestyle=style, linewidth=1.2,
                           label=None if place else label)  # fmt: skip
         left.set(xlabel="passes kept, or steps", ylabel="total", yscale="log", ylim=(1e-3, 1e7), xlim=(0, 33))
-        legend(left, "upper right")
+        above(figure, 2)
+        plain_powers(left.yaxis)
         slots = [one.trial.settings.get("slots", 0) for one in results]
         ends = [0.7, max(slots) + 0.3]
         right.plot(ends, [ends[0] + 1, ends[1] + 1], color=COLOUR["line"], linewidth=1)
