@@ -120,7 +120,7 @@ class MatrixCapacity(ComputedStudy):
             remark = f"published formulas: {scatter}"
             if "by_direction" in own[0].result:
                 remark += f"; best W {spread([one.result['by_direction'][-1] for one in own])}"
-            rows.append(Row(f"{name}: total", spread(told), spread(exact), remark=remark))
+            rows.append(Row(f"{name}: total", f"formulas: {spread(told)}", spread(exact), remark=remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
