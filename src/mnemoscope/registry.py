@@ -265,6 +265,14 @@ lenses.add(
         ("dynamics",),
         ("kerg2019",),
     ),
+    Entry(
+        "fisher",
+        "Fisher memory: how much of each past signal a linear, matrix or queue network holds under noise, exactly",
+        "Ganguli et al. 2008; Kerg, 2.6 and 3.4.2; Renanse et al. 2021, sections 2 and 3",
+        "mnemoscope.analysis:fisher_memory",
+        ("capacity",),
+        ("ganguli2008", "kerg2019", "renanse2021"),
+    ),
 )
 
 studies = Registry("study")
@@ -332,5 +340,45 @@ studies.add(
         "mnemoscope.studies.learned_schur:STUDY",
         ("spectrum",),
         ("kerg2019",),
+    ),
+    Entry(
+        "fisher-table",
+        "Fisher information that feed-forward chains hold in all; half of the printed table is round-off",
+        "Kerg, A.2 Table 5",
+        "mnemoscope.studies.fisher_table:STUDY",
+        ("capacity",),
+        ("kerg2019", "ganguli2008"),
+    ),
+    Entry(
+        "fisher-curves",
+        "Fisher memory curves of feed-forward chains, with and without a diagonal",
+        "Kerg, 3.4.2 and Fig 1c",
+        "mnemoscope.studies.fisher_curves:STUDY",
+        ("capacity",),
+        ("kerg2019", "ganguli2008"),
+    ),
+    Entry(
+        "fisher-delay-line",
+        "the curve of a delay line, and how far random triangular matrices can fall below it",
+        "Kerg, 3.4.2, Prop 3.4.1 and A.2",
+        "mnemoscope.studies.fisher_delay_line:STUDY",
+        ("capacity",),
+        ("kerg2019", "ganguli2008"),
+    ),
+    Entry(
+        "matrix-capacity",
+        "matrix networks: the published capacity, below 1, beside the exact one, which is 1",
+        "Renanse et al. 2021, Fig 2 and Theorems 1-3",
+        "mnemoscope.studies.matrix_capacity:STUDY",
+        ("capacity",),
+        ("renanse2021", "ganguli2008"),
+    ),
+    Entry(
+        "queue-capacity",
+        "matrix networks with a queue of past states: what is artefact, and what they hold",
+        "Renanse et al. 2021, Fig 3-4 and Theorem 4",
+        "mnemoscope.studies.queue_capacity:STUDY",
+        ("capacity",),
+        ("renanse2021", "ganguli2008"),
     ),
 )
