@@ -62,7 +62,13 @@ def _factor(A: Float[Tensor, "size size"], noise: Tensor, passes: int) -> Float[
     for _ in range(passes):
         once = covariance(Dense(A), once)
         everything = everything + once
-    return torch.linalg.cholesky(everything)
+    S, failed = torch.linalg.cholesky_ex(everything)
+    if failed.item():
+        raise ValueError(
+            f"After {passes} passes through the queue the published covariance is too ill-conditioned to be inverted: "
+            f"its sums do not converge. Take fewer, terms=..., or the exact method."
+        )
+    return S
 
 
 def _passed(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
