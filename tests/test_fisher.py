@@ -326,8 +326,7 @@ def test_figure():
         (ValueError, "one slot of weight 1", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.5,)), method="published")),
         (ValueError, "terms=", lambda: ms.fisher_memory(ms.MatrixSystem(
-            0.999 * torch.diag(torch.linspace(0.1, 1, 4)), stable(3), randn(4, 3), alpha=(1.0,)), method="published",
-            terms=60)),
+            normal(4, 0.999), normal(3), randn(4, 3), alpha=(1.0,)), method="published", terms=100)),
         (ValueError, "amplified so much|beyond float64", lambda: ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100))),
         (ValueError, "does not reach every direction", lambda: ms.fisher_memory(
             0.5 * torch.eye(3), torch.ones(3), noise=torch.diag(torch.tensor([1.0, 1.0, 0.0])))),
