@@ -34,6 +34,12 @@ def normal(size, radius=0.9, seed=0):
     return Q @ torch.block_diag(*(block.double() for block in blocks)) @ Q.mT
 
 
+def spread_out(size):
+    """A symmetric matrix whose eigenvalues lie far from each other."""
+    Q = torch.linalg.qr(randn(size, size))[0]
+    return Q @ torch.diag(0.99 ** (1.0 + 50 * torch.arange(size, dtype=torch.float64))) @ Q.mT
+
+
 def theta(alpha, beta, d, size=100):
     """Kerg, Eq 3.4.2."""
     M = torch.full((size, size), beta, dtype=torch.float64).tril(-2)
@@ -326,7 +332,7 @@ def test_figure():
         (ValueError, "one slot of weight 1", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.5,)), method="published")),
         (ValueError, "terms=", lambda: ms.fisher_memory(ms.MatrixSystem(
-            normal(4, 0.999), normal(3), randn(4, 3), alpha=(1.0,)), method="published", terms=100)),
+            spread_out(4), normal(3), randn(4, 3), alpha=(1.0,)), method="published", terms=60)),
         (ValueError, "amplified so much|beyond float64", lambda: ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100))),
         (ValueError, "does not reach every direction", lambda: ms.fisher_memory(
             0.5 * torch.eye(3), torch.ones(3), noise=torch.diag(torch.tensor([1.0, 1.0, 0.0])))),
