@@ -7,6 +7,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.cells.named import urnn
 from mnemoscope.connectivity import Dense
+from mnemoscope.studies.nonlinear_capacity import Received
 
 F64 = torch.float64
 
@@ -154,6 +155,15 @@ def test_saturated_units_take_nothing_in_and_pass_nothing_on():
     free, held = (ms.fisher_along(cell, level * torch.ones(30, 1, 1)) for level in (0.0, 100.0))
     assert held.entering.max() < 1e-3 * free.entering.max()
     assert held.total < 1e-3 * free.total
+
+
+@pytest.mark.parametrize("phi", ["linear", "tanh", "relu"])
+def test_over_all_directions_a_state_holds_as_many_signals_as_numbers(phi):
+    """`sum_k tr(C^-1 Phi_k Phi_k^T) = N`: noise and signals come in alike, whatever the nonlinearity."""
+    received = Received(1.5 * randn(5, 5) / 5**0.5, randn(5, seed=1), phi)
+    xs = randn(20, 3, 6, seed=2)
+    totals = [ms.fisher_along(received, xs, feature).total for feature in range(1, 6)]
+    assert torch.allclose(sum(totals), torch.full((3,), 5.0, dtype=F64), rtol=1e-10)
 
 
 def test_nothing_of_the_network_is_changed():

@@ -70,6 +70,24 @@ BIBTEX: dict[str, str] = {
   year    = {1997},
   doi     = {10.1162/neco.1997.9.8.1735}
 }""",
+    "ganguli2008": """\
+@article{ganguli2008,
+  author  = {Ganguli, Surya and Huh, Dongsung and Sompolinsky, Haim},
+  title   = {Memory Traces in Dynamical Systems},
+  journal = {Proceedings of the National Academy of Sciences},
+  volume  = {105},
+  number  = {48},
+  pages   = {18970--18975},
+  year    = {2008}
+}""",
+    "jaeger2001": """\
+@techreport{jaeger2001,
+  author      = {Jaeger, Herbert},
+  title       = {Short Term Memory in Echo State Networks},
+  institution = {GMD -- German National Research Institute for Computer Science},
+  number      = {152},
+  year        = {2001}
+}""",
     "jang": """\
 @unpublished{jang,
   author = {Jang, Eric V.},
@@ -198,6 +216,13 @@ BIBTEX: dict[str, str] = {
   title  = {Subword Language Modeling with Neural Networks},
   note   = {Preprint, \\url{http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf}},
   year   = {2012}
+}""",
+    "renanse2021": """\
+@article{renanse2021,
+  author  = {Renanse, Animesh and Sharma, Alok and Chandra, Rohitash},
+  title   = {Memory Capacity of Recurrent Neural Networks with Matrix Representation},
+  journal = {arXiv preprint arXiv:2104.07454},
+  year    = {2021}
 }""",
     "sussillo2013": """\
 @article{sussillo2013,

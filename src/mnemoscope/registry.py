@@ -333,4 +333,12 @@ studies.add(
         ("spectrum",),
         ("kerg2019",),
     ),
+    Entry(
+        "nonlinear-capacity",
+        "what a finite dynamic range does to Fisher memory and to linear memory capacity",
+        "Renanse, section 2.5",
+        "mnemoscope.studies.nonlinear_capacity:STUDY",
+        ("memory capacity",),
+        ("renanse2021", "ganguli2008", "jaeger2001"),
+    ),
 )
