@@ -1,5 +1,7 @@
 """Linear memory capacity: closed form against the obvious formula, and measured against closed form."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -10,6 +12,7 @@ from mnemoscope.analysis.fisher.covariance import Unstable
 from mnemoscope.analysis.fisher.takenaka import reached_part, takenaka_malmquist
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
+from mnemoscope.studies.nonlinear_capacity import EDGE, STUDY
 
 F64 = torch.float64
 
@@ -245,3 +248,16 @@ def test_saving_words_and_figures(tmp_path):
 def test_what_is_refused(error, words, call):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_the_published_bound_fails_close_to_the_edge():
+    """Renanse, Eq 33 for U, V = sqrt(g) times rotations of 2 x 2: the bound is N^2 (1 - g)^2 (1 + N^2) / (1 - g^2),
+    while such a network holds exactly one signal.
+    """
+    settings = {"strengths": (0.1, 1.0), "steps": 20, "batch": 2, "measured": 100, "delays": 5}
+    trial = next(one for one in STUDY.trials(settings, (0,)) if one.settings["network"] == EDGE)
+    result = STUDY.run(trial, Path(), progress=False)
+    g, N = 0.98, 2
+    assert result["published_bound"] == pytest.approx(N**2 * (1 - g) ** 2 * (1 + N**2) / (1 - g**2), rel=1e-9)
+    assert result["linear_total"] == pytest.approx(1, rel=1e-9)
+    assert result["published_total"] < result["published_bound"] < result["linear_total"]

@@ -48,7 +48,7 @@ def network(name: str, seed: int) -> MatrixSystem:
         return MatrixSystem(U, V, draw[2] / draw[2].norm())
     gain, own = {"delay line": 1.0, "amplifying line": 1.25}[name], 0.9  # of a row vector U is a number, below 1
     V = torch.diag(torch.full((15,), gain / own, dtype=torch.float64), 1)
-    return MatrixSystem(torch.full((1, 1), own), V, torch.eye(16, dtype=torch.float64)[:1])
+    return MatrixSystem(torch.full((1, 1), own, dtype=torch.float64), V, torch.eye(16, dtype=torch.float64)[:1])
 
 
 class Received(Cell):
