@@ -278,6 +278,14 @@ studies.add(
         ("jang", "sussillo2013"),
     ),
     Entry(
+        "nonlinear-capacity",
+        "what a finite dynamic range does to Fisher memory and to linear memory capacity",
+        "Renanse, section 2.5",
+        "mnemoscope.studies.nonlinear_capacity:STUDY",
+        ("memory capacity",),
+        ("renanse2021", "ganguli2008", "jaeger2001"),
+    ),
+    Entry(
         "copy-200",
         "who learns to copy ten symbols after 200 steps, and how fast",
         "Kerg, Fig 2 and A.1 Table 1",
@@ -332,13 +340,5 @@ studies.add(
         "mnemoscope.studies.learned_schur:STUDY",
         ("spectrum",),
         ("kerg2019",),
-    ),
-    Entry(
-        "nonlinear-capacity",
-        "what a finite dynamic range does to Fisher memory and to linear memory capacity",
-        "Renanse, section 2.5",
-        "mnemoscope.studies.nonlinear_capacity:STUDY",
-        ("memory capacity",),
-        ("renanse2021", "ganguli2008", "jaeger2001"),
     ),
 )
