@@ -80,6 +80,12 @@ BIBTEX: dict[str, str] = {
   pages   = {18970--18975},
   year    = {2008}
 }""",
+    "jang": """\
+@unpublished{jang,
+  author = {Jang, Eric V.},
+  title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
+  note   = {Term paper, APMA 1360, Brown University}
+}""",
     "jaeger2001": """\
 @techreport{jaeger2001,
   author      = {Jaeger, Herbert},
@@ -87,12 +93,6 @@ BIBTEX: dict[str, str] = {
   institution = {GMD -- German National Research Institute for Computer Science},
   number      = {152},
   year        = {2001}
-}""",
-    "jang": """\
-@unpublished{jang,
-  author = {Jang, Eric V.},
-  title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
-  note   = {Term paper, APMA 1360, Brown University}
 }""",
     "helfrich2018": r"""@inproceedings{helfrich2018,
   author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
