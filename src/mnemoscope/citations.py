@@ -86,6 +86,14 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "jaeger2001": """\
+@techreport{jaeger2001,
+  author      = {Jaeger, Herbert},
+  title       = {Short Term Memory in Echo State Networks},
+  institution = {GMD -- German National Research Institute for Computer Science},
+  number      = {152},
+  year        = {2001}
+}""",
     "helfrich2018": r"""@inproceedings{helfrich2018,
   author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
   title     = {Orthogonal Recurrent Neural Networks with Scaled {C}ayley Transform},

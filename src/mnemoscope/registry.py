@@ -286,6 +286,14 @@ studies.add(
         ("jang", "sussillo2013"),
     ),
     Entry(
+        "nonlinear-capacity",
+        "what a finite dynamic range does to Fisher memory and to linear memory capacity",
+        "Renanse, section 2.5",
+        "mnemoscope.studies.nonlinear_capacity:STUDY",
+        ("memory capacity",),
+        ("renanse2021", "ganguli2008", "jaeger2001"),
+    ),
+    Entry(
         "copy-200",
         "who learns to copy ten symbols after 200 steps, and how fast",
         "Kerg, Fig 2 and A.1 Table 1",

@@ -2,7 +2,16 @@
 
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fisher import FisherMemory, MatrixSystem, fisher_memory
+from mnemoscope.analysis.fisher import (
+    FisherMemory,
+    MatrixSystem,
+    MemoryCapacity,
+    TrajectoryMemory,
+    fisher_along,
+    fisher_memory,
+    measured_memory_capacity,
+    memory_capacity,
+)
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
@@ -25,6 +34,7 @@ __all__ = [
     "Growth",
     "LevenbergMarquardt",
     "MatrixSystem",
+    "MemoryCapacity",
     "Newton",
     "NewtonKrylov",
     "Pseudospectrum",
@@ -34,9 +44,13 @@ __all__ = [
     "Status",
     "SubDiagonals",
     "Tolerances",
+    "TrajectoryMemory",
     "Transients",
     "find_fixed_points",
+    "fisher_along",
     "fisher_memory",
+    "measured_memory_capacity",
+    "memory_capacity",
     "schur_form",
     "spectrum",
     "transients",

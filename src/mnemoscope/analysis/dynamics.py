@@ -83,17 +83,28 @@ class Dynamics:
         """What vanishes at a fixed point: F(x) - x of a map, F(x) / rate of a flow."""
         return self(states) / self.rate if self.continuous else self(states) - states
 
-    def jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
-        """dF/dx at each state, a new tensor: the cell's closed form where it has one, `torch.func` otherwise."""
-        closed = self.cell.jacobian(self._inputs(states), self.layout.unflatten(states))
-        return self.jacobian_by_autograd(states) if closed is None else closed
+    def jacobian(
+        self, states: Float[Tensor, "batch size"], inputs: Float[Tensor, "batch ..."] | None = None
+    ) -> Float[Tensor, "batch size size"]:
+        """dF/dx at each state, a new tensor: the cell's closed form where it has one, `torch.func` otherwise.
 
-    def jacobian_by_autograd(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
+        With `inputs`, each state has an input of its own instead of the constant one, as along a trajectory.
+        """
+        closed = self.cell.jacobian(self._inputs(states) if inputs is None else inputs, self.layout.unflatten(states))
+        return self.jacobian_by_autograd(states, inputs) if closed is None else closed
+
+    def jacobian_by_autograd(
+        self, states: Float[Tensor, "batch size"], inputs: Float[Tensor, "batch ..."] | None = None
+    ) -> Float[Tensor, "batch size size"]:
         """dF/dx by `torch.func`; one pull-back per state coordinate, the batch in one piece."""
-        pull_back = torch.func.vjp(self, states)[1]
+        pull_back = torch.func.vjp(self if inputs is None else lambda own: self.driven(inputs, own), states)[1]
         basis = torch.eye(self.size, dtype=states.dtype, device=states.device)
         rows = torch.func.vmap(lambda row: pull_back(row.expand_as(states))[0])(basis)
         return rows.transpose(0, 1)
+
+    def driven(self, inputs: Float[Tensor, "batch ..."], states: Float[Tensor, "batch size"]) -> Tensor:
+        """F with an input for each state."""
+        return self.layout.flatten(self.cell(inputs, self.layout.unflatten(states)))
 
     def input_jacobian(self, state: Float[Tensor, "1 size"]) -> Float[Tensor, "size features"]:
         """Derivative of F by the input, at one state."""

@@ -1,6 +1,18 @@
 """Fisher memory: how much of the past a linear network holds under noise."""
 
+from mnemoscope.analysis.fisher.capacity import MemoryCapacity, memory_capacity
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
+from mnemoscope.analysis.fisher.measured import measured_memory_capacity
 from mnemoscope.analysis.fisher.memory import FisherMemory, fisher_memory
+from mnemoscope.analysis.fisher.trajectory import TrajectoryMemory, fisher_along
 
-__all__ = ["FisherMemory", "MatrixSystem", "fisher_memory"]
+__all__ = [
+    "FisherMemory",
+    "MatrixSystem",
+    "MemoryCapacity",
+    "TrajectoryMemory",
+    "fisher_along",
+    "fisher_memory",
+    "measured_memory_capacity",
+    "memory_capacity",
+]
