@@ -13,6 +13,9 @@ from torch import Tensor
 
 from mnemoscope.shapes import Float
 
+AT_A_TIME = 32
+"""Powers of A on a vector that are taken as one product: as many as cost no more than one, memory being slow."""
+
 
 class Map(ABC):
     """`x -> A x` on states of `size` numbers."""
@@ -89,8 +92,13 @@ def spectral_radius(A: Float[Tensor, "size size"]) -> float:
 
 
 def powers(A: Map, w: Float[Tensor, " size"]) -> Iterator[Float[Tensor, " size"]]:
-    """`w, A w, A^2 w, ...` without end."""
-    column = w[:, None]
+    """`w, A w, A^2 w, ...` without end; after the first, many at a time, by a power of A that leads past them."""
+    known, power = w[:, None], A
+    yield w
     while True:
-        yield column[:, 0]
-        column = A(column)
+        later = power(known)
+        yield from later.unbind(1)
+        if known.shape[1] < AT_A_TIME:
+            known, power = torch.cat([known, later], dim=1), power.then(power)
+        else:
+            known = later

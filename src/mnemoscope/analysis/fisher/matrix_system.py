@@ -77,6 +77,11 @@ class MatrixSystem:
         return all(torch.equal(one, one[0, 0] * torch.eye(len(one), dtype=one.dtype)) for one in self.covariances)
 
     @property
+    def differentiable(self) -> bool:
+        """Whether anybody asks for gradients."""
+        return any(part.requires_grad for part in (self.U, self.V, self.W, *self.covariances))
+
+    @property
     def covariances(self) -> tuple[Tensor, Tensor]:
         """Of the noise: of the rows' and of the columns' index."""
         assert isinstance(self.eps1, Tensor)
