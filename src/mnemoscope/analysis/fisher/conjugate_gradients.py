@@ -36,6 +36,10 @@ MOST_STEPS = 500
 """Of conjugate gradients; well-conditioned systems take twenty."""
 MOST_DIRECTIONS = 2000
 """That the signals beyond the last lag may span."""
+FEW = 64
+"""Products that are not yet compressed."""
+BEYOND = 1e150
+"""Amplification whose square leaves the range of floats."""
 WORK = 2**24
 """Numbers of a temporary."""
 
@@ -55,8 +59,6 @@ class Products:
 
     P: Float[Tensor, "terms rows rows"]
     Q: Float[Tensor, "terms columns columns"]
-    dropped: float = 0.0
-    """A bound on the norm of what compression has dropped."""
 
     def __call__(self, X: Float[Tensor, "rows number columns"]) -> Float[Tensor, "rows number columns"]:
         """Of many matrices at once; they lie with their rows first, so that each factor is one multiplication."""
@@ -75,7 +77,7 @@ class Products:
 
     def turned(self, E: Float[Tensor, "rows rows"], F: Float[Tensor, "columns columns"]) -> Products:
         """The same in the coordinates `E^T X F`."""
-        return Products(E.mT @ self.P @ E, F.mT @ self.Q @ F, self.dropped)
+        return Products(E.mT @ self.P @ E, F.mT @ self.Q @ F)
 
 
 def solve_matrix_free(system: MatrixSystem, lags: int, horizon: int | None = None) -> Solved:
@@ -86,6 +88,7 @@ def solve_matrix_free(system: MatrixSystem, lags: int, horizon: int | None = Non
     """
     A, W = _whitened(system)
     C = stationary(A, horizon)
+    off = stein_residual(C, A, horizon)
     E, F = _eigenbases(C)
     C = C.turned(E, F)
     A = Kronecker(E.mT @ A.left @ E, F.mT @ A.right @ F)
@@ -95,10 +98,10 @@ def solve_matrix_free(system: MatrixSystem, lags: int, horizon: int | None = Non
     total = J.trace()
     older = _older(A, signals, lags, horizon)
     if older is not None:
-        more, off, _ = _information(C, older, DIGITS * float(total) / older.shape[1])
+        more, also, _ = _information(C, older, DIGITS * float(total) / older.shape[1])
         total = total + more.trace()
-        worst = max(worst, off)
-    error = worst + C.dropped
+        worst = max(worst, also)
+    error = worst + off
     if not error < ROUGH:
         raise ValueError(
             f"Noise is amplified so much (up to {float(C.diagonal().max()):.1e} times) that the matrix-free route is "
@@ -115,7 +118,7 @@ def _whitened(system: MatrixSystem) -> tuple[Kronecker, Float[Tensor, "rows colu
     left = solve_triangular(rows, system.U.mT @ rows, upper=False)
     right = solve_triangular(columns, system.V.mT @ columns, upper=False)
     half = solve_triangular(rows, system.W, upper=False)
-    return Kronecker(left, right), solve_triangular(columns, half.mT, upper=False).mT
+    return Kronecker(left, right).balanced(), solve_triangular(columns, half.mT, upper=False).mT
 
 
 def stationary(A: Kronecker, horizon: int | None = None) -> Products:
@@ -126,31 +129,53 @@ def stationary(A: Kronecker, horizon: int | None = None) -> Products:
     >>> len(C.P), round(C.diagonal()[0, 0].item(), 10)  # 1 / (1 - 1/4)
     (1, 1.3333333333)
     """
-    eyes = (torch.eye(len(part), dtype=part.dtype)[None] for part in A.parts)
-    return doubled(A, Products(*eyes), _joined, horizon)
+    rows, columns = (torch.eye(len(part), dtype=part.dtype)[None] for part in A.parts)
+    return _compressed(doubled(A, Products(rows, columns), _joined, horizon))
 
 
 def _joined(later: Products, power: Map, earlier: Products) -> tuple[Products, float]:
-    assert isinstance(power, Kronecker)
-    added = Products(power.left @ earlier.P @ power.left.mT, power.right @ earlier.Q @ power.right.mT)
-    growth = float(torch.linalg.matrix_norm(power.left, 2) * torch.linalg.matrix_norm(power.right, 2)) ** 2
-    small, cut = _compressed(torch.cat([later.P, added.P]), torch.cat([later.Q, added.Q]))
-    dropped = later.dropped + growth * earlier.dropped + cut
-    return Products(small.P, small.Q, dropped), largest_share(added.diagonal(), later.diagonal())
+    added = _moved(earlier, power)
+    if not float(added.diagonal().abs().max()) < BEYOND:
+        return later, inf
+    both = Products(torch.cat([later.P, added.P]), torch.cat([later.Q, added.Q]))
+    both = _compressed(both) if len(both.P) > FEW else both  # what is dropped early, later steps amplify
+    return both, largest_share(added.diagonal(), later.diagonal())
 
 
-def _compressed(P: Tensor, Q: Tensor) -> tuple[Products, float]:
-    """The fewest products with the same sum, and the norm of what was dropped."""
-    rows, columns = P.shape[1], Q.shape[1]
-    p, left = torch.linalg.qr(P.flatten(1).mT)
-    q, right = torch.linalg.qr(Q.flatten(1).mT)
+def _moved(C: Products, A: Map) -> Products:
+    """`A C A^T`."""
+    assert isinstance(A, Kronecker)
+    return Products(A.left @ C.P @ A.left.mT, A.right @ C.Q @ A.right.mT)
+
+
+def stein_residual(C: Products, A: Kronecker, horizon: int | None) -> float:
+    """The norm of `C - A C A^T - 1`, by which C does not solve its equation; after a horizon, `A^h A^hT` less.
+
+    What compression dropped, too: as the sum that C should be is one over 1, a residual R has changed it, and J, by no
+    more than the share `|R|`.
+    """
+    moved = _moved(C, A)
+    eyes = [torch.eye(len(part), dtype=part.dtype)[None] for part in A.parts]
+    P, Q = [C.P, -moved.P, -eyes[0]], [C.Q, moved.Q, eyes[1]]
+    if horizon is not None:
+        left, right = (torch.linalg.matrix_power(part, horizon) for part in A.parts)
+        P.append((left @ left.mT)[None])
+        Q.append((right @ right.mT)[None])
+    p, q = (torch.linalg.qr(torch.cat(parts).flatten(1).mT, mode="r")[1] for parts in (P, Q))
+    return float(torch.linalg.matrix_norm(p @ q.mT))
+
+
+def _compressed(C: Products) -> Products:
+    """The fewest products with the same sum."""
+    rows, columns = C.P.shape[1], C.Q.shape[1]
+    p, left = torch.linalg.qr(C.P.flatten(1).mT)
+    q, right = torch.linalg.qr(C.Q.flatten(1).mT)
     u, s, v = torch.linalg.svd(left @ right.mT, full_matrices=False)
     rest = s.square().flip(0).cumsum(0).flip(0).sqrt()  # the norm of this one and all smaller ones
     kept = int((rest > COMPRESSED * rest[0]).sum())
     weight = s[:kept].sqrt()
     P, Q = (p @ (u[:, :kept] * weight)).mT, (q @ (v[:kept].mT * weight)).mT
-    cut = float(rest[kept]) if kept < len(s) else 0.0
-    return Products(P.reshape(kept, rows, rows), Q.reshape(kept, columns, columns)), cut
+    return Products(P.reshape(kept, rows, rows), Q.reshape(kept, columns, columns))
 
 
 def _eigenbases(C: Products) -> tuple[Float[Tensor, "rows rows"], Float[Tensor, "columns columns"]]:

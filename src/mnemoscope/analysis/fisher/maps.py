@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from math import inf
 
 import torch
 from torch import Tensor
@@ -75,6 +76,14 @@ class Kronecker(Map):
     def then(self, other: Map) -> Kronecker:
         assert isinstance(other, Kronecker)
         return Kronecker(other.left @ self.left, other.right @ self.right)
+
+    def balanced(self) -> Kronecker:
+        """The same map by factors of one spectral radius: high powers of unequal ones leave the range of floats."""
+        left, right = spectral_radius(self.left), spectral_radius(self.right)
+        if not 0 < left < inf or not 0 < right < inf:
+            return self
+        factor = (right / left) ** 0.5
+        return Kronecker(factor * self.left, self.right / factor)
 
     def dense(self) -> Float[Tensor, "size size"]:
         return torch.kron(self.left.contiguous(), self.right.contiguous())

@@ -34,8 +34,8 @@ class MatrixSystem:
     """(columns, columns)"""
     W: Tensor
     """(rows, columns)"""
-    eps1: Noise = 1.0
-    eps2: Noise = 1.0
+    eps1: float | Float[Tensor, "rows rows"] = 1.0
+    eps2: float | Float[Tensor, "columns columns"] = 1.0
     alpha: Sequence[float] = ()
     """Weights of the slots of the queue, the newest first."""
 
@@ -90,7 +90,7 @@ class MatrixSystem:
 
     def map(self) -> Map:
         """What a step does to the flat state: a product of Kronecker, or the companion matrix of the queue."""
-        step = Kronecker(self.U.mT, self.V.mT)
+        step = Kronecker(self.U.mT, self.V.mT).balanced()
         if not self.slots:
             return step
         n = self.W.numel()

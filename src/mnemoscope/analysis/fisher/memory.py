@@ -342,7 +342,10 @@ def _strength(system: MatrixSystem, lags: int) -> Float[Tensor, " lags"]:
 def _noise_factor(noise: Noise, size: int) -> Float[Tensor, "size sources"]:
     """L with `L L^T = Q`."""
     Q = torch.as_tensor(noise, dtype=torch.float64)
-    Q = Q * torch.eye(size, dtype=torch.float64) if Q.dim() == 0 else Q
+    if Q.dim() == 0:
+        if not 0 < float(Q.detach()) < inf:
+            raise ValueError(f"noise must be positive (and finite), but is {float(Q.detach()):.3g}.")
+        return Q.sqrt() * torch.eye(size, dtype=torch.float64)
     if Q.shape != (size, size) or not torch.isfinite(Q).all() or not torch.allclose(Q, Q.mT, rtol=1e-12):
         raise ValueError(f"noise must be a variance or a symmetric covariance ({size}, {size}).")
     L, failed = torch.linalg.cholesky_ex(Q)
