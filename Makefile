@@ -25,6 +25,7 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/fixed_points.py
 	$(BIN)/python benchmarks/scans.py
 	$(BIN)/python benchmarks/matrices.py
+	$(BIN)/python benchmarks/fisher.py
 
 clean:
 	rm -rf .venv build dist

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from mnemoscope.analysis.fisher.maps import Dense, Map
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem, Noise
-from mnemoscope.analysis.fisher.memory import _noise_factor
 from mnemoscope.analysis.fisher.solving import solve
-from mnemoscope.analysis.fisher.sources import linear_step
+from mnemoscope.analysis.fisher.sources import linear_step, noise_factor
 from mnemoscope.analysis.fisher.takenaka import noiseless_traces
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.analysis.systems import System
@@ -155,7 +154,7 @@ def _linear_parts(
     if isinstance(system, (Cell, *TORCH_NETWORKS)):
         _refuse_nonlinear(system)
     A, w = linear_step(system, direction, state)
-    return Dense(A), w, None if noise is None or _is_zero(noise) else _noise_factor(noise, len(w))
+    return Dense(A), w, None if noise is None or _is_zero(noise) else noise_factor(noise, len(w))
 
 
 def _refuse_nonlinear(network: nn.Module) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from scipy.linalg import get_lapack_funcs
@@ -87,9 +87,9 @@ class _Factor(torch.autograd.Function):
         return dA, dL, None
 
 
-def structured_factor(A: Map, L: Float[Tensor, "size sources"]) -> Float[Tensor, "size size"] | None:
+def structured_factor(A: Map, Q: Float[Tensor, "size size"]) -> Float[Tensor, "size size"] | None:
     """The factor of Cholesky, by whatever structure A has; None where it would keep less than ten digits."""
-    return _cholesky(covariance(A, L @ L.mT))
+    return _cholesky(covariance(A, Q))
 
 
 def _cholesky(C: Tensor) -> Tensor | None:
@@ -112,7 +112,7 @@ def _factor(A: Dense, L: Tensor, horizon: int | None) -> Tensor:
             f"The covariance of the noise is ill-conditioned, and {A.size} numbers are too many for the square-root "
             f"recursion, which goes up to {LARGEST_QR}."
         )
-    S = _doubled(A, L, _triangle, horizon)
+    S = doubled(A, L, _triangle, horizon)
     if S.shape[0] != S.shape[1] or not (S.diagonal().abs() > 1e-14 * S.norm(dim=1)).all():
         raise ValueError(
             "The noise does not reach every direction of the state, or is amplified beyond float64: there the signal "
@@ -123,7 +123,7 @@ def _factor(A: Dense, L: Tensor, horizon: int | None) -> Tensor:
 
 def covariance(A: Map, Q: Float[Tensor, "size size"], horizon: int | None = None) -> Float[Tensor, "size size"]:
     """`sum_k A^k Q A^kT`, over all k or over `horizon` steps, by doubling."""
-    return _doubled(A, Q, _sum, horizon)
+    return doubled(A, Q, _sum, horizon)
 
 
 def gramian(B: Float[Tensor, "size size"], X: Float[Tensor, "size size"]) -> Float[Tensor, "size size"]:
@@ -136,28 +136,30 @@ def gramian(B: Float[Tensor, "size size"], X: Float[Tensor, "size size"]) -> Flo
     return X
 
 
-Join = Callable[[Tensor, Map, Tensor], tuple[Tensor, float]]
+Known = TypeVar("Known")
+Join = Callable[[Known, Map, Known], tuple[Known, float]]
 """From what is known of some steps, the power of A that leads past them, and what is known of the steps before: what is
 known of all, and the largest share that the steps before have in the variance of a unit."""
 
 
 def _sum(later: Tensor, power: Map, earlier: Tensor) -> tuple[Tensor, float]:
     added = power(power(earlier).mT)
-    return later + added, _share(added.diagonal(), later.diagonal())
+    return later + added, largest_share(added.diagonal(), later.diagonal())
 
 
 def _triangle(later: Tensor, power: Map, earlier: Tensor) -> tuple[Tensor, float]:
     added = power(earlier)
     triangle = torch.linalg.qr(torch.cat([later, added], dim=1).mT, mode="r")[1].mT
-    return triangle, _share(added.square().sum(1), later.square().sum(1))
+    return triangle, largest_share(added.square().sum(1), later.square().sum(1))
 
 
-def _share(added: Tensor, before: Tensor) -> float:
+def largest_share(added: Float[Tensor, " ..."], before: Float[Tensor, " ..."]) -> float:
+    """The largest share that what was added has in the variance of a unit."""
     added, before = added.detach().abs(), before.detach().abs()
     return float(torch.where(before > 0, added / before, added.sign()).max())  # a unit may have had no noise yet
 
 
-def _doubled(A: Map, one: Tensor, join: Join, horizon: int | None) -> Tensor:
+def doubled(A: Map, one: Known, join: Join[Known], horizon: int | None) -> Known:
     """What is known of one step, for all steps, by doubling their number (or for `horizon` steps, bit by bit)."""
     seen, power = one, A
     if horizon is not None:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from math import inf
 
 import torch
 from torch import Tensor
 
 from mnemoscope.shapes import Float
+
+AT_A_TIME = 32
+"""Powers of A on a vector that are taken as one product: as many as cost no more than one, memory being slow."""
 
 
 class Map(ABC):
@@ -73,6 +77,14 @@ class Kronecker(Map):
         assert isinstance(other, Kronecker)
         return Kronecker(other.left @ self.left, other.right @ self.right)
 
+    def balanced(self) -> Kronecker:
+        """The same map by factors of one spectral radius: high powers of unequal ones leave the range of floats."""
+        left, right = spectral_radius(self.left), spectral_radius(self.right)
+        if not 0 < left < inf or not 0 < right < inf:
+            return self
+        factor = (right / left) ** 0.5
+        return Kronecker(factor * self.left, self.right / factor)
+
     def dense(self) -> Float[Tensor, "size size"]:
         return torch.kron(self.left.contiguous(), self.right.contiguous())
 
@@ -89,8 +101,13 @@ def spectral_radius(A: Float[Tensor, "size size"]) -> float:
 
 
 def powers(A: Map, w: Float[Tensor, " size"]) -> Iterator[Float[Tensor, " size"]]:
-    """`w, A w, A^2 w, ...` without end."""
-    column = w[:, None]
+    """`w, A w, A^2 w, ...` without end; after the first, many at a time, by a power of A that leads past them."""
+    known, power = w[:, None], A
+    yield w
     while True:
-        yield column[:, 0]
-        column = A(column)
+        later = power(known)
+        yield from later.unbind(1)
+        if known.shape[1] < AT_A_TIME:
+            known, power = torch.cat([known, later], dim=1), power.then(power)
+        else:
+            known = later

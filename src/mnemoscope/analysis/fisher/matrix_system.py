@@ -34,8 +34,8 @@ class MatrixSystem:
     """(columns, columns)"""
     W: Tensor
     """(rows, columns)"""
-    eps1: Noise = 1.0
-    eps2: Noise = 1.0
+    eps1: float | Float[Tensor, "rows rows"] = 1.0
+    eps2: float | Float[Tensor, "columns columns"] = 1.0
     alpha: Sequence[float] = ()
     """Weights of the slots of the queue, the newest first."""
 
@@ -77,6 +77,11 @@ class MatrixSystem:
         return all(torch.equal(one, one[0, 0] * torch.eye(len(one), dtype=one.dtype)) for one in self.covariances)
 
     @property
+    def differentiable(self) -> bool:
+        """Whether anybody asks for gradients."""
+        return any(part.requires_grad for part in (self.U, self.V, self.W, *self.covariances))
+
+    @property
     def covariances(self) -> tuple[Tensor, Tensor]:
         """Of the noise: of the rows' and of the columns' index."""
         assert isinstance(self.eps1, Tensor)
@@ -85,7 +90,7 @@ class MatrixSystem:
 
     def map(self) -> Map:
         """What a step does to the flat state: a product of Kronecker, or the companion matrix of the queue."""
-        step = Kronecker(self.U.mT, self.V.mT)
+        step = Kronecker(self.U.mT, self.V.mT).balanced()
         if not self.slots:
             return step
         n = self.W.numel()

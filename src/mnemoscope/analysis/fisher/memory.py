@@ -7,20 +7,21 @@ from functools import cached_property
 from itertools import islice
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
+from mnemoscope.analysis.fisher.conjugate_gradients import solve_matrix_free
 from mnemoscope.analysis.fisher.covariance import LARGEST_QR, gramian
 from mnemoscope.analysis.fisher.maps import Dense, Kronecker, Map, powers
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem, Noise
 from mnemoscope.analysis.fisher.normal import is_normal, solve_normal
 from mnemoscope.analysis.fisher.published import TERMS, solve_published
-from mnemoscope.analysis.fisher.solving import Solved, solve
-from mnemoscope.analysis.fisher.sources import linear_step
+from mnemoscope.analysis.fisher.solving import Solved, solve, solve_products
+from mnemoscope.analysis.fisher.sources import linear_step, noise_factor
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.analysis.systems import System
 from mnemoscope.shapes import Float, Inexact
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Method = Literal["exact", "published"]
+Route = Literal["auto", "dense", "matrix-free"]
+ROUTES = get_args(Route)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class FisherMemory:
     """
 
     traces: Inexact[Tensor, "lags seen"]
-    """The signal k steps ago as it stands in the state, in units of the noise there: `J_kl` is a product of two."""
+    """The signal k steps ago as it stands in the state, in units of the noise there: `J_kl` is a product of two. Only
+    their products count; matrix-free they are rows of a square root of J, (lags, lags)."""
     total: Float[Tensor, ""]
     """`J_tot = sum_k J(k)`, over all k."""
     input_information: Float[Tensor, ""]
@@ -62,7 +66,8 @@ class FisherMemory:
     route: str = ""
     """How it was computed."""
     error: float = nan
-    """How far the covariance is from solving its own equation, in the coordinates in which it is 1."""
+    """How far the covariance is from solving its own equation, in the coordinates in which it is 1; matrix-free, a
+    bound on the relative error of J, from the residuals."""
     step: Map | None = None
     """What a step does, where the whole state was looked at after many steps."""
     factor: Float[Tensor, "size size"] | None = None
@@ -193,6 +198,7 @@ def fisher_memory(
     method: Method = "exact",
     observed: Literal["all", "newest"] = "all",
     terms: int = TERMS,
+    route: Route = "auto",
 ) -> FisherMemory:
     """How much of each past signal a network holds.
 
@@ -211,6 +217,9 @@ def fisher_memory(
         method: "published" takes the formulas of Renanse et al. for a `MatrixSystem`, as they stand.
         observed: of a `MatrixSystem` with a queue: all of its state, or the newest matrix alone.
         terms: of "published" with a queue: passes through it after which sums that do not converge are cut off.
+        route: of a `MatrixSystem`: "dense" forms the covariance of the flat state, "matrix-free" never does, and holds
+            no spatial matrix; "auto" takes the eigenbases of normal U and V, and goes matrix-free beyond 2500
+            numbers, from where on there is no spatial matrix anyway.
 
     >>> import mnemoscope as ms
     >>> V, v = 0.9 * torch.linalg.qr(torch.randn(50, 50))[0], torch.randn(50)
@@ -221,18 +230,22 @@ def fisher_memory(
     """
     if lags < 1 or (horizon is not None and horizon < 1):
         raise ValueError(f"At least 1 lag and 1 step are needed, but lags is {lags} and horizon is {horizon}.")
+    if route not in ROUTES:
+        raise ValueError(f"route must be one of {', '.join(ROUTES)}, but is {route!r}.")
     if observed not in ("all", "newest"):
         raise ValueError(f'observed must be "all" or "newest", but is {observed!r}.')
     if isinstance(system, MatrixSystem):
         if direction is not None or state is not None or not _is_one(noise):
             raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2.")
-        return _of_matrices(system, lags, horizon, method, observed, terms)
+        return _of_matrices(system, lags, horizon, method, observed, terms, route)
     if method != "exact":
         raise ValueError(f'Of a vector network there is one reading, "exact", but method is {method!r}.')
+    if route == "matrix-free":
+        raise ValueError("The matrix-free route is of a MatrixSystem; leave route away.")
     if observed != "all":
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
     A, w = linear_step(system, direction, state)
-    L = _noise_factor(noise, len(w))
+    L = noise_factor(noise, len(w))
     step = Dense(A)
     signals = torch.stack(list(islice(powers(step, w), lags)), 1)
     found = solve(step, w, L, lags, horizon, len(w))
@@ -240,7 +253,7 @@ def fisher_memory(
 
 
 def _of_matrices(
-    system: MatrixSystem, lags: int, horizon: int | None, method: str, observed: str, terms: int
+    system: MatrixSystem, lags: int, horizon: int | None, method: str, observed: str, terms: int, route: Route
 ) -> FisherMemory:
     if method not in ("exact", "published"):
         raise ValueError(f'method must be "exact" or "published", but is {method!r}.')
@@ -253,18 +266,35 @@ def _of_matrices(
         if horizon is not None:
             raise ValueError("The published formulas are of the stationary state; leave horizon away.")
         found = solve_published(system, lags, terms)
-    elif _has_normal_route(system, horizon):
+    elif route == "auto" and _has_normal_route(system, horizon):
         found = solve_normal(system, lags, seen)
     else:
-        step = system.map()
-        found = solve(step, system.source(), system.noise_factor(), lags, horizon, seen)
-        stationary = step if seen == system.size and horizon is None else None
+        found, stationary = _of_any_matrices(system, lags, horizon, seen, route)
     return _memory(found, strength, shape, method, stationary)
 
 
+def _of_any_matrices(
+    system: MatrixSystem, lags: int, horizon: int | None, seen: int, route: Route
+) -> tuple[Solved, Map | None]:
+    free = not system.slots and not system.differentiable
+    if route == "matrix-free" and not free:
+        raise ValueError(
+            'Matrix-free there is no queue, and there are no gradients: leave alpha away, or route="dense".'
+        )
+    if route == "matrix-free" or (route == "auto" and free and system.size > LARGEST_QR):
+        return solve_matrix_free(system, lags, horizon), None
+    step, found = system.map(), None
+    if horizon is None and not system.differentiable and isinstance(step, Kronecker):
+        found = solve_products(step, system.source(), torch.kron(*system.covariances), lags)
+    if found is None:
+        found = solve(step, system.source(), system.noise_factor(), lags, horizon, seen)
+    return found, step if seen == system.size and horizon is None else None
+
+
 def _has_normal_route(system: MatrixSystem, horizon: int | None) -> bool:
-    gradients = any(part.requires_grad for part in (system.U, system.V, system.W, *system.covariances))
-    return horizon is None and not gradients and system.white and is_normal(system.U) and is_normal(system.V)
+    return (
+        horizon is None and not system.differentiable and system.white and is_normal(system.U) and is_normal(system.V)
+    )
 
 
 def _memory(
@@ -297,22 +327,6 @@ def _strength(system: MatrixSystem, lags: int) -> Float[Tensor, " lags"]:
         strengths.append(solve_triangular(columns, whitened.mT, upper=False).square().sum())
     found = torch.stack(strengths)
     return found if not system.slots else torch.cat([found[:1], torch.full_like(found[1:], nan)])
-
-
-def _noise_factor(noise: Noise, size: int) -> Float[Tensor, "size sources"]:
-    """L with `L L^T = Q`."""
-    Q = torch.as_tensor(noise, dtype=torch.float64)
-    Q = Q * torch.eye(size, dtype=torch.float64) if Q.dim() == 0 else Q
-    if Q.shape != (size, size) or not torch.isfinite(Q).all() or not torch.allclose(Q, Q.mT, rtol=1e-12):
-        raise ValueError(f"noise must be a variance or a symmetric covariance ({size}, {size}).")
-    L, failed = torch.linalg.cholesky_ex(Q)
-    if not failed.item():
-        return L
-    values, vectors = torch.linalg.eigh(Q)
-    if float(values[0]) < -1e-12 * float(values[-1].abs()) or float(values[-1]) <= 0:
-        raise ValueError(f"noise must be positive (semi-definite), but has the eigenvalue {float(values[0]):.3g}.")
-    kept = values > 1e-14 * values[-1]
-    return vectors[:, kept] * values[kept].sqrt()
 
 
 def _is_one(noise: Noise) -> bool:

@@ -1,4 +1,4 @@
-"""The linear step of a system, and the direction by which signals enter it."""
+"""The linear step of a system, the direction by which signals enter it, and the noise."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.fisher.matrix_system import Noise
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.systems import System, checked_matrix, matrix_of
 from mnemoscope.cells import Cell, Elman, adapt
@@ -62,3 +63,22 @@ def _direction(
             f"The network has {U.shape[1]} input features: pass direction=0 ... {U.shape[1] - 1}, or a vector."
         )
     return U[:, number]
+
+
+def noise_factor(noise: Noise, size: int) -> Float[Tensor, "size sources"]:
+    """L with `L L^T = Q`."""
+    Q = torch.as_tensor(noise, dtype=torch.float64)
+    if Q.dim() == 0:
+        if not 0 < float(Q.detach()) < inf:
+            raise ValueError(f"noise must be positive (and finite), but is {float(Q.detach()):.3g}.")
+        return Q.sqrt() * torch.eye(size, dtype=torch.float64)
+    if Q.shape != (size, size) or not torch.isfinite(Q).all() or not torch.allclose(Q, Q.mT, rtol=1e-12):
+        raise ValueError(f"noise must be a variance or a symmetric covariance ({size}, {size}).")
+    L, failed = torch.linalg.cholesky_ex(Q)
+    if not failed.item():
+        return L
+    values, vectors = torch.linalg.eigh(Q)
+    if float(values[0]) < -1e-12 * float(values[-1].abs()) or float(values[-1]) <= 0:
+        raise ValueError(f"noise must be positive (semi-definite), but has the eigenvalue {float(values[0]):.3g}.")
+    kept = values > 1e-14 * values[-1]
+    return vectors[:, kept] * values[kept].sqrt()

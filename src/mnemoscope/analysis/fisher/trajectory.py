@@ -25,8 +25,8 @@ from torch.linalg import solve_triangular
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fisher.covariance import WELL_CONDITIONED
 from mnemoscope.analysis.fisher.matrix_system import Noise
-from mnemoscope.analysis.fisher.memory import _noise_factor
 from mnemoscope.analysis.fisher.solving import ROUGH
+from mnemoscope.analysis.fisher.sources import noise_factor
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import Cell, State, run_with_cache
 from mnemoscope.cells.state import map_state
@@ -257,7 +257,7 @@ def _input_direction(
 
 
 def _positive_factor(noise: Noise, size: int) -> Float[Tensor, "size size"]:
-    L = _noise_factor(noise, size)
+    L = noise_factor(noise, size)
     if L.shape != (size, size) or L.triu(1).any():
         raise ValueError(
             "noise must be positive definite: along a trajectory it has few steps to reach the directions that it does "
