@@ -14,12 +14,14 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from mnemoscope import analysis, cells, connectivity, kernels, registry, report, studies, tasks, training
     from mnemoscope.analysis import (
+        Design,
         Dynamics,
         FisherMemory,
         FixedPoints,
         MatrixSystem,
         Spectrum,
         Transients,
+        design_memory,
         find_fixed_points,
         fisher_memory,
         spectrum,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
 _NAMES = {
+    "Design": "analysis",
     "Dynamics": "analysis",
     "FisherMemory": "analysis",
     "FixedPoints": "analysis",
@@ -37,6 +40,7 @@ _NAMES = {
     "Spectrum": "analysis",
     "Transients": "analysis",
     "adapt": "cells",
+    "design_memory": "analysis",
     "find_fixed_points": "analysis",
     "fisher_memory": "analysis",
     "run_with_cache": "cells",
@@ -46,6 +50,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "Design",
     "Dynamics",
     "FisherMemory",
     "FixedPoints",
@@ -57,6 +62,7 @@ __all__ = [
     "analysis",
     "cells",
     "connectivity",
+    "design_memory",
     "find_fixed_points",
     "fisher_memory",
     "kernels",

@@ -2,7 +2,7 @@
 
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fisher import FisherMemory, MatrixSystem, fisher_memory
+from mnemoscope.analysis.fisher import Design, FisherMemory, MatrixSystem, design_memory, fisher_memory
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
@@ -17,6 +17,7 @@ from mnemoscope.analysis.transient import Transients, transients
 __all__ = [
     "Adaptive",
     "Box",
+    "Design",
     "Dynamics",
     "FisherMemory",
     "FixedPoints",
@@ -35,6 +36,7 @@ __all__ = [
     "SubDiagonals",
     "Tolerances",
     "Transients",
+    "design_memory",
     "find_fixed_points",
     "fisher_memory",
     "schur_form",
