@@ -19,7 +19,10 @@ WINDOW = 8
 """Values of which a step need only beat the lowest."""
 GAIN = 1e-4
 """Share of the gain that the gradient promises and that a step must bring."""
-SHORTEST, LONGEST = 1e-12, 1e6
+SHORTEST_FIRST, LONGEST = 1e-6, 1e3
+"""Of the steps that are tried first."""
+SHORTEST = 1e-12
+"""Step at which one gives up."""
 STILL = 100
 """Iterations without a gain that rounding would let one see, after which the ascent ends."""
 
@@ -70,7 +73,9 @@ def ascend(
     value, gradient = here
     values, best, length, last_gain = [value], (value, point), 1.0, 0
     for number in range(1, steps + 1):
-        residual = _norm(_minus(project(_plus(point, gradient, 1.0)), point))
+        there = project(_plus(point, gradient, length))
+        move = _minus(there, point)
+        residual = _norm(move) * max(1.0, 1 / length)  # on a convex set at least that of a step of length 1
         if residual < tolerance:
             return Ascent(best[1], values, True, f"stationary after {number - 1} iterations")
         if number - last_gain > STILL:
@@ -78,8 +83,6 @@ def ascend(
                           f"({residual:.0e}) is not yet below {tolerance:.0e}")  # fmt: skip
         asked, outside = min(values[-WINDOW:]), False
         while True:
-            there = project(_plus(point, gradient, length))
-            move = _minus(there, point)
             found = slope(there)
             if found is not None and found[0] >= asked + GAIN * _dot(gradient, move):
                 break
@@ -88,9 +91,11 @@ def ascend(
             if length < SHORTEST:
                 return Ascent(best[1], values, False, nowhere if outside else
                               f"rounding hides any gain, the gradient is {residual:.0e}")  # fmt: skip
+            there = project(_plus(point, gradient, length))
+            move = _minus(there, point)
         bend = -_dot(move, _minus(found[1], gradient))
         length = _dot(move, move) / bend if bend > 0 else 4 * length
-        length = min(max(length, 1e-6), LONGEST)
+        length = min(max(length, SHORTEST_FIRST), LONGEST)
         point, (value, gradient) = there, found
         values.append(value)
         if value > best[0]:

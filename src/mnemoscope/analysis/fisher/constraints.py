@@ -1,15 +1,16 @@
 """What a recurrent matrix is allowed: its largest singular value, its Frobenius norm, its spectral radius.
 
 Balls of the two norms are convex, and the nearest point of their intersection has the same singular vectors: it is
-enough to project the singular values on a box and a ball. The matrices of a spectral radius of at most r are not convex;
-but up to an orthogonal change of basis, which changes no memory, a matrix with real eigenvalues is lower triangular
-(Schur), and lower triangular matrices with a diagonal in -r ... r are. The nearest point of that set and the balls is
+enough to project the singular values on a box and a ball. The matrices of a spectral radius of at most r are no convex
+set; but up to an orthogonal change of basis, which changes no memory, a matrix with real eigenvalues is lower
+triangular (Schur), and lower triangular matrices with a diagonal in -r ... r are. The nearest point of that set and the balls is
 found by alternating projections with corrections (Dykstra).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from mnemoscope.shapes import Float
 
-NEAR = 1e-11
-"""Distance of the two sets' points at which the alternation ends."""
+NEAR = 1e-9
+"""Distance of the two sets' points at which the alternation ends; what is left is scaled away."""
 MOST_ROUNDS = 500
 
 
@@ -63,16 +64,17 @@ class Constraint:
         boxed = np.minimum(values, limit)
         if self.frobenius is None or np.linalg.norm(boxed) <= self.frobenius:
             return boxed
-        low, high = 0.0, float(np.linalg.norm(values)) / self.frobenius
-        for _ in range(100):  # halving, down to rounding
-            middle = (low + high) / 2
-            boxed = np.minimum(values / (1 + middle), limit)
-            low, high = (middle, high) if np.linalg.norm(boxed) > self.frobenius else (low, middle)
-        return np.minimum(values / (1 + high), limit)
+        scale = 1.0
+        for cut in range(len(values)):  # this many, the largest, end at the limit
+            room = self.frobenius**2 - (cut * limit**2 if cut else 0.0)
+            scale = (room / np.square(values[cut:]).sum()) ** 0.5
+            if values[cut] * scale <= limit:
+                break
+        return np.minimum(values * scale, limit)
 
     def _alternating(self, A: np.ndarray, radius: float) -> np.ndarray:
         triangle = _triangle(A, radius)
-        first, second = np.zeros_like(A), np.tril(A) - triangle  # the corrections of either set
+        first, second = np.zeros_like(A), A * _mask(len(A)) - triangle  # the corrections of either set
         for _ in range(MOST_ROUNDS):
             ball = self._nearest_in_norm(triangle + first)
             first = triangle + first - ball
@@ -93,6 +95,12 @@ class Constraint:
 
 
 def _triangle(A: np.ndarray, radius: float) -> np.ndarray:
-    lower = np.tril(A)
-    np.fill_diagonal(lower, np.clip(np.diag(A), -radius, radius))
+    lower = A * _mask(len(A))
+    diagonal = lower.reshape(-1)[:: len(A) + 1]
+    np.clip(diagonal, -radius, radius, out=diagonal)
     return lower
+
+
+@cache
+def _mask(size: int) -> np.ndarray:
+    return np.tri(size)
