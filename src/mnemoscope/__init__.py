@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from mnemoscope import analysis, cells, connectivity, kernels, registry, report, studies, tasks, training
     from mnemoscope.analysis import (
+        Design,
         Dynamics,
         FisherMemory,
         FixedPoints,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         Spectrum,
         TrajectoryMemory,
         Transients,
+        design_memory,
         find_fixed_points,
         fisher_along,
         fisher_memory,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
 _NAMES = {
+    "Design": "analysis",
     "Dynamics": "analysis",
     "FisherMemory": "analysis",
     "FixedPoints": "analysis",
@@ -44,6 +47,7 @@ _NAMES = {
     "TrajectoryMemory": "analysis",
     "Transients": "analysis",
     "adapt": "cells",
+    "design_memory": "analysis",
     "find_fixed_points": "analysis",
     "fisher_along": "analysis",
     "fisher_memory": "analysis",
@@ -56,6 +60,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "Design",
     "Dynamics",
     "FisherMemory",
     "FixedPoints",
@@ -69,6 +74,7 @@ __all__ = [
     "analysis",
     "cells",
     "connectivity",
+    "design_memory",
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",

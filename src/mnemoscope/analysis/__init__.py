@@ -3,10 +3,12 @@
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fisher import (
+    Design,
     FisherMemory,
     MatrixSystem,
     MemoryCapacity,
     TrajectoryMemory,
+    design_memory,
     fisher_along,
     fisher_memory,
     measured_memory_capacity,
@@ -26,6 +28,7 @@ from mnemoscope.analysis.transient import Transients, transients
 __all__ = [
     "Adaptive",
     "Box",
+    "Design",
     "Dynamics",
     "FisherMemory",
     "FixedPoints",
@@ -46,6 +49,7 @@ __all__ = [
     "Tolerances",
     "TrajectoryMemory",
     "Transients",
+    "design_memory",
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
