@@ -205,7 +205,7 @@ def look(theta: Float[Tensor, "size size"], a: float, *, curves: bool = False) -
         "loosest": float(ratios["proposition"].max()),
         "loosest_sharper": float(ratios["sharper"].max()),
     }
-    found = {name: float(f"{value:.6g}") for name, value in found.items()}
+    found = {name: float(f"{value:.3g}") for name, value in found.items()}  # of thousands of chains
     if curves:
         drawn = {name: kept(J / log(10) - ratios[name]) for name in ("proposition", "sharper")}
         found["curves"] = {"curve": kept(J / log(10)), **drawn}

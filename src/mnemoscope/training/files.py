@@ -17,8 +17,18 @@ _HEADER = "mnemoscope"  # one key, for safetensors writes several in random orde
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON file for people: indented, in order."""
-    write_atomically(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+    """A JSON file for people: indented, in order, a list of numbers on one line."""
+    write_atomically(path, (_indented(content) + "\n").encode())
+
+
+def _indented(content: Any, margin: str = "") -> str:
+    inner = margin + "  "
+    if isinstance(content, Mapping) and content:
+        lines = [f"{inner}{json.dumps(str(name))}: {_indented(value, inner)}" for name, value in content.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+    if isinstance(content, (list, tuple)) and any(isinstance(value, (Mapping, list, tuple)) for value in content):
+        return "[\n" + ",\n".join(inner + _indented(value, inner) for value in content) + f"\n{margin}]"
+    return json.dumps(content, allow_nan=False)
 
 
 def read_json(path: Path) -> dict[str, Any]:
