@@ -12,8 +12,8 @@ N = 32. "numpy, doubled" is a faster variant that takes no structure either: the
 n x n matrices.
 
 Medians of repeats that take turns, so that all meet the same machine; compare ratios. CPU time is of all threads, two
-unless OMP_NUM_THREADS says otherwise, for torch and numpy alike. Peak memory is the resident set of a process of its
-own that does nothing else, the libraries included.
+unless OMP_NUM_THREADS says otherwise, for torch and numpy alike. Peak memory is the resident set of a process that does
+nothing else, the libraries included.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch and numpy are imported
 os.environ.setdefault("OMP_NUM_THREADS", "2")
@@ -89,7 +90,9 @@ def main() -> None:
         print(json.dumps(alone(kind, int(size), who)))
         return
     sizes = {"vector": options.sizes, "matrix": options.matrices, "normal": options.normal}
-    rows = [row for kind in sizes for size in sizes[kind] for row in measured(kind, size, options)]
+    cases = [(kind, size) for kind in sizes for size in sizes[kind]]
+    first = {case: {who: in_a_process(*case, who) for who in contenders(*case)} for case in cases}
+    rows = [row for case in cases for row in measured(*case, first[case], options.repeats)]
     results = folder(options.keep)
     write_json(results / "fisher.json", threads=THREADS, rows=[asdict(row) for row in rows])
     (results / "fisher.md").write_text(table(rows, options))
@@ -97,28 +100,29 @@ def main() -> None:
     print(f"Written to {results}/fisher.{{json,md,png}}")
 
 
-def measured(kind: str, size: int, options: argparse.Namespace) -> list[Measured]:
-    """Everyone at one size: first each in a process of its own, then in turns."""
+def in_a_process(kind: str, size: int, who: str) -> dict[str, Any]:
+    """One of them in a process of its own; before anything large is done here: a child inherits its parent's peak."""
+    typed = [sys.executable, __file__, "--one", kind, str(size), who]
+    return json.loads(subprocess.run(typed, check=True, capture_output=True, text=True).stdout)
+
+
+def measured(kind: str, size: int, first: dict[str, dict[str, Any]], repeats: int) -> list[Measured]:
+    """Everyone at one size, in turns; those that were slow by themselves are not asked again."""
     work = contenders(kind, size)
-    first = {}
-    for who in work:
-        typed = [sys.executable, __file__, "--one", kind, str(size), who]
-        first[who] = json.loads(subprocess.run(typed, check=True, capture_output=True, text=True).stdout)
     quick = {who: one for who, one in work.items() if first[who]["wall_s"] < SLOW}
-    wall, cpu = take_turns(quick, options.repeats, warm_up=1)
+    wall, cpu = take_turns(quick, repeats, warm_up=1)
     rows = []
-    for who in work:
-        alone = first[who]
+    for who, alone in first.items():
         seconds = (wall[who], cpu[who]) if who in quick else (alone["wall_s"], alone["cpu_s"])
         numbers = size if kind == "vector" else size**2
         rows.append(Measured(kind, size, numbers, who, *seconds, alone["peak_gb"], alone["total"],
-                             options.repeats if who in quick else 1, alone["route"]))  # fmt: skip
+                             repeats if who in quick else 1, alone["route"]))  # fmt: skip
         print(f"{kind} N {size:5} {who:18} {seconds[0]:9.3f} s {seconds[1]:9.3f} CPU s {alone['peak_gb']:6.2f} GB, "
               f"total {alone['total']:.10g}: {alone['route']}", flush=True)  # fmt: skip
     return rows
 
 
-def alone(kind: str, size: int, who: str) -> dict[str, float | str]:
+def alone(kind: str, size: int, who: str) -> dict[str, Any]:
     """One of them, once, and the most memory this process ever held."""
     work = contenders(kind, size)[who]
     start, start_cpu = time.perf_counter(), time.process_time()

@@ -237,7 +237,7 @@ def conjugate_gradients(
     """`C(y) = Y` of every matrix with its own lengths of steps, until `|r|^2` is below `enough` or 1e-15 of `y . Y`."""
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
-        return torch.einsum("rnc,rnc->n", a, b)[None, :, None]
+        return (a * b).sum((0, 2), keepdim=True)
 
     tiny = torch.finfo(Y.dtype).tiny
     scale = 1 / C.diagonal()[:, None]
