@@ -3,8 +3,8 @@
 Balls of the two norms are convex, and the nearest point of their intersection has the same singular vectors: it is
 enough to project the singular values on a box and a ball. The matrices of a spectral radius of at most r are no convex
 set; but up to an orthogonal change of basis, which changes no memory, a matrix with real eigenvalues is lower
-triangular (Schur), and lower triangular matrices with a diagonal in -r ... r are. The nearest point of that set and the
-balls is found by alternating projections with corrections (Dykstra).
+triangular (Schur), and lower triangular matrices with a diagonal in -r ... r are one. The nearest point of that set and
+the balls is found by alternating projections with corrections (Dykstra).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from mnemoscope.analysis.fisher.ascent import Ascent, Point, ascend
 from mnemoscope.analysis.fisher.constraints import Constraint
+from mnemoscope.analysis.fisher.maps import spectral_radius
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
 from mnemoscope.analysis.fisher.memory import FisherMemory, fisher_memory
 from mnemoscope.analysis.schur import schur_form
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 Size = int | tuple[int, ...]
 """Units, or rows and columns."""
 EDGE = "at the edge of stability, beyond which noise piles up or is amplified beyond float64: pass a radius"
+LARGEST_RADIUS = 1 - 1e-6
+"""Spectral radius of a step beyond which rounding decides what piles up: such networks are not looked at."""
 FEWEST_LAGS = 100
 """Of the curve that is kept of what was found."""
 
@@ -228,6 +231,8 @@ def _climbed(memory: FisherMemory, lags: int | None) -> Float[Tensor, ""]:
 
 
 def _slope(point: Point, lags: int | None) -> tuple[float, Point] | None:
+    if prod(spectral_radius(matrix) for matrix in point[:-1]) > LARGEST_RADIUS:
+        return None
     leaves = [part.detach().requires_grad_() for part in point]
     try:
         value = _climbed(_memory(leaves, lags or 1), lags)
