@@ -273,6 +273,30 @@ lenses.add(
         ("capacity",),
         ("ganguli2008", "kerg2019", "renanse2021"),
     ),
+    Entry(
+        "fisher-along",
+        "Fisher memory of any network along its trajectories, for small signals and small noise",
+        "Ganguli et al. 2008",
+        "mnemoscope.analysis:fisher_along",
+        ("capacity",),
+        ("ganguli2008",),
+    ),
+    Entry(
+        "memory-capacity",
+        "how well a linear readout recovers each past signal; in closed form or, of any cell, measured",
+        "Jaeger 2001",
+        "mnemoscope.analysis:memory_capacity",
+        ("capacity",),
+        ("jaeger2001",),
+    ),
+    Entry(
+        "design",
+        "the network that holds most of its past signals under a norm and a spectral radius, as far as a search finds",
+        "Ganguli et al. 2008",
+        "mnemoscope.analysis:design_memory",
+        ("capacity",),
+        ("ganguli2008",),
+    ),
 )
 
 studies = Registry("study")
