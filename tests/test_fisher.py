@@ -232,6 +232,67 @@ def test_a_finite_horizon():
     assert torch.allclose(ms.fisher_memory(stable(6), w, horizon=2000).total, forever.total, rtol=1e-10)
 
 
+def many_digits(A, w, steps):
+    """The total over so many steps, with 200 digits."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(200):
+        A, x = mpmath.matrix(A.tolist()), mpmath.matrix(w.tolist())
+        power, C, signals = mpmath.eye(len(x)), mpmath.zeros(len(x)), []
+        for _ in range(steps):
+            signals.append(power * x)
+            C, power = C + power * power.T, A * power
+        inverse = C**-1
+        return float(sum((one.T * inverse * one)[0] for one in signals))
+
+
+def test_a_finite_horizon_where_noise_is_amplified():
+    Q = torch.linalg.qr(randn(8, 8))[0]
+    jordan = torch.eye(8, dtype=torch.float64) + torch.diag(torch.ones(7, dtype=torch.float64), -1)
+    grows = randn(4, 4) @ torch.diag(torch.tensor([1.3, 0.9, 0.5, -0.7], dtype=torch.float64)) @ randn(4, 4).inverse()
+    for A, steps in ((Q @ jordan @ Q.mT, 40), (grows, 60)):
+        w = randn(len(A), seed=1)
+        memory = ms.fisher_memory(A, w, horizon=steps)
+        assert "one by one" in memory.route
+        assert abs(float(memory.total) / many_digits(A, w, steps) - 1) < max(1e-9, 10 * memory.error)
+    with pytest.raises(ValueError, match="amplified so much"):
+        ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100), horizon=100)
+
+
+def test_what_the_user_changes_afterwards_changes_nothing():
+    A, w, U = stable(4), randn(4), stable(3)
+    memory, system = ms.fisher_memory(A, w), ms.MatrixSystem(U, stable(3), randn(3, 3))
+    spatial, before = ms.fisher_memory(A, w).spatial, ms.fisher_memory(system).total
+    A.mul_(0.1)
+    U.mul_(0.1)
+    assert torch.equal(memory.spatial, spatial)
+    assert torch.equal(ms.fisher_memory(system).total, before)
+
+
+def test_the_bound_of_saturation_is_of_what_is_looked_at():
+    system = ms.MatrixSystem(stable(3, 0.6), stable(3, 0.6, 1), randn(3, 3), alpha=(0.3,))
+    newest = ms.fisher_memory(system, observed="newest")
+    L = system.noise_factor()
+    C = scipy.linalg.solve_discrete_lyapunov(system.map().dense().numpy(), (L @ L.mT).numpy())[:9, :9]
+    assert abs(newest.saturation_bound(3.0) - (81 - np.trace(C)) / np.linalg.eigvalsh(C)[0]) < 1e-9
+
+
+def test_signals_in_units_of_tiny_noise():
+    """What is left of a signal is measured in the noise that lies over it, however small both are."""
+    D = torch.diag(torch.tensor([1.0, 1e-13, 1e-26], dtype=torch.float64))
+    line = torch.diag(torch.ones(2, dtype=torch.float64), -1)
+    system = ms.MatrixSystem((D @ line @ D.inverse()).mT, torch.ones(1, 1), D[:, :1], eps1=D @ D)
+    for lags in (1, 5):
+        assert abs(float(ms.fisher_memory(system, lags=lags).total) - 11 / 6) < 1e-10
+
+
+def test_so_near_to_the_edge_that_rounding_counts():
+    A = torch.diag(torch.tensor([1 - 1e-11, 0.5], dtype=torch.float64))
+    memory = ms.fisher_memory(A, torch.ones(2))
+    assert abs(float(memory.total) / 2 - 1) < memory.error < 1e-2
+    with pytest.raises(ValueError, match="so near to 1"):
+        ms.fisher_memory(torch.diag(torch.tensor([1 - 1e-15, 0.5], dtype=torch.float64)), torch.ones(2))
+
+
 @pytest.mark.parametrize("radius", [1 - 1e-4, 1 - 1e-9])
 def test_close_to_the_edge(radius):
     memory = ms.fisher_memory(normal(8, 1.0) / torch.linalg.eigvals(normal(8, 1.0)).abs().max() * radius, randn(8))
@@ -251,6 +312,21 @@ def test_gradients():
     assert torch.autograd.gradcheck(queue, inputs)
     told = lambda *parts: ms.fisher_memory(ms.MatrixSystem(*parts), lags=4, method="published").curve  # noqa: E731
     assert torch.autograd.gradcheck(told, inputs)
+
+
+def test_second_derivatives():
+    A, w = stable(3).requires_grad_(), randn(3, seed=1).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda A, w: ms.fisher_memory(A, w, lags=3).total, (A, w))
+    assert torch.autograd.gradgradcheck(lambda A, w: ms.fisher_memory(A, w, lags=3).curve, (A, w))
+
+
+def test_gradients_over_finitely_many_steps_and_of_the_weights_of_a_queue():
+    A, w = stable(3, 1.1).requires_grad_(), randn(3, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda A, w: ms.fisher_memory(A, w, lags=3, horizon=6).total, (A, w))
+    alpha = torch.tensor([0.1, 0.05], dtype=torch.float64, requires_grad=True)
+    U, V, W = stable(2, 0.7), stable(3, 0.7), randn(2, 3)
+    total = lambda alpha: ms.fisher_memory(ms.MatrixSystem(U, V, W, alpha=alpha)).total  # noqa: E731
+    assert torch.autograd.gradcheck(total, (alpha,))
 
 
 def test_gradients_where_noise_is_amplified():
@@ -323,12 +399,18 @@ def test_figure():
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (Unstable, "spectral radius is 1: noise piles up", lambda: ms.fisher_memory(torch.eye(3), torch.ones(3))),
+        (Unstable, "spectral radius is 1: what enters piles up", lambda: ms.fisher_memory(torch.eye(3), torch.ones(3))),
         (Unstable, "spectral radius is 1.2", lambda: ms.fisher_memory(stable(3, 1.2), torch.ones(3))),
         (Unstable, "spectral radius", lambda: ms.fisher_memory(
             ms.MatrixSystem(normal(3), normal(3), randn(3, 3), alpha=(1.0,)))),
         (Unstable, "spectral radius", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(1.0,)))),
+        (ValueError, "weights of the queue must be finite", lambda: ms.MatrixSystem(
+            stable(3), stable(3), randn(3, 3), alpha=(float("nan"),))),
+        (ValueError, "U is complex", lambda: ms.MatrixSystem(1j * stable(3), stable(3), randn(3, 3))),
+        (ValueError, "W must not be 0", lambda: ms.MatrixSystem(stable(3), stable(3), torch.zeros(3, 3))),
+        (ValueError, "symmetric", lambda: ms.fisher_memory(
+            stable(2), torch.ones(2), noise=torch.tensor([[1e-9, 0.0], [5e-10, 1e-9]]))),
         (ValueError, "one slot of weight 1", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.5,)), method="published")),
         (ValueError, "terms=", lambda: ms.fisher_memory(ms.MatrixSystem(
@@ -341,7 +423,7 @@ def test_figure():
         (ValueError, "A matrix has no input", lambda: ms.fisher_memory(stable(3))),
         (ValueError, "2 input features: pass direction", lambda: ms.fisher_memory(ms.cells.Elman(2, 3))),
         (ValueError, "one reading", lambda: ms.fisher_memory(stable(3), torch.ones(3), method="published")),
-        (ValueError, "At least 1 lag", lambda: ms.fisher_memory(stable(3), torch.ones(3), lags=0)),
+        (ValueError, "lags must be a whole number", lambda: ms.fisher_memory(stable(3), torch.ones(3), lags=0)),
         (ValueError, "U must be 3 x 3", lambda: ms.MatrixSystem(stable(2), stable(4), randn(3, 4))),
         (ValueError, "eps1 must be positive", lambda: ms.MatrixSystem(stable(3), stable(4), randn(3, 4), eps1=0.0)),
     ],

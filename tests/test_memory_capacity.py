@@ -134,8 +134,8 @@ def test_gradients_with_noise():
 
 
 def within(measured, exact, errors=5.0):
-    """R^2 of readouts fitted to n steps are lower by up to (N + 1) / n, beside what the standard errors say."""
-    fitted = 2 * (measured.size + 1) / 4000
+    """The standard errors are of the steps that judge, not of those that fit."""
+    fitted = (measured.size + 1) / 4000
     assert ((measured.curve - exact.curve).abs() <= errors * measured.curve_error + fitted).all()
     assert abs(measured.total - exact.total) <= errors * measured.total_error + fitted * len(measured)
 
@@ -147,7 +147,7 @@ def test_measured_as_in_closed_form(signal):
     measured = ms.measured_memory_capacity(cell, 1, signal=signal, delays=60, steps=4000, strength=0.1)
     within(measured, ms.memory_capacity(cell, 1, lags=60))
     assert measured.total <= 5 + 3 * measured.total_error
-    assert measured.total_error < 0.1
+    assert measured.total_error < 0.15
 
 
 def test_measured_under_noise_as_in_closed_form():
@@ -162,8 +162,15 @@ def test_a_measured_delay_line():
     line = torch.diag(torch.ones(9, dtype=F64), -1)
     capacity = ms.measured_memory_capacity(linear_cell(line, torch.eye(10, dtype=F64)[:, :1]), delays=15, steps=2000)
     assert torch.allclose(capacity.curve[:10], torch.ones(10, dtype=F64))
-    assert abs(capacity.total - 10) < 0.02
+    assert abs(capacity.total - 10) < 5 * capacity.total_error < 0.1
     assert (capacity.curve[10:] < 0.02).all()
+
+
+def test_delays_beyond_all_memory_add_nothing_but_noise():
+    torch.manual_seed(0)
+    measured = ms.measured_memory_capacity(torch.nn.RNN(1, 2), delays=300, steps=2000)
+    assert abs(measured.curve[100:].mean()) < 2 / 2000  # the mean of the signals is one draw for all delays
+    assert measured.total < 2 + 3 * measured.total_error
 
 
 def test_the_readout_is_least_squares_with_an_intercept():
@@ -179,7 +186,9 @@ def test_the_readout_is_least_squares_with_an_intercept():
         fit, judge = (s[12 - k : 512 - k, sequence] for sequence in (0, 1))
         beta = torch.linalg.lstsq(torch.cat([h[:, 0], one], 1), fit[:, None], driver="gelsd").solution
         off = judge - (torch.cat([h[:, 1], one], 1) @ beta)[:, 0]
-        assert torch.allclose(capacity.curve[k], 1 - off.square().mean() / judge.var(correction=0))
+        free = 1 + torch.linalg.matrix_rank(h[:, 0] - h[:, 0].mean(0))
+        best = off.square().mean() / (1 + free / 500)  # what the best readout would miss, on average
+        assert torch.allclose(capacity.curve[k], 1 - best / judge.var(correction=0))
     ridged = ms.measured_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3, ridge=1e6)
     assert ridged.total < 1e-3
 

@@ -43,7 +43,7 @@ class MemoryCapacity:
     """R^2 of the signal k steps ago, k = 0, 1, ...; a measured one may be below 0, where the readout is worse than
     the mean."""
     total: Float[Tensor, ""]
-    """The capacity: the sum over all delays; of a measured curve, over its delays and without what is below 0."""
+    """The capacity: the sum over all delays; of a measured curve, over its delays."""
     size: int
     """Numbers that the readout sees; the total cannot exceed it, unless by the error of a measurement."""
     route: str

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
-from mnemoscope.analysis.fisher.covariance import Join, doubled, largest_share
+from mnemoscope.analysis.fisher.covariance import ROUGH, Join, doubled, largest_share
 from mnemoscope.analysis.fisher.maps import Kronecker, Map, powers
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
-from mnemoscope.analysis.fisher.solving import ROUGH, Solved
+from mnemoscope.analysis.fisher.solving import Solved
 from mnemoscope.shapes import Float
 
 COMPRESSED = 1e-15

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import torch
 from scipy.linalg import get_lapack_funcs
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.linalg import solve_triangular
 
 from mnemoscope.analysis.fisher.maps import Dense, Map
@@ -29,6 +28,8 @@ WELL_CONDITIONED = 1e-5
 """Reciprocal condition from which the factor of Cholesky is taken: ten digits are left then."""
 LARGEST_QR = 2500
 """Numbers of a state up to which the factor itself is doubled where C is ill-conditioned: minutes, and gigabytes."""
+ROUGH = 1e-4
+"""Relative error from which a result is refused."""
 MOST_DOUBLINGS = 50
 """Noise of 1e15 steps."""
 SUSPICIOUS = 12
@@ -42,21 +43,19 @@ class Unstable(ValueError):  # noqa: N818 (what it is, in one word)
 
     def __init__(self, radius: float) -> None:
         super().__init__(
-            f"The spectral radius is {radius:.6g}: noise piles up without end, and no stationary state remembers "
-            f"anything. Scale the matrix below 1, or pass horizon=<steps> for noise and signals of so many steps."
+            f"The spectral radius is {radius:.6g}: what enters piles up without end, and there is no stationary state. "
+            f"Scale the matrix below 1, or look at finitely many steps (horizon=<steps> of fisher_memory)."
         )
 
 
-def covariance_factor(
-    A: Dense, L: Float[Tensor, "size sources"], horizon: int | None = None
-) -> Float[Tensor, "size size"]:
-    """The lower triangular S with `S S^T = C = sum_k A^k L L^T A^kT`, over all k or `horizon` steps; differentiable.
+def covariance_factor(A: Dense, L: Float[Tensor, "size sources"]) -> Float[Tensor, "size size"]:
+    """The lower triangular S with `S S^T = C = sum_k A^k L L^T A^kT`; differentiable.
 
     >>> S = covariance_factor(Dense(torch.tensor([[0.6]], dtype=torch.float64)), torch.eye(1, dtype=torch.float64))
     >>> round((S @ S.mT).item(), 10)  # 1 / (1 - 0.36)
     1.5625
     """
-    return _Factor.apply(A.A, L, horizon)
+    return _Factor.apply(A.A, L)
 
 
 class _Factor(torch.autograd.Function):
@@ -66,53 +65,57 @@ class _Factor(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, A: Tensor, L: Tensor, horizon: int | None) -> Tensor:
-        S = _factor(Dense(A), L, horizon)
+    def forward(ctx: Any, A: Tensor, L: Tensor) -> Tensor:
+        S = _factor(Dense(A), L)
         ctx.save_for_backward(A, L, S)
-        ctx.horizon = horizon
         return S
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         A, L, S = ctx.saved_tensors
-        if ctx.horizon is not None:
-            raise NotImplementedError("Gradients go through the stationary state alone; leave horizon away.")
-        K = (S.mT @ gradients[0]).tril()
-        K.diagonal().mul_(0.5)
+        K = S.mT @ gradients[0]
+        K = K.tril(-1) + 0.5 * torch.diag(K.diagonal())
         B = solve_triangular(S, A @ S, upper=False)
         Y = solve_triangular(S.mT, gramian(B, (K + K.mT) / 2), upper=True)  # times S from the right
         dA = 2 * Y @ B @ S.mT
         dL = 2 * Y @ solve_triangular(S, L, upper=False)
-        return dA, dL, None
+        return dA, dL
 
 
-def structured_factor(A: Map, Q: Float[Tensor, "size size"]) -> Float[Tensor, "size size"] | None:
-    """The factor of Cholesky, by whatever structure A has; None where it would keep less than ten digits."""
-    return _cholesky(covariance(A, Q))
+def structured_factor(
+    A: Map, Q: Float[Tensor, "size size"], horizon: int | None = None
+) -> tuple[Float[Tensor, "size size"], float] | None:
+    """The factor of Cholesky, by whatever structure A has, and about its relative error; differentiable.
+
+    None where it would keep less than ten digits.
+    """
+    return _cholesky(covariance(A, Q, horizon))
 
 
-def _cholesky(C: Tensor) -> Tensor | None:
+def _cholesky(C: Tensor) -> tuple[Tensor, float] | None:
     scale = C.diagonal().clamp(min=torch.finfo(C.dtype).tiny).sqrt()
     scaled = C / scale[:, None] / scale
     triangle, failed = torch.linalg.cholesky_ex(scaled)
     if failed.item():
         return None
-    (pocon,) = get_lapack_funcs(("pocon",), (triangle.numpy(),))
-    condition = pocon(triangle.numpy(), float(scaled.abs().sum(0).max()), uplo="L")[0]
-    return scale[:, None] * triangle if condition > WELL_CONDITIONED else None
+    known = triangle.detach().numpy()
+    (pocon,) = get_lapack_funcs(("pocon",), (known,))
+    condition = pocon(known, float(scaled.detach().abs().sum(0).max()), uplo="L")[0]
+    if not condition > WELL_CONDITIONED:
+        return None
+    return scale[:, None] * triangle, torch.finfo(C.dtype).eps / condition
 
 
-def _factor(A: Dense, L: Tensor, horizon: int | None) -> Tensor:
-    S = _cholesky(covariance(A, L @ L.mT, horizon))
-    if S is not None:
-        return S
+def _factor(A: Dense, L: Tensor) -> Tensor:
+    found = _cholesky(covariance(A, L @ L.mT))
+    if found is not None:
+        return found[0]
     if A.size > LARGEST_QR:
         raise ValueError(
             f"The covariance of the noise is ill-conditioned, and {A.size} numbers are too many for the square-root "
             f"recursion, which goes up to {LARGEST_QR}."
         )
-    S = doubled(A, L, _triangle, horizon)
+    S = doubled(A, L, _triangle, None)
     if S.shape[0] != S.shape[1] or not (S.diagonal().abs() > 1e-14 * S.norm(dim=1)).all():
         raise ValueError(
             "The noise does not reach every direction of the state, or is amplified beyond float64: there the signal "
@@ -180,3 +183,34 @@ def doubled(A: Map, one: Known, join: Join[Known], horizon: int | None) -> Known
                 raise OverflowError("Noise is amplified beyond the numbers of float64 before it decays.")
         power = power.then(power)
     return seen
+
+
+def next_factor(
+    A: Float[Tensor, "batch size size"], S: Float[Tensor, "batch size size"], b: Float[Tensor, "batch size 1"]
+) -> tuple[Tensor, Tensor, Tensor, float]:
+    """One more step, where its noise is 1: `S_t`, lower triangular; the contraction `B_t = S_t^-1 A S_(t-1)`; `S_t^-1
+    b`; and, where C_t is ill-conditioned, how far two ways to that differ.
+    """
+    AS = A @ S
+    C = AS @ AS.mT
+    C.diagonal(dim1=1, dim2=2).add_(1)
+    if float(C.diagonal(dim1=1, dim2=2).sum(1).max()) < 1 / WELL_CONDITIONED:
+        S = torch.linalg.cholesky(C)
+        return S, solve_triangular(S, AS, upper=False), solve_triangular(S, b, upper=False), 0.0
+    eye = torch.eye(A.shape[1], dtype=A.dtype, device=A.device).expand_as(A)
+    orthogonal, triangle = torch.linalg.qr(torch.cat([AS.mT, eye], dim=1))
+    B, inverse = orthogonal.mT.split(A.shape[1], dim=2)
+    S, new = triangle.mT, inverse @ b
+    scale = new.norm(dim=1).amax().clamp(min=torch.finfo(A.dtype).tiny)
+    return S, B, new, float((new - solve_triangular(S, b, upper=False)).norm(dim=1).amax() / scale)
+
+
+def check_steps(S: Float[Tensor, "batch size size"], error: float) -> None:
+    """Refuse, in words, where the factor after many steps has lost its digits."""
+    if not torch.isfinite(S).all():
+        raise OverflowError("Noise is amplified beyond the numbers of float64; pass fewer steps.")
+    if not error < ROUGH:
+        raise ValueError(
+            f"Noise is amplified so much (up to {float(S.norm(dim=2).max()):.1e} times) that "
+            f"float64 cannot tell new signals from it: two ways differ by {error:.1e}. Pass fewer steps."
+        )

@@ -95,6 +95,8 @@ class Kronecker(Map):
 def spectral_radius(A: Float[Tensor, "size size"]) -> float:
     """Largest modulus of an eigenvalue; 0 where A is triangular with a diagonal of zeros, whatever rounding says."""
     A = A.detach()
+    if not torch.isfinite(A).all():  # which would take down LAPACK, and the process with it
+        raise OverflowError("A matrix has left the range of float64.")
     if not A.triu(1).any() or not A.tril(-1).any():
         return float(A.diagonal().abs().max())
     return float(torch.linalg.eigvals(A).abs().max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -36,13 +37,15 @@ class MatrixSystem:
     """(rows, columns)"""
     eps1: float | Float[Tensor, "rows rows"] = 1.0
     eps2: float | Float[Tensor, "columns columns"] = 1.0
-    alpha: Sequence[float] = ()
+    alpha: Sequence[float] | float | Tensor = ()
     """Weights of the slots of the queue, the newest first."""
 
     def __post_init__(self) -> None:
         for name in ("U", "V", "W"):
             matrix = torch.as_tensor(getattr(self, name))
-            matrix = matrix if matrix.dtype == torch.float64 else matrix.to(torch.float64)
+            if matrix.is_complex():
+                raise ValueError(f"Matrix networks are real, but {name} is complex.")
+            matrix = matrix.to(torch.float64).clone()  # the user's may change
             if matrix.dim() != 2 or 0 in matrix.shape or not torch.isfinite(matrix).all():
                 raise ValueError(f"{name} must be a finite matrix, but has the shape {tuple(matrix.shape)}.")
             object.__setattr__(self, name, matrix)
@@ -54,7 +57,12 @@ class MatrixSystem:
             )
         object.__setattr__(self, "eps1", _covariance(self.eps1, rows, "eps1"))
         object.__setattr__(self, "eps2", _covariance(self.eps2, columns, "eps2"))
-        object.__setattr__(self, "alpha", tuple(float(one) for one in self.alpha))
+        if not 0 < float(self.W.detach().square().sum()) < inf:
+            raise ValueError("W must not be 0, nor so large that float64 cannot hold its square: signals enter by it.")
+        alpha = torch.as_tensor(self.alpha, dtype=torch.float64).reshape(-1)
+        if not torch.isfinite(alpha).all():
+            raise ValueError(f"The weights of the queue must be finite, but alpha is {alpha.tolist()}.")
+        object.__setattr__(self, "alpha", alpha)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -64,7 +72,13 @@ class MatrixSystem:
     @property
     def slots(self) -> int:
         """Past states in the queue, p."""
-        return len(self.alpha)
+        return len(self.weights)
+
+    @property
+    def weights(self) -> Float[Tensor, " slots"]:
+        """The weights of the slots, `alpha`."""
+        assert isinstance(self.alpha, Tensor)
+        return self.alpha
 
     @property
     def size(self) -> int:
@@ -79,7 +93,7 @@ class MatrixSystem:
     @property
     def differentiable(self) -> bool:
         """Whether anybody asks for gradients."""
-        return any(part.requires_grad for part in (self.U, self.V, self.W, *self.covariances))
+        return any(part.requires_grad for part in (self.U, self.V, self.W, self.weights, *self.covariances))
 
     @property
     def covariances(self) -> tuple[Tensor, Tensor]:
@@ -96,7 +110,7 @@ class MatrixSystem:
         n = self.W.numel()
         A = torch.zeros(self.size, self.size, dtype=self.U.dtype)
         A[:n, :n] = step.dense()
-        for slot, weight in enumerate(self.alpha, 1):
+        for slot, weight in enumerate(self.weights, 1):
             A[:n, slot * n : (slot + 1) * n] = weight * torch.eye(n, dtype=A.dtype)
         A[n:, :-n] = torch.eye(self.slots * n, dtype=A.dtype)
         return Dense(A)
@@ -116,8 +130,14 @@ class MatrixSystem:
 def _covariance(given: Noise, size: int, name: str) -> Float[Tensor, "size size"]:
     matrix = torch.as_tensor(given, dtype=torch.float64)
     matrix = matrix * torch.eye(size, dtype=torch.float64) if matrix.dim() == 0 else matrix
-    if matrix.shape != (size, size) or not torch.equal(matrix, matrix.mT):
+    if matrix.shape != (size, size) or not is_symmetric(matrix):
         raise ValueError(f"{name} must be a variance or a symmetric {size} x {size} matrix.")
+    matrix = (matrix + matrix.mT) / 2
     if torch.linalg.cholesky_ex(matrix)[1].item():
         raise ValueError(f"{name} must be positive (definite): without noise a signal is never forgotten.")
     return matrix
+
+
+def is_symmetric(Q: Float[Tensor, "size size"]) -> bool:
+    """Up to rounding."""
+    return bool((Q - Q.mT).detach().abs().max() <= 1e-12 * Q.detach().abs().max())

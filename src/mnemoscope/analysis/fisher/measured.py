@@ -33,8 +33,8 @@ def measured_memory_capacity(
     """Drive a cell with independent signals, and recover each past one from what it gives out.
 
     Two sequences are run. Readouts with an intercept are fitted to one, for all delays at once, and judged by the
-    other, so that nothing is recovered by chance: there R^2 is about 0, or slightly below. What is below 0 is left out
-    of the total.
+    other, and what they miss is corrected for the steps that they were fitted to: where there is no memory, R^2 is 0 on
+    average. So delays beyond all memory add no bias to the total, but noise, which its error tells.
 
     Args:
         cell: a `Cell` or a torch.nn recurrent module; it is copied, and run in float64.
@@ -68,25 +68,28 @@ def measured_memory_capacity(
     if not torch.isfinite(outputs).all():
         raise ValueError("The network gives out NaN or infinite numbers: it is unstable under these signals.")
     past = s.unfold(0, steps, 1).flip(0)[:delays]  # (delays, sequence, steps): the signals k steps ago
-    readout = _fit(outputs[:, 0], past[:, 0].mT, ridge)
+    readout, free = _fit(outputs[:, 0], past[:, 0].mT, ridge)
     judged = past[:, 1].mT
     misses, power = (judged - readout(outputs[:, 1])).square(), (judged - judged.mean(0)).square()  # (steps, delays)
+    misses = misses / (1 + free / steps)  # a readout from so many steps misses by so much more than the best one
     missed = misses.mean(0) / power.mean(0)
-    curve, counted = 1 - missed, missed < 1
+    curve = 1 - missed
     moved = (missed * power - misses) / power.mean(0)  # what each step contributes to the error of a quotient of means
-    errors, total_error = _standard_error(moved), _standard_error(moved[:, counted].sum(1, keepdim=True))
+    errors, total_error = _standard_error(moved), _standard_error(moved.sum(1, keepdim=True))
     words = f"measured with {signal} signals over {steps} steps"
-    return MemoryCapacity(curve, curve[counted].sum(), outputs.shape[2], words, errors, total_error.item())
+    return MemoryCapacity(curve, curve.sum(), outputs.shape[2], words, errors, total_error.item())
 
 
 def _fit(states: Float[Tensor, "steps size"], targets: Float[Tensor, "steps delays"], ridge: float):  # noqa: ANN202
-    """The best linear readout with an intercept; directions without variance beyond rounding are left alone."""
+    """The best linear readout with an intercept, and how many numbers it was free to choose; directions without
+    variance beyond rounding are left alone.
+    """
     centre, middle = states.mean(0), targets.mean(0)
     left, scale, right = torch.linalg.svd(states - centre, full_matrices=False)
     kept = scale > torch.finfo(scale.dtype).eps * max(states.shape) * scale[0]
     weight = torch.where(kept, scale / (scale.square() + ridge * len(states)), 0.0)
     readout = right.mT @ (weight.unsqueeze(1) * (left.mT @ (targets - middle)))
-    return lambda seen: (seen - centre) @ readout + middle
+    return (lambda seen: (seen - centre) @ readout + middle), 1 + float((weight * scale).sum())
 
 
 def _standard_error(terms: Float[Tensor, "steps delays"]) -> Float[Tensor, " delays"]:
@@ -124,7 +127,11 @@ def _direction(direction: Inexact[Tensor, " features"] | np.ndarray | int, featu
 
 def _deviations(noise: float | Inexact[Tensor, " features"], features: int) -> Float[Tensor, " features"]:
     variances = torch.as_tensor(noise).detach().to(device="cpu", dtype=torch.float64)
-    if variances.dim() > 1 or variances.numel() not in (1, features) or not (variances >= 0).all():
+    if (
+        variances.dim() > 1
+        or variances.numel() not in (1, features)
+        or not ((variances >= 0) & variances.isfinite()).all()
+    ):
         raise ValueError(f"noise must be a variance, or one for each of the {features} input features.")
     return variances.sqrt().expand(features)
 

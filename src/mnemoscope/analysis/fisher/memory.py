@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from math import inf, isfinite, nan
+from math import inf, isfinite, nan, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -66,8 +66,8 @@ class FisherMemory:
     route: str = ""
     """How it was computed."""
     error: float = nan
-    """How far the covariance is from solving its own equation, in the coordinates in which it is 1; matrix-free, a
-    bound on the relative error of J, from the residuals."""
+    """About the relative error, by rounding: what the covariance does not solve of its equation, its condition, the
+    steps that are summed; matrix-free a bound. NaN: not measured ("published")."""
     step: Map | None = None
     """What a step does, where the whole state was looked at after many steps."""
     factor: Float[Tensor, "size size"] | None = None
@@ -79,7 +79,7 @@ class FisherMemory:
 
     @property
     def curve(self) -> Float[Tensor, " lags"]:
-        """The Fisher memory curve J(k), k = 0, 1, ...; it never rises."""
+        """The Fisher memory curve J(k), k = 0, 1, ...; it never rises, but where a horizon leaves out older noise."""
         return self.traces.abs().square().sum(1)
 
     @property
@@ -91,10 +91,7 @@ class FisherMemory:
     @property
     def size(self) -> int:
         """Numbers of the state, N, N^2 or (p + 1) N^2."""
-        size = 1
-        for side in self.shape:
-            size *= side
-        return size
+        return prod(self.shape)
 
     @property
     def relative(self) -> Float[Tensor, ""]:
@@ -207,7 +204,7 @@ def fisher_memory(
             at without its nonlinearity; a `Dynamics` (its linearisation at `state`), one fixed point, `fp[0]`; or a
             `MatrixSystem`, whose state is a matrix, with or without a queue.
         direction: where signals enter, w (size,); for cells and a `Dynamics` also the number of an input feature (0 by
-            default). A `MatrixSystem` has its own.
+            default). A `MatrixSystem` has its own. Gradients flow to the tensors that are given, not into cells.
         state: where a `Dynamics` is linearised, (size,).
         noise: variance of the noise that enters every unit at every step, or its covariance (size, size), which may be
             singular as long as noise reaches every direction in the end.
@@ -228,8 +225,9 @@ def fisher_memory(
     1.0
 
     """
-    if lags < 1 or (horizon is not None and horizon < 1):
-        raise ValueError(f"At least 1 lag and 1 step are needed, but lags is {lags} and horizon is {horizon}.")
+    for name, count in (("lags", lags), ("horizon", 1 if horizon is None else horizon), ("terms", terms)):
+        if not isinstance(count, int) or count < (name != "terms"):
+            raise ValueError(f"{name} must be a whole number, at least {int(name != 'terms')}, but is {count}.")
     if route not in ROUTES:
         raise ValueError(f"route must be one of {', '.join(ROUTES)}, but is {route!r}.")
     if observed not in ("all", "newest"):
@@ -300,8 +298,10 @@ def _has_normal_route(system: MatrixSystem, horizon: int | None) -> bool:
 def _memory(
     found: Solved, strength: Tensor, shape: tuple[int, ...], method: str, stationary: Map | None
 ) -> FisherMemory:
+    seen = prod(shape)
+    factor = None if found.factor is None else found.factor[:seen, :seen]  # of what is looked at: it is triangular
     return FisherMemory(found.traces, found.total, strength[0], strength, shape, method, found.route, found.error,
-                        stationary, found.factor)  # fmt: skip
+                        stationary, factor)  # fmt: skip
 
 
 def _in_units_of(L: Tensor, signals: Tensor) -> Float[Tensor, " lags"]:
@@ -320,7 +320,7 @@ def _strength(system: MatrixSystem, lags: int) -> Float[Tensor, " lags"]:
     strengths = []
     for _ in range(lags):
         X = system.U.mT @ past[0] @ system.V if past else system.W
-        for weight, old in zip(system.alpha, past[1:], strict=False):
+        for weight, old in zip(system.weights, past[1:], strict=False):
             X = X + weight * old
         past = [X, *past][: system.slots + 1]
         whitened = solve_triangular(rows, X, upper=False)
@@ -341,7 +341,7 @@ def _sentences(memory: FisherMemory) -> list[str]:
         said[0] += f", {float(memory.relative):.4g} times what one is worth as it enters (at most {memory.size})"
     said[0] += "."
     curve = memory.curve.detach()
-    half = int((curve >= curve[0] / 2).sum())
+    half = int((curve >= curve[0] / 2).to(torch.int64).cumprod(0).sum())
     said.append(f"Half of a signal is left after {half} step{'s' if half != 1 else ''}"
                 + (" or later." if half == len(curve) else "."))  # fmt: skip
     if memory.method == "published":

@@ -28,9 +28,9 @@ def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solv
 
     Eq 13 is read with its misprint put right, `U^i` beside `V^iT`.
     """
-    if system.slots > 1 or (system.slots == 1 and system.alpha[0] != 1):
+    if system.slots > 1 or (system.slots == 1 and float(system.weights[0]) != 1):
         raise ValueError(
-            f"The paper treats a queue of one slot of weight 1 (its Theorem 4), not of weights {list(system.alpha)}; "
+            f"The paper treats a queue of one slot of weight 1 (its Theorem 4), not of {system.weights.tolist()}; "
             f'method="exact" takes any.'
         )
     rows = _factor(system.U.mT, system.covariances[0], terms if system.slots else 0)

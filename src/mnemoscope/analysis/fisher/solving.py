@@ -13,14 +13,23 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
-from mnemoscope.analysis.fisher.covariance import covariance, covariance_factor, gramian, structured_factor
+from mnemoscope.analysis.fisher.covariance import (
+    ROUGH,
+    check_steps,
+    covariance,
+    covariance_factor,
+    gramian,
+    next_factor,
+    structured_factor,
+)
 from mnemoscope.analysis.fisher.maps import Dense, Kronecker, Map, powers
 from mnemoscope.shapes import Float, Inexact
 
 MOST_SIGNALS = 4000
 """Past signals that are added one by one; beyond, their covariance is summed by doubling."""
-ROUGH = 1e-4
-"""Relative error from which a result is refused."""
+AT_ONCE = 64
+"""Of these."""
+EPS = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Solved:
     factor: Float[Tensor, "size size"] | None
     """S, where it was formed."""
     error: float
-    """Of the identity `B B^T + S^-1 Q S^-T = I`, where it was measured; matrix-free, a bound of the relative error."""
+    """An estimate of the relative error, from what was measured on the way; matrix-free, a bound."""
     route: str
 
 
@@ -53,30 +62,62 @@ def solve(
 
     """
     matrix = Dense(A.dense())
-    S = covariance_factor(matrix, L, horizon)
     if horizon is not None:
-        traces, total = _by_powers(matrix, w, S, lags, horizon, seen)
-        return Solved(traces, total, S, float("nan"), f"{horizon} steps, doubled")
+        return _over_steps(matrix, w, L, lags, horizon, seen)
+    S = covariance_factor(matrix, L)
     B = solve_triangular(S, matrix(S), upper=False)
-    error = _error(B.detach(), solve_triangular(S, L, upper=False).detach())
-    if not error < ROUGH:
+    y = solve_triangular(S, w[:, None], upper=False)
+    off = _error(B.detach(), solve_triangular(S, L, upper=False).detach())
+    if not off < ROUGH:
         raise ValueError(
             f"Noise is amplified so much (up to {float(S.detach().norm(dim=1).max()):.1e} times) that float64 cannot "
-            f"tell the state from it: the covariance is inverted with an error of {error:.1e}. Weaken the recurrent "
+            f"tell the state from it: the covariance is inverted with an error of {off:.1e}. Weaken the recurrent "
             f"matrix, look at fewer units, or pass horizon=<steps>."
         )
-    y = solve_triangular(S, w[:, None], upper=False)
-    traces, total = _by_contraction(B, y, lags, seen)
+    traces, total, gain = _by_contraction(B, y, lags, seen)
+    error = max(off, EPS * gain)
+    if not error < ROUGH:
+        raise ValueError(
+            f"The spectral radius is so near to 1, {matrix.radius():.15g}, that rounding changes what is summed over "
+            f"{gain:.0e} steps by {error:.1e}. Move it away from 1, or pass horizon=<steps>."
+        )
     return Solved(traces, total, S, error, "a factor of the covariance, doubled")
 
 
 def solve_products(A: Kronecker, w: Float[Tensor, " size"], Q: Float[Tensor, "size size"], lags: int) -> Solved | None:
     """By the structure of A, without gradients; None where that would give less than ten digits."""
-    S = structured_factor(A, Q)
-    if S is None:
+    found = structured_factor(A, Q)
+    if found is None:
         return None
+    S, error = found
     traces, total = _by_powers(A, w, S, lags, None, len(w))
-    return Solved(traces, total, S, float("nan"), "Kronecker products, doubled")
+    steps = 1 / max(1 - A.radius(), EPS)  # whose roundings add up in the powers of A
+    return Solved(traces, total, S, max(error, EPS * steps), "Kronecker products, doubled")
+
+
+def _over_steps(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, seen: int) -> Solved:
+    """Noise and signals of so many steps: doubled where that leaves ten digits, otherwise step by step."""
+    found = structured_factor(A, L @ L.mT, horizon)
+    if found is not None:
+        S, error = found
+        traces, total = _by_powers(A, w, S, lags, horizon, seen)
+        return Solved(traces, total, S, max(error, EPS * horizon), f"{horizon} steps, doubled")
+    if any(x.requires_grad for x in (A.A, w, L)):
+        raise ValueError("Noise is amplified too much for gradients over finitely many steps; leave horizon away.")
+    if L.shape != A.A.shape or L.triu(1).any():
+        raise ValueError("Over finitely many steps, noise that is amplified so much must enter every unit.")
+    if horizon > MOST_SIGNALS:
+        raise ValueError(f"Noise is amplified so much that steps are taken one by one: at most {MOST_SIGNALS}.")
+    step = solve_triangular(L, A.A @ L, upper=False)[None]
+    b = solve_triangular(L, w[:, None], upper=False)[None]
+    S, traces, error = torch.zeros_like(step), b[:, :, :0], 0.0
+    for _ in range(horizon):
+        S, B, new, off = next_factor(step, S, b)
+        traces, error = torch.cat([new, B @ traces], dim=2), max(error, off)
+    check_steps(S, error)
+    kept = traces[0, :seen].mT
+    padded = torch.cat([kept[:lags], kept.new_zeros(max(0, lags - horizon), seen)])
+    return Solved(padded, kept.square().sum(), L @ S[0], max(error, EPS * horizon), f"{horizon} steps, one by one")
 
 
 def _error(B: Tensor, noise: Tensor) -> float:
@@ -85,8 +126,8 @@ def _error(B: Tensor, noise: Tensor) -> float:
     return float(off.abs().max())
 
 
-def _by_contraction(B: Tensor, y: Tensor, lags: int, seen: int) -> tuple[Tensor, Tensor]:
-    """y, B y, B^2 y, ... by doubling; and the sum of their squares, without end."""
+def _by_contraction(B: Tensor, y: Tensor, lags: int, seen: int) -> tuple[Tensor, Tensor, float]:
+    """y, B y, B^2 y, ... by doubling; the sum of their squares, without end; and how many steps that is in effect."""
     traces, power = y, B
     while True:
         later = power @ traces
@@ -95,30 +136,30 @@ def _by_contraction(B: Tensor, y: Tensor, lags: int, seen: int) -> tuple[Tensor,
         if traces.shape[1] >= lags and (faded or traces.shape[1] >= len(B)):
             break
         traces, power = torch.cat([traces, later], dim=1), power @ power
+    gain = float(traces.shape[1])
     if faded:
         total = traces[:seen].square().sum() + later[:seen].square().sum()
     else:
         mask = torch.zeros(len(B), len(B), dtype=B.dtype)
         mask.diagonal()[:seen] = 1
-        total = (traces * (gramian(power, mask) @ traces)).sum()
-    return traces[:seen, :lags].mT, total
+        G = gramian(power, mask)
+        gain *= float(torch.linalg.matrix_norm(G.detach(), 1))
+        total = (traces * (G @ traces)).sum()
+    return traces[:seen, :lags].mT, total, gain
 
 
 def _by_powers(A: Map, w: Tensor, S: Tensor, lags: int, horizon: int | None, seen: int) -> tuple[Tensor, Tensor]:
     """`S^-1 A^k w`; and the sum of their squares."""
-    count = MOST_SIGNALS if horizon is None else min(horizon, max(lags, MOST_SIGNALS))
-    signals, largest, faded = [], 0.0, False
-    for x in islice(powers(A, w), max(count, lags)):
-        if horizon is not None and len(signals) == horizon:
-            break
-        signals.append(x)
-        size = float(x.detach().square().sum())
-        largest = max(largest, size)
-        faded = horizon is None and size <= 1e-24 * largest
-        if faded and len(signals) >= lags:
-            break
-    traces = solve_triangular(S, torch.stack(signals, 1), upper=False)[:seen]
-    if faded or len(signals) == horizon:
+    most = max(lags, MOST_SIGNALS) if horizon is None else min(horizon, max(lags, MOST_SIGNALS))
+    signals, pieces, held, faded = powers(A, w), [], 0.0, False
+    while not faded and (left := most - sum(piece.shape[1] for piece in pieces)) > 0:
+        some = torch.stack(list(islice(signals, min(left, AT_ONCE))), 1)
+        pieces.append(solve_triangular(S, some, upper=False)[:seen])
+        added = float(pieces[-1].detach().square().sum())
+        held += added
+        faded = horizon is None and added <= 1e-17 * held and len(pieces) * AT_ONCE >= lags  # none holds more later
+    traces = torch.cat(pieces, dim=1)
+    if faded or traces.shape[1] == horizon:
         total = traces.square().sum()
     else:
         P = covariance(A, w[:, None] * w, horizon)[:seen, :seen]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fisher.matrix_system import Noise
+from mnemoscope.analysis.fisher.matrix_system import Noise, is_symmetric
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.systems import System, checked_matrix, matrix_of
 from mnemoscope.cells import Cell, Elman, adapt
@@ -30,12 +30,13 @@ def linear_step(
         raise ValueError("A flow takes no steps: pass the matrix exp(dt A) of its linearisation.")
     if A.is_complex():
         raise ValueError("Fisher memory is of real networks; of a complex one, write real and imaginary part apart.")
-    A = A.to(torch.float64)
+    A = A.to(torch.float64).clone()  # the user's may change
     w = _direction(system, direction, state)
-    w = torch.as_tensor(w).to(device="cpu", dtype=torch.float64)
-    if w.shape != A.shape[:1] or not torch.isfinite(w).all() or not w.detach().any():
+    w = torch.as_tensor(w).to(device="cpu", dtype=torch.float64).clone()
+    if w.shape != A.shape[:1] or not 0 < float(w.detach().square().sum()) < inf:
         raise ValueError(
-            f"direction must be {len(A)} finite numbers, not all of them 0, but has the shape {tuple(w.shape)}."
+            f"direction must be {len(A)} finite numbers, not all of them 0, and of a length whose square float64 can "
+            f"hold, but it has the shape {tuple(w.shape)} and the length {float(w.detach().norm()):.3g}."
         )
     return A, w
 
@@ -43,9 +44,9 @@ def linear_step(
 def _direction(
     system: System, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Tensor | None
 ) -> Tensor | np.ndarray:
-    if direction is not None and not isinstance(direction, int):
+    if direction is not None and not isinstance(direction, (int, np.integer)):
         return direction
-    number = direction or 0
+    number = int(direction or 0)
     if isinstance(system, Dynamics):
         assert state is not None
         U = system.input_jacobian(state.detach().to(system.dtype).reshape(1, -1))
@@ -69,13 +70,16 @@ def _direction(
 
 def noise_factor(noise: Noise, size: int) -> Float[Tensor, "size sources"]:
     """L with `L L^T = Q`."""
+    if not isinstance(noise, (int, float, Tensor, np.ndarray)):
+        raise ValueError(f"noise must be a variance or a covariance ({size}, {size}), but is {noise!r}.")
     Q = torch.as_tensor(noise, dtype=torch.float64)
     if Q.dim() == 0:
         if not 0 < float(Q.detach()) < inf:
             raise ValueError(f"noise must be positive (and finite), but is {float(Q.detach()):.3g}.")
         return Q.sqrt() * torch.eye(size, dtype=torch.float64)
-    if Q.shape != (size, size) or not torch.isfinite(Q).all() or not torch.allclose(Q, Q.mT, rtol=1e-12):
+    if Q.shape != (size, size) or not torch.isfinite(Q).all() or not is_symmetric(Q):
         raise ValueError(f"noise must be a variance or a symmetric covariance ({size}, {size}).")
+    Q = (Q + Q.mT) / 2
     L, failed = torch.linalg.cholesky_ex(Q)
     if not failed.item():
         return L

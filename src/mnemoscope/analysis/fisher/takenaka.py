@@ -28,7 +28,9 @@ def reached_part(A: Float[Tensor, "size size"], w: Float[Tensor, " size"]) -> Fl
     >>> reached_part(torch.eye(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)).shape  # nothing is mixed
     torch.Size([1, 1])
     """
-    a, v = A.detach().numpy(), w.detach().numpy() / float(w.norm())
+    balanced, (scale, _) = scipy.linalg.matrix_balance(A.detach().numpy(), permute=False, separate=True)
+    a, v = np.asarray(balanced), w.detach().numpy() / scale  # units in which no direction is small by its unit alone
+    v = v / np.linalg.norm(v)
     mirror = v.copy()
     mirror[0] += np.copysign(1.0, v[0])  # a reflection takes w to the first unit vector
     mirror /= np.linalg.norm(mirror)
@@ -78,6 +80,11 @@ def noiseless_traces(
     part = reached_part(A, w)
     exact = not part.triu(1).any() or not part.tril(-1).any()  # eigenvalues of a delay line are lost to rounding
     eigenvalues = part.diagonal().to(torch.complex128) if exact else torch.linalg.eigvals(part)
+    if not float(eigenvalues.abs().max()) < 1:
+        raise ValueError(
+            "Rounding hides which directions the signal reaches: cut off there, the network would be unstable. Add "
+            "noise, noise=..., which settles it."
+        )
     B, y = takenaka_malmquist(eigenvalues)
     traces = []
     for _ in range(lags):

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from torch.linalg import solve_triangular
 
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fisher.covariance import WELL_CONDITIONED
+from mnemoscope.analysis.fisher.covariance import check_steps, next_factor
 from mnemoscope.analysis.fisher.matrix_system import Noise
-from mnemoscope.analysis.fisher.solving import ROUGH
 from mnemoscope.analysis.fisher.sources import noise_factor
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import Cell, State, run_with_cache
@@ -125,7 +124,7 @@ class TrajectoryMemory:
 
 def fisher_along(
     cell: Cell | nn.Module,
-    xs: Inexact[Tensor, "time batch features"],
+    xs: Inexact[Tensor, "time batch features"] | np.ndarray,
     direction: Inexact[Tensor, " features"] | np.ndarray | int | None = None,
     *,
     state: State | None = None,
@@ -136,7 +135,7 @@ def fisher_along(
 
     Args:
         cell: a `Cell` or a torch.nn recurrent module; it is copied, and looked at in float64.
-        xs: the inputs (time, batch, features) that lead along the trajectories.
+        xs: the inputs (time, batch, features) that lead along the trajectories, whatever `batch_first` a module has.
         direction: how signals are added to the inputs: the number of a feature, or a vector (features,).
         state: where the trajectories begin; the cell's initial state by default.
         noise: variance of the noise that is added to every number of the flat state after each step, or its covariance
@@ -154,6 +153,7 @@ def fisher_along(
 
     """
     dynamics = Dynamics(cell, bounds=None)
+    xs = torch.as_tensor(xs)
     if xs.dim() != 3 or 0 in xs.shape:
         raise ValueError(f"xs must be inputs (time, batch, features), but has the shape {tuple(xs.shape)}.")
     steps = xs.shape[0]
@@ -166,10 +166,10 @@ def fisher_along(
     S = L.new_zeros(xs.shape[1], *L.shape)
     traces, entering, error = S[:, :, :0], [], 0.0
     for A, b in _linear_steps(dynamics, xs, _states(dynamics, xs, state), d, L):
-        S, B, new, off = _next_factor(A, S, b)
+        S, B, new, off = next_factor(A, S, b)
         traces, error = torch.cat([new, B @ traces], dim=2), max(error, off)
         entering.append(b.square().sum((1, 2)))
-    _check(S, error)
+    check_steps(S, error)
     worth = torch.stack(entering[::-1], 1)  # the newest first, as the traces
     total, bound = traces.square().sum((1, 2)), dynamics.size * worth.amax(1)
     kept, left, factor = traces[:, :, :lags].mT.contiguous().cpu(), worth[:, :lags].contiguous().cpu(), (L @ S).cpu()
@@ -209,32 +209,6 @@ def _along_input(dynamics: Dynamics, xs: Tensor, states: Tensor, d: Tensor) -> F
     return torch.func.vjp(lambda w: pull_back(w)[0], torch.zeros_like(states))[1](d)[0]
 
 
-def _next_factor(A: Tensor, S: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-    """`S_t`, lower triangular; `B_t`; `S_t^-1 b`; and, where C_t is ill-conditioned, how far two ways to it differ."""
-    AS = A @ S
-    C = AS @ AS.mT
-    C.diagonal(dim1=1, dim2=2).add_(1)
-    if float(C.diagonal(dim1=1, dim2=2).sum(1).max()) < 1 / WELL_CONDITIONED:
-        S = torch.linalg.cholesky(C)
-        return S, solve_triangular(S, AS, upper=False), solve_triangular(S, b, upper=False), 0.0
-    eye = torch.eye(A.shape[1], dtype=A.dtype, device=A.device).expand_as(A)
-    orthogonal, triangle = torch.linalg.qr(torch.cat([AS.mT, eye], dim=1))
-    B, inverse = orthogonal.mT.split(A.shape[1], dim=2)
-    S, new = triangle.mT, inverse @ b
-    scale = new.norm(dim=1).amax().clamp(min=torch.finfo(A.dtype).tiny)
-    return S, B, new, float((new - solve_triangular(S, b, upper=False)).norm(dim=1).amax() / scale)
-
-
-def _check(S: Tensor, error: float) -> None:
-    if not torch.isfinite(S).all():
-        raise OverflowError("Noise is amplified beyond the numbers of float64 along the trajectory; pass fewer steps.")
-    if not error < ROUGH:
-        raise ValueError(
-            f"Noise is amplified so much along the trajectory (up to {float(S.norm(dim=2).max()):.1e} times) that "
-            f"float64 cannot tell new signals from it: two ways differ by {error:.1e}. Pass fewer steps."
-        )
-
-
 def _input_direction(
     direction: Inexact[Tensor, " features"] | np.ndarray | int | None, xs: Tensor
 ) -> Float[Tensor, " features"]:
@@ -243,7 +217,7 @@ def _input_direction(
         if features > 1:
             raise ValueError(f"There are {features} input features: pass direction=0 ... {features - 1}, or a vector.")
         direction = 0
-    if isinstance(direction, int):
+    if isinstance(direction, (int, np.integer)):
         if not 0 <= direction < features:
             raise ValueError(f"There are {features} input features, numbered from 0, but direction is {direction}.")
         return torch.eye(features, dtype=xs.dtype, device=xs.device)[direction]
