@@ -405,7 +405,7 @@ def test_figure():
             ms.MatrixSystem(normal(3), normal(3), randn(3, 3), alpha=(1.0,)))),
         (Unstable, "spectral radius", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(1.0,)))),
-        (ValueError, "weights of the queue must be finite", lambda: ms.MatrixSystem(
+        (ValueError, "finite weight for every slot", lambda: ms.MatrixSystem(
             stable(3), stable(3), randn(3, 3), alpha=(float("nan"),))),
         (ValueError, "U is complex", lambda: ms.MatrixSystem(1j * stable(3), stable(3), randn(3, 3))),
         (ValueError, "W must not be 0", lambda: ms.MatrixSystem(stable(3), stable(3), torch.zeros(3, 3))),

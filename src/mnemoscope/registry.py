@@ -375,7 +375,7 @@ studies.add(
     ),
     Entry(
         "fisher-table",
-        "Fisher information that feed-forward chains hold in all; half of the printed table is round-off",
+        "Fisher information that feed-forward chains hold in all; five of twelve printed values are off",
         "Kerg, A.2 Table 5",
         "mnemoscope.studies.fisher_table:STUDY",
         ("capacity",),

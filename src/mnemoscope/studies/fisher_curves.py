@@ -89,7 +89,7 @@ class FisherCurves(ComputedStudy):
         weakest = [min(over_line((alpha, 0.005, 0.0))) for alpha in ALPHAS]
         ahead = [sum(ratio > 1 for ratio in over_line(key)) for key in diagonal]
         return [
-            row(0, most, f"lowest; d = 0.2 holds more at {spread(ahead, 'd')} of {size} lags, as it amplifies more"),
+            row(0, most, f"lowest; d = 0.2: above the line of its alpha at {spread(ahead, 'd')} of {size} lags"),
             row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the best of all that amplify as much"),
             row(2, [held[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
             row(3, [beyond[key] for key in held if key[2] == 0], "Theta^N = 0"),

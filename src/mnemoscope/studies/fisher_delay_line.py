@@ -140,7 +140,8 @@ class FisherDelayLine(ComputedStudy):
 
         count = f"{len(gathered('sigma')):,} random chains"
         fails = [one for one in chains if min(one["squared"]) < 0]
-        smallest = f"from N = {min(one['size'] for one in fails)} on: a misprint" if fails else "no counter-example"
+        sizes = ", ".join(map(str, sorted({one["size"] for one in fails})))
+        smallest = f"at N = {sizes}: a misprint" if fails else "no counter-example"
         rows = [
             row(0, gathered("formula", lines), f"a = {', '.join(map(str, self.multiples))}"),
             row(1, gathered("proposition"), f"lowest of each of {count}; the proof can be mended"),

@@ -1,4 +1,4 @@
-"""How much feed-forward chains hold in all (Kerg, A.2 Table 5), and what round-off did to half of the table."""
+"""How much feed-forward chains hold in all (Kerg, A.2 Table 5), and which printed values are off."""
 
 from __future__ import annotations
 

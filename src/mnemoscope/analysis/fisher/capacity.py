@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mnemoscope.analysis.fisher.maps import Dense, Map
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem, Noise
+from mnemoscope.analysis.fisher.memory import lasting
 from mnemoscope.analysis.fisher.solving import solve
 from mnemoscope.analysis.fisher.sources import linear_step, noise_factor
 from mnemoscope.analysis.fisher.takenaka import noiseless_traces
@@ -62,12 +63,8 @@ class MemoryCapacity:
         total = f"{float(self.total):.4g}"
         total += f" +- {self.total_error:.1g}" if isfinite(self.total_error) else ""
         curve = self.curve.detach()
-        half = int((curve >= 0.5).to(torch.int64).cumprod(0).sum())
         told = f"Linear readouts of {self.size} numbers recover {total} past signals in all (at most {self.size})."
-        if half == 0:
-            return f"{told} None is recovered by half or better."
-        later = " or later" if half == len(curve) else ""
-        return f"{told} They recover half or more of a signal until {half} step{'s' if half != 1 else ''} later{later}."
+        return f"{told} Half of a signal or more is recovered {lasting(curve, 0.5)}."
 
     def __repr__(self) -> str:
         return f"MemoryCapacity({self.summary()})"

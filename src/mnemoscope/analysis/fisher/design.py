@@ -276,6 +276,8 @@ def _lines(shape: tuple[int, ...], constraint: Constraint) -> Point:
     matrices = []
     for side in shape:
         line = torch.diag(torch.ones(side - 1, dtype=torch.float64), -1)
+        if side == 1 and len(shape) > 1:  # a side of one unit passes the other's line on
+            line = torch.ones(1, 1, dtype=torch.float64)
         strength = inf if constraint.frobenius is None else constraint.frobenius / max(side - 1, 1) ** 0.5
         line = line * min(strength, inf if constraint.norm is None else constraint.norm)
         matrices.append(line if len(shape) == 1 else line.mT)
@@ -338,7 +340,7 @@ def _checked(norm: float | None, frobenius: float | None, radius: float | None, 
             raise ValueError(f"{name} must be positive and finite, but is {limit}.")
     if radius is not None and not 0 < radius < 1:
         raise ValueError(f"radius must lie between 0 and 1, where noise does not pile up, but is {radius}.")
-    if lags is not None and (lags < 1 or int(lags) != lags):
+    if lags is not None and (not isinstance(lags, int) or lags < 1):
         raise ValueError(f"lags must be at least 1, a whole number, or None for all lags, but is {lags}.")
     constraint = Constraint(norm, frobenius, radius)
     if norm is None and frobenius is None:

@@ -59,9 +59,10 @@ class MatrixSystem:
         object.__setattr__(self, "eps2", _covariance(self.eps2, columns, "eps2"))
         if not 0 < float(self.W.detach().square().sum()) < inf:
             raise ValueError("W must not be 0, nor so large that float64 cannot hold its square: signals enter by it.")
-        alpha = torch.as_tensor(self.alpha, dtype=torch.float64).reshape(-1)
-        if not torch.isfinite(alpha).all():
-            raise ValueError(f"The weights of the queue must be finite, but alpha is {alpha.tolist()}.")
+        alpha = torch.as_tensor(self.alpha, dtype=torch.float64).clone()
+        alpha = alpha[None] if alpha.dim() == 0 else alpha
+        if alpha.dim() != 1 or not torch.isfinite(alpha).all():
+            raise ValueError(f"alpha must be a finite weight for every slot of the queue, but is {alpha.tolist()}.")
         object.__setattr__(self, "alpha", alpha)
 
     @property

@@ -32,7 +32,7 @@ def measured_memory_capacity(
 ) -> MemoryCapacity:
     """Drive a cell with independent signals, and recover each past one from what it gives out.
 
-    Two sequences are run. Readouts with an intercept are fitted to one, for all delays at once, and judged by the
+    Two sequences are run. Readouts are fitted to one, for all delays at once, and judged by the
     other, and what they miss is corrected for the steps that they were fitted to: where there is no memory, R^2 is 0 on
     average. So delays beyond all memory add no bias to the total, but noise, which its error tells.
 
@@ -60,6 +60,7 @@ def measured_memory_capacity(
     _check(signal, strength, delays, steps, washout, ridge)
     generator = torch.Generator().manual_seed(seed)
     s = strength * _drawn(signal, (washout + delays + steps, 2), generator)
+    s = s - s.mean(0)  # else it would be missed, or recovered, by chance, for all delays at once
     xs = s.unsqueeze(-1) * d
     if deviations.any():
         xs = xs + deviations * torch.randn(xs.shape, generator=generator, dtype=xs.dtype)
@@ -71,7 +72,7 @@ def measured_memory_capacity(
     readout, free = _fit(outputs[:, 0], past[:, 0].mT, ridge)
     judged = past[:, 1].mT
     misses, power = (judged - readout(outputs[:, 1])).square(), (judged - judged.mean(0)).square()  # (steps, delays)
-    misses = misses / (1 + free / steps)  # a readout from so many steps misses by so much more than the best one
+    misses = misses / _by_chance(steps, free)
     missed = misses.mean(0) / power.mean(0)
     curve = 1 - missed
     moved = (missed * power - misses) / power.mean(0)  # what each step contributes to the error of a quotient of means
@@ -81,15 +82,27 @@ def measured_memory_capacity(
 
 
 def _fit(states: Float[Tensor, "steps size"], targets: Float[Tensor, "steps delays"], ridge: float):  # noqa: ANN202
-    """The best linear readout with an intercept, and how many numbers it was free to choose; directions without
-    variance beyond rounding are left alone.
+    """The best linear readout with an intercept, and how many numbers it was free to choose; directions
+    without variance beyond rounding are left alone.
     """
     centre, middle = states.mean(0), targets.mean(0)
     left, scale, right = torch.linalg.svd(states - centre, full_matrices=False)
     kept = scale > torch.finfo(scale.dtype).eps * max(states.shape) * scale[0]
     weight = torch.where(kept, scale / (scale.square() + ridge * len(states)), 0.0)
     readout = right.mT @ (weight.unsqueeze(1) * (left.mT @ (targets - middle)))
-    return (lambda seen: (seen - centre) @ readout + middle), 1 + float((weight * scale).sum())
+    return (lambda seen: (seen - centre) @ readout + middle), float((weight * scale).square().sum())
+
+
+def _by_chance(steps: int, free: float) -> float:
+    """Mean square of what a readout misses that was fitted to so many independent steps with so many free numbers, in
+    units of what the best one misses: of normal numbers, `(n - 2) / (n - p - 2)`.
+    """
+    if steps < 4 * (free + 2):
+        raise ValueError(
+            f"A readout of {free:.0f} numbers needs more than {steps} steps to be judged fairly: at least four times "
+            f"as many as numbers, {4 * (free + 2):.0f}."
+        )
+    return (steps - 2) / (steps - free - 2)
 
 
 def _standard_error(terms: Float[Tensor, "steps delays"]) -> Float[Tensor, " delays"]:

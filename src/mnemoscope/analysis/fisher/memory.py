@@ -333,6 +333,18 @@ def _is_one(noise: Noise) -> bool:
     return isinstance(noise, (int, float)) and noise == 1
 
 
+def lasting(curve: Float[Tensor, " lags"], level: float) -> str:
+    """Until when a curve stays at a level or above, in words.
+
+    >>> lasting(torch.tensor([1.0, 0.6, 0.4, 0.7]), 0.5), lasting(torch.tensor([1.0, 0.1]), 0.5)
+    ('until 1 step later', 'at once only')
+    """
+    last = int((curve >= level).to(torch.int64).cumprod(0).sum()) - 1
+    if last <= 0:
+        return "at once only" if last == 0 else "never"
+    return f"until {last} step{'s' if last > 1 else ''} later{' at least' if last + 1 == len(curve) else ''}"
+
+
 def _sentences(memory: FisherMemory) -> list[str]:
     size = " x ".join(map(str, memory.shape))
     said = [f"A state of {size} numbers holds {float(memory.total):.4g} of past signals"]
@@ -341,9 +353,7 @@ def _sentences(memory: FisherMemory) -> list[str]:
         said[0] += f", {float(memory.relative):.4g} times what one is worth as it enters (at most {memory.size})"
     said[0] += "."
     curve = memory.curve.detach()
-    half = int((curve >= curve[0] / 2).to(torch.int64).cumprod(0).sum())
-    said.append(f"Half of a signal is left after {half} step{'s' if half != 1 else ''}"
-                + (" or later." if half == len(curve) else "."))  # fmt: skip
+    said.append(f"Half of a signal or more is left {lasting(curve, float(curve[0]) / 2)}.")
     if memory.method == "published":
         said.append(f"Computed {memory.route}: an approximation that understates.")
     elif memory.error > 1e-8:

@@ -11,7 +11,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.analysis.fisher.covariance import ROUGH, Unstable
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
 from mnemoscope.analysis.fisher.solving import Solved
 from mnemoscope.shapes import Complex, Float
@@ -53,7 +53,10 @@ def solve_normal(system: MatrixSystem, lags: int, seen: int) -> Solved:
     for _ in range(lags):
         traces.append((b[:, None] * column[:, :looked_at, 0]).flatten())
         column = B @ column
-    return Solved(torch.stack(traces), total, None, torch.finfo(b.real.dtype).eps / (1 - radius), ROUTE)
+    error = torch.finfo(b.real.dtype).eps / (1 - radius)
+    if not error < ROUGH:
+        raise ValueError(f"The spectral radius is so near to 1, {radius:.15g}, that rounding settles the curve.")
+    return Solved(torch.stack(traces), total, None, error, ROUTE)
 
 
 def _eigenbasis(A: Tensor) -> tuple[Complex[Tensor, " size"], Complex[Tensor, "size size"]]:

@@ -103,9 +103,12 @@ def _over_steps(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, seen: i
         traces, total = _by_powers(A, w, S, lags, horizon, seen)
         return Solved(traces, total, S, max(error, EPS * horizon), f"{horizon} steps, doubled")
     if any(x.requires_grad for x in (A.A, w, L)):
-        raise ValueError("Noise is amplified too much for gradients over finitely many steps; leave horizon away.")
+        raise ValueError("Noise is amplified too much for gradients over so many steps; take fewer, horizon=...")
     if L.shape != A.A.shape or L.triu(1).any():
-        raise ValueError("Over finitely many steps, noise that is amplified so much must enter every unit.")
+        raise ValueError(
+            "Over so many steps noise does not reach every direction of the state, or is amplified so much that it "
+            "must enter every unit. Take another horizon."
+        )
     if horizon > MOST_SIGNALS:
         raise ValueError(f"Noise is amplified so much that steps are taken one by one: at most {MOST_SIGNALS}.")
     step = solve_triangular(L, A.A @ L, upper=False)[None]

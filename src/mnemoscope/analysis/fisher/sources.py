@@ -70,7 +70,7 @@ def _direction(
 
 def noise_factor(noise: Noise, size: int) -> Float[Tensor, "size sources"]:
     """L with `L L^T = Q`."""
-    if not isinstance(noise, (int, float, Tensor, np.ndarray)):
+    if not isinstance(noise, (int, float, np.number, Tensor, np.ndarray)):
         raise ValueError(f"noise must be a variance or a covariance ({size}, {size}), but is {noise!r}.")
     Q = torch.as_tensor(noise, dtype=torch.float64)
     if Q.dim() == 0:

@@ -25,6 +25,7 @@ from torch.linalg import solve_triangular
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fisher.covariance import check_steps, next_factor
 from mnemoscope.analysis.fisher.matrix_system import Noise
+from mnemoscope.analysis.fisher.memory import lasting
 from mnemoscope.analysis.fisher.sources import noise_factor
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import Cell, State, run_with_cache
@@ -158,7 +159,7 @@ def fisher_along(
         raise ValueError(f"xs must be inputs (time, batch, features), but has the shape {tuple(xs.shape)}.")
     steps = xs.shape[0]
     lags = steps if lags is None else lags
-    if not 1 <= lags <= steps:
+    if not isinstance(lags, int) or not 1 <= lags <= steps:
         raise ValueError(f"The trajectories have {steps} steps, so that lags must be 1 to {steps}, but is {lags}.")
     xs = xs.detach().to(dtype=dynamics.dtype, device=dynamics.device)
     d = _input_direction(direction, xs)
@@ -254,9 +255,7 @@ def _sentences(memory: TrajectoryMemory) -> list[str]:
         f"{float(memory.entering[:, 0].mean()):.4g}."
     ]
     curve = memory.curve.mean(0)
-    half = int((curve >= curve[0] / 2).to(torch.int64).cumprod(0).sum())
-    said.append(f"Half of that is left after {half} step{'s' if half != 1 else ''}"
-                + (" or later." if half == memory.lags else "."))  # fmt: skip
+    said.append(f"Half of what is held of that or more is left {lasting(curve, float(curve[0]) / 2)}.")
     if memory.error > 1e-8:
         said.append(f"Correct to about {memory.error:.0e}.")
     return said
