@@ -258,6 +258,16 @@ def test_a_finite_horizon_where_noise_is_amplified():
         ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100), horizon=100)
 
 
+def test_a_finite_horizon_of_an_unstable_queue():
+    """Noise enters the newest matrix alone; normal networks hold exactly 1 and p + 1, stable or not."""
+    system = ms.MatrixSystem(normal(4), normal(4, seed=5), randn(4, 4, seed=2), alpha=(1.0,))
+    for steps in (2, 8, 150):
+        newest, whole = (ms.fisher_memory(system, horizon=steps, observed=seen) for seen in ("newest", "all"))
+        assert abs(newest.relative - 1) < max(1e-9, 10 * newest.error)
+        assert abs(whole.relative - 2) < max(1e-9, 10 * whole.error)
+    assert "factor" in whole.route
+
+
 def test_what_the_user_changes_afterwards_changes_nothing():
     A, w, U = stable(4), randn(4), stable(3)
     memory, system = ms.fisher_memory(A, w), ms.MatrixSystem(U, stable(3), randn(3, 3))

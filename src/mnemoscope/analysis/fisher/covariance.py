@@ -110,12 +110,19 @@ def _factor(A: Dense, L: Tensor) -> Tensor:
     found = _cholesky(covariance(A, L @ L.mT))
     if found is not None:
         return found[0]
+    return triangular_factor(A, L)
+
+
+def triangular_factor(
+    A: Dense, L: Float[Tensor, "size sources"], horizon: int | None = None
+) -> Float[Tensor, "size size"]:
+    """The same factor without forming C: the factor itself is doubled."""
     if A.size > LARGEST_QR:
         raise ValueError(
             f"The covariance of the noise is ill-conditioned, and {A.size} numbers are too many for the square-root "
             f"recursion, which goes up to {LARGEST_QR}."
         )
-    S = doubled(A, L, _triangle, None)
+    S = doubled(A, L, _triangle, horizon)
     if S.shape[0] != S.shape[1] or not (S.diagonal().abs() > 1e-14 * S.norm(dim=1)).all():
         raise ValueError(
             "The noise does not reach every direction of the state, or is amplified beyond float64: there the signal "

@@ -21,6 +21,7 @@ from mnemoscope.analysis.fisher.covariance import (
     gramian,
     next_factor,
     structured_factor,
+    triangular_factor,
 )
 from mnemoscope.analysis.fisher.maps import Dense, Kronecker, Map, powers
 from mnemoscope.shapes import Float, Inexact
@@ -104,13 +105,10 @@ def _over_steps(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, seen: i
         return Solved(traces, total, S, max(error, EPS * horizon), f"{horizon} steps, doubled")
     if any(x.requires_grad for x in (A.A, w, L)):
         raise ValueError("Noise is amplified too much for gradients over so many steps; take fewer, horizon=...")
-    if L.shape != A.A.shape or L.triu(1).any():
-        raise ValueError(
-            "Over so many steps noise does not reach every direction of the state, or is amplified so much that it "
-            "must enter every unit. Take another horizon."
-        )
     if horizon > MOST_SIGNALS:
         raise ValueError(f"Noise is amplified so much that steps are taken one by one: at most {MOST_SIGNALS}.")
+    if L.shape != A.A.shape or L.triu(1).any():
+        return _where_noise_enters_some(A, w, L, lags, horizon, seen)
     step = solve_triangular(L, A.A @ L, upper=False)[None]
     b = solve_triangular(L, w[:, None], upper=False)[None]
     S, traces, error = torch.zeros_like(step), b[:, :, :0], 0.0
@@ -121,6 +119,20 @@ def _over_steps(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, seen: i
     kept = traces[0, :seen].mT
     padded = torch.cat([kept[:lags], kept.new_zeros(max(0, lags - horizon), seen)])
     return Solved(padded, kept.square().sum(), L @ S[0], max(error, EPS * horizon), f"{horizon} steps, one by one")
+
+
+def _where_noise_enters_some(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, seen: int) -> Solved:
+    """The factor doubled; what it whitens must add up to 1, `sum_k S^-1 A^k L L^T A^kT S^-T = I`, or it is refused."""
+    S = triangular_factor(A, L, horizon)
+    entered, whitened = L, torch.zeros_like(A.A)
+    for _ in range(horizon):
+        one = solve_triangular(S, entered, upper=False)
+        whitened, entered = whitened + one @ one.mT, A(entered)
+    whitened.diagonal().sub_(1)
+    error = float(whitened.abs().max())
+    check_steps(S[None], error)
+    traces, total = _by_powers(A, w, S, lags, horizon, seen)
+    return Solved(traces, total, S, max(error, EPS * horizon), f"{horizon} steps, a factor of the covariance, doubled")
 
 
 def _error(B: Tensor, noise: Tensor) -> float:
