@@ -28,7 +28,7 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
         memories = {
             feature: fisher_memory(dynamics, feature, state=state, lags=lags) for feature in features[:MOST_FEATURES]
         }
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         return Section("Memory near a fixed point", f"At point {point} it cannot be told: {error}", "")
     if not memories:
         return None
