@@ -40,6 +40,7 @@ import torch
 
 import mnemoscope as ms
 from common import command, folder, take_turns, write_json
+from mnemoscope.analysis.fisher.memory import Route
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 RADIUS = 0.95
@@ -160,9 +161,9 @@ def ours(memory: ms.FisherMemory) -> Answer:
     return float(memory.total), memory.route
 
 
-def by_route(system: ms.MatrixSystem, lags: int, route: str) -> Answer:
+def by_route(system: ms.MatrixSystem, lags: int, route: Route) -> Answer:
     """One of the two that can be chosen."""
-    return ours(ms.fisher_memory(system, lags=lags, route=route))  # pyright: ignore[reportArgumentType]
+    return ours(ms.fisher_memory(system, lags=lags, route=route))
 
 
 def dense(A: np.ndarray, w: np.ndarray, lags: int, covariance: Callable[[np.ndarray], np.ndarray]) -> Answer:

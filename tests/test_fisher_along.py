@@ -35,10 +35,13 @@ def slow(cell, xs, d, Q, state=None):
     start = cell.initial_state(xs.shape[1]) if state is None else state
     h = layout.flatten(start).double()
     curves = []
+
+    def step(x, at):
+        return layout.flatten(cell(x, layout.unflatten(at)))
+
     for member in range(xs.shape[1]):
         at, C, signals = h[member : member + 1], torch.zeros_like(Q), []
         for x in xs[:, member : member + 1].double():
-            step = lambda x, at: layout.flatten(cell(x, layout.unflatten(at)))  # noqa: E731
             by_input, by_state = torch.autograd.functional.jacobian(step, (x, at))
             A, b = by_state[0, :, 0], by_input[0, :, 0] @ d
             C = A @ C @ A.mT + Q
@@ -194,7 +197,7 @@ def test_saving_and_words(tmp_path):
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_figure(batch):
-    assert len(ms.fisher_along(GRU(2, 5), randn(15, batch, 2), 0).figure().axes) == 3
+    assert len(ms.fisher_along(GRU(2, 5), randn(15, batch, 2), 0).figure().axes) == 4  # the colour bar is one
 
 
 @pytest.mark.parametrize(

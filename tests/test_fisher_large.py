@@ -8,7 +8,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analysis.fisher import conjugate_gradients
 from mnemoscope.analysis.fisher.conjugate_gradients import stationary, stein_residual
-from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.fisher.maps import Dense, Kronecker, powers
 
 LAGS = 30
@@ -159,7 +159,7 @@ def test_saving_and_drawing(tmp_path):
     again = ms.FisherMemory.load(tmp_path / "memory.safetensors")
     assert torch.equal(again.matrix, memory.matrix)
     assert (again.summary(), again.error, again.route) == (memory.summary(), memory.error, memory.route)
-    assert len(again.figure().axes) == 3
+    assert len(again.figure().axes) == 4  # the colour bar is one
 
 
 @pytest.mark.parametrize("A", [Dense(stable(6)), Kronecker(stable(2), stable(3, seed=1))])
@@ -182,7 +182,7 @@ def refused(**options):
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.1,)), route="matrix-free")),
         (ValueError, "no gradients", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3).requires_grad_(), stable(3), randn(3, 3)), route="matrix-free")),
-        (Unstable, "spectral radius is 1.21", lambda: ms.fisher_memory(
+        (UnstableError, "spectral radius is 1.21", lambda: ms.fisher_memory(
             network(3, 3, 1.1), route="matrix-free")),
         (ValueError, "not known by this route", lambda: refused()().spatial),
         (ValueError, "not formed by this route", lambda: refused()().saturation_bound(1.0)),

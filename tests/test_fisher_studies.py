@@ -7,7 +7,7 @@ import torch
 from mpmath import mp, mpf
 
 import mnemoscope as ms
-from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.studies import (
     Finished,
     fisher_curves,
@@ -178,7 +178,7 @@ def test_one_slot_of_weight_1_is_never_stable():
             U, V = draw(3, 0.5, generator(seed)), draw(3, 0.5, generator(seed + 50))
             system = ms.MatrixSystem(U, V, random_source(3, generator(seed)), alpha=(1.0,))
             assert system.map().radius() >= 1
-            with pytest.raises(Unstable):
+            with pytest.raises(UnstableError):
                 ms.fisher_memory(system)
 
 

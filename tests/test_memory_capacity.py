@@ -8,7 +8,7 @@ import scipy.linalg
 import torch
 
 import mnemoscope as ms
-from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.fisher.takenaka import reached_part, takenaka_malmquist
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
@@ -133,7 +133,7 @@ def test_gradients_with_noise():
     assert torch.autograd.gradcheck(lambda A, w: ms.memory_capacity(A, w, noise=0.3, lags=4).total, inputs)
 
 
-def within(measured, exact, errors=5.0):
+def assert_within(measured, exact, errors=5.0):
     """The standard errors are of the steps that judge, not of those that fit."""
     fitted = (measured.size + 1) / 4000
     assert ((measured.curve - exact.curve).abs() <= errors * measured.curve_error + fitted).all()
@@ -145,7 +145,7 @@ def test_measured_as_in_closed_form(signal):
     V, U = stable(5, 0.8), randn(5, 2, seed=1)
     cell = linear_cell(V, U)
     measured = ms.measured_memory_capacity(cell, 1, signal=signal, delays=60, steps=4000, strength=0.1)
-    within(measured, ms.memory_capacity(cell, 1, lags=60))
+    assert_within(measured, ms.memory_capacity(cell, 1, lags=60))
     assert measured.total <= 5 + 3 * measured.total_error
     assert measured.total_error < 0.15
 
@@ -155,7 +155,7 @@ def test_measured_under_noise_as_in_closed_form():
     cell = linear_cell(V, torch.cat([w[:, None], torch.eye(6, dtype=F64)], 1))
     noise = torch.tensor([0.0, *[0.3] * 6], dtype=F64)
     measured = ms.measured_memory_capacity(cell, noise=noise, strength=2.0, delays=60, steps=4000, seed=1)
-    within(measured, ms.memory_capacity(V, w, noise=0.3, signal=4.0, lags=60))
+    assert_within(measured, ms.memory_capacity(V, w, noise=0.3, signal=4.0, lags=60))
 
 
 def test_a_measured_delay_line():
@@ -260,8 +260,8 @@ def test_saving_words_and_figures(tmp_path):
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (Unstable, "spectral radius is 1", lambda: ms.memory_capacity(torch.eye(3), torch.ones(3))),
-        (Unstable, "spectral radius is 1", lambda: ms.memory_capacity(torch.eye(3), torch.ones(3), noise=1.0)),
+        (UnstableError, "spectral radius is 1", lambda: ms.memory_capacity(torch.eye(3), torch.ones(3))),
+        (UnstableError, "spectral radius is 1", lambda: ms.memory_capacity(torch.eye(3), torch.ones(3), noise=1.0)),
         (ValueError, "network of tanh units is not known", lambda: ms.memory_capacity(Elman(1, 3))),
         (ValueError, "GRU is not known in closed form: measure", lambda: ms.memory_capacity(torch.nn.GRU(1, 3))),
         (ValueError, "A matrix has no input", lambda: ms.memory_capacity(stable(3))),

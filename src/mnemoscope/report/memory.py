@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fisher import FisherMemory, fisher_memory
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.report.frame import Section
 from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
 from mnemoscope.report.words import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_FEATURES = 6
 """Input features with a curve of their own."""
@@ -44,7 +49,7 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
     return Section("Memory near a fixed point", lead, html)
 
 
-def _draw(memories: dict[int, FisherMemory]):  # noqa: ANN202 (matplotlib comes with an extra)
+def _draw(memories: dict[int, FisherMemory]) -> Figure:
     figure = blank(7.2, 3.1)
     axes = figure.add_subplot()
     names = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis import MatrixSystem, fisher_memory
-from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.shapes import Float
 from mnemoscope.studies.computing import ComputedStudy, above, kept, plain_powers, spread
@@ -184,7 +184,7 @@ def _of_weight_1(system: MatrixSystem) -> dict[str, Any]:
     try:
         fisher_memory(system)
         refused = False
-    except Unstable:
+    except UnstableError:
         refused = True
     alone = [MatrixSystem(system.U, system.V, passed(system, passes)) for passes in PASSES]
     told = [fisher_memory(system, method="published", terms=passes).total for passes in PASSES]

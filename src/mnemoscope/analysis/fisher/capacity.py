@@ -86,7 +86,7 @@ class MemoryCapacity:
 
     def figure(self) -> Figure:
         """The curve, with error bars where it was measured, and its sum (needs the `report` extra)."""
-        from mnemoscope.analysis.fisher.curves_drawing import draw_capacity
+        from mnemoscope.analysis.fisher.drawing import draw_capacity
 
         return draw_capacity(self)
 

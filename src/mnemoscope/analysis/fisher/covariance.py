@@ -38,7 +38,7 @@ ROUNDING = 1e-17
 """A share of the variance that float64 would not keep."""
 
 
-class Unstable(ValueError):  # noqa: N818 (what it is, in one word)
+class UnstableError(ValueError):
     """Noise piles up without end."""
 
     def __init__(self, radius: float) -> None:
@@ -185,7 +185,7 @@ def doubled(A: Map, one: Known, join: Join[Known], horizon: int | None) -> Known
         if number == SUSPICIOUS or not isfinite(share):  # eigenvalues take as long as some doublings
             radius = A.radius()
             if radius >= 1:
-                raise Unstable(radius)
+                raise UnstableError(radius)
             if not isfinite(share):
                 raise OverflowError("Noise is amplified beyond the numbers of float64 before it decays.")
         power = power.then(power)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Literal
 
@@ -81,7 +82,9 @@ def measured_memory_capacity(
     return MemoryCapacity(curve, curve.sum(), outputs.shape[2], words, errors, total_error.item())
 
 
-def _fit(states: Float[Tensor, "steps size"], targets: Float[Tensor, "steps delays"], ridge: float):  # noqa: ANN202
+def _fit(
+    states: Float[Tensor, "steps size"], targets: Float[Tensor, "steps delays"], ridge: float
+) -> tuple[Callable[[Tensor], Tensor], float]:
     """The best linear readout with an intercept, and how many numbers it was free to choose; directions
     without variance beyond rounding are left alone.
     """

@@ -11,7 +11,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.fisher.covariance import ROUGH, Unstable
+from mnemoscope.analysis.fisher.covariance import ROUGH, UnstableError
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
 from mnemoscope.analysis.fisher.solving import Solved
 from mnemoscope.shapes import Complex, Float
@@ -39,7 +39,7 @@ def solve_normal(system: MatrixSystem, lags: int, seen: int) -> Solved:
         step[:, slot + 1, slot] = 1
     radius = float(torch.linalg.eigvals(step).abs().max())
     if radius >= 1:
-        raise Unstable(radius)
+        raise UnstableError(radius)
     source = torch.zeros(system.slots + 1, 1, dtype=modes.dtype)
     source[0] = 1
     S = torch.linalg.cholesky(_stein(step, source @ source.mH))

@@ -14,7 +14,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.fisher.covariance import Unstable
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.fisher.maps import spectral_radius
 from mnemoscope.shapes import Complex, Float
 
@@ -76,7 +76,7 @@ def noiseless_traces(
     """
     radius = spectral_radius(A)
     if radius >= 1:
-        raise Unstable(radius)
+        raise UnstableError(radius)
     part = reached_part(A, w)
     exact = not part.triu(1).any() or not part.tril(-1).any()  # eigenvalues of a delay line are lost to rounding
     eigenvalues = part.diagonal().to(torch.complex128) if exact else torch.linalg.eigvals(part)

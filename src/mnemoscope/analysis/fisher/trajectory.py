@@ -118,7 +118,7 @@ class TrajectoryMemory:
 
     def figure(self) -> Figure:
         """The curves of all trajectories, what is left of the signals, and the mean matrix (needs `report`)."""
-        from mnemoscope.analysis.fisher.curves_drawing import draw_along
+        from mnemoscope.analysis.fisher.drawing import draw_along
 
         return draw_along(self)
 
