@@ -31,19 +31,11 @@ class ComputedStudy(Study):
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
         """What is measured of a case; the generator is the seed's."""
 
-    def as_published(self, trial: Trial) -> bool:
-        """Whether a case is one that was published."""
-        return True
-
     def row(
         self, own: Sequence[Finished], quantity: str, measured: Sequence[float], ours: str, remark: str = ""
     ) -> Row:
         """What was measured, and `ours`, its words, beside what was published of that quantity."""
-        stated = self.stated(quantity)
-        if not all(self.as_published(one.trial) for one in own):
-            other = "other conditions than published"
-            return Row(quantity, str(stated.value), ours, remark=f"{remark}; {other}" if remark else other)
-        return Row(quantity, str(stated.value), ours, stated.verdict(measured), remark)
+        return self.compared(own, self.stated(quantity), quantity, measured, ours, remark)
 
 
 def kept(values: Float[Tensor, " values"]) -> list[float]:

@@ -89,10 +89,7 @@ class LearningStudy(Study):
         ours = ", ".join(f"{value:{form}}" for value in measured) or "none"
         if stated is None:
             return Row(quantity, "", ours, remark=remark)
-        if not all(self.as_published(one.trial) for one in own):
-            other = "other conditions than published"
-            return Row(quantity, str(stated.value), ours, remark=f"{remark}; {other}" if remark else other)
-        return Row(quantity, str(stated.value), ours, stated.verdict(measured), remark)
+        return self.compared(own, stated, quantity, measured, ours, remark)
 
     def as_published(self, trial: Trial) -> bool:
         """Whether a trial has the length and the task of the published one."""

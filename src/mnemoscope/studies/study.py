@@ -117,6 +117,25 @@ class Study(ABC):
         """What was published of a quantity."""
         return next(one for one in self.published if one.quantity == quantity)
 
+    def as_published(self, trial: Trial) -> bool:
+        """Whether a trial has the published conditions; a verdict stands only under these."""
+        return True
+
+    def compared(
+        self,
+        own: Sequence[Finished],
+        stated: Published,
+        quantity: str,
+        measured: Sequence[float],
+        ours: str,
+        remark: str,
+    ) -> Row:
+        """What was measured in these trials, and `ours`, its words, beside what was published."""
+        if all(self.as_published(one.trial) for one in own):
+            return Row(quantity, str(stated.value), ours, stated.verdict(measured), remark)
+        other = "other conditions than published"
+        return Row(quantity, str(stated.value), ours, remark=f"{remark}; {other}" if remark else other)
+
     def figure(self, results: Sequence[Finished]) -> Figure | None:
         """What one would rather look at than read, drawn with `report.svg` in the page's colours."""
         return None
