@@ -103,6 +103,14 @@ BIBTEX: dict[str, str] = {
   pages     = {1969--1978},
   year      = {2018}
 }""",
+    "karuvally2023": """\
+@inproceedings{karuvally2023,
+  author    = {Karuvally, Arjun and DelMastro, Peter and Siegelmann, Hava T.},
+  title     = {Episodic Memory Theory of Recurrent Neural Networks: Insights into Long-Term Information Storage and
+               Manipulation},
+  booktitle = {Proceedings of the 2nd Annual Workshop on Topology, Algebra, and Geometry in Machine Learning},
+  year      = {2023}
+}""",
     "henaff2016": r"""@inproceedings{henaff2016,
   author    = {Henaff, Mikael and Szlam, Arthur and LeCun, Yann},
   title     = {Recurrent Orthogonal Networks and Long-Memory Tasks},

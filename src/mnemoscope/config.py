@@ -44,6 +44,8 @@ class RunConfig:
     """Number of units."""
     embedding: int | None = None
     """Size of a learned linear embedding of the inputs before the cell; None: the cell sees the inputs themselves."""
+    readout_bias: bool = True
+    """Whether the linear readout has a bias."""
     optimiser: Literal["adam", "adamw", "rmsprop"] = "adam"
     """Optimiser; weight decay is decoupled in adamw, a penalty in the others."""
     learning_rate: float = 1e-3
@@ -65,6 +67,8 @@ class RunConfig:
     """Largest norm of the gradient, longer ones are shortened to it; None: off."""
     truncate: int | None = None
     """Steps through which gradients flow back (truncated BPTT); None: the whole sequence."""
+    curriculum_score: float = 0.96
+    """Accuracy on a training batch with which the next stage of the task's curriculum begins, where it has one."""
     evaluate_every: int = 100
     """Optimiser steps between evaluations."""
     evaluate_batches: int | None = None
@@ -101,7 +105,7 @@ class RunConfig:
             self._check(name, 1)
         for name in ("embedding", "truncate", "patience", "threads"):
             self._check(name, 1)
-        for name in ("weight_decay", "seed", "target_loss", "target_score"):
+        for name in ("weight_decay", "seed", "target_loss", "target_score", "curriculum_score"):
             self._check(name, 0)
         if self.smoothing is not None and not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing must be at least 0 and below 1, but is {self.smoothing}.")

@@ -9,6 +9,7 @@ from mnemoscope.connectivity.kinds import ORTHOGONAL, orthogonal
 from mnemoscope.connectivity.reflections import Householder
 from mnemoscope.connectivity.rotations import Givens
 from mnemoscope.connectivity.schur import Schur
+from mnemoscope.connectivity.selection import Cycle, SignedSelection, companion, selection
 from mnemoscope.connectivity.singular import Singular
 from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
 
@@ -18,15 +19,19 @@ __all__ = [
     "Cayley",
     "Claim",
     "Connectivity",
+    "Cycle",
     "Dense",
     "Exponential",
     "Fourier",
     "Givens",
     "Householder",
     "Schur",
+    "SignedSelection",
     "Singular",
     "Unitary",
+    "companion",
     "initialise",
     "orthogonal",
+    "selection",
     "skew_exponential",
 ]

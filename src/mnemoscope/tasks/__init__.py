@@ -1,6 +1,7 @@
 """Seeded streams of (inputs, targets, mask), endless or from a data set, each with its memoryless baseline loss."""
 
 from mnemoscope.tasks.adding import Adding
+from mnemoscope.tasks.binding import ComposeCopy, RepeatCopy, VariableBinding
 from mnemoscope.tasks.copy import Copy
 from mnemoscope.tasks.data_task import DataTask
 from mnemoscope.tasks.flipflop import FlipFlop
@@ -12,14 +13,17 @@ from mnemoscope.tasks.transfer_copy import TransferCopy
 __all__ = [
     "Adding",
     "Batch",
+    "ComposeCopy",
     "Copy",
     "DataTask",
     "Endless",
     "FlipFlop",
     "PennTreebank",
     "PermutedMNIST",
+    "RepeatCopy",
     "SequentialMNIST",
     "Split",
     "Task",
     "TransferCopy",
+    "VariableBinding",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
@@ -83,6 +83,10 @@ class Task(ABC):
     def continues(self, size: int, number: int, split: Split = "train") -> bool:
         """Whether the sequences of batch `number` go on where those of the one before ended: the state is carried."""
         return False
+
+    def stages(self) -> Sequence[Task]:
+        """The curriculum: tasks to train on one after the other, from easy to hard; the last one is the task itself."""
+        return (self,)
 
     def prepare(self, progress: bool = True) -> None:  # noqa: B027 (most tasks have nothing to prepare)
         """Find, fetch and check what the batches are made from, so that nothing fails once work has begun."""

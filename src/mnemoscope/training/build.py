@@ -40,7 +40,7 @@ def build_model(config: RunConfig, task: Task) -> Model:
         size = task.input_size if config.embedding is None else config.embedding
         cell: Cell = target(input_size=size, hidden_size=config.hidden_size, **options)
         encode = None if config.embedding is None else nn.Linear(task.input_size, size, bias=False)
-        return Model(cell, task.output_size, encode)
+        return Model(cell, task.output_size, encode, config.readout_bias)
 
 
 def _checked(

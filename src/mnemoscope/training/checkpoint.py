@@ -41,6 +41,8 @@ class Counters:
     """Time spent."""
     metrics_size: int = 0
     """Bytes of metrics.jsonl that belong to the steps done."""
+    stage: int = 0
+    """Which of the task's stages is being learned."""
     threads: int | None = None
     """CPU threads with which the run was begun: with another number, sums are rounded otherwise."""
 

@@ -145,6 +145,7 @@ class _Run:
         self.started = perf_counter() - self.done.seconds
         self.ahead: Batch | None = None
         """The next batch."""
+        self.stages = task.stages()
         self.split: Split = "validation" if task.finite else "test"
 
     def step(self) -> tuple[float, float]:
@@ -154,11 +155,16 @@ class _Run:
         batch = self._batch(done.step) if self.ahead is None else self.ahead
         self.optimiser.zero_grad()
         with seeded("step", config.seed, done.step, device=config.device):
-            total, state = _backward(self.model, self.task, batch, config.truncate, self.carried.state)
+            task = self.stages[done.stage]
+            total, state, accuracy = _backward(
+                self.model, task, batch, config.truncate, self.carried.state, scored=task is not self.task
+            )
             for matrix in self.matrices:
                 if (penalty := matrix.penalty()) is not None and penalty.requires_grad:
                     penalty.backward()
         length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
+        if accuracy is not None and accuracy >= config.curriculum_score:
+            done.stage += 1
         # drawn while a GPU is still at work, before anyone asks for its numbers
         self.ahead = self._batch(done.step + 1) if done.step + 1 < config.steps else None
         loss, norm = total.item(), length.item()
@@ -175,7 +181,7 @@ class _Run:
         return loss, rate
 
     def _batch(self, number: int) -> Batch:
-        return self.task.batch(self.config.batch_size, self.config.seed, number)
+        return self.stages[self.done.stage].batch(self.config.batch_size, self.config.seed, number)
 
     def evaluate(self, rate: float) -> dict[str, Any]:
         """A line of metrics: means over the training steps since the last one, loss and scores on held-out batches."""
@@ -186,6 +192,8 @@ class _Run:
             "train_loss": done.loss_sum / done.summed,
             "gradient_norm": done.gradient_sum / done.summed,
         }
+        if len(self.stages) > 1:
+            line["stage"] = done.stage
         whole = self.task.batches(self.config.batch_size, self.split)
         number = (whole or ENDLESS_EVALUATION) if asked is None else min(asked, whole or asked)
         line |= self._tested("evaluation", self.split, number)
@@ -236,13 +244,14 @@ class _Run:
         )
 
 
-_NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "loss")
+_NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "stage", "loss")
 
 
 def _backward(
-    model: Model, task: Task, batch: Batch, truncate: int | None, state: State | None = None
-) -> tuple[Tensor, State]:
-    """Add the gradient of the batch's loss to the parameters' `.grad`; returns the loss and the last state, detached.
+    model: Model, task: Task, batch: Batch, truncate: int | None, state: State | None = None, scored: bool = False
+) -> tuple[Tensor, State, float | None]:
+    """Add the gradient of the batch's loss to the parameters' `.grad`; returns the loss, the last state, detached, and
+    the accuracy if it is asked for.
 
     Truncated BPTT: the sequence is cut into windows of `truncate` steps; the state is carried from one to the next, its
     gradient is not. The windows' gradients add up to one optimiser step per sequence, so that truncation changes which
@@ -251,7 +260,7 @@ def _backward(
     """
     device = next(model.parameters()).device
     counted = int(batch.mask.sum())
-    total = torch.zeros((), device=device)
+    total, accuracy = torch.zeros((), device=device), 0.0
     for window in batch.windows(truncate):
         share = int(window.mask.sum()) / counted  # counted where the batch was drawn: a GPU need not be waited for
         window = window.to(device)
@@ -262,7 +271,9 @@ def _backward(
             loss = task.loss(outputs, window) * share
             loss.backward()
             total = total + loss.detach()
-    return total, state
+            if scored:
+                accuracy += share * task.scores(outputs.detach(), window)["accuracy"]
+    return total, state, accuracy if scored else None
 
 
 @torch.no_grad()

@@ -1,0 +1,112 @@
+"""Variable binding: s vectors are shown; go on with the sequence that a signed selection makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from mnemoscope.connectivity.selection import SignedSelection, selection
+from mnemoscope.shapes import Float
+from mnemoscope.tasks.task import Batch, Endless, Split
+
+
+@dataclass(frozen=True)
+class VariableBinding(Endless):
+    """`variables` vectors of `size` bits, 1 or -1, are the inputs; then come zeros, and x(t) = F [x(t-s); ...; x(t-1)]
+    is asked for, for `horizon` steps (in tests `test_horizon`). Only these steps count.
+
+    `rule` is F: see `connectivity.selection`. `curriculum` is a list of shorter horizons to begin with, such as
+    "10 20 40 60"; the next one is taken once a training batch is right enough (`curriculum_score` of a run).
+    Karuvally et al. 2023, sections 6 to 10.
+
+    >>> task = VariableBinding(variables=2, size=2, rule="repeat", horizon=4)
+    >>> batch = task.batch(1, seed=0, number=0)
+    >>> batch.inputs.shape, bool((batch.targets[2:4] == batch.inputs[:2]).all())
+    (torch.Size([6, 1, 2]), True)
+    """
+
+    variables: int = 8
+    size: int = 8
+    rule: str = "repeat"
+    horizon: int = 100
+    test_horizon: int = 200
+    curriculum: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("variables", "size", "horizon", "test_horizon"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
+        self.F  # noqa: B018 (a wrong rule is told here)
+        self.stages()
+
+    @cached_property
+    def F(self) -> SignedSelection:
+        """The boundary map."""
+        return selection(self.rule, self.variables, self.size)
+
+    @property
+    def input_size(self) -> int:
+        return self.size
+
+    @property
+    def output_size(self) -> int:
+        return self.size
+
+    def stages(self) -> Sequence[VariableBinding]:
+        try:
+            horizons = [int(word) for word in self.curriculum.replace(",", " ").split()]
+        except ValueError:
+            raise ValueError(
+                f'A curriculum is a list of horizons such as "10 20 40", but is {self.curriculum!r}.'
+            ) from None
+        if any(not 1 <= one < self.horizon for one in horizons) or horizons != sorted(set(horizons)):
+            raise ValueError(
+                f"The horizons of a curriculum rise, from 1 on and below horizon = {self.horizon}, but are {horizons}."
+            )
+        return [*(replace(self, horizon=one, curriculum="") for one in horizons), self]
+
+    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
+        if split == "train":
+            return super().batch(size, seed, number, split)
+        tested = replace(self, horizon=self.test_horizon, curriculum="")
+        return super(VariableBinding, tested).batch(size, seed, number, split)
+
+    def sample(self, batch: int, generator: torch.Generator) -> Batch:
+        shape = (self.variables, batch, self.size)
+        first = 2.0 * torch.randint(0, 2, shape, generator=generator) - 1
+        targets = self.F.continued(first, self.horizon)
+        inputs = torch.cat([first, torch.zeros_like(targets[self.variables :])])
+        mask = torch.ones(targets.shape[:2], dtype=torch.bool)
+        mask[: self.variables] = False
+        return Batch(inputs, targets, mask)
+
+    def scores(self, outputs: Float[Tensor, "time batch size"], batch: Batch) -> dict[str, float]:
+        """`accuracy`: how many of the bits that count have the right sign."""
+        right = (outputs > 0) == (batch.targets > 0)
+        return {"accuracy": right[batch.mask].float().mean().item() if batch.mask.any() else 1.0}
+
+    def baseline(self) -> float:
+        """1: each bit is 1 or -1 with equal chance whatever the time, so that 0 is the best guess."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class RepeatCopy(VariableBinding):
+    """Repeat the vectors that were shown, over and over (Karuvally et al. 2023, section 9)."""
+
+    variables: int = 5
+    size: int = 4
+    rule: str = "repeat"
+
+
+@dataclass(frozen=True)
+class ComposeCopy(VariableBinding):
+    """Each new vector has one element of each of the last ones (Karuvally et al. 2023, section 10)."""
+
+    variables: int = 5
+    size: int = 5
+    rule: str = "compose"
