@@ -1,0 +1,5 @@
+"""Variable binding: which variable is held in which direction at which time."""
+
+from mnemoscope.analysis.binding.basis import MemoryBasis
+
+__all__ = ["MemoryBasis"]
