@@ -155,7 +155,7 @@ class SignedSelection:
         return F
 
     def companion(self) -> Float[Tensor, "memories memories"]:
-        """Phi (Karuvally et al. 2023, Eq 20): subspace j takes over what j + 1 held, the last one what F makes of all."""
+        """Phi (Karuvally et al. 2023, Eq 20): subspace j takes over what j + 1 held, the last what F makes of all."""
         return companion(self.matrix())
 
     def next(self, held: Float[Tensor, "variables *batch size"]) -> Float[Tensor, "*batch size"]:

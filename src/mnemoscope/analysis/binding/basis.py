@@ -17,8 +17,9 @@ DEPENDENT = 1e-10
 class MemoryBasis:
     """N subspaces of kappa directions each, the one that holds the oldest variable first (Karuvally et al. 2023, 5, 7).
 
-    The rows of `duals` read what the columns of `vectors` hold: `duals @ vectors = I` where the columns are independent,
-    and a projection where some variables repeat others (compose copy at rest has s (s + 1) / 2 free bits in s^2 places).
+    The rows of `duals` read what the columns of `vectors` hold: `duals @ vectors = I` where the columns are
+    independent, and a projection where some variables repeat others (compose copy at rest has s (s + 1) / 2 free bits
+    in s^2 places).
 
     >>> basis = MemoryBasis.of(torch.eye(6, dtype=torch.float64)[:, :4], variables=2)
     >>> state = basis.write(torch.zeros(1, 6, dtype=torch.float64), 1, torch.tensor([3.0, 4.0]).double())
