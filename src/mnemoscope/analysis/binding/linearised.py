@@ -1,0 +1,154 @@
+"""A network and its readout, linearised where it rests: h - h* -> A (h - h*) + B u, read by C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.search import find_fixed_points
+from mnemoscope.cells import Cell, Elman, Model, adapt
+from mnemoscope.shapes import Float
+
+Readout = nn.Module | Float[Tensor, "outputs features"] | Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """A, B, C at the fixed point h* of a network without input (Karuvally et al. 2023, Eq 35-37), and the network.
+
+    The readout sees `cell.output(state)`; C is its derivative by the flat state.
+    """
+
+    A: Float[Tensor, "units units"]
+    B: Float[Tensor, "units features"]
+    C: Float[Tensor, "outputs units"]
+    fixed_point: Float[Tensor, " units"]
+    dynamics: Dynamics
+    readout: Callable[[Tensor], Tensor]
+    name: str
+    linear: bool
+    """Whether the network is linear itself, and nothing was lost."""
+
+    @property
+    def units(self) -> int:
+        """Numbers in a state."""
+        return len(self.A)
+
+    def outputs(self, states: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch outputs"]:
+        """What the readout gives at flat states."""
+        flat = states.reshape(-1, self.units)
+        seen = self.readout(self.dynamics.cell.output(self.dynamics.layout.unflatten(flat)))
+        return seen.unflatten(0, states.shape[:-1])
+
+    @torch.no_grad()
+    def states(self, inputs: Float[Tensor, "time batch features"]) -> Float[Tensor, "time batch units"]:
+        """Flat states after every input, from the network's own initial state."""
+        state = self.dynamics.origin.expand(inputs.shape[1], -1)
+        path = []
+        for x in inputs.to(self.A).unbind(0):
+            state = self.dynamics.driven(x, state)
+            path.append(state)
+        return torch.stack(path)
+
+    @torch.no_grad()
+    def free_run(self, state: Float[Tensor, "batch units"], steps: int) -> Float[Tensor, "time batch units"]:
+        """States without input."""
+        path = []
+        for _ in range(steps):
+            state = self.dynamics(state)
+            path.append(state)
+        return torch.stack(path)
+
+
+def linearised(network: Any, readout: Readout | None = None) -> Linearised:
+    """Take in a `Model`, or any network with its readout, and linearise it where it rests near its initial state."""
+    cell, read = _parts(network, readout)
+    dynamics = Dynamics(cell)
+    size = dynamics.layout.size
+    rest = _rest(dynamics)
+    A = dynamics.jacobian(rest[None])[0]
+    B = dynamics.input_jacobian(rest[None])
+    features = dynamics.cell.output(dynamics.layout.unflatten(rest[None])).shape[-1]
+    read = _as_function(read, features)
+
+    def seen(state: Tensor) -> Tensor:
+        return read(dynamics.cell.output(dynamics.layout.unflatten(state[None])))[0]
+
+    C = torch.func.jacrev(seen)(rest).reshape(-1, size).detach()
+    cell = dynamics.cell
+    phi = cell.phi.description() if isinstance(cell, Elman) else None
+    name = f"{type(cell).__name__}{f' ({phi.name})' if phi is not None else ''}, {size} numbers in a state"
+    return Linearised(A.detach(), B.detach(), C, rest, dynamics, read, name, phi is not None and phi.name == "linear")
+
+
+def _parts(network: Any, readout: Readout | None) -> tuple[Cell, Readout]:
+    if isinstance(network, Model):
+        if readout is not None:
+            raise ValueError("A Model has its own readout; pass model.cell to look at it with another one.")
+        if not isinstance(network.encode, nn.Identity):
+            network = _Encoded(network)
+            return network, network.readout
+        return network.cell, network.readout
+    if readout is None:
+        raise ValueError(
+            "The readout is what tells which direction is which variable: pass readout=..., an nn.Linear or a matrix "
+            "(outputs, features), or a mnemoscope Model."
+        )
+    return adapt(network), readout
+
+
+class _Encoded(Cell):
+    """A cell that sees its inputs through the encoder of its model."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.encode, self.cell, self.readout = model.encode, model.cell, model.readout
+        weight = next(iter(model.encode.parameters()), None)
+        self.input_size = None if weight is None else weight.shape[-1]
+
+    def initial_state(self, batch: int) -> Any:
+        return self.cell.initial_state(batch)
+
+    def forward(self, x: Tensor, state: Any) -> Any:
+        return self.cell(self.encode(x), state)
+
+    def output(self, state: Any) -> Tensor:
+        return self.cell.output(state)
+
+
+def _as_function(readout: Readout, features: int) -> Callable[[Tensor], Tensor]:
+    if isinstance(readout, Tensor):
+        if readout.dim() != 2 or readout.shape[1] != features:
+            raise ValueError(f"The readout must be (outputs, {features}), but its shape is {tuple(readout.shape)}.")
+        W = readout.detach().to(device="cpu", dtype=torch.float64).clone()
+        return lambda seen: seen @ W.mT
+    if isinstance(readout, nn.Linear):
+        if readout.in_features != features:
+            raise ValueError(f"The readout takes {readout.in_features} features, but the network gives {features}.")
+        W = readout.weight.detach().to(device="cpu", dtype=torch.float64).clone()
+        b = 0.0 if readout.bias is None else readout.bias.detach().to(device="cpu", dtype=torch.float64).clone()
+        return lambda seen: seen @ W.mT + b
+    if isinstance(readout, nn.Module):
+        import copy
+
+        return copy.deepcopy(readout).eval().requires_grad_(False).to(device="cpu", dtype=torch.float64)
+    if callable(readout):
+        return readout
+    raise TypeError(f"readout must be an nn.Linear, a matrix or a function, but is a {type(readout).__name__}.")
+
+
+def _rest(dynamics: Dynamics) -> Float[Tensor, " units"]:
+    """The fixed point that is reached from the initial state, or else the one nearest to it."""
+    fp = find_fixed_points(dynamics, dynamics.origin, progress=False)
+    if not len(fp):
+        fp = find_fixed_points(dynamics, "adaptive", progress=False)
+    if not len(fp):
+        raise ValueError(
+            "No fixed point was found at zero input, so that there is nowhere to linearise: this network never rests."
+        )
+    return fp.states[(fp.states - dynamics.origin).norm(dim=1).argmin()]

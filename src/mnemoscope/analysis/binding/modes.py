@@ -1,0 +1,145 @@
+"""Memory modes: the modes of a linearised network that inputs reach, the readout sees, and time does not wear out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.linalg import schur, solve_sylvester
+from torch import Tensor
+
+from mnemoscope.shapes import Complex, Float
+
+LASTING_STEPS = 32
+"""How long a mode must last."""
+KEPT = 0.01
+"""A mode of which less is left after that many steps holds no memory; |lambda| > 0.866 for 32 steps."""
+FADING = (0.4, 0.8)
+"""Modes below the first modulus are gone after 32 steps (1e-13 is left), those above the second are looked at; between,
+they are parted where the gap is widest."""
+FLOOR = 1e-4
+"""Scores below this share of the highest are as good as 0: between two of these there is no gap worth the name."""
+
+
+@dataclass(frozen=True)
+class Modes:
+    """All modes of A by their score, and the first `count` of them, which hold memory."""
+
+    eigenvalues: Complex[Tensor, " units"]
+    """Of A, the highest score first."""
+    scores: Float[Tensor, " units"]
+    """|C v| |w B| min(|lambda|, 1)^steps: how much of an input comes out again after so many steps, by this mode.
+    0 where it fades at once."""
+    count: int
+    """How many hold memory; 0: none."""
+    gap: float
+    """Lowest score kept over the highest left out (at least `FLOOR` of the highest of all)."""
+    steps: int
+    vectors: Complex[Tensor, "units count"]
+    covectors: Complex[Tensor, "count units"]
+
+    @property
+    def kept(self) -> Complex[Tensor, " count"]:
+        """Eigenvalues of the memory modes."""
+        return self.eigenvalues[: self.count]
+
+    def operator(self, power: int) -> Float[Tensor, "units units"]:
+        """A_u^power on the memory space: every mode turned as A turns it, but neither grown nor shrunk.
+
+        A trained network lets its memory modes grow and its nonlinearity bound them; what is left is rotation.
+        """
+        turned = (self.kept / self.kept.abs()) ** power
+        return ((self.vectors * turned) @ self.covectors).real
+
+    def projection(self) -> Float[Tensor, "units units"]:
+        """Onto the memory space, along all other modes."""
+        return self.operator(0)
+
+
+def memory_modes(
+    A: Float[Tensor, "units units"],
+    B: Float[Tensor, "units features"],
+    C: Float[Tensor, "outputs units"],
+    steps: int = LASTING_STEPS,
+) -> Modes:
+    """The modes that hold memory: those above the largest gap of the scores. Conjugate pairs stay together.
+
+    >>> A = torch.diag(torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64))
+    >>> one = torch.ones(3, 1, dtype=torch.float64)
+    >>> memory_modes(A, one, one.T).kept.real.tolist()
+    [1.0, -1.0]
+    """
+    R, L, fading = _lasting_space(A.numpy())
+    values, V = np.linalg.eig(L @ A.numpy() @ R)
+    W = np.linalg.inv(V) if len(values) else V
+    raw = np.linalg.norm(C.numpy() @ R @ V, axis=0) * np.linalg.norm(W @ L @ B.numpy(), axis=1)
+    left = np.minimum(np.abs(values), 1) ** steps
+    score = raw * left
+    order = np.lexsort((-values.imag, np.abs(values.imag).round(12), -_together(score, values)))
+    values, V, W, score, left = values[order], V[:, order], W[order], score[order], left[order]
+    some = bool((score[left >= KEPT] > 0).any())
+    count, gap = _above_gap(score, values, left) if some else (0, 1.0)
+    parts = (
+        np.append(values, fading[np.argsort(-np.abs(fading))]),
+        np.append(score, np.zeros(len(fading))),
+        R @ V[:, :count],
+        W[:count] @ L,
+    )
+    eigenvalues, scores, vectors, covectors = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts)
+    return Modes(
+        eigenvalues.to(torch.complex128), scores, count, gap, steps, vectors.to(torch.complex128),
+        covectors.to(torch.complex128),
+    )  # fmt: skip
+
+
+def _lasting_space(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R (units, k) and L (k, units) with L A R the part of A that does not fade at once, L R = I, and the eigenvalues
+    of the rest.
+
+    The rest is parted off by the ordered Schur form, as its eigenvectors need not exist: a shift register forgets by
+    Jordan blocks, whose eigenvectors would spoil all others in an inverse.
+    """
+    moduli = np.sort(np.abs(np.linalg.eigvals(A)))[::-1]
+    cut = _cut(moduli)
+    T, Z, kept = schur(A, output="real", sort=lambda real, imaginary: np.hypot(real, imaginary) > cut)
+    X = solve_sylvester(T[:kept, :kept], -T[kept:, kept:], T[:kept, kept:])
+    # [I X] T = T11 [I X]
+    L = np.hstack([np.eye(kept), X]) @ Z.T
+    return Z[:, :kept], L, np.linalg.eigvals(T[kept:, kept:])
+
+
+def _cut(moduli: np.ndarray) -> float:
+    """The middle of the widest gap between moduli that lies, or begins or ends, between the two bounds of `FADING`."""
+    low, high = FADING
+    edges = np.append(moduli, 0.0)
+    upper, lower = np.minimum(edges[:-1], high), np.maximum(edges[1:], low)
+    widths = np.where(upper > lower, upper / lower, 0)
+    if not len(widths) or widths.max() == 0:
+        return low if moduli.size and moduli.min() >= high else high
+    best = int(widths.argmax())
+    return float(np.sqrt(upper[best] * lower[best]))
+
+
+def _together(score: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Scores with those of conjugate pairs made equal to the last digit, so that sorting keeps pairs together."""
+    same = score.copy()
+    for i in np.flatnonzero(values.imag > 0):
+        j = int(np.abs(values - values[i].conj()).argmin())
+        same[i] = same[j] = max(score[i], score[j])
+    return same
+
+
+def _above_gap(score: np.ndarray, values: np.ndarray, left: np.ndarray) -> tuple[int, float]:
+    floored = np.maximum(score, FLOOR * score[0])
+    ratios = floored / np.append(floored[1:], FLOOR * score[0])
+    ratios[: len(values) - 1][_inside_a_pair(values)] = 0  # conjugate pairs stay together
+    ratios[left < KEPT] = 0
+    count = int(ratios.argmax()) + 1
+    return count, float(ratios[count - 1])
+
+
+def _inside_a_pair(values: np.ndarray) -> np.ndarray:
+    """Where a cut after mode i would part it from its conjugate."""
+    tolerance = 1e-9 * np.abs(values).max()
+    return (np.abs(values[:-1] - values[1:].conj()) <= tolerance) & (np.abs(values[:-1].imag) > tolerance)

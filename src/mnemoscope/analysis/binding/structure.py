@@ -1,0 +1,175 @@
+"""From memory modes to variables: how many there are, how large, which direction holds which, and what follows what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemoscope.analysis.binding.basis import MemoryBasis
+from mnemoscope.analysis.binding.modes import Modes
+from mnemoscope.connectivity.selection import SignedSelection
+from mnemoscope.shapes import Float, Int
+
+INDEPENDENT = 0.3
+"""Readings of unit length in the metric are independent if their singular values are above this: independent variables
+have 1, and copies of one another 0."""
+SAME = 0.7
+"""Two readings are one variable, or its negative, if their cosine is beyond this, 1 or -1 in theory."""
+AVERAGED_STEPS = 64
+"""Over which the metric is taken."""
+MOST_VARIABLES = 512
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What was read off the memory modes."""
+
+    basis: MemoryBasis
+    rank_profile: Int[Tensor, " steps"]
+    """Rank of the readings C, C A_u^-1, ... of the last 1, 2, ... steps on the memory space. It rises by kappa while
+    new variables come into sight, and stays once all have."""
+    margins: Float[Tensor, "steps 2"]
+    """Lowest singular value that counted and highest that did not, for each rank."""
+    groups: Int[Tensor, " memories"]
+    """Which readings are one and the same variable: equal numbers."""
+    group_signs: Int[Tensor, " memories"]
+    F: Float[Tensor, "size memories"]
+    """F_emp: what comes next, by the last N variables; where some repeat others, by the newest of each."""
+    selection: SignedSelection | None
+    """F_emp as a signed selection, each element by its smallest lag; None if it is none."""
+    worst_cosine: float
+    """Of the elements of that selection with what they were taken to be; 1 in theory."""
+
+    @property
+    def free(self) -> int:
+        """Variables' elements that can be set independently of each other."""
+        return int(self.groups.max()) + 1 if len(self.groups) else 0
+
+
+def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | None = None) -> Structure | str:
+    """Steps 4 to 6 of the extraction; where the memory space is no such structure, a sentence that says why.
+
+    Readings are compared in the metric `G = mean_m (C A_u^m)^T (C A_u^m)`, in which A_u is a rotation.
+    """
+    R, L = _coordinates(modes)
+    A, back = L @ modes.operator(1) @ R, L @ modes.operator(-1) @ R
+    reading = C @ R
+    root = _inverse_root(_metric(A, reading))
+    if root is None:
+        return (
+            f"the readout does not see all of the {modes.count} memory modes: some variables would never be told apart"
+        )
+    past = [reading]
+    kappa = _rank(past, root)[0]
+    ranks, margins = [], []
+    while True:
+        rank, *margin = _rank(past, root)
+        ranks.append(rank)
+        margins.append(margin)
+        enough = rank == modes.count if variables is None else len(past) == variables
+        if enough or len(past) > min(modes.count, MOST_VARIABLES):
+            break
+        past.append(past[-1] @ back)
+    if ranks[-1] != modes.count:
+        return (
+            f"the last {len(past)} readings tell {ranks[-1]} of {modes.count} memory modes apart: they are not a "
+            f"succession of {len(past)} variables"
+        )
+    if kappa != len(C):
+        return (
+            f"the readout gives {len(C)} numbers, of which {kappa} are independent on the memory space: there is no "
+            f"variable for each"
+        )
+    duals = torch.cat(past[::-1])
+    basis = MemoryBasis(R @ _inverse(duals, root), duals @ L, len(past))
+    unit = _unit(duals, root)
+    groups, signs = _grouped(unit, modes.count)
+    following = _unit(reading @ A, root) @ unit.mT
+    newest = _newest(groups)
+    F = torch.zeros(kappa, len(duals), dtype=duals.dtype)
+    F[:, newest] = (reading @ A) @ _inverse(duals[newest], root)
+    profile, edges = torch.tensor(ranks), torch.tensor(margins, dtype=torch.float64)
+    selected, worst = _selection(following, len(past), kappa)
+    return Structure(basis, profile, edges, groups, signs, F, selected, worst)
+
+
+def _coordinates(modes: Modes) -> tuple[Tensor, Tensor]:
+    """R (units, k) with orthonormal columns that span the memory space, and L with P = R L."""
+    P = modes.projection()
+    R = torch.linalg.svd(P)[0][:, : modes.count]
+    return R, R.mT @ P
+
+
+def _metric(A: Tensor, reading: Tensor) -> Tensor:
+    total, ahead = torch.zeros_like(A), reading
+    for _ in range(AVERAGED_STEPS):
+        total, ahead = total + ahead.mT @ ahead, ahead @ A
+    return total / AVERAGED_STEPS
+
+
+def _inverse_root(G: Tensor) -> Tensor | None:
+    """S with S^T G S = I; None where G is singular: what no reading ever sees cannot be told apart."""
+    values, vectors = torch.linalg.eigh(G)
+    return None if float(values[0]) <= 1e-10 * float(values[-1]) else vectors / values.sqrt()
+
+
+def _unit(readings: Tensor, root: Tensor) -> Tensor:
+    """Readings of unit length in the metric."""
+    seen = readings @ root
+    return seen / seen.norm(dim=1, keepdim=True).clamp_min(1e-300)
+
+
+def _rank(readings: list[Tensor], root: Tensor) -> tuple[int, float, float]:
+    values = torch.linalg.svdvals(_unit(torch.cat(readings), root))
+    rank = int((values > INDEPENDENT).sum())
+    return rank, float(values[rank - 1]) if rank else 0.0, float(values[rank]) if rank < len(values) else 0.0
+
+
+def _inverse(duals: Tensor, root: Tensor) -> Tensor:
+    """The pseudo-inverse of the duals, in the metric; readings that repeat each other share what they hold."""
+    scale = (duals @ root).norm(dim=1, keepdim=True)
+    unit = duals / scale
+    return root @ torch.linalg.pinv(unit @ root, rtol=INDEPENDENT / 3) / scale.mT
+
+
+def _grouped(unit: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Which readings are the same, and with which sign; if all are independent, each is its own."""
+    memories = len(unit)
+    if memories == count:
+        return torch.arange(memories), torch.ones(memories, dtype=torch.int64)
+    cosine = unit @ unit.mT
+    groups, signs = torch.full((memories,), -1), torch.ones(memories, dtype=torch.int64)
+    number = 0
+    for first in reversed(range(memories)):  # from the newest: it gives the sign
+        if groups[first] >= 0:
+            continue
+        same = (cosine[first].abs() > SAME) & (groups < 0)
+        groups[same] = number
+        signs[same] = cosine[first, same].sign().to(torch.int64)
+        number += 1
+    return groups, signs
+
+
+def _newest(groups: Tensor) -> Tensor:
+    """The newest reading of each group."""
+    last = {int(group): place for place, group in enumerate(groups)}
+    return torch.tensor(sorted(last.values()))
+
+
+def _selection(cosine: Tensor, variables: int, size: int) -> tuple[SignedSelection | None, float]:
+    """Each element of what comes next as plus or minus the newest reading that it is the same as."""
+    lags, elements, signs, worst = [], [], [], 1.0
+    for row in cosine:
+        alike = (row.abs() > SAME).nonzero().flatten()
+        if not len(alike):
+            return None, float(row.abs().max())
+        place = int(alike.max())
+        newest = alike[alike // size == place // size]  # of the newest variable, the most alike
+        place = int(newest[row[newest].abs().argmax()])
+        lags.append(variables - place // size)
+        elements.append(place % size)
+        signs.append(1 if row[place] > 0 else -1)
+        worst = min(worst, float(row[place].abs()))
+    return SignedSelection(variables, tuple(lags), tuple(elements), tuple(signs)), worst
