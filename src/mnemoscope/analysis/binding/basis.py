@@ -86,8 +86,8 @@ class MemoryBasis:
         return (states @ self.duals.mT).unflatten(-1, (self.variables, self.size))
 
     def write(
-        self, states: Float[Tensor, "*batch units"], variable: int, values: Float[Tensor, "*batch size"]
-    ) -> Float[Tensor, "*batch units"]:
+        self, states: Float[Tensor, "*#batch units"], variable: int, values: Float[Tensor, "*#batch size"]
+    ) -> Float[Tensor, "... units"]:
         """The states with one variable replaced, and all else as it was."""
         change = values - states @ self.dual(variable).mT
         return states + change @ self.block(variable).mT
