@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Spectrum,
         TrajectoryMemory,
         Transients,
+        VariableMemories,
         design_memory,
         find_fixed_points,
         fisher_along,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         memory_capacity,
         spectrum,
         transients,
+        variable_memories,
     )
     from mnemoscope.cells import Model, adapt, run_with_cache, scan
 
@@ -46,6 +48,7 @@ _NAMES = {
     "Spectrum": "analysis",
     "TrajectoryMemory": "analysis",
     "Transients": "analysis",
+    "VariableMemories": "analysis",
     "adapt": "cells",
     "design_memory": "analysis",
     "find_fixed_points": "analysis",
@@ -57,6 +60,7 @@ _NAMES = {
     "scan": "cells",
     "spectrum": "analysis",
     "transients": "analysis",
+    "variable_memories": "analysis",
 }
 
 __all__ = [
@@ -70,6 +74,7 @@ __all__ = [
     "Spectrum",
     "TrajectoryMemory",
     "Transients",
+    "VariableMemories",
     "adapt",
     "analysis",
     "cells",
@@ -90,6 +95,7 @@ __all__ = [
     "tasks",
     "training",
     "transients",
+    "variable_memories",
 ]
 
 

@@ -1,5 +1,6 @@
 """The lenses."""
 
+from mnemoscope.analysis.binding import MemoryBasis, VariableMemories, variable_memories
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fisher import (
@@ -37,6 +38,7 @@ __all__ = [
     "Growth",
     "LevenbergMarquardt",
     "MatrixSystem",
+    "MemoryBasis",
     "MemoryCapacity",
     "Newton",
     "NewtonKrylov",
@@ -49,6 +51,7 @@ __all__ = [
     "Tolerances",
     "TrajectoryMemory",
     "Transients",
+    "VariableMemories",
     "design_memory",
     "find_fixed_points",
     "fisher_along",
@@ -58,4 +61,5 @@ __all__ = [
     "schur_form",
     "spectrum",
     "transients",
+    "variable_memories",
 ]

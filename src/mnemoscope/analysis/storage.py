@@ -34,5 +34,6 @@ def load_result(path: str | Path, kind: str, words: str) -> tuple[dict[str, Tens
             raise ValueError(f"{path} does not hold {words} saved by mnemoscope.")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for name in header.get("complex", ()):
-        tensors[name] = torch.view_as_complex(tensors[name])
+        # a copy: in the file pairs may lie at any multiple of 8 bytes, and torch crashes on complex numbers so placed
+        tensors[name] = torch.view_as_complex(tensors[name].clone())
     return tensors, header["flags"]

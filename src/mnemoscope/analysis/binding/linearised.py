@@ -65,12 +65,14 @@ class Linearised:
         return torch.stack(path)
 
 
-def linearised(network: Any, readout: Readout | None = None) -> Linearised:
-    """Take in a `Model`, or any network with its readout, and linearise it where it rests near its initial state."""
+def linearised(network: Any, readout: Readout | None = None, rest: Float[Tensor, " units"] | None = None) -> Linearised:
+    """Take in a `Model`, or any network with its readout, and linearise it at `rest`, by default the fixed point
+    nearest to its initial state.
+    """
     cell, read = _parts(network, readout)
     dynamics = Dynamics(cell)
     size = dynamics.layout.size
-    rest = _rest(dynamics)
+    rest = _rest(dynamics) if rest is None else _fixed(dynamics, rest)
     A = dynamics.jacobian(rest[None])[0]
     B = dynamics.input_jacobian(rest[None])
     features = dynamics.cell.output(dynamics.layout.unflatten(rest[None])).shape[-1]
@@ -152,3 +154,14 @@ def _rest(dynamics: Dynamics) -> Float[Tensor, " units"]:
             "No fixed point was found at zero input, so that there is nowhere to linearise: this network never rests."
         )
     return fp.states[(fp.states - dynamics.origin).norm(dim=1).argmin()]
+
+
+def _fixed(dynamics: Dynamics, given: Tensor) -> Float[Tensor, " units"]:
+    rest = torch.as_tensor(given).detach().to(device=dynamics.device, dtype=dynamics.dtype).flatten()
+    if rest.shape != (dynamics.size,):
+        raise ValueError(f"rest must have the {dynamics.size} numbers of a state, but has {rest.numel()}.")
+    with torch.no_grad():
+        speed = float(dynamics.residual(rest[None]).abs().max())
+    if not speed <= 1e-6:
+        raise ValueError(f"The network does not rest at the state given: it moves by {speed:.3g} in a step.")
+    return rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,12 +72,12 @@ def memory_modes(
     [1.0, -1.0]
     """
     R, L, fading = _lasting_space(A.numpy())
-    values, V = np.linalg.eig(L @ A.numpy() @ R)
+    values, V = (np.asarray(part, complex) for part in np.linalg.eig(L @ A.numpy() @ R))
     W = np.linalg.inv(V) if len(values) else V
     raw = np.linalg.norm(C.numpy() @ R @ V, axis=0) * np.linalg.norm(W @ L @ B.numpy(), axis=1)
     left = np.minimum(np.abs(values), 1) ** steps
     score = raw * left
-    order = np.lexsort((-values.imag, np.abs(values.imag).round(12), -_together(score, values)))
+    order = np.lexsort((-np.imag(values), np.abs(np.imag(values)).round(12), -_together(score, values)))
     values, V, W, score, left = values[order], V[:, order], W[order], score[order], left[order]
     some = bool((score[left >= KEPT] > 0).any())
     count, gap = _above_gap(score, values, left) if some else (0, 1.0)
@@ -102,7 +103,8 @@ def _lasting_space(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     moduli = np.sort(np.abs(np.linalg.eigvals(A)))[::-1]
     cut = _cut(moduli)
-    T, Z, kept = schur(A, output="real", sort=lambda real, imaginary: np.hypot(real, imaginary) > cut)
+    ordered: Any = schur(A, output="real", sort=lambda real, imaginary: np.hypot(real, imaginary) > cut)
+    T, Z, kept = ordered
     X = solve_sylvester(T[:kept, :kept], -T[kept:, kept:], T[:kept, kept:])
     # [I X] T = T11 [I X]
     L = np.hstack([np.eye(kept), X]) @ Z.T
@@ -121,7 +123,7 @@ def _cut(moduli: np.ndarray) -> float:
     return float(np.sqrt(upper[best] * lower[best]))
 
 
-def _together(score: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _together(score: np.ndarray, values: Any) -> np.ndarray:
     """Scores with those of conjugate pairs made equal to the last digit, so that sorting keeps pairs together."""
     same = score.copy()
     for i in np.flatnonzero(values.imag > 0):
@@ -130,7 +132,7 @@ def _together(score: np.ndarray, values: np.ndarray) -> np.ndarray:
     return same
 
 
-def _above_gap(score: np.ndarray, values: np.ndarray, left: np.ndarray) -> tuple[int, float]:
+def _above_gap(score: np.ndarray, values: Any, left: np.ndarray) -> tuple[int, float]:
     floored = np.maximum(score, FLOOR * score[0])
     ratios = floored / np.append(floored[1:], FLOOR * score[0])
     ratios[: len(values) - 1][_inside_a_pair(values)] = 0  # conjugate pairs stay together
@@ -139,7 +141,7 @@ def _above_gap(score: np.ndarray, values: np.ndarray, left: np.ndarray) -> tuple
     return count, float(ratios[count - 1])
 
 
-def _inside_a_pair(values: np.ndarray) -> np.ndarray:
+def _inside_a_pair(values: Any) -> np.ndarray:
     """Where a cut after mode i would part it from its conjugate."""
     tolerance = 1e-9 * np.abs(values).max()
     return (np.abs(values[:-1] - values[1:].conj()) <= tolerance) & (np.abs(values[:-1].imag) > tolerance)

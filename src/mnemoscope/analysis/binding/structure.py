@@ -27,6 +27,8 @@ class Structure:
     """What was read off the memory modes."""
 
     basis: MemoryBasis
+    projection: Float[Tensor, "units units"]
+    """Onto the memory space, along all other modes."""
     rank_profile: Int[Tensor, " steps"]
     """Rank of the readings C, C A_u^-1, ... of the last 1, 2, ... steps on the memory space. It rises by kappa while
     new variables come into sight, and stays once all have."""
@@ -92,7 +94,7 @@ def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | 
     F[:, newest] = (reading @ A) @ _inverse(duals[newest], root)
     profile, edges = torch.tensor(ranks), torch.tensor(margins, dtype=torch.float64)
     selected, worst = _selection(following, len(past), kappa)
-    return Structure(basis, profile, edges, groups, signs, F, selected, worst)
+    return Structure(basis, R @ L, profile, edges, groups, signs, F, selected, worst)
 
 
 def _coordinates(modes: Modes) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,176 @@
+"""Causal tests: change what a memory holds, and see whether the future changes as the explanation says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemoscope.analysis.binding.linearised import Linearised
+from mnemoscope.analysis.binding.structure import Structure
+from mnemoscope.analysis.binding.trials import Trials, follow, r2
+from mnemoscope.shapes import Float
+
+PASSED = 0.95
+"""Of the future that must be as predicted."""
+
+
+@dataclass(frozen=True)
+class CausalTest:
+    """One intervention on the states of all trials at one time, and what became of the outputs after it."""
+
+    name: str
+    prediction: str
+    agreement: float
+    """Share of the output bits that are as predicted; for other numbers, R^2."""
+    changed: float
+    """The same over those that the intervention should have changed; NaN where it should change none."""
+    control: float
+    """Agreement with the old future after a push as long as this one, but in a random direction: high if it is the
+    direction that matters."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the future was as predicted."""
+        return self.agreement >= PASSED and not self.changed < PASSED
+
+
+def causal_tests(
+    network: Linearised, found: Structure, trials: Trials, generator: torch.Generator
+) -> tuple[CausalTest, ...]:
+    """Write a variable, flip a bit, swap two subspaces, put in another trial's memory, keep or remove the memory space.
+
+    The intervention is made N steps after the last input. Where variables repeat each other (compose copy), what is
+    the same is changed alike, as a state cannot hold both.
+    """
+    N = found.basis.variables
+    time = trials.silent + N - 1
+    state, held = trials.states[time], trials.decoded[time]
+    truth = trials.variables[time - N + 1 : time + 1]
+    steps = max(3 * N, 12)
+    bench = _Bench(network, found, state, truth, steps, trials.bits)
+    rest = network.fixed_point
+    memory = (state - rest) @ found.projection.mT
+    tests = []
+    for name, prediction, values, true_values in _edits(found, held, truth.movedim(0, 1), trials.bits, generator):
+        change = _spread(found, values - _values(found, held))
+        tests.append(bench.test(name, prediction, change, _window(found, true_values), generator))
+    other = torch.roll(torch.arange(len(state)), 1)
+    tests.append(
+        bench.test("transplant the memory space", "the future of the trial it is taken from", memory[other] - memory,
+                   truth[:, other].movedim(0, 1), generator)
+    )  # fmt: skip
+    tests.append(
+        bench.test("keep only the memory space", "nothing changes", rest + memory - state, truth.movedim(0, 1),
+                   generator)
+    )  # fmt: skip
+    tests.append(bench.removed(-memory, generator))
+    return tuple(tests)
+
+
+class _Bench:
+    """Where interventions are tried: the same states, followed for the same time."""
+
+    def __init__(
+        self, network: Linearised, found: Structure, state: Tensor, truth: Tensor, steps: int, bits: bool
+    ) -> None:
+        self.network, self.found, self.state, self.steps, self.bits = network, found, state, steps, bits
+        self.old = follow(found, truth, steps)[-steps:]
+
+    def test(
+        self, name: str, prediction: str, change: Tensor, window: Float[Tensor, "batch variables size"],
+        generator: torch.Generator,
+    ) -> CausalTest:  # fmt: skip
+        new = follow(self.found, window.movedim(1, 0), self.steps)[-self.steps :]
+        outputs = self._future(change)
+        differs = new != self.old
+        changed = self._score(outputs[differs], new[differs]) if differs.any() else float("nan")
+        return CausalTest(name, prediction, self._score(outputs, new), changed, self._control(change, generator))
+
+    def removed(self, change: Tensor, generator: torch.Generator) -> CausalTest:
+        """Nothing of the old future is left: 1 - the squared correlation of the outputs with it."""
+        outputs = self._future(change)
+        both = torch.stack([outputs.flatten(), self.old.flatten()])
+        spread = both.std(1)
+        related = float(torch.corrcoef(both)[0, 1]) if float(spread.min()) > 1e-12 * float(spread.max()) else 0.0
+        return CausalTest(
+            "remove the memory space", "nothing of the old future is left", 1 - related**2, float("nan"),
+            self._control(change, generator),
+        )  # fmt: skip
+
+    def _future(self, change: Tensor) -> Tensor:
+        return self.network.outputs(self.network.free_run(self.state + change, self.steps))
+
+    def _control(self, change: Tensor, generator: torch.Generator) -> float:
+        random = torch.randn(change.shape, dtype=change.dtype, generator=generator)
+        random *= change.norm(dim=1, keepdim=True) / random.norm(dim=1, keepdim=True)
+        return self._score(self._future(random), self.old)
+
+    def _score(self, outputs: Tensor, expected: Tensor) -> float:
+        if not torch.isfinite(outputs).all():
+            return 0.0
+        if self.bits:
+            return float(((outputs > 0) == (expected > 0)).double().mean())
+        return max(float(r2(outputs, expected)), 0.0)
+
+
+def _edits(
+    found: Structure, held: Tensor, truth: Tensor, bits: bool, generator: torch.Generator
+) -> Iterator[tuple[str, str, Tensor, Tensor]]:
+    """Name, prediction, new values of the independent elements as the states hold them, and as they truly are."""
+    now, true = _values(found, held), _values(found, truth)
+    batch, free = now.shape
+    rows = torch.arange(batch)
+    size = found.basis.size
+
+    which = torch.randint(0, found.basis.variables, (batch,), generator=generator)
+    members = found.groups[which[:, None] * size + torch.arange(size)]
+    fresh = 2.0 * torch.randint(0, 2, true.shape, generator=generator).double() - 1
+    if not bits:
+        fresh = torch.randn(true.shape, dtype=torch.float64, generator=generator) * true.std()
+    loudness = now.abs().mean(0) if bits else torch.ones(free, dtype=now.dtype)  # a bit is as loud as others are
+    written, true_written = now.clone(), true.clone()
+    written[rows[:, None], members] = (fresh * loudness)[rows[:, None], members]
+    true_written[rows[:, None], members] = fresh[rows[:, None], members]
+    yield "write a variable", "it comes up in its turn", written, true_written
+
+    one = torch.randint(0, free, (batch,), generator=generator)
+    flip = torch.ones_like(now)
+    flip[rows, one] = -1
+    yield "flip a bit", "it comes up flipped, and all else as before", now * flip, true * flip
+
+    if found.basis.variables > 1:
+        first = int(torch.randint(0, found.basis.variables - 1, (), generator=generator))
+        second = int(torch.randint(first + 1, found.basis.variables, (), generator=generator))
+        words = f"swap subspaces {first + 1} and {second + 1}"
+        swapped = _swapped(found, now, first, second), _swapped(found, true, first, second)
+        yield words, "they come up in each other's place", *swapped
+
+
+def _values(found: Structure, held: Float[Tensor, "batch variables size"]) -> Float[Tensor, "batch free"]:
+    """Of each group of readings that are the same variable, the mean of its members, with their signs."""
+    flat = held.flatten(1) * found.group_signs
+    total = flat.new_zeros(len(flat), found.free).index_add(1, found.groups, flat)
+    return total / torch.bincount(found.groups, minlength=found.free)
+
+
+def _window(found: Structure, values: Float[Tensor, "batch free"]) -> Float[Tensor, "batch variables size"]:
+    return (values[:, found.groups] * found.group_signs).unflatten(1, (found.basis.variables, -1))
+
+
+def _spread(found: Structure, change: Float[Tensor, "batch free"]) -> Float[Tensor, "batch units"]:
+    """The change of the state that changes these values."""
+    return found.basis.change(_window(found, change))
+
+
+def _swapped(found: Structure, values: Tensor, first: int, second: int) -> Tensor:
+    values, size = values.clone(), found.basis.size
+    for element in range(size):
+        a, b = first * size + element, second * size + element
+        own, other = int(found.groups[a]), int(found.groups[b])
+        if own != other:
+            sign = int(found.group_signs[a] * found.group_signs[b])
+            values[:, [own, other]] = sign * values[:, [other, own]]
+    return values

@@ -1,0 +1,101 @@
+"""Variables of a trained network from its weights: the extraction, from the network to the tested answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from mnemoscope.analysis.binding.causal import causal_tests
+from mnemoscope.analysis.binding.linearised import Readout, linearised
+from mnemoscope.analysis.binding.memories import VariableMemories, judged
+from mnemoscope.analysis.binding.modes import LASTING_STEPS, memory_modes
+from mnemoscope.analysis.binding.published import published_structure
+from mnemoscope.analysis.binding.structure import structure
+from mnemoscope.analysis.binding.trials import random_inputs, run_trials
+from mnemoscope.shapes import Float
+
+BATCH = 64
+
+
+def variable_memories(
+    network: Any,
+    readout: Readout | None = None,
+    *,
+    inputs: Float[Tensor, "time batch features"] | None = None,
+    variables: Float[Tensor, "time batch size"] | None = None,
+    number: int | None = None,
+    method: Literal["modes", "published"] = "modes",
+    rest: Float[Tensor, " units"] | None = None,
+    lasting: int = LASTING_STEPS,
+    seed: int = 0,
+) -> VariableMemories:
+    """Which variables a network holds, in which directions, and whether that explains what it does.
+
+    From the weights alone: the network is linearised where it rests; its memory modes are those that inputs reach, the
+    readout sees and time does not wear out; the readings of the last N steps are the variables; what comes next is F.
+    Then it is tried: variables are decoded from the states of trials, and states are changed to see whether the future
+    changes as predicted. Karuvally et al. 2023, sections 5 to 11; the bases are found by modes, as the pseudo-inverse
+    of the readout and powers of the recurrent matrix (`method="published"`) miss them in most trained networks.
+
+    Args:
+        network: a mnemoscope `Model`, or any network that `adapt` takes (torch.nn.RNN, GRU, LSTM, a cell), with
+        readout: its readout of the state: an nn.Linear, a matrix (outputs, features), or a function of the output.
+        inputs: sequences to try it on; by default N random vectors of bits, then zeros.
+        variables: x(t) that the network should hold then, such as a task's targets after its inputs; by default the
+            inputs, and then what F makes of them.
+        number: N, if it is known; estimated by default. The published way needs it.
+        method: "modes", or "published".
+        rest: where to linearise, a flat state; by default the fixed point nearest to the initial state.
+        lasting: steps that a mode must last to hold memory.
+        seed: of the trials and the tests.
+
+    >>> from mnemoscope.analysis.binding.planted import planted
+    >>> net = planted(3, 2, units=12, transients=4, generator=torch.Generator().manual_seed(0))
+    >>> found = variable_memories(net.model)
+    >>> found.status, found.variables, found.size
+    ('explained', 3, 2)
+
+    """
+    if method not in ("modes", "published"):
+        raise ValueError(f'method must be "modes" or "published", but is {method!r}.')
+    if method == "published" and number is None:
+        raise ValueError("The published way does not tell how many variables there are: pass number=N.")
+    if lasting < 1 or (number is not None and number < 1):
+        raise ValueError(f"lasting and number are at least 1, but {lasting=} and {number=}.")
+    if variables is not None and inputs is None:
+        raise ValueError("variables say what is held while inputs come: pass inputs=... as well.")
+    looked = linearised(network, readout, rest)
+    modes = memory_modes(looked.A, looked.B, looked.C, lasting)
+    start = (looked.name, method)
+    if not modes.count:
+        largest = float(modes.eigenvalues.abs().max())
+        reason = (
+            f"No mode that inputs reach and the readout sees lasts for {lasting} steps (the largest |lambda| where the "
+            f"network rests is {largest:.3f}): it holds nothing there, or holds it by other means, such as several "
+            f"fixed points."
+        )
+        return VariableMemories(*start, "none", reason, looked.fixed_point, modes, None, None)
+    if method == "published":
+        assert number is not None
+        found = published_structure(looked.A, looked.C, number)
+    else:
+        found = structure(modes, looked.C, number)
+    if isinstance(found, str):
+        reason = f"{found[0].upper()}{found[1:]}."
+        return VariableMemories(*start, "none", reason, looked.fixed_point, modes, None, None)
+    generator = torch.Generator().manual_seed(seed)
+    if inputs is None:
+        features = looked.B.shape[1]
+        if features != found.basis.size:
+            reason = (
+                f"Variables have {found.basis.size} elements, but the network takes {features} inputs: pass inputs and "
+                f"variables to try it on."
+            )
+            return VariableMemories(*start, "untested", reason, looked.fixed_point, modes, found, None)
+        inputs = random_inputs(found, BATCH, generator)
+    trials = run_trials(looked, found, inputs, variables)
+    tests = causal_tests(looked, found, trials, generator)
+    return VariableMemories(*start, *judged(trials, tests, looked.linear), looked.fixed_point, modes, found, trials,
+                            tests)  # fmt: skip

@@ -1,0 +1,233 @@
+"""The answer of the variable-binding lens: which variable is held where, and whether that explains the network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from mnemoscope.analysis.binding.angles import AngleError, angle_error
+from mnemoscope.analysis.binding.basis import MemoryBasis
+from mnemoscope.analysis.binding.causal import PASSED, CausalTest
+from mnemoscope.analysis.binding.modes import Modes
+from mnemoscope.analysis.binding.structure import Structure
+from mnemoscope.analysis.binding.trials import Trials
+from mnemoscope.analysis.storage import load_result, save_result
+from mnemoscope.connectivity.selection import SignedSelection, companion
+from mnemoscope.shapes import Complex, Float
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Status = Literal["none", "untested", "refuted", "explained"]
+
+
+@dataclass(frozen=True)
+class VariableMemories:
+    """Variables that a network holds, with the evidence.
+
+    `status` is "none" (no variables were found; `reason` says why), "untested" (found, but there was nothing to try
+    them on), "refuted" (found, but the network does not behave as they say) or "explained" (it does, in every test).
+    """
+
+    name: str
+    """The network."""
+    method: str
+    status: Status
+    reason: str
+    """Why, in a sentence."""
+    fixed_point: Float[Tensor, " units"]
+    """h*, where the network was linearised."""
+    modes: Modes
+    found: Structure | None
+    trials: Trials | None
+    tests: tuple[CausalTest, ...] = ()
+
+    def __len__(self) -> int:
+        return self.variables
+
+    @property
+    def variables(self) -> int:
+        """How many are held at a time, N; 0: none."""
+        return 0 if self.found is None else self.found.basis.variables
+
+    @property
+    def size(self) -> int:
+        """Elements of each, kappa."""
+        return 0 if self.found is None else self.found.basis.size
+
+    @property
+    def basis(self) -> MemoryBasis:
+        """Directions and duals."""
+        return self._known().basis
+
+    @property
+    def F(self) -> Float[Tensor, "size memories"]:
+        """F_emp: the next variable by the last N, the oldest first."""
+        return self._known().F
+
+    @property
+    def selection(self) -> SignedSelection | None:
+        """F_emp as a signed selection, if it is one."""
+        return None if self.found is None else self.found.selection
+
+    @property
+    def Phi(self) -> Float[Tensor, "memories memories"]:
+        """Phi_emp: how the memories interact, a shift with F_emp at its boundary."""
+        return companion(self.F)
+
+    @property
+    def eigenvalues(self) -> Complex[Tensor, " modes"]:
+        """Of the memory modes of the network."""
+        return self.modes.kept
+
+    @property
+    def theory(self) -> Complex[Tensor, " modes"] | None:
+        """The eigenvalues that the theory says these should have, from the cycles of F; None if F is no selection."""
+        return None if self.selection is None else self.selection.eigenvalues()
+
+    @property
+    def angle_error(self) -> AngleError | None:
+        """How far the angles of the network's eigenvalues are from the theory's."""
+        return None if self.theory is None else angle_error(self.modes.eigenvalues, self.theory)
+
+    def decode(self, states: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch variables size"]:
+        """What flat states hold, the oldest variable first."""
+        return self._known().basis.read(states.to(self.fixed_point) - self.fixed_point)
+
+    def write(
+        self, states: Float[Tensor, "*batch units"], variable: int, values: Float[Tensor, "*batch size"]
+    ) -> Float[Tensor, "*batch units"]:
+        """Flat states with one variable replaced."""
+        moved = self._known().basis.write(states.to(self.fixed_point) - self.fixed_point, variable, values)
+        return self.fixed_point + moved
+
+    def summary(self) -> str:
+        """In words."""
+        lines = [f"{self.name}: {_VERDICTS[self.status]}.", f"  {self.reason}"]
+        if self.modes.count:
+            low, high = (float(edge) for edge in self.modes.kept.abs().aminmax())
+            lines.append(
+                f"  {self.modes.count} memory modes, |lambda| {low:.3f} to {high:.3f}; the next one scores "
+                f"{self.modes.gap:.3g} times less."
+            )
+        if self.found is not None:
+            profile = " ".join(str(rank) for rank in self.found.rank_profile.tolist())
+            lines.append(f"  N = {self.variables} variables of {self.size}; rank of the readings {profile}.")
+            if self.selection is not None:
+                lines.append(f"  Next: {_in_words(self.selection)} (least cosine {self.found.worst_cosine:.3f}).")
+            if self.angle_error is not None:
+                lines.append(f"  Eigenvalues: {self.angle_error.summary()}.")
+        if self.trials is not None:
+            lines.append(
+                f"  Decoded over {self.trials.decoded.shape[1]} trials: {self.trials.right:.2%} of signs, "
+                f"R^2 {self.trials.r2:.3f}."
+            )
+        for test in self.tests:
+            changed = "" if isnan(test.changed) else f", {test.changed:.2%} of what should change"
+            lines.append(f"  {test.name}: {test.agreement:.2%} as predicted{changed}.")
+        return "\n".join(lines)
+
+    def figure(self) -> Figure:
+        """The wave of variables through the subspaces, and the evidence; needs the `report` extra."""
+        from mnemoscope.analysis.binding.drawing import draw_memories
+
+        return draw_memories(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a `.safetensors` file."""
+        tensors: dict[str, Tensor] = {"fixed_point": self.fixed_point}
+        flags: dict[str, Any] = {"name": self.name, "method": self.method, "status": self.status, "reason": self.reason}
+        flags |= {"tests": [asdict(test) for test in self.tests]}
+        for prefix, part in (("modes", self.modes), ("found", self.found), ("trials", self.trials)):
+            if part is None:
+                continue
+            for each in fields(part):
+                value, key = getattr(part, each.name), f"{prefix}.{each.name}"
+                if isinstance(value, Tensor):
+                    tensors[key] = value
+                elif isinstance(value, MemoryBasis):
+                    tensors |= {"found.vectors": value.vectors, "found.duals": value.duals}
+                    flags["variables"] = value.variables
+                elif isinstance(value, SignedSelection):
+                    flags[key] = asdict(value)
+                else:
+                    flags[key] = value
+        save_result(path, "variable memories", tensors, flags)
+
+    @classmethod
+    def load(cls, path: str | Path) -> VariableMemories:
+        """Read what `save` wrote."""
+        tensors, flags = load_result(path, "variable memories", "variable memories")
+
+        def part(prefix: str) -> dict[str, Any]:
+            both = {**tensors, **flags}
+            return {key.removeprefix(prefix): value for key, value in both.items() if key.startswith(prefix)}
+
+        found = None
+        if "variables" in flags:
+            own = part("found.")
+            own["basis"] = MemoryBasis(own.pop("vectors"), own.pop("duals"), flags["variables"])
+            if own["selection"] is not None:
+                rule = own["selection"]
+                lists = (tuple(rule[name]) for name in ("lags", "elements", "signs"))
+                own["selection"] = SignedSelection(rule["variables"], *lists)
+            found = Structure(**own)
+        trials = Trials(**part("trials.")) if "trials.states" in tensors else None
+        tests = tuple(CausalTest(**test) for test in flags["tests"])
+        return cls(
+            name=flags["name"],
+            method=flags["method"],
+            status=flags["status"],
+            reason=flags["reason"],
+            fixed_point=tensors["fixed_point"],
+            modes=Modes(**part("modes.")),
+            found=found,
+            trials=trials,
+            tests=tests,
+        )
+
+    def _known(self) -> Structure:
+        if self.found is None:
+            raise ValueError(f"No variables were found: {self.reason}")
+        return self.found
+
+
+_VERDICTS: dict[Status, str] = {
+    "none": "no variables were found",
+    "untested": "variables were found, but not tested",
+    "refuted": "what looks like variables does not explain the network",
+    "explained": "its variables are found, and explain what it does",
+}
+
+
+def judged(trials: Trials, tests: tuple[CausalTest, ...], linear: bool) -> tuple[Status, str]:
+    """Whether the network behaves as its variables say, and a sentence that says how sure that is."""
+    score, words = (trials.right, "signs") if trials.bits else (trials.r2, "variance")
+    failed = [test.name for test in tests if not test.passed]
+    near = "The network is linear." if linear else "The network was linearised where it rests, and tried as it is."
+    if score < PASSED:
+        return "refuted", f"{near} The directions found hold {max(score, 0):.1%} of the {words} of the variables."
+    if failed:
+        return "refuted", f"{near} The future was not as predicted when we tried to {', to '.join(failed)}."
+    least = min(min(test.agreement, 1 if isnan(test.changed) else test.changed) for test in tests)
+    return "explained", (
+        f"{near} {score:.2%} of the {words} is decoded, and at least {least:.2%} of the future is as predicted in "
+        f"{len(tests)} causal tests."
+    )
+
+
+def _in_words(rule: SignedSelection) -> str:
+    """A signed selection, element by element, or by its name."""
+    if rule == SignedSelection.repeat_copy(rule.variables, rule.size):
+        return f"x(t) = x(t - {rule.variables}), repeat copy"
+    if rule.variables == rule.size and rule == SignedSelection.compose_copy(rule.size):
+        return f"element i of x(t) is element i of x(t - {rule.size + 1} + i), compose copy"
+    parts = [
+        f"{'-' if sign < 0 else ''}x{element + 1}(t - {lag})"
+        for lag, element, sign in zip(rule.lags, rule.elements, rule.signs, strict=True)
+    ]
+    return f"x(t) = ({', '.join(parts)})"
