@@ -437,4 +437,28 @@ studies.add(
         ("capacity",),
         ("renanse2021", "ganguli2008"),
     ),
+    Entry(
+        "repeat-copy",
+        "variables of trained networks that repeat what they were shown, read off the weights and tested",
+        "Karuvally et al. 2023, section 9",
+        "mnemoscope.studies.variable_binding:REPEAT_COPY",
+        ("variable binding",),
+        ("karuvally2023",),
+    ),
+    Entry(
+        "compose-copy",
+        "variables of trained networks that make new vectors of old ones",
+        "Karuvally et al. 2023, section 10",
+        "mnemoscope.studies.variable_binding:COMPOSE_COPY",
+        ("variable binding",),
+        ("karuvally2023",),
+    ),
+    Entry(
+        "binding-table",
+        "eigenvalues of trained networks beside the theory's, by task, size and weight decay",
+        "Karuvally et al. 2023, Table 1",
+        "mnemoscope.studies.binding_table:STUDY",
+        ("variable binding",),
+        ("karuvally2023",),
+    ),
 )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.binding.causal import causal_tests
-from mnemoscope.analysis.binding.linearised import Readout, linearised
+from mnemoscope.analysis.binding.linearised import Readout, checked_inputs, fitted, linearised
 from mnemoscope.analysis.binding.memories import VariableMemories, judged
 from mnemoscope.analysis.binding.modes import LASTING_STEPS, memory_modes
 from mnemoscope.analysis.binding.published import published_structure
@@ -27,6 +27,7 @@ def variable_memories(
     variables: Float[Tensor, "time batch size"] | None = None,
     number: int | None = None,
     method: Literal["modes", "published"] = "modes",
+    around: Literal["rest", "states"] = "rest",
     rest: Float[Tensor, " units"] | None = None,
     lasting: int = LASTING_STEPS,
     seed: int = 0,
@@ -47,6 +48,8 @@ def variable_memories(
             inputs, and then what F makes of them.
         number: N, if it is known; estimated by default. The published way needs it.
         method: "modes", or "published".
+        around: "rest": linearised where the network rests, from the weights alone; "states": the linear step that is
+            nearest to the network's own along the states that `inputs` lead to, which suits networks that saturate.
         rest: where to linearise, a flat state; by default the fixed point nearest to the initial state.
         lasting: steps that a mode must last to hold memory.
         seed: of the trials and the tests.
@@ -64,9 +67,15 @@ def variable_memories(
         raise ValueError("The published way does not tell how many variables there are: pass number=N.")
     if lasting < 1 or (number is not None and number < 1):
         raise ValueError(f"lasting and number are at least 1, but {lasting=} and {number=}.")
-    if variables is not None and inputs is None:
-        raise ValueError("variables say what is held while inputs come: pass inputs=... as well.")
+    if around not in ("rest", "states"):
+        raise ValueError(f'around must be "rest" or "states", but is {around!r}.')
+    if inputs is None and (variables is not None or around == "states"):
+        what = "variables say what is held while inputs come" if variables is not None else "states come from inputs"
+        raise ValueError(f"{what[0].upper()}{what[1:]}: pass inputs=... as well.")
     looked = linearised(network, readout, rest)
+    if inputs is not None:
+        inputs = checked_inputs(looked, inputs)
+        looked = fitted(looked, inputs) if around == "states" else looked
     modes = memory_modes(looked.A, looked.B, looked.C, lasting)
     start = (looked.name, method)
     if not modes.count:
@@ -97,5 +106,9 @@ def variable_memories(
         inputs = random_inputs(found, BATCH, generator)
     trials = run_trials(looked, found, inputs, variables)
     tests = causal_tests(looked, found, trials, generator)
-    return VariableMemories(*start, *judged(trials, tests, looked.linear), looked.fixed_point, modes, found, trials,
-                            tests)  # fmt: skip
+    near = {
+        "rest": "The network was linearised where it rests, and tried as it is.",
+        "states": "A linear network was fitted to its states, and it was tried as it is.",
+    }[around]
+    verdict = judged(trials, tests, "The network is linear." if looked.linear else near)
+    return VariableMemories(*start, *verdict, looked.fixed_point, modes, found, trials, tests)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,10 @@ from mnemoscope.cells import Cell, Elman, Model, adapt
 from mnemoscope.shapes import Float
 
 Readout = nn.Module | Float[Tensor, "outputs features"] | Callable[[Tensor], Tensor]
+
+FIT_TOLERANCE = 1e-6
+"""Directions in which the states vary by less than this share of the most are not fitted."""
+MOST_DERIVATIVES = 256
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,43 @@ def linearised(network: Any, readout: Readout | None = None, rest: Float[Tensor,
     phi = cell.phi.description() if isinstance(cell, Elman) else None
     name = f"{type(cell).__name__}{f' ({phi.name})' if phi is not None else ''}, {size} numbers in a state"
     return Linearised(A.detach(), B.detach(), C, rest, dynamics, read, name, phi is not None and phi.name == "linear")
+
+
+@torch.no_grad()
+def fitted(network: Linearised, inputs: Float[Tensor, "time batch features"]) -> Linearised:
+    """The same network, with the linear step that comes nearest to its own along its states once inputs have ended.
+
+    A by least squares over all pairs of successive states, around their mean; B is the mean derivative by the input
+    over the states that inputs met. Where a network saturates, this is what it does to large states.
+    """
+    silent = silence(inputs)
+    states = network.states(inputs)
+    after = states[silent:]
+    if len(after) < 3:
+        raise ValueError("A linear step is fitted to states without input: inputs must end, and zeros follow.")
+    mean = after.flatten(0, 1).mean(0)
+    before, then = (part.flatten(0, 1) - mean for part in (after[:-1], after[1:]))
+    A = torch.linalg.lstsq(before, then, rcond=FIT_TOLERANCE, driver="gelsd").solution.mT
+    start = network.dynamics.origin.expand(inputs.shape[1], -1)[None]
+    met = torch.cat([start, states[: max(silent - 1, 0)]]).flatten(0, 1)[:MOST_DERIVATIVES]
+    B = torch.stack([network.dynamics.input_jacobian(state[None]) for state in met]).mean(0)
+    return replace(network, A=A, B=B, fixed_point=mean, linear=False)
+
+
+def checked_inputs(network: Linearised, inputs: Tensor) -> Float[Tensor, "time batch features"]:
+    """Inputs in float64, or an error that says which shape they should have."""
+    features = network.B.shape[1]
+    if inputs.dim() != 3 or inputs.shape[2] != features or not inputs.shape[0] or not inputs.shape[1]:
+        raise ValueError(f"inputs must be (time, batch, {features}), but are {tuple(inputs.shape)}.")
+    if not torch.isfinite(inputs).all():
+        raise ValueError("inputs contain NaN or infinite values.")
+    return inputs.detach().to(network.A)
+
+
+def silence(inputs: Float[Tensor, "time batch features"]) -> int:
+    """The first time without input from there on."""
+    active = inputs.flatten(1).any(1).nonzero().flatten()
+    return int(active[-1]) + 1 if len(active) else 0
 
 
 def _parts(network: Any, readout: Readout | None) -> tuple[Cell, Readout]:

@@ -204,11 +204,12 @@ _VERDICTS: dict[Status, str] = {
 }
 
 
-def judged(trials: Trials, tests: tuple[CausalTest, ...], linear: bool) -> tuple[Status, str]:
-    """Whether the network behaves as its variables say, and a sentence that says how sure that is."""
+def judged(trials: Trials, tests: tuple[CausalTest, ...], near: str) -> tuple[Status, str]:
+    """Whether the network behaves as its variables say, and a sentence that says how sure that is; `near` says what
+    was linearised.
+    """
     score, words = (trials.right, "signs") if trials.bits else (trials.r2, "variance")
     failed = [test.name for test in tests if not test.passed]
-    near = "The network is linear." if linear else "The network was linearised where it rests, and tried as it is."
     if score < PASSED:
         return "refuted", f"{near} The directions found hold {max(score, 0):.1%} of the {words} of the variables."
     if failed:

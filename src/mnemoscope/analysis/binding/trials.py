@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.binding.linearised import Linearised
+from mnemoscope.analysis.binding.linearised import Linearised, silence
 from mnemoscope.analysis.binding.structure import Structure
 from mnemoscope.shapes import Bool, Float
 
@@ -117,9 +117,7 @@ def run_trials(
 ) -> Trials:
     """Run the network on inputs and decode; without `variables`, x(t) is the input and then what F makes of it."""
     N, size = found.basis.variables, found.basis.size
-    inputs = inputs.detach().to(device="cpu", dtype=torch.float64)
-    active = inputs.flatten(1).any(1).nonzero().flatten()
-    silent = int(active[-1]) + 1 if len(active) else 0
+    silent = silence(inputs)
     if variables is None:
         if silent != N:
             raise ValueError(
