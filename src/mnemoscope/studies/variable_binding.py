@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from mnemoscope.analysis import VariableMemories, variable_memories
 from mnemoscope.analysis.binding import angle_error
 from mnemoscope.config import RunConfig
-from mnemoscope.report.binding import binding_page
+from mnemoscope.report.binding import binding_section
+from mnemoscope.report.frame import render_frame
+from mnemoscope.report.sections import citing
 from mnemoscope.studies.learning import LearningStudy
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.tasks import VariableBinding
@@ -38,15 +41,12 @@ class BindingStudy(LearningStudy):
         model, task, config = load_model(run)
         assert isinstance(task, VariableBinding)
         batch = task.batch(TRIALS, config.seed, 0, "test")
-        given = {"inputs": batch.inputs, "variables": batch.targets}
-        seen = variable_memories(model, **given)
-        title = (
-            f"{config.task} {task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
-        )
-        page = run.parents[1] / "page.html"  # the trial's, to which the study's page links
-        page.write_text(binding_page(title, seen, self.cites), encoding="utf-8")
-        angles = angle_error(seen.modes.eigenvalues, task.F.eigenvalues())
-        by_powers = variable_memories(model, **given, number=task.variables, method="published")
+        look = partial(variable_memories, model, inputs=batch.inputs, variables=batch.targets)
+        seen, fitted, by_powers = look(), look(around="states"), look(number=task.variables, method="published")
+        title = f"{task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
+        page = render_frame(title, "", [binding_section(seen), citing(self.cites)])
+        (run.parents[1] / "page.html").write_text(page, encoding="utf-8")  # the trial's: the study's page links to it
+        angles, along = (angle_error(one.modes.eigenvalues, task.F.eigenvalues()) for one in (seen, fitted))
         return {
             "status": seen.status,
             "reason": seen.reason,
@@ -57,9 +57,11 @@ class BindingStudy(LearningStudy):
             "rank_profile": [] if seen.found is None else seen.found.rank_profile.tolist(),
             "rule_found": seen.selection == task.F,
             "angle_error": None if isnan(angles.mean) else angles.mean,
+            "angle_error_along_states": None if isnan(along.mean) else along.mean,
             "eigenvalues_missing": angles.missing,
             "eigenvalues_extra": angles.extra,
             **_decoded("decoded", seen),
+            **_decoded("decoded_along_states", fitted),
             **_decoded("decoded_by_published_way", by_powers),
             "causal": {test.name.split(" subspaces")[0]: _tested(test) for test in seen.tests},
         }
@@ -90,8 +92,8 @@ class SolvedStudy(BindingStudy):
 
 
 def _decoded(name: str, seen: VariableMemories) -> dict[str, float]:
-    known = seen.trials is not None
-    return {name: seen.trials.right if known else 0.0, f"{name}_r2": seen.trials.r2 if known else 0.0}
+    right, r2 = (0.0, 0.0) if seen.trials is None else (seen.trials.right, seen.trials.r2)
+    return {name: right, f"{name}_r2": r2}
 
 
 def _tested(test: Any) -> float:
