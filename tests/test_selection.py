@@ -145,7 +145,7 @@ def assert_same_spectrum(F: SignedSelection):
     assert len(found) == len(expected)
     if not len(expected):
         return
-    # unit modulus, and Phi is an isometry up to a permutation on its cycles: eigenvalues are as good as precision
+    # on what lasts Phi is a signed permutation, in a skewed basis: nothing is defective, rounding is all there is
     torch.testing.assert_close(found.abs(), torch.ones(len(found), dtype=torch.float64), rtol=0, atol=1e-10)
     error = angle_error(found, expected)
     assert (error.missing, error.extra) == (0, 0)
