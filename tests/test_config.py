@@ -102,7 +102,7 @@ def test_the_hash_is_of_what_determines_the_result():
     beside = {"name": "other", "threads": 2, "checkpoint_every": 7}
     changed = {
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
-        "embedding": 5,
+        "embedding": 5, "readout_bias": False, "curriculum_score": 0.5,
         "optimiser": "rmsprop", "learning_rate": 0.5, "orthogonal_learning_rate": 0.5, "weight_decay": 0.5,
         "smoothing": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5, "truncate": 5,
         "evaluate_every": 5, "evaluate_batches": 5,

@@ -12,7 +12,7 @@ CASES = [
     {"bias": True},
     {"nonlinearity": "tanh"},
     {"nonlinearity": "tanh", "bias": True},
-    {"nonlinearity": "tanh", "bias": True, "gain": 1.05},
+    {"nonlinearity": "tanh", "bias": True, "gain": 1.05, "offset": 0.5},
     {"F": SignedSelection.compose_copy(3)},
 ]
 
@@ -76,6 +76,17 @@ def test_the_linear_network_with_leaks_holds_the_variables():
         torch.testing.assert_close(held[time - 1].transpose(0, 1), x[time - 3 : time], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_newton_finds_the_fixed_point_of_a_tanh_network_from_zero(seed):
+    net = draw(seed, units=24, bias=True, nonlinearity="tanh", gain=1.2)
+    cell, still, h = net.model.cell, torch.zeros(1, 3, dtype=torch.float64), torch.zeros(1, 24, dtype=torch.float64)
+    with torch.no_grad():
+        for _ in range(10):
+            step = torch.linalg.solve(cell.jacobian(still, h)[0] - torch.eye(24), (h - cell(still, h))[0])
+            h = h + step
+    torch.testing.assert_close(h[0], net.fixed_point, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_basis_is_skewed_but_invertible(seed):
     net = draw(seed, units=13)
@@ -96,6 +107,7 @@ def test_without_transients():
         ({"units": 12}, "need 13 units at least, but units=12"),
         ({"transients": -1}, "units at least"),
         ({"nonlinearity": "relu"}, "linear or tanh, but is 'relu'"),
+        ({"offset": 0.7}, "from 0 to 0.6, .* but is 0.7"),
         ({"F": SignedSelection.compose_copy(4)}, r"F must be \(3, 9\).* but is \(4, 16\)"),
         ({"F": torch.zeros(3, 8)}, r"matrix \(d, s d\), but its shape is \(3, 8\)"),
         ({"F": torch.full((3, 9), torch.nan)}, "finite real matrix"),

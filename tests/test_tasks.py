@@ -11,15 +11,18 @@ from mnemoscope import registry
 from mnemoscope.tasks import (
     Adding,
     Batch,
+    ComposeCopy,
     Copy,
     DataTask,
     Endless,
     FlipFlop,
     PennTreebank,
     PermutedMNIST,
+    RepeatCopy,
     SequentialMNIST,
     Task,
     TransferCopy,
+    VariableBinding,
 )
 from mnemoscope.tasks.task import generator_seed
 
@@ -28,6 +31,12 @@ SMALL = {
     "copy": [Copy(delay=3, symbols=2, alphabet=3), Copy(delay=1, symbols=1, alphabet=2)],
     "adding": [Adding(length=7), Adding(length=8), Adding(length=2)],
     "transfer-copy": [TransferCopy(delay=2, test_delay=4, symbols=2, alphabet=3)],
+    "repeat-copy": [RepeatCopy(variables=3, size=2, horizon=7, test_horizon=9), RepeatCopy(2, 5, horizon=1)],
+    "compose-copy": [ComposeCopy(variables=3, size=3, horizon=7, test_horizon=9)],
+    "binding": [
+        VariableBinding(3, 2, rule="-6 1", horizon=7, test_horizon=3, curriculum="2 5"),
+        VariableBinding(8, 8, rule="T3", horizon=3, test_horizon=2),
+    ],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
     "ptb": [PennTreebank(length=7), PennTreebank()],
@@ -170,6 +179,8 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
     if isinstance(task, Adding):
         value, marker = batch.inputs.unbind(-1)
         return torch.where(marker > 0, value + 0.5, 1.0)[..., None]
+    if isinstance(task, VariableBinding):
+        return torch.zeros_like(batch.targets)
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
 
 
@@ -267,6 +278,55 @@ def test_transfer_copy_is_copy_at_two_delays():
         assert task.scores(perfect(task, own), own) == {"accuracy": 1.0}
     assert (task.input_size, task.output_size) == (copy.input_size, copy.output_size)
     assert not torch.equal(*(task.batch(5, 1, 2, split).targets for split in ("validation", "test")))
+
+
+BINDING = [each for name in ("repeat-copy", "compose-copy", "binding") for each in SMALL[name]]
+
+
+@pytest.mark.parametrize("task", BINDING, ids=str)
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_binding_goes_on_as_its_boundary_map_says(task, split):
+    inputs, targets, mask = task.batch(4, seed=0, number=0, split=split)
+    s = task.variables
+    assert len(inputs) == s + (task.horizon if split == "train" else task.test_horizon)
+    assert torch.equal(inputs[:s].abs(), torch.ones(s, 4, task.size))
+    assert torch.equal(inputs[:s], targets[:s])
+    assert not inputs[s:].any()
+    assert torch.equal(mask, (torch.arange(len(inputs)) >= s)[:, None].expand(-1, 4))
+    F = task.F.matrix().float()
+    for time in range(s, len(targets)):
+        for b in range(4):
+            assert torch.equal(targets[time, b], F @ targets[time - s : time, b].flatten())
+
+
+def test_repeat_copy_repeats_and_compose_copy_takes_the_diagonal():
+    repeat, compose = (task.batch(4, 0, 0).targets for task in (RepeatCopy(3, 2, horizon=6), ComposeCopy(3, 3)))
+    assert torch.equal(repeat[:3], repeat[3:6])
+    assert torch.equal(repeat[:3], repeat[6:])
+    for i in range(3):  # Eq 33, counted from 1: element i of x(s + 1) is element i of x(i)
+        assert torch.equal(compose[3, :, i], compose[i, :, i])
+
+
+def test_binding_accuracy_is_of_single_bits_after_the_input_phase():
+    task = RepeatCopy(2, 2, horizon=5)
+    batch = task.batch(10, seed=0, number=0)
+    outputs = 0.01 * batch.targets
+    outputs[:2] *= -1  # does not count
+    assert task.scores(outputs, batch) == {"accuracy": 1.0}
+    outputs[4, :, 1] *= -1  # one of two bits at one of five steps
+    assert task.scores(outputs, batch)["accuracy"] == pytest.approx(0.9)
+    nothing = batch._replace(mask=torch.zeros_like(batch.mask))
+    assert task.scores(outputs, nothing) == {"accuracy": 1.0}
+
+
+def test_a_curriculum_has_rising_horizons_and_ends_with_the_task():
+    task = RepeatCopy(horizon=50, test_horizon=60, curriculum="10, 20 40")
+    assert [one.horizon for one in task.stages()] == [10, 20, 40, 50]
+    assert task.stages()[-1] is task
+    assert all(len(one.stages()) == 1 and one.test_horizon == 60 for one in task.stages()[:-1])
+    assert all(len(each.values[0].stages()) == 1 for each in TASKS if not getattr(each.values[0], "curriculum", ""))
+    # an easier stage is the beginning of the same sequences
+    assert torch.equal(task.stages()[0].batch(3, 0, 5).targets, task.batch(3, 0, 5).targets[:15])
 
 
 @pytest.mark.parametrize("task", [each for each in TASKS if isinstance(each.values[0], DataTask)])
@@ -377,6 +437,19 @@ def test_bits_per_character_are_nats_in_other_units():
         (lambda: Adding(length=1), "length is 1"),
         (lambda: TransferCopy(delay=0), "but delay is 0"),
         (lambda: TransferCopy(test_delay=0), "test_delay is 0"),
+        (lambda: RepeatCopy(variables=0), "variables must be at least 1, but is 0"),
+        (lambda: RepeatCopy(size=0), "size must be at least 1, but is 0"),
+        (lambda: RepeatCopy(horizon=0), "horizon must be at least 1, but is 0"),
+        (lambda: RepeatCopy(test_horizon=0), "test_horizon must be at least 1, but is 0"),
+        (lambda: ComposeCopy(size=4), "as many vectors as elements, but variables=5 and size=4"),
+        (lambda: VariableBinding(rule="repeet"), 'A rule is "repeat", "compose", T1.* but is .repeet.'),
+        (lambda: VariableBinding(2, 2, rule="1 5"), r"2 signed places, each from 1 to 4 .* are \[1, 5\]"),
+        (lambda: VariableBinding(5, 5, rule="T2"), "T2 is of 8 vectors of 8 elements, but variables=5 and size=5"),
+        (lambda: RepeatCopy(curriculum="10 often"), 'such as "10 20 40", but is .10 often.'),
+        (lambda: RepeatCopy(curriculum="20 10"), r"rise, from 1 on and below horizon = 100, but are \[20, 10\]"),
+        (lambda: RepeatCopy(curriculum="10 10"), r"but are \[10, 10\]"),
+        (lambda: RepeatCopy(curriculum="0 10"), r"but are \[0, 10\]"),
+        (lambda: RepeatCopy(curriculum="10 100"), r"below horizon = 100, but are \[10, 100\]"),
         (lambda: SequentialMNIST(group=5), "must divide the 784 pixels .* is 5. Choose among 1, 2, 4, 7, 8"),
         (lambda: SequentialMNIST(group=0), "must divide the 784 pixels .* is 0"),
         (lambda: PermutedMNIST(permutation_seed=-1), "permutation_seed .* is -1"),

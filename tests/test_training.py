@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -249,7 +250,8 @@ def test_the_state_is_carried_until_the_epoch_ends(cell, tmp_path, monkeypatch):
 def test_a_carried_state_has_no_gradient():
     task = build_task(TEXT)
     model = build_model(TEXT, task)
-    _, state = _backward(model, task, task.batch(4, 0, 0), None)
+    _, state, accuracy = _backward(model, task, task.batch(4, 0, 0), None)
+    assert accuracy is None
     before = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     assert not state.requires_grad
     _backward(model, task, task.batch(4, 0, 1), None, state)
@@ -577,6 +579,105 @@ def test_loading_what_is_not_there_says_so(tmp_path):
         load_model(CONFIG.folder(tmp_path))
 
 
+# The curriculum.
+
+STAGES = replace(
+    CONFIG,
+    task="repeat-copy",
+    task_options={"variables": 3, "size": 2, "horizon": 8, "test_horizon": 12, "curriculum": "1 2 4"},
+    cell_options={"bias": False},
+    readout_bias=False,
+    hidden_size=16,
+    learning_rate=0.02,
+    steps=60,
+    batch_size=16,
+    curriculum_score=0.9,
+)
+
+
+def stages_of(config: RunConfig, root: Path) -> list[int]:
+    return [line["stage"] for line in RunFolder(config.folder(root)).read_metrics()]
+
+
+def lengths_seen(monkeypatch) -> list[int]:
+    """The length of the sequences of every training step."""
+    lengths = []
+
+    def watched(model, task, batch, *rest, **options):
+        lengths.append(len(batch.inputs))
+        return _backward(model, task, batch, *rest, **options)
+
+    monkeypatch.setattr("mnemoscope.training.loop._backward", watched)
+    return lengths
+
+
+def test_a_stage_follows_the_other_once_a_batch_is_right_enough(tmp_path, monkeypatch):
+    lengths = lengths_seen(monkeypatch)
+    result = run(STAGES, tmp_path)
+    seen = stages_of(STAGES, tmp_path)
+    assert seen[0] < 3 == seen[-1]
+    assert seen == sorted(seen)
+    assert "stage" not in result.scores
+    assert sorted({*lengths}) == [4, 5, 7, 11]
+    assert lengths == sorted(lengths)
+    # evaluated on the task itself, whatever the stage
+    _, task, _ = load_model(result.folder)
+    assert len(task.batch(2, 0, 0, "test").inputs) == 15
+
+
+def test_the_stage_advances_right_after_the_batch_that_earned_it(tmp_path, monkeypatch):
+    """Against a slow loop: the accuracy of every training batch, before its step."""
+    lengths = lengths_seen(monkeypatch)
+    models = [build_model(STAGES, build_task(STAGES))]
+    run(STAGES, tmp_path, callbacks=[lambda info: models.append(deepcopy(info.model))])
+    stages, stage = build_task(STAGES).stages(), 0
+    for step, model in enumerate(models[:-1]):
+        batch = stages[stage].batch(16, STAGES.seed, step)
+        assert lengths[step] == len(batch.inputs)
+        if stage < 3:
+            stage += evaluate(model, stages[stage], [batch])["accuracy"] >= 0.9
+    assert stage == 3
+
+
+@pytest.mark.parametrize(("score", "expected"), [(0.0, [3]), (1.01, [0])])
+def test_the_curriculum_score_decides(score, expected, tmp_path):
+    config = replace(STAGES, curriculum_score=score, steps=12, evaluate_every=4)
+    run(config, tmp_path)
+    assert sorted({*stages_of(config, tmp_path)}) == expected
+
+
+def test_accuracy_in_windows_is_that_of_the_whole_sequence():
+    task = build_task(STAGES)
+    batch = task.batch(16, 0, 0)
+    whole, cut = (_backward(build_model(STAGES, task), task, batch, truncate, scored=True)[2] for truncate in (None, 3))
+    assert whole == pytest.approx(cut, rel=1e-6)
+    assert whole == pytest.approx(evaluate(build_model(STAGES, task), task, [batch])["accuracy"], rel=1e-6)
+
+
+@pytest.mark.parametrize("step", [5, 10, 13, 19, 27, 60])
+def test_an_interrupted_curriculum_ends_with_the_same_bytes(step, tmp_path):
+    run(STAGES, tmp_path / "straight")
+    assert len({*stages_of(STAGES, tmp_path / "straight")}) > 2  # so that it is interrupted in several stages
+    with pytest.raises(Crash):
+        run(STAGES, tmp_path / "resumed", callbacks=[stop_at(step, Crash)])
+    run(STAGES, tmp_path / "resumed", resume=True)
+    assert artefacts(STAGES, tmp_path / "resumed") == artefacts(STAGES, tmp_path / "straight")
+
+
+def test_without_a_curriculum_metrics_name_no_stage(tmp_path):
+    run(CONFIG, tmp_path)
+    assert all("stage" not in line for line in RunFolder(CONFIG.folder(tmp_path)).read_metrics())
+
+
+def test_a_readout_without_a_bias(tmp_path):
+    result = run(replace(STAGES, steps=2), tmp_path)
+    model, _, _ = load_model(result.folder)
+    assert model.readout.bias is None
+    assert build_model(replace(STAGES, readout_bias=True), build_task(STAGES)).readout.bias is not None
+    silent, _ = model(torch.zeros(3, 1, 2))
+    assert not silent.any()
+
+
 # The loop itself.
 
 
@@ -649,7 +750,7 @@ def test_gradients_are_clipped(tmp_path):
 def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, dict[str, torch.Tensor]]:
     task = build_task(config)
     model = build_model(config, task).double()
-    loss, _ = _backward(model, task, batch, truncate)
+    loss, _, _ = _backward(model, task, batch, truncate)
     loss = loss.item()
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 

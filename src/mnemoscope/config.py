@@ -22,6 +22,8 @@ Option = bool | int | float | str
 
 _BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
 """Fields that do not enter the hash."""
+_JOINED_LATER = ("readout_bias", "curriculum_score")
+"""Fields that enter it where they are not at their default: runs from before they came keep their hash."""
 ENDLESS_EVALUATION = 4
 """Batches of an evaluation where there is no whole of them."""
 
@@ -126,6 +128,9 @@ class RunConfig:
         and the cell, so that asking for the hash imports torch.
         """
         content = {name: value for name, value in self._given().items() if name not in _BESIDE_THE_RESULT}
+        for each in fields(self):
+            if each.name in _JOINED_LATER and content[each.name] == each.default:
+                del content[each.name]
         task = registry.tasks.load(self.task)
         if not getattr(task, "finite", False):
             content.setdefault("evaluate_batches", ENDLESS_EVALUATION)
@@ -329,6 +334,34 @@ PRESETS: dict[str, RunConfig] = {
         batch_size=32,
         clip=1.0,
         evaluate_batches=10,
+        threads=1,
+    ),
+    # 52 s on a busy core. Seeds 0, 1, 2: 100%, 99.999% and 100% of the bits right at horizon 200, where loss is 0.005,
+    # 0.013 and 0.018. The last stage of the curriculum is reached within 200 steps.
+    "repeat-copy": RunConfig(
+        name="repeat-copy",
+        task="repeat-copy",
+        task_options={"variables": 5, "size": 4, "horizon": 100, "curriculum": "10 20 40 60"},
+        cell_options={"bias": False},
+        readout_bias=False,
+        learning_rate=3e-3,
+        schedule="cosine",
+        steps=3000,
+        clip=1.0,
+        threads=1,
+    ),
+    # 31 to 67 s on a busy core. Seeds 0, 1, 2: 100% of the bits right at horizon 200, where loss is 0.0006.
+    "compose-copy": RunConfig(
+        name="compose-copy",
+        task="compose-copy",
+        task_options={"variables": 5, "size": 5, "horizon": 100, "curriculum": "10 20 40 60"},
+        cell_options={"bias": False},
+        hidden_size=75,
+        readout_bias=False,
+        learning_rate=3e-3,
+        schedule="cosine",
+        steps=3000,
+        clip=1.0,
         threads=1,
     ),
 }

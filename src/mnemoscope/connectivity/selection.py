@@ -114,6 +114,8 @@ class SignedSelection:
                 raise ValueError(f"{task} is of 8 vectors of 8 elements, but {variables=} and {size=}.")
             task = FAMILY[task]
         chosen, permutation, negated = task
+        if min(task) < 0:
+            raise ValueError(f"The numbers of an id are at least 0, but {min(task)} is among them.")
         places = [place for place in range(chosen.bit_length()) if chosen >> place & 1]
         if len(places) != size or (places and places[-1] >= variables * size):
             raise ValueError(
@@ -127,7 +129,7 @@ class SignedSelection:
                     f"The second number exchanges place {element} with the one {far} further on, but there are {size}."
                 )
             places[element], places[element + far] = places[element + far], places[element]
-        if permutation or negated >> size or negated < 0:
+        if permutation or negated >> size:
             raise ValueError(f"The second and the third number have too many digits for {size} elements.")
         lags = tuple(variables - place // size for place in places)
         signs = tuple(-1 if negated >> element & 1 else 1 for element in range(size))
@@ -169,6 +171,8 @@ class SignedSelection:
                 f"The first {self.variables} vectors of {self.size} elements must be given, but their shape is "
                 f"{tuple(first.shape)}."
             )
+        if steps < 0:
+            raise ValueError(f"steps must be at least 0, but is {steps}.")
         s, lags, elements = self.variables, torch.tensor(self.lags), torch.tensor(self.elements)
         signs = torch.tensor(self.signs, dtype=first.dtype)[:, None]
         # (time, element, batch): all elements of a step are gathered at once

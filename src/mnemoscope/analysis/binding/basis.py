@@ -51,12 +51,14 @@ class MemoryBasis:
         if Xi.dim() != 2 or not torch.isfinite(Xi).all():
             raise ValueError(f"Xi must be a finite matrix (units, memories), but its shape is {tuple(Xi.shape)}.")
         units, memories = Xi.shape
+        if not memories:
+            raise ValueError(f"There must be at least one memory, a column of Xi, but its shape is {tuple(Xi.shape)}.")
         if memories > units:
             raise ValueError(
                 f"{memories} memories in {units} units are dependent, and no duals tell them apart: at most {units}."
             )
         singular = torch.linalg.svdvals(Xi)
-        if not len(singular) or float(singular[-1]) <= DEPENDENT * float(singular[0]):
+        if float(singular[-1]) <= DEPENDENT * float(singular[0]):
             raise ValueError(
                 f"The {memories} memories are dependent (singular values from {float(singular[0]):.3g} down to "
                 f"{float(singular[-1]):.3g}), so that no duals tell them apart: leave out those that others make up."

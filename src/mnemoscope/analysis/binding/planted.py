@@ -54,6 +54,7 @@ def planted(
     nonlinearity: str = "linear",
     leak: float = 0.5,
     gain: float = 1.0,
+    offset: float = 0.05,
 ) -> Planted:
     """A random network that binds `variables` vectors of `size` elements, hidden as training might hide them.
 
@@ -63,8 +64,9 @@ def planted(
 
     A tanh network has exactly this linearisation at its fixed point h*: W_hh = D^-1 A, W_uh = D^-1 B with
     D = diag(1 - h*^2), and b = artanh(h*) - W_hh h*. So it is the theory's network for small inputs only. h* is 0
-    without a bias; with one it is random, and the readout's bias takes C h* away. Where Phi has the eigenvalue 1, as
-    that of repeat copy, Newton's method is slow towards h*; a `gain` beside 1, such as 1.05, mends this.
+    without a bias; with one it is random, and the readout's bias takes C h* away. Such a network has other fixed points
+    too, and where Phi has the eigenvalue 1, as that of repeat copy, h* is a degenerate one. Newton's method finds it
+    from 0 where the `gain` is well above 1 and h* is near: with a gain of 1.2 and the default offset.
 
     Args:
         variables: vectors held, s.
@@ -77,6 +79,7 @@ def planted(
         nonlinearity: linear or tanh.
         leak: size of the entries by which transients are driven and read.
         gain: what Phi is multiplied with.
+        offset: size of the entries of h*, with a bias; below 0.6.
 
     >>> net = planted(3, 2, units=10, transients=3, generator=torch.Generator().manual_seed(0))
     >>> bool(torch.allclose(net.basis.duals @ net.A @ net.basis.vectors, net.Phi))
@@ -91,6 +94,8 @@ def planted(
         )
     if nonlinearity not in ("linear", "tanh"):
         raise ValueError(f"nonlinearity must be linear or tanh, but is {nonlinearity!r}.")
+    if not 0 <= offset < 0.6:
+        raise ValueError(f"offset must be from 0 to 0.6, so that h* is within the range of tanh, but is {offset}.")
     F = boundary_matrix(SignedSelection.repeat_copy(variables, size) if F is None else F)
     if F.shape != (size, memories):
         raise ValueError(
@@ -114,7 +119,7 @@ def planted(
     write[fading], read[:, fading] = leak * random(transients, size), leak * random(size, transients)
     A, B, C = T @ inside @ inverse, T @ write, read @ inverse
 
-    rest = 0.5 * random(units).clamp(-1.5, 1.5) if bias else T.new_zeros(units)
+    rest = offset * random(units).clamp(-1.5, 1.5) if bias else T.new_zeros(units)
     slope = 1 - rest.square() if nonlinearity == "tanh" else torch.ones_like(rest)
     before = rest.atanh() if nonlinearity == "tanh" else rest
     W = A / slope[:, None]

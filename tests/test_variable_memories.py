@@ -1,0 +1,326 @@
+"""The extraction of variables from trained networks: against planted ones, theory, trained networks and empty ones."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import mnemoscope as ms
+from mnemoscope.analysis.binding import planted
+from mnemoscope.analysis.binding.linearised import linearised
+from mnemoscope.analysis.binding.modes import memory_modes
+from mnemoscope.analysis.binding.published import published_structure
+from mnemoscope.analysis.binding.structure import structure
+from mnemoscope.analysis.binding.theory import BindingNetwork
+from mnemoscope.analysis.binding.trials import random_inputs, run_trials
+from mnemoscope.cells import Elman, Model
+from mnemoscope.config import RunConfig
+from mnemoscope.connectivity import SignedSelection
+from mnemoscope.training import load_model, train
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def subspace_error(true, found):
+    """Sine of the largest angle between two column spaces."""
+    true, found = (torch.linalg.qr(one)[0] for one in (true, found))
+    return float(torch.linalg.svdvals(found - true @ (true.mT @ found))[0])
+
+
+def worst_block(true, found):
+    return max(subspace_error(true.block(j), found.block(j)) for j in range(true.variables))
+
+
+def random_selection(variables, size, seed):
+    own = generator(seed)
+    lags, elements = (torch.randint(0, top, (size,), generator=own).tolist() for top in (variables, size))
+    signs = (2 * torch.randint(0, 2, (size,), generator=own) - 1).tolist()
+    return SignedSelection(variables, tuple(lag + 1 for lag in lags), tuple(elements), tuple(signs))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
+    net = planted(4, 3, units=30, transients=10, generator=generator(seed))
+    found = ms.variable_memories(net.model)
+    assert (found.status, found.variables, found.size) == ("explained", 4, 3)
+    assert found.selection == SignedSelection.repeat_copy(4, 3)
+    assert worst_block(net.basis, found.basis) < 1e-6
+    assert torch.allclose(found.basis.duals, net.basis.duals, atol=1e-9)
+    assert found.trials.r2 > 1 - 1e-9
+    assert all(test.passed for test in found.tests)
+    by_powers = published_structure(net.A, net.C, 4)
+    assert worst_block(net.basis, by_powers.basis) > 0.75
+
+
+def test_orthogonal_memories_that_are_read_alone_are_found_by_the_published_way_too():
+    Xi = torch.linalg.qr(torch.randn(20, 12, dtype=torch.float64, generator=generator()))[0]
+    network = BindingNetwork(SignedSelection.repeat_copy(4, 3), Xi)
+    by_powers = ms.variable_memories(network.elman(), method="published", number=4)
+    assert by_powers.status == "explained"
+    assert worst_block(network.basis, by_powers.basis) < 1e-12
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_linearisation_of_a_tanh_network_is_found_at_its_fixed_point(bias):
+    net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh", bias=bias, gain=1.05)
+    looked = linearised(net.model, rest=net.fixed_point)
+    assert torch.allclose(looked.A, net.A, atol=1e-10)
+    assert torch.allclose(looked.B, net.B, atol=1e-10)
+    assert torch.allclose(looked.C, net.C, atol=1e-10)
+    found = ms.variable_memories(net.model, rest=net.fixed_point)
+    assert (found.variables, found.size) == (3, 2)
+    assert worst_block(net.basis, found.basis) < 1e-6
+    # small inputs stay where the network is linear; so large ones as these do not, and the report says so
+    assert found.status == "refuted"
+    assert found.reason
+
+
+def test_a_network_without_bias_rests_at_zero_and_small_inputs_are_held_as_numbers():
+    net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh")
+    bits = 2.0 * torch.randint(0, 2, (3, 32, 2), generator=generator()).double() - 1
+    small = 1e-3 * torch.cat([bits, torch.zeros(15, 32, 2).double()])
+    found = ms.variable_memories(net.model, inputs=small)
+    assert torch.equal(found.fixed_point, torch.zeros(16, dtype=torch.float64))
+    assert not found.trials.bits
+    assert found.status == "explained"
+    assert found.trials.r2 > 0.999
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_signed_selection_is_read_off_its_own_network(seed):
+    F = random_selection(variables=4, size=3, seed=seed)
+    expected = F.eigenvalues()
+    if not len(expected):
+        pytest.skip("nothing lasts")
+    network = BindingNetwork(F).elman()
+    looked = linearised(network)
+    modes = memory_modes(looked.A, looked.B, looked.C)
+    found = structure(modes, looked.C)
+    assert modes.count == len(expected)
+    if isinstance(found, str):  # an element that no cycle feeds is forgotten, and so no variable has it
+        rank = int(torch.linalg.matrix_rank(looked.C @ modes.projection()))
+        assert rank < F.size
+        return
+    assert found.free == modes.count
+    assert found.selection is not None
+    # once settled, what was found goes on as F does, though perhaps by other elements that are always the same
+    first = 2.0 * torch.randint(0, 2, (4, 8, 3), generator=generator()).double() - 1
+    x = F.continued(first, 60)
+    start = 30
+    N = found.basis.variables
+    assert torch.equal(found.selection.continued(x[start : start + N], 20)[N:], x[start + N : start + N + 20])
+    assert float(ms.analysis.binding.angle_error(modes.kept, found.selection.eigenvalues()).mean) < 1e-6
+
+
+def test_memory_modes_against_plain_eigenvectors():
+    net = planted(3, 2, units=14, transients=8, generator=generator(1))
+    modes = memory_modes(net.A, net.B, net.C)
+    values, V = torch.linalg.eig(net.A)
+    W = torch.linalg.inv(V)
+    scores = (net.C.to(V) @ V).norm(dim=0) * (W @ net.B.to(V)).norm(dim=1) * values.abs().clamp(max=1) ** 32
+    order = scores.argsort(descending=True)
+    assert modes.count == 6
+    assert scores[order][5] / scores[order][6] > 1e3
+    kept = order[:6]
+    assert torch.allclose(modes.projection(), (V[:, kept] @ W[kept]).real, atol=1e-9)
+    P = modes.projection()
+    assert torch.allclose(P @ P, P, atol=1e-9)
+    assert torch.allclose(modes.operator(1) @ modes.operator(-1), P, atol=1e-9)
+    assert torch.allclose(modes.operator(1), P @ net.A, atol=1e-9)  # of modulus 1 already
+
+
+def test_memory_modes_of_a_shift_register_which_has_no_eigenvectors():
+    compose = SignedSelection.compose_copy(6)
+    Phi = compose.companion()
+    E = torch.zeros(36, 6, dtype=torch.float64)
+    E[-6:] = torch.eye(6)
+    modes = memory_modes(Phi, E, E.mT)
+    assert modes.count == 21
+    P = modes.projection()
+    assert torch.allclose(P @ Phi, Phi @ P, atol=1e-12)
+    assert torch.allclose(torch.linalg.matrix_power(Phi, 36) @ P, torch.linalg.matrix_power(Phi, 36), atol=1e-10)
+
+
+def test_what_is_expected_of_each_subspace_is_the_universal_law():
+    network = BindingNetwork(SignedSelection.compose_copy(3)).elman()
+    looked = linearised(network)
+    found = structure(memory_modes(looked.A, looked.B, looked.C), looked.C)
+    trials = run_trials(looked, found, random_inputs(found, 5, generator()))
+    x, N = trials.variables, trials.number
+    for time in range(len(x)):
+        for j in range(1, N + 1):
+            source = time - N + j
+            if source < 0:
+                assert trials.expected[time, :, j - 1].isnan().all()
+            else:
+                assert torch.equal(trials.expected[time, :, j - 1], x[source])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A small network that repeats three vectors of two bits."""
+    config = RunConfig("small", task="binding", cell="elman", cell_options={"bias": False}, readout_bias=False,
+                       task_options={"variables": 3, "size": 2, "rule": "repeat", "horizon": 40, "test_horizon": 100,
+                                     "curriculum": "10 20"},
+                       hidden_size=24, learning_rate=5e-3, schedule="cosine", steps=800, clip=1.0, batch_size=32,
+                       curriculum_score=0.99, evaluate_every=400, threads=1)  # fmt: skip
+    result = train(config, tmp_path_factory.mktemp("runs"), progress=False)
+    assert result.scores["accuracy"] >= 0.999
+    return load_model(result.folder)
+
+
+def test_a_trained_network_is_explained(trained):
+    model, task, _ = trained
+    batch = task.batch(64, 0, 0, "test")
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets)
+    assert found.status == "explained"
+    assert (found.variables, found.size, found.modes.count) == (3, 2, 6)
+    assert found.selection == task.F
+    assert found.trials.right >= 0.998
+    assert found.angle_error.mean < 0.01
+    assert (found.angle_error.missing, found.angle_error.extra) == (0, 0)
+    for test in found.tests:
+        assert test.agreement >= 0.99, test.name
+        assert math.isnan(test.changed) or test.changed >= 0.99, test.name
+    words = found.summary()
+    assert "repeat copy" in words
+    assert "explain what it does" in words
+
+
+def test_weights_alone_will_do(trained):
+    model, _, _ = trained
+    assert ms.variable_memories(model).status == "explained"
+    as_torch = nn.RNN(2, 24, bias=False)
+    with torch.no_grad():
+        as_torch.weight_hh_l0.copy_(model.cell.connectivity())
+        as_torch.weight_ih_l0.copy_(model.cell.drive.weight)
+    found = ms.variable_memories(as_torch, model.readout)
+    assert found.status == "explained"
+    assert torch.allclose(found.basis.duals, ms.variable_memories(as_torch, model.readout.weight).basis.duals)
+
+
+def test_a_linear_step_fitted_to_the_states_turns_as_the_network_does(trained):
+    model, task, _ = trained
+    batch = task.batch(64, 0, 0, "test")
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets, around="states")
+    assert found.status == "explained"
+    assert found.eigenvalues.abs() == pytest.approx(torch.ones(6), abs=0.02)
+
+
+def test_what_is_written_into_a_state_is_read_from_it(trained):
+    model, _, _ = trained
+    found = ms.variable_memories(model)
+    states = found.trials.states[20]
+    values = torch.tensor([1.0, -1.0]).double().expand(len(states), 2)
+    held, after = found.decode(states), found.decode(found.write(states, 1, values))
+    assert torch.allclose(after[:, 1], values, atol=1e-9)
+    assert torch.allclose(after[:, [0, 2]], held[:, [0, 2]], atol=1e-9)
+
+
+def test_wrong_variables_refute_the_explanation(trained):
+    model, task, _ = trained
+    batch = task.batch(64, 0, 0, "test")
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets.roll(1, 1))
+    assert found.status == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("network", "readout"),
+    [
+        (nn.RNN(2, 24, bias=False), torch.randn(2, 24)),
+        (nn.RNN(3, 24), torch.randn(2, 24)),
+        (nn.GRU(2, 16), nn.Linear(16, 2)),
+        (nn.LSTM(2, 16), nn.Linear(16, 2)),
+        (ms.adapt(lambda x, h: torch.tanh(x @ torch.ones(2, 8).to(x) + 0 * h), state_size=8, input_size=2),
+         torch.randn(2, 8)),
+    ],
+    ids=["rnn", "rnn with bias", "gru", "lstm", "memoryless"],
+)  # fmt: skip
+def test_no_variables_are_invented_in_untrained_and_memoryless_networks(network, readout):
+    found = ms.variable_memories(network, readout)
+    assert found.status == "none"
+    assert (found.variables, found.size, len(found)) == (0, 0, 0)
+    assert "lasts for 32 steps" in found.reason
+    assert "no variables were found" in found.summary()
+    with pytest.raises(ValueError, match="No variables were found"):
+        found.decode(torch.zeros(1, 8))
+    with pytest.raises(ValueError, match="No variables were found"):
+        _ = found.F
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_untrained_orthogonal_network_keeps_everything_and_binds_nothing(seed):
+    torch.manual_seed(seed)
+    network = nn.RNN(2, 12, bias=False)
+    nn.init.orthogonal_(network.weight_hh_l0)
+    found = ms.variable_memories(network, torch.randn(2, 12))
+    assert found.status in ("refuted", "none")
+    assert found.status != "explained"
+
+
+def test_more_modes_than_the_readout_can_tell_apart_are_no_variables():
+    cell = Elman(2, 6, "linear", bias=False).double()
+    with torch.no_grad():
+        cell.connectivity.matrix.copy_(torch.eye(6))
+    found = ms.variable_memories(cell, torch.eye(2, 6))
+    assert found.status == "none"
+    assert "readout does not see all" in found.reason
+
+
+def test_networks_whose_inputs_are_no_variables_are_left_untested():
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    looked = linearised(net.model)
+    cell = Elman(5, 12, "linear", bias=False).double()
+    with torch.no_grad():
+        cell.connectivity.matrix.copy_(looked.A)
+        cell.drive.weight.copy_(torch.cat([looked.B, torch.randn(12, 3)], 1))
+    found = ms.variable_memories(cell, net.C)
+    assert found.status == "untested"
+    assert "5 inputs" in found.reason
+    assert (found.variables, found.size) == (3, 2)
+    assert found.trials is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "powers"}, 'method must be "modes" or "published"'),
+        ({"method": "published"}, "pass number=N"),
+        ({"number": 0}, "at least 1"),
+        ({"lasting": 0}, "at least 1"),
+        ({"around": "here"}, 'around must be "rest" or "states"'),
+        ({"around": "states"}, "States come from inputs"),
+        ({"variables": torch.zeros(4, 1, 2)}, "pass inputs="),
+        ({"inputs": torch.zeros(20, 4, 5)}, r"inputs must be \(time, batch, 2\)"),
+        ({"inputs": torch.full((20, 4, 2), torch.nan)}, "NaN"),
+        ({"inputs": torch.ones(20, 4, 2)}, "inputs last for 20 steps"),
+        ({"rest": torch.zeros(3)}, "12 numbers of a state"),
+        ({"rest": torch.ones(12)}, "does not rest"),
+    ],
+)
+def test_bad_input_is_told_in_words(options, words):
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    with pytest.raises(ValueError, match=words):
+        ms.variable_memories(net.model, **options)
+
+
+def test_the_readout_must_be_known():
+    with pytest.raises(ValueError, match="pass readout="):
+        ms.variable_memories(nn.RNN(2, 8))
+    with pytest.raises(ValueError, match="takes 9 features"):
+        ms.variable_memories(nn.RNN(2, 8), nn.Linear(9, 2))
+    with pytest.raises(ValueError, match=r"\(outputs, 8\)"):
+        ms.variable_memories(nn.RNN(2, 8), torch.zeros(2, 9))
+    with pytest.raises(ValueError, match="its own readout"):
+        ms.variable_memories(Model(Elman(2, 8), 2), torch.zeros(2, 8))
+    with pytest.raises(TypeError, match="Linear, a matrix or a function"):
+        ms.variable_memories(nn.RNN(2, 8), "linear")
+
+
+def test_inputs_too_short_to_follow_are_refused():
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    with pytest.raises(ValueError, match="too short"):
+        ms.variable_memories(net.model, inputs=torch.cat([torch.ones(3, 4, 2), torch.zeros(2, 4, 2)]))
