@@ -177,6 +177,13 @@ cells.add(
         "mnemoscope.cells.named:goru",
         cites=("jing2019",),
     ),
+    Entry(
+        "episodic",
+        "Elman cell, matrix by stored memories and which follows which",
+        "Karuvally et al. 2023, Eq 11",
+        "mnemoscope.cells.named:episodic",
+        cites=("karuvally2023",),
+    ),
 )
 
 tasks = Registry("task")
