@@ -86,6 +86,16 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "hopfield1982": """\
+@article{hopfield1982,
+  author  = {Hopfield, John J.},
+  title   = {Neural networks and physical systems with emergent collective computational abilities},
+  journal = {Proceedings of the National Academy of Sciences},
+  volume  = {79},
+  number  = {8},
+  pages   = {2554--2558},
+  year    = {1982}
+}""",
     "jaeger2001": """\
 @techreport{jaeger2001,
   author      = {Jaeger, Herbert},

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.analysis.recall import NEARER_THAN_ALL_OTHERS, copied, overlap_with
+from mnemoscope.analysis.recall import NEARER_THAN_ALL_OTHERS, copied, is_silent, overlap_with
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
@@ -34,6 +34,10 @@ class MemoryKind(IntEnum):
     UNRELATED = 3
     METASTABLE = 4
     UNSTABLE = 5
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,12 @@ class MemoryKinds:
         return sorted({*range(self.overlaps.shape[1])} - {*held})
 
     def members(self, point: int) -> list[tuple[int, int]]:
-        """The memories that a point is made of, the largest part first, each with its sign."""
+        """The memories that a point is made of, each with its sign."""
         parts = self.parts[point]
         if bool(torch.isnan(parts).any()):
             raise ValueError("What a point is made of needs the duals, and so independent memories.")
-        chosen = [int(one) for one in parts.abs().argsort(descending=True) if parts[one] != 0]
-        least = MEMBER * float(parts.abs().max())
-        return [(one, int(parts[one].sign())) for one in chosen if abs(float(parts[one])) >= least]
+        large = (parts != 0) & (parts.abs() >= MEMBER * parts.abs().max())
+        return [(one, int(parts[one].sign())) for one in large.nonzero()[:, 0].tolist()]
 
     @property
     def names(self) -> list[str]:
@@ -104,7 +107,7 @@ class MemoryKinds:
 
     def _name(self, point: int) -> str:
         kind = MemoryKind(int(self.kind[point]))
-        word, nearest = kind.name.lower(), int(self.nearest[point])
+        word, nearest = kind.word, int(self.nearest[point])
         if kind <= MemoryKind.REVERSED:
             return f"{word} {nearest}"
         if kind == MemoryKind.MIXTURE:
@@ -115,8 +118,8 @@ class MemoryKinds:
 
     def summary(self) -> str:
         """The result in words."""
-        count = Counter(MemoryKind(kind).name.lower() for kind in self.kind.tolist())
-        told = [f"{count[kind.name.lower()]} {kind.name.lower()}" for kind in MemoryKind if count[kind.name.lower()]]
+        count = Counter(self.kind.tolist())
+        told = [f"{count[kind]} {kind.word}" for kind in MemoryKind if count[kind]]
         said = [f"Of {len(self)} points, {', '.join(told)}." if told else "There is no point."]
         memories = self.overlaps.shape[1]
         if self.lost:
@@ -223,11 +226,12 @@ def _parts(memory: EpisodicMemory, fired: Tensor) -> Tensor:
 def _of_stable(memory: EpisodicMemory, overlaps: Tensor, fired: Tensor, parts: Tensor, threshold: float) -> Tensor:
     best, which = overlaps.abs().max(1)
     single = best > threshold
-    if bool((~single & (fired.norm(dim=1) > 0)).any()) and bool(torch.isnan(parts).any()):
+    if bool((~single & ~is_silent(fired)).any()) and bool(torch.isnan(parts).any()):
         duals(memory)  # says what is wrong
     length = fired.norm(dim=1).clamp_min(torch.finfo(fired.dtype).tiny)
     inside = (parts / memory.Xi.norm(dim=0) @ memory.Xi.mT).norm(dim=1) / length
-    kind = torch.where(inside > NEARER_THAN_ALL_OTHERS, MemoryKind.MIXTURE, MemoryKind.UNRELATED)
+    mixed = (inside > NEARER_THAN_ALL_OTHERS) & ~is_silent(fired)
+    kind = torch.where(mixed, MemoryKind.MIXTURE, MemoryKind.UNRELATED)
     signed = overlaps.gather(1, which.unsqueeze(1)).squeeze(1)
     return torch.where(single, torch.where(signed > 0, MemoryKind.STORED, MemoryKind.REVERSED), kind)
 

@@ -17,9 +17,13 @@ from mnemoscope.shapes import Bool, Float, Int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NEARER_THAN_ALL_OTHERS = sqrt(0.5)
+NEARER_THAN_ALL_OTHERS = sqrt(0.5) * (1 + 1e-9)
 """Cosine above which firing is nearer to one memory than to all others together: squares of the cosines with orthogonal
-memories add up to 1 at most, so that two cannot both be above. An equal mixture of two lies on it, of three below."""
+memories add up to 1 at most, so that two cannot both be above. An equal mixture of two lies just below, whatever its
+rounding, and one of three further down."""
+
+SILENT = 1e-9
+"""Root mean square of what is fired, below which it is nothing."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,13 @@ def successors(memory: EpisodicMemory) -> tuple[Int[Tensor, " memories"], Int[Te
 def overlap_with(memory: EpisodicMemory, fired: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
     """Cosine of what is fired with each memory; 0 where nothing is fired."""
     lengths = fired.norm(dim=-1, keepdim=True) * memory.Xi.norm(dim=0)
-    return fired @ memory.Xi / lengths.clamp_min(torch.finfo(fired.dtype).tiny)
+    cosines = fired @ memory.Xi / lengths.clamp_min(torch.finfo(fired.dtype).tiny)
+    return cosines.masked_fill(is_silent(fired).unsqueeze(-1), 0)
+
+
+def is_silent(fired: Float[Tensor, "*batch features"]) -> Bool[Tensor, "*batch"]:
+    """Whether nothing is fired; the direction of what is left is one of rounding."""
+    return fired.square().mean(-1).sqrt() < SILENT
 
 
 def start_of(memory: EpisodicMemory, start: int | Tensor) -> Float[Tensor, "batch features"]:

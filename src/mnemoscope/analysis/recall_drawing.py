@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mnemoscope.analysis.memory_kinds import MemoryKind
 from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def draw_recall(
     over_time, sure = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     overlaps = seen.overlaps[:, which].numpy()
     picture = _overlaps(over_time, overlaps.T, (-0.5, len(overlaps) - 0.5))
-    figure.colorbar(picture, ax=over_time, label="overlap")
+    figure.colorbar(picture, ax=[over_time, sure], label="overlap")
     ends = seen.k * np.arange(1, seen.periods + 1)
     for end in ends[:-1] if seen.periods <= 60 else ():
         over_time.axvline(end + 0.5, color=colours["muted"], linewidth=0.6)
@@ -46,24 +48,21 @@ def draw_recall(
     calm(over_time, colours, letters)
     calm(sure, colours, letters)
     over_time.locator_params(axis="y", integer=True)
-    sure.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], loc="outside lower center", ncols=3)
     return figure
 
 
 def draw_kinds(seen: MemoryKinds, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
     """Overlap of every point with every memory, points ordered and named by what they are, and how long each holds."""
     order = seen.order
-    shown = len(order) <= MOST_NAMED
     figure = new_figure(10, max(3.0, 1.4 + 0.24 * min(len(order), MOST_NAMED)))
     overlaps, dwell = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     values = seen.overlaps[order].numpy() if order else np.zeros((1, seen.overlaps.shape[1]))
     picture = _overlaps(overlaps, values, (-0.5, values.shape[1] - 0.5))
     figure.colorbar(picture, ax=overlaps, label="overlap")
-    overlaps.set(xlabel="memory", ylabel="" if shown else "point")
+    overlaps.set(xlabel="memory")
     overlaps.locator_params(axis="x", integer=True)
-    names = seen.names
-    if shown:
-        overlaps.set_yticks(range(len(order)), labels=[names[point] for point in order])
+    _name_rows(overlaps, seen, order, colours)
     steps = seen.dwell[order].numpy()
     finite = np.isfinite(steps)
     places = np.arange(len(order))
@@ -77,6 +76,22 @@ def draw_kinds(seen: MemoryKinds, colours: Mapping[str, str] = LIGHT, *, letters
     calm(dwell, colours, letters)
     dwell.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], loc="upper left", bbox_to_anchor=(1, 1))
     return figure
+
+
+def _name_rows(axes: Any, seen: MemoryKinds, order: list[int], colours: Mapping[str, str]) -> None:
+    """Each point by its name, or, where they are too many, each kind by its own and its number."""
+    if len(order) <= MOST_NAMED:
+        names = seen.names
+        axes.set_yticks(range(len(order)), labels=[names[point] for point in order])
+        return
+    ticks, labels, first = [], [], 0
+    for kind, members in groupby(order, key=lambda point: int(seen.kind[point])):
+        number = len(list(members))
+        ticks.append(first + (number - 1) / 2)
+        labels.append(f"{number} {MemoryKind(kind).word}")
+        first += number
+        axes.axhline(first - 0.5, color=colours["ink"], linewidth=0.8)
+    axes.set_yticks(ticks, labels=labels)
 
 
 def draw_load(seen: MemoryLoad, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
@@ -94,6 +109,7 @@ def draw_load(seen: MemoryLoad, colours: Mapping[str, str] = LIGHT, *, letters: 
     calm(axes, colours, letters)
     if len(load) > 1 and load.max() > 20 * load.min():
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"])
     return figure
 
