@@ -135,7 +135,9 @@ class Basin:
         z, p, n = 1.959963984540054, self.share, self.trials
         middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
         half = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)).sqrt()
-        return (middle - half).clamp_min(0), (middle + half).clamp_max(1)
+        return torch.minimum((middle - half).clamp_min(0), p), torch.maximum(
+            (middle + half).clamp_max(1), p
+        )  # rounding
 
     @property
     def radius(self) -> float | None:

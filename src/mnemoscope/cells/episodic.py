@@ -68,8 +68,8 @@ class EpisodicMemory(Cell):
 
     def __init__(
         self,
-        Xi: Float[Tensor, "features memories"],
-        Phi: Float[Tensor, "memories memories"] | None = None,
+        Xi: Tensor,
+        Phi: Tensor | None = None,
         sigma_f: str | Lagrangian = "tanh",
         sigma_h: str | Lagrangian = "linear",
         T_f: float = 1.0,

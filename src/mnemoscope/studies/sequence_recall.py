@@ -17,9 +17,9 @@ from torch import Tensor
 from mnemoscope.analysis import recall
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangian import Tanh
-from mnemoscope.report.svg import COLOUR, blank, legend, quiet
+from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.shapes import Float
-from mnemoscope.studies.computing import ComputedStudy, kept
+from mnemoscope.studies.computing import ComputedStudy, above, kept
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SequenceRecall(ComputedStudy):
     caption = (
         "Left: networks that recall 20 memories in a row as their cycle says, against the gain of Phi, with the "
         "delayed copy frozen for k steps. Right: overlap of one network with its five memories, a colour each, at "
-        "gain 1.2: for k = 1 it drifts through mixtures, for k = 5 it steps from one to the next."
+        "gain 1.2: for k = 1 they mix, for k = 5 it steps from one to the next."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class SequenceRecall(ComputedStudy):
                 at_one = share[1.0]
                 periods = dict(zip(gains, one.result["periods"], strict=True))[1.0]
                 remark = (
-                    f"the range, 95% or more, is ours; {periods:.0%} of the steps are right, as I + Phi^T holds the last "
-                    f"memory as much as it calls for the next"
+                    f"the range, 95% or more, is ours; {periods:.0%} of the steps are right, as I + Phi^T holds the "
+                    f"last memory as much as it calls for the next"
                 )
                 rows.append(self.row([one], AT_ONE, [at_one], f"{at_one:.0%}", remark))
             rows.append(Row(f"k = {k}: gains without fault", "nothing", _without_fault(share), remark=_shares(share)))
@@ -119,7 +119,6 @@ class SequenceRecall(ComputedStudy):
         left.set(xscale="log", xlabel="gain of Phi", ylabel="networks without fault", ylim=(-0.03, 1.03))
         left.set_xticks([0.3, 1, 3, 8], labels=["0.3", "1", "3", "8"])
         left.minorticks_off()
-        legend(left)
         quiet(left)
         chosen = [one for one in drawn if one.trial.settings["k"] in (1, 5)] or drawn
         for place, one in enumerate((chosen[0], chosen[-1])):
@@ -129,6 +128,7 @@ class SequenceRecall(ComputedStudy):
             axes.set(ylim=(-1.05, 1.05), ylabel=f"overlap, k = {one.trial.settings['k']}", yticks=[-1, 0, 1])
             quiet(axes)
             axes.set_xlabel("inner step" if place else "")
+        above(figure, len(drawn))
         return figure
 
 
