@@ -86,6 +86,16 @@ BIBTEX: dict[str, str] = {
   title  = {Recurrent Neural Networks: a Dynamical Systems Perspective},
   note   = {Term paper, APMA 1360, Brown University}
 }""",
+    "hopfield1982": """\
+@article{hopfield1982,
+  author  = {Hopfield, John J.},
+  title   = {Neural networks and physical systems with emergent collective computational abilities},
+  journal = {Proceedings of the National Academy of Sciences},
+  volume  = {79},
+  number  = {8},
+  pages   = {2554--2558},
+  year    = {1982}
+}""",
     "jaeger2001": """\
 @techreport{jaeger2001,
   author      = {Jaeger, Herbert},
@@ -102,14 +112,6 @@ BIBTEX: dict[str, str] = {
   volume    = {80},
   pages     = {1969--1978},
   year      = {2018}
-}""",
-    "karuvally2023": """\
-@inproceedings{karuvally2023,
-  author    = {Karuvally, Arjun and DelMastro, Peter and Siegelmann, Hava T.},
-  title     = {Episodic Memory Theory of Recurrent Neural Networks: Insights into Long-Term Information Storage and
-               Manipulation},
-  booktitle = {Proceedings of the 2nd Annual Workshop on Topology, Algebra, and Geometry in Machine Learning},
-  year      = {2023}
 }""",
     "henaff2016": r"""@inproceedings{henaff2016,
   author    = {Henaff, Mikael and Szlam, Arthur and LeCun, Yann},
@@ -140,6 +142,14 @@ BIBTEX: dict[str, str] = {
   pages   = {765--783},
   year    = {2019},
   doi     = {10.1162/neco_a_01174}
+}""",
+    "karuvally2023": """\
+@inproceedings{karuvally2023,
+  author    = {Karuvally, Arjun and DelMastro, Peter and Siegelmann, Hava T.},
+  title     = {Episodic Memory Theory of Recurrent Neural Networks: Insights into Long-Term Information Storage and
+               Manipulation},
+  booktitle = {2nd Annual Workshop on Topology, Algebra, and Geometry in Machine Learning (TAG-ML) at ICML},
+  year      = {2023}
 }""",
     "kerg2019": """\
 @inproceedings{kerg2019,

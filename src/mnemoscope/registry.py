@@ -177,6 +177,13 @@ cells.add(
         "mnemoscope.cells.named:goru",
         cites=("jing2019",),
     ),
+    Entry(
+        "episodic",
+        "Elman cell, matrix by stored memories and which follows which",
+        "Karuvally et al. 2023, Eq 11",
+        "mnemoscope.cells.named:episodic",
+        cites=("karuvally2023",),
+    ),
 )
 
 tasks = Registry("task")
@@ -321,6 +328,38 @@ lenses.add(
         ("capacity",),
         ("ganguli2008",),
     ),
+    Entry(
+        "recall",
+        "the sequence in which an episodic memory recalls what it has stored, and whether it is the one of Phi",
+        "Karuvally et al. 2023, Eq 2-8",
+        "mnemoscope.analysis:recall",
+        ("episodic memory",),
+        ("karuvally2023",),
+    ),
+    Entry(
+        "memory-kinds",
+        "which fixed points of an episodic memory are stored, reversed, mixtures, unrelated or metastable",
+        "Karuvally et al. 2023, sections 1 and 2",
+        "mnemoscope.analysis:classify_memories",
+        ("episodic memory",),
+        ("karuvally2023",),
+    ),
+    Entry(
+        "memory-load",
+        "how many random patterns an episodic memory recalls from corrupted starts; measured",
+        "Hopfield 1982; Karuvally et al. 2023",
+        "mnemoscope.analysis:memory_load",
+        ("episodic memory", "capacity"),
+        ("hopfield1982", "karuvally2023"),
+    ),
+    Entry(
+        "basin",
+        "from how many flipped signs a stored memory is found again",
+        "Hopfield 1982; Karuvally et al. 2023",
+        "mnemoscope.analysis:basin",
+        ("episodic memory", "capacity"),
+        ("hopfield1982", "karuvally2023"),
+    ),
 )
 
 studies = Registry("study")
@@ -459,6 +498,14 @@ studies.add(
         "Karuvally et al. 2023, Table 1",
         "mnemoscope.studies.binding_table:STUDY",
         ("variable binding",),
+        ("karuvally2023",),
+    ),
+    Entry(
+        "sequence-recall",
+        "stored memories one after the other: mixed by the map, recalled where the delayed copy waits",
+        "Karuvally et al. 2023, Eq 2-11",
+        "mnemoscope.studies.sequence_recall:STUDY",
+        ("episodic memory",),
         ("karuvally2023",),
     ),
 )

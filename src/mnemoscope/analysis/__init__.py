@@ -18,7 +18,10 @@ from mnemoscope.analysis.fisher import (
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.memory_kinds import MemoryKind, MemoryKinds, classify_memories
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
+from mnemoscope.analysis.recall import Recall, recall
+from mnemoscope.analysis.retrieval import Basin, MemoryLoad, basin, memory_load
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton
@@ -28,6 +31,7 @@ from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
     "Adaptive",
+    "Basin",
     "Box",
     "Design",
     "Dynamics",
@@ -40,9 +44,13 @@ __all__ = [
     "MatrixSystem",
     "MemoryBasis",
     "MemoryCapacity",
+    "MemoryKind",
+    "MemoryKinds",
+    "MemoryLoad",
     "Newton",
     "NewtonKrylov",
     "Pseudospectrum",
+    "Recall",
     "SchurForm",
     "Spectrum",
     "Starts",
@@ -52,12 +60,16 @@ __all__ = [
     "TrajectoryMemory",
     "Transients",
     "VariableMemories",
+    "basin",
+    "classify_memories",
     "design_memory",
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
     "measured_memory_capacity",
     "memory_capacity",
+    "memory_load",
+    "recall",
     "schur_form",
     "spectrum",
     "transients",

@@ -3,6 +3,8 @@
 from mnemoscope.cells.adapt import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
+from mnemoscope.cells.episodic import EpisodicMemory, EpisodicState
+from mnemoscope.cells.episodic_map import EpisodicMap
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.gru import GRU
@@ -22,6 +24,9 @@ __all__ = [
     "Cache",
     "Cell",
     "Elman",
+    "EpisodicMap",
+    "EpisodicMemory",
+    "EpisodicState",
     "FastPath",
     "FunctionCell",
     "LSTMState",

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
+from mnemoscope.cells.episodic import EpisodicMemory
 from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.model import Model
 from mnemoscope.connectivity import (
@@ -126,6 +128,19 @@ def nnrnn(
 def goru(input_size: int, hidden_size: int, basis: Basis = "exponential", init: SkewInit | None = None) -> GORU:
     """Gated, with an orthogonal matrix (Jing et al. 2019)."""
     return GORU(input_size, hidden_size, orthogonal(basis, hidden_size, init))
+
+
+def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str = "tanh") -> Elman:
+    """The conjugate map of an episodic memory, whose stored memories Xi and their interaction Phi learn (Karuvally et
+    al. 2023, Eq 11). It starts with orthonormal memories that a random orthogonal matrix I + Phi^T takes to each other.
+    """
+    if memories < 1:
+        raise ValueError(f"There must be at least one memory, but memories is {memories}.")
+    Xi = nn.init.orthogonal_(torch.empty(hidden_size, memories))
+    Phi = nn.init.orthogonal_(torch.empty(memories, memories)) - torch.eye(memories)
+    cell = EpisodicMemory(Xi, Phi, sigma).conjugate().as_elman()
+    drive = nn.Linear(input_size, hidden_size)
+    return Elman.of_parts(drive, cell.connectivity, cell.phi, input_size, hidden_size)
 
 
 def matched_size(
