@@ -272,6 +272,15 @@ def test_the_condition_on_the_drive_is_exact(seed):
     assert not largest_interference(F, gain, gain) >= gain  # a drive as large as the gain is enough
 
 
+@pytest.mark.parametrize(("gain", "share"), [(1.0, 0.958), (1.2, 0.982), (2.0, 0.9993)])
+def test_the_smallest_drive_of_compose_copy(gain, share):
+    F, half_a_digit = SignedSelection.compose_copy(8), 10 ** -len(str(share)[2:]) / 2
+    below, above = gain * (share - half_a_digit), gain * (share + half_a_digit)
+    assert largest_interference(F, gain, below) >= below
+    assert largest_interference(F, gain, above) < above
+    assert right(BindingNetwork(F), gain, above)
+
+
 def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
     compose, repeat = (BindingNetwork(F) for F in (SignedSelection.compose_copy(4), SignedSelection.repeat_copy(4, 4)))
     with pytest.raises(

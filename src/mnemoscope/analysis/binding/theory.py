@@ -237,7 +237,8 @@ def largest_interference(F: SignedSelection, gain: float, drive: float) -> float
 
     All inputs are kept if, and only if, this is below the drive c. With M the largest modulus of a unit so far, a unit
     of the last subspace gets up to tanh(g M(source) + c), since the signs of inputs at different times are free, and
-    any other unit tanh(g M(source)).
+    any other unit tanh(g M(source)). There is little below c = g: compose copy of 8 vectors needs c > 0.958 g for
+    g = 1, 0.982 g for g = 1.2 and 0.9993 g for g = 2.
 
     >>> largest_interference(SignedSelection.repeat_copy(3, 2), gain=2.0, drive=0.1)
     0.0
