@@ -10,13 +10,14 @@ from torch import Tensor
 from mnemoscope.analysis.binding.causal import causal_tests
 from mnemoscope.analysis.binding.linearised import Readout, checked_inputs, fitted, linearised
 from mnemoscope.analysis.binding.memories import VariableMemories, judged
-from mnemoscope.analysis.binding.modes import LASTING_STEPS, memory_modes
+from mnemoscope.analysis.binding.modes import LASTING_STEPS, Modes, memory_modes
 from mnemoscope.analysis.binding.published import published_structure
-from mnemoscope.analysis.binding.structure import structure
+from mnemoscope.analysis.binding.structure import Structure, structure
 from mnemoscope.analysis.binding.trials import random_inputs, run_trials
 from mnemoscope.shapes import Float
 
 BATCH = 64
+LASTING_ALONG_STATES = 256
 
 
 def variable_memories(
@@ -29,7 +30,7 @@ def variable_memories(
     method: Literal["modes", "published"] = "modes",
     around: Literal["rest", "states"] = "rest",
     rest: Float[Tensor, " units"] | None = None,
-    lasting: int = LASTING_STEPS,
+    lasting: int | None = None,
     seed: int = 0,
 ) -> VariableMemories:
     """Which variables a network holds, in which directions, and whether that explains what it does.
@@ -51,7 +52,8 @@ def variable_memories(
         around: "rest": linearised where the network rests, from the weights alone; "states": the linear step that is
             nearest to the network's own along the states that `inputs` lead to, which suits networks that saturate.
         rest: where to linearise, a flat state; by default the fixed point nearest to the initial state.
-        lasting: steps that a mode must last to hold memory.
+        lasting: steps that a mode must last to hold memory; 32 by default, and 256 along states, where memory modes
+            do not fade, and products of variables, which a nonlinear network forms beside them, do so slowly.
         seed: of the trials and the tests.
 
     >>> from mnemoscope.analysis.binding.planted import planted
@@ -65,6 +67,7 @@ def variable_memories(
         raise ValueError(f'method must be "modes" or "published", but is {method!r}.')
     if method == "published" and number is None:
         raise ValueError("The published way does not tell how many variables there are: pass number=N.")
+    lasting = (LASTING_ALONG_STATES if around == "states" else LASTING_STEPS) if lasting is None else lasting
     if lasting < 1 or (number is not None and number < 1):
         raise ValueError(f"lasting and number are at least 1, but {lasting=} and {number=}.")
     if around not in ("rest", "states"):
@@ -90,7 +93,7 @@ def variable_memories(
         assert number is not None
         found = published_structure(looked.A, looked.C, number)
     else:
-        found = structure(modes, looked.C, number)
+        modes, found = _first_whole(modes, looked.C, number)
     if isinstance(found, str):
         reason = f"{found[0].upper()}{found[1:]}."
         return VariableMemories(*start, "none", reason, looked.fixed_point, modes, None, None)
@@ -112,3 +115,13 @@ def variable_memories(
     }[around]
     verdict = judged(trials, tests, "The network is linear." if looked.linear else near)
     return VariableMemories(*start, *verdict, looked.fixed_point, modes, found, trials, tests)
+
+
+def _first_whole(modes: Modes, C: Tensor, number: int | None) -> tuple[Modes, Structure | str]:
+    """The largest gap of the scores above which the modes are a succession of variables; where none is, the largest
+    of all, and why it is not.
+
+    Nonlinear networks form products of variables, too, which last nearly as long; they have no place in a succession.
+    """
+    tried = [(cut, structure(cut, C, number)) for cut in modes.cuts()]
+    return next((one for one in tried if not isinstance(one[1], str)), tried[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ they are parted where the gap is widest."""
 FLOOR = 1e-4
 """Scores below this share of the highest are as good as 0: between two of these there is no gap worth the name."""
 
+SMALLEST_GAP, MOST_CUTS = 3.0, 8
+"""Where else to cut, if the largest gap leads to nothing."""
+
 
 @dataclass(frozen=True)
 class Modes:
@@ -34,11 +37,23 @@ class Modes:
     0 where it fades at once."""
     count: int
     """How many hold memory; 0: none."""
-    gap: float
-    """Lowest score kept over the highest left out (at least `FLOOR` of the highest of all)."""
+    gaps: Float[Tensor, " lasting"]
+    """Of each mode, its score over that of the next (at least `FLOOR` of the highest of all): where one could cut. 0
+    where one could not, since conjugate pairs stay together."""
     steps: int
-    vectors: Complex[Tensor, "units count"]
-    covectors: Complex[Tensor, "count units"]
+    vectors: Complex[Tensor, "units lasting"]
+    covectors: Complex[Tensor, "lasting units"]
+
+    @property
+    def gap(self) -> float:
+        """Lowest score kept over the highest left out."""
+        return float(self.gaps[self.count - 1]) if self.count else 1.0
+
+    def cuts(self) -> list[Modes]:
+        """These modes, and other choices of how many hold memory: the next largest gaps, down to `SMALLEST_GAP`."""
+        order = self.gaps.argsort(descending=True)[:MOST_CUTS].tolist()
+        counts = [place + 1 for place in order if self.gaps[place] >= SMALLEST_GAP and place + 1 != self.count]
+        return [self, *(replace(self, count=count) for count in counts)]
 
     @property
     def kept(self) -> Complex[Tensor, " count"]:
@@ -51,7 +66,7 @@ class Modes:
         A trained network lets its memory modes grow and its nonlinearity bound them; what is left is rotation.
         """
         turned = (self.kept / self.kept.abs()) ** power
-        return ((self.vectors * turned) @ self.covectors).real
+        return ((self.vectors[:, : self.count] * turned) @ self.covectors[: self.count]).real
 
     def projection(self) -> Float[Tensor, "units units"]:
         """Onto the memory space, along all other modes."""
@@ -80,18 +95,18 @@ def memory_modes(
     order = np.lexsort((-np.imag(values), np.abs(np.imag(values)).round(12), -_together(score, values)))
     values, V, W, score, left = values[order], V[:, order], W[order], score[order], left[order]
     some = bool((score[left >= KEPT] > 0).any())
-    count, gap = _above_gap(score, values, left) if some else (0, 1.0)
-    parts = (
-        np.append(values, fading[np.argsort(-np.abs(fading))]),
-        np.append(score, np.zeros(len(fading))),
-        R @ V[:, :count],
-        W[:count] @ L,
-    )
-    eigenvalues, scores, vectors, covectors = (torch.from_numpy(np.ascontiguousarray(part)) for part in parts)
+    gaps = _gaps(score, values, left) if some else np.zeros(len(score))
+    every = np.append(values, fading[np.argsort(-np.abs(fading))])
+    scores = np.append(score, np.zeros(len(fading)))
     return Modes(
-        eigenvalues.to(torch.complex128), scores, count, gap, steps, vectors.to(torch.complex128),
-        covectors.to(torch.complex128),
-    )  # fmt: skip
+        eigenvalues=torch.from_numpy(every),
+        scores=torch.from_numpy(scores),
+        count=int(gaps.argmax()) + 1 if some else 0,
+        gaps=torch.from_numpy(gaps),
+        steps=steps,
+        vectors=torch.from_numpy(R @ V),
+        covectors=torch.from_numpy(W @ L),
+    )
 
 
 def _lasting_space(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -132,13 +147,12 @@ def _together(score: np.ndarray, values: Any) -> np.ndarray:
     return same
 
 
-def _above_gap(score: np.ndarray, values: Any, left: np.ndarray) -> tuple[int, float]:
+def _gaps(score: np.ndarray, values: Any, left: np.ndarray) -> np.ndarray:
     floored = np.maximum(score, FLOOR * score[0])
     ratios = floored / np.append(floored[1:], FLOOR * score[0])
-    ratios[: len(values) - 1][_inside_a_pair(values)] = 0  # conjugate pairs stay together
+    ratios[: len(values) - 1][_inside_a_pair(values)] = 0
     ratios[left < KEPT] = 0
-    count = int(ratios.argmax()) + 1
-    return count, float(ratios[count - 1])
+    return ratios
 
 
 def _inside_a_pair(values: Any) -> np.ndarray:
