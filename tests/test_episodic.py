@@ -101,7 +101,7 @@ def test_the_flow_and_its_limits_rest_where_the_map_rests(times):
     rest = torch.cat([fp.states, memory.called(fired, fired), fired], 1)
     flow = ms.Dynamics(memory, continuous=True)
     assert flow(rest).abs().max() < 1e-10
-    found = ms.find_fixed_points(flow, ms.analysis.Box(100, -8.0, 8.0))
+    found = ms.find_fixed_points(flow, ms.analysis.Box(30, -8.0, 8.0))
     assert len(found) > 2
     assert torch.cdist(found.states, rest).amin(1).max() < 1e-9
     if times[1:] == (0, 0):  # what is left of the flow is V_f' = (map(V_f) - V_f) / T_f, and -1 / T_f for what follows
@@ -119,7 +119,7 @@ def rates(errors):
 @pytest.mark.parametrize("sigma_h", ["linear", "tanh", "softmax"])
 @pytest.mark.parametrize("which", ["T_h", "T_d"])
 def test_small_time_constants_tend_to_the_limit_at_first_order(which, sigma_h):
-    times = torch.tensor([0.0, 1.0, 2.0]).double()
+    times = torch.tensor([0.0, 1.0]).double()
 
     def end(small):
         memory = some_memory("tanh", sigma_h, (1.0, small, 1.0) if which == "T_h" else (1.0, 1.0, small))
@@ -128,11 +128,11 @@ def test_small_time_constants_tend_to_the_limit_at_first_order(which, sigma_h):
         start = EpisodicMemory.settled(
             some_memory("tanh", sigma_h, (1.0, 0.0, 1.0) if which == "T_h" else (1.0, 1.0, 0.0)), state
         )
-        return memory.integrate(EpisodicState(*(part.detach() for part in start)), times)
+        return memory.integrate(EpisodicState(*(part.detach() for part in start)), times, rtol=1e-6, atol=1e-8)
 
     limit = end(0.0)
     for part in range(3):
-        errors = [(end(small)[part][1:] - limit[part][1:]).abs().max() for small in (0.04, 0.02, 0.01)]
+        errors = [(end(small)[part][1:] - limit[part][1:]).abs().max() for small in (0.02, 0.01, 0.005)]
         assert all(1.8 < rate < 2.2 for rate in rates(errors)), errors
 
 

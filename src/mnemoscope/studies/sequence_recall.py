@@ -30,7 +30,7 @@ GAINS = (0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 STEPS = (1, 2, 5, 20)
 EXAMPLE, SHOWN = 1.2, 40
 """The gain whose overlaps are drawn, and for how many inner steps."""
-AT_ONE = "k = 1, gain 1: share of networks"
+AT_ONE = "k = 1, gain 1: networks that follow Phi"
 COLOURS = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 
 
