@@ -133,6 +133,14 @@ BIBTEX: dict[str, str] = {
   year    = {2019},
   doi     = {10.1162/neco_a_01174}
 }""",
+    "karuvally2023": """\
+@inproceedings{karuvally2023,
+  author    = {Karuvally, Arjun and DelMastro, Peter and Siegelmann, Hava T.},
+  title     = {Episodic Memory Theory of Recurrent Neural Networks: Insights into Long-Term Information Storage and
+               Manipulation},
+  booktitle = {Topology, Algebra, and Geometry in Machine Learning ({TAG-ML}) Workshop at {ICML}},
+  year      = {2023}
+}""",
     "kerg2019": """\
 @inproceedings{kerg2019,
   author    = {Kerg, Giancarlo and Goyette, Kyle and Puelma Touzel, Maximilian and Gidel, Gauthier and

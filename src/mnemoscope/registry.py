@@ -297,6 +297,14 @@ lenses.add(
         ("capacity",),
         ("ganguli2008",),
     ),
+    Entry(
+        "energy",
+        "what falls along trajectories of episodic memories and Elman networks, whether it must, and where it does not",
+        "Karuvally et al. 2023, Eq 3; its supplement, Eq 25",
+        "mnemoscope.analysis:energy_report",
+        ("dynamics",),
+        ("karuvally2023",),
+    ),
 )
 
 studies = Registry("study")

@@ -2,6 +2,7 @@
 
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.energy import EnergyReport, EnergySurface, energy_report, energy_surface
 from mnemoscope.analysis.fisher import (
     Design,
     FisherMemory,
@@ -30,6 +31,8 @@ __all__ = [
     "Box",
     "Design",
     "Dynamics",
+    "EnergyReport",
+    "EnergySurface",
     "FisherMemory",
     "FixedPoints",
     "FromTrajectories",
@@ -50,6 +53,8 @@ __all__ = [
     "TrajectoryMemory",
     "Transients",
     "design_memory",
+    "energy_report",
+    "energy_surface",
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",

@@ -1,7 +1,7 @@
 """How low the energy can get with V_d = y frozen: a bound where there is one, and the direction where there is none.
 
 With c = alpha_c Phi^T Xi^T y and a current u, `E(g) = L_f*(g) - u.g - L_h(sqrt(alpha_s) Xi^T g + c)`. As
-`L_h(V) = max over p of V.p - L_h*(p)`, its minimum is that of `L_h*(p) - c.p - L_f(sqrt(alpha_s) Xi p + u)` over p, too.
+`L_h(V) = max over p of V.p - L_h*(p)`, its minimum is also that of `L_h*(p) - c.p - L_f(sqrt(alpha_s) Xi p + u)`.
 The energy of the flow is not lower: it is `L_h*(p) - V_h.p` in place of -L_h(V_h), of which -L_h(V_h) is the minimum.
 """
 
@@ -46,7 +46,7 @@ def lower_bound(weights: Weights, y: Float[Tensor, "*batch features"]) -> LowerB
 
 
 def _by_features(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
-    """g is bounded: `L_f*(g) - u.g >= -L_f(u)`, the conjugate of the conjugate; each V_h lies in an interval."""
+    """Bounded g: `L_f*(g) - u.g >= -L_f(u)`, the conjugate of the conjugate; each V_h lies in an interval."""
     interval = _reach(weights.sigma_f, sqrt(weights.alpha_s) * weights.Xi.mT)
     most = None if interval is None else _most(weights.sigma_h, *(weights.called(y) + edge for edge in interval))
     if most is None:
@@ -55,7 +55,7 @@ def _by_features(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
 
 
 def _by_memories(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
-    """p is bounded: `L_h*(p) - c.p >= -L_h(c)`; each entry of `sqrt(alpha_s) Xi p + u` lies in an interval."""
+    """Bounded p: `L_h*(p) - c.p >= -L_h(c)`; each entry of `sqrt(alpha_s) Xi p + u` lies in an interval."""
     interval = _reach(weights.sigma_h, sqrt(weights.alpha_s) * weights.Xi)
     most = None if interval is None else _most(weights.sigma_f, *(_current(weights) + edge for edge in interval))
     if most is None:
@@ -112,7 +112,9 @@ def _of_powers(weights: Weights, y: Tensor) -> LowerBound:
         G = (K / share) ** (1 / (m - p))
         least += share * G**m * (1 / m - 1 / p)
     elif share < K:
-        return LowerBound(none, None, f"L_f* and L_h both grow as a power of {p:.3g}; no bound is known for so large a Xi")
+        return LowerBound(
+            none, None, f"L_f* and L_h both grow as a power of {p:.3g}; no bound is known for so large a Xi"
+        )
     value = least - 2 ** (p - 1) * b.pow(p).sum(-1) / p
     return LowerBound(value, True, f"L_f* grows as |g|^{m:.3g}, L_h at most as |V_h|^{p:.3g}")
 
@@ -128,8 +130,9 @@ def _of_quadratics(weights: Weights, y: Tensor) -> LowerBound:
 
     If alpha_s |Xi|^2 < 1 it has a minimum. Otherwise a direction in which rates can grow and E falls is looked for.
     """
-    c, Q = weights.called(y), torch.eye(weights.features, dtype=torch.float64) - weights.alpha_s * (
-        weights.Xi @ weights.Xi.mT
+    c, Q = (
+        weights.called(y),
+        torch.eye(weights.features, dtype=torch.float64) - weights.alpha_s * (weights.Xi @ weights.Xi.mT),
     )
     gains, modes = torch.linalg.eigh(Q)
     strength = 1 - float(gains[0])

@@ -7,7 +7,8 @@ With V_d = y frozen, g = sigma_f(x), x+ = sqrt(alpha_s) Xi sigma_h(V_h) + u and 
 Proof. `L_f*(g+) - L_f*(g) = x+.g+ - L_f(x+) - x.g + L_f(x) = x+.(g+ - g) - D_f(x+ || x)`. `L_h(V_h+) - L_h(V_h) =
 sigma_h(V_h).(V_h+ - V_h) + D_h`, and as only g moves, `sigma_h(V_h).sqrt(alpha_s) Xi^T (g+ - g) = (x+ - u).(g+ - g)`.
 Taken from each other, the products cancel. Nothing is asked of Xi, Phi, or an inverse of sigma_f: this is the
-concave-convex procedure of 001, section 6, in g instead of x. For a linear sigma_h, D_h = alpha_s |Xi^T (g+ - g)|^2 / 2.
+concave-convex procedure of 001, section 6, in g instead of x. For a linear sigma_h, D_h is half of
+alpha_s |Xi^T (g+ - g)|^2.
 
 Where V_d then moves from y to y+, the energy changes by `L_h(V_h(g+, y)) - L_h(V_h(g+, y+))`, of either sign.
 """
@@ -62,7 +63,7 @@ class Descent:
         steps, rises = self.change.numel(), int(self.rises.sum())
         most = float(self.change.max()) if steps else 0.0
         return (
-            f"{steps} steps, {rises} of them up; the largest change is {most:.3g}, and both sides of the identity agree "
+            f"{steps} steps, {rises} of them up; the largest change is {most:.3g}, and the sides of the identity agree "
             f"to {float(self.error.max()) if steps else 0.0:.1e} of the terms."
         )
 

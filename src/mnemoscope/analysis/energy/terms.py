@@ -47,7 +47,8 @@ class Energy:
         return self.stacked.abs().sum(0)
 
     @property
-    def stacked(self) -> Float[Tensor, "terms *batch"]:
+    def stacked(self) -> Tensor:
+        """Terms first."""
         return torch.stack(list(self.terms.values()))
 
     def __getitem__(self, name: str) -> Float[Tensor, "*batch"]:
@@ -71,24 +72,26 @@ def flow_energy(
     """
     g, p = weights.sigma_f(V_f), weights.sigma_h(V_h)
     terms = {
-            "features": (V_f * g).sum(-1) - weights.sigma_f.value(V_f),
-            "memories": (V_h * p).sum(-1) - weights.sigma_h.value(V_h),
-            "recall": -sqrt(weights.alpha_s) * (g @ weights.Xi * p).sum(-1),
-            "episodes": -(weights.called(V_d) * p).sum(-1),
-        }
+        "features": (V_f * g).sum(-1) - weights.sigma_f.value(V_f),
+        "memories": (V_h * p).sum(-1) - weights.sigma_h.value(V_h),
+        "recall": -sqrt(weights.alpha_s) * (g @ weights.Xi * p).sum(-1),
+        "episodes": -(weights.called(V_d) * p).sum(-1),
+    }
     return _with_current(terms, weights, g)
 
 
 def flow_energy_rate(
     weights: Weights,
     states: tuple[Float[Tensor, "*batch features"], Float[Tensor, "*batch memories"], Float[Tensor, "*batch features"]],
-    velocities: tuple[Float[Tensor, "*batch features"], Float[Tensor, "*batch memories"], Float[Tensor, "*batch features"]],
+    velocities: tuple[
+        Float[Tensor, "*batch features"], Float[Tensor, "*batch memories"], Float[Tensor, "*batch features"]
+    ],
     T_f: float,
     T_h: float,
 ) -> Energy:
     """dE/dt along the flow, by the population that moves (V_f, V_h, V_d; errata 2).
 
-    `dE/dV_f = J_f (V_f - sqrt(alpha_s) Xi sigma_h - u) = -T_f J_f V_f'` and likewise for V_h: both lower the energy, since
+    `dE/dV_f = J_f (V_f - sqrt(alpha_s) Xi sigma_h - u) = -T_f J_f V_f'` and likewise for V_h: both lower it, since
     the Hessians J of convex Lagrangians are positive. V_d is the gradient of nothing: `-alpha_c (Xi Phi sigma_h).V_d'`
     has either sign. A population without a time constant (T = 0) is at rest with the others, its gradient vanishes, and
     so does its term. V_f' and V_h' must be of the flow.
@@ -141,3 +144,16 @@ def map_energy(
     hidden = own.square().sum(-1) / 2, (own * given).sum(-1), given.square().sum(-1) / 2
     signed = (sign * term for sign, term in zip(_SIGNS[variant], (*features, *hidden), strict=True))
     return _with_current(dict(zip(_NAMES, signed, strict=True)), weights, g)
+
+
+def rates_energy(weights: Weights, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]) -> Energy:
+    """`map_energy` as a function of the rates g = sigma_f(V_f); infinite where no V_f has these rates.
+
+    >>> weights = Weights.of(torch.eye(2), torch.eye(2), "logistic")
+    >>> x, y = torch.randn(2, 5, 2, dtype=torch.float64)
+    >>> energies = map_energy(weights, x, y).total, rates_energy(weights, torch.sigmoid(x), y).total
+    >>> torch.allclose(*energies)
+    True
+    """
+    terms = {"L_f*(g)": weights.sigma_f.conjugate(g), "-L_h(V_h)": -weights.sigma_h.value(weights.memories(g, y))}
+    return _with_current(terms, weights, g)

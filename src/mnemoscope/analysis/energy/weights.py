@@ -15,7 +15,7 @@ from mnemoscope.shapes import Float
 
 @dataclass(frozen=True)
 class Weights:
-    """Xi, Phi, the Lagrangians of features and memories, alpha_s and alpha_c (000, Eq 2), and a constant current into V_f.
+    """Xi, Phi, the Lagrangians of features and memories, alpha_s, alpha_c (000, Eq 2), and a constant current into V_f.
 
     >>> memory = Weights.of(torch.eye(2), torch.zeros(2, 2), "tanh")
     >>> memory.step(torch.ones(1, 2).double(), torch.zeros(1, 2).double())  # tanh(1)
@@ -48,24 +48,22 @@ class Weights:
                 f"{tuple(Phi.shape)}."
             )
         if current is not None and current.shape != Xi.shape[:1]:
-            raise ValueError(f"The current must be ({len(Xi)},), one number per feature, but is {tuple(current.shape)}.")
-        given = [None if part is None else part.detach().to(torch.float64) for part in (Xi, Phi, current)]
-        for name, part in zip(("Xi", "Phi", "The current"), given, strict=True):
+            raise ValueError(
+                f"The current must be ({len(Xi)},), one number per feature, but is {tuple(current.shape)}."
+            )
+        for name, part in (("Xi", Xi), ("Phi", Phi), ("The current", current)):
             if part is not None and not torch.isfinite(part).all():
                 raise ValueError(f"{name} contains NaN or infinite values.")
         if not 0 < alpha_s < inf or not isfinite(alpha_c):
             raise ValueError(f"alpha_s must be positive and both finite, but alpha_s, alpha_c = {alpha_s}, {alpha_c}.")
-        if given[2] is not None and not given[2].any():
-            given[2] = None
-        matrices = [part for part in given[:2] if part is not None]
-        return cls(*matrices, lagrangian(sigma_f), lagrangian(sigma_h), float(alpha_s), float(alpha_c), given[2])
+        own = None if current is None or not current.any() else current.detach().to(torch.float64)
+        Xi, Phi = (matrix.detach().to(torch.float64) for matrix in (Xi, Phi))
+        return cls(Xi, Phi, lagrangian(sigma_f), lagrangian(sigma_h), float(alpha_s), float(alpha_c), own)
 
     @classmethod
     def of_memory(cls, memory: EpisodicMemory, current: Float[Tensor, " features"] | None = None) -> Weights:
         """Those of an episodic memory."""
-        return cls.of(
-            memory.Xi, memory.Phi, memory.sigma_f, memory.sigma_h, memory.alpha_s, memory.alpha_c, current
-        )
+        return cls.of(memory.Xi, memory.Phi, memory.sigma_f, memory.sigma_h, memory.alpha_s, memory.alpha_c, current)
 
     @property
     def features(self) -> int:
@@ -106,8 +104,8 @@ class Weights:
         """W of `V_f' = W sigma_f(V_f)`: V_d follows at every step and sigma_h is linear (001, Eq 7; errata: alphas)."""
         if not self.linear:
             raise ValueError(
-                f"V_f' = W sigma_f(V_f) needs a linear sigma_h, but it is {self.sigma_h.extra_repr()}: the step is then "
-                f"no product with a matrix."
+                f"V_f' = W sigma_f(V_f) needs a linear sigma_h, but it is {self.sigma_h.extra_repr()}: the step is "
+                f"then no product with a matrix."
             )
         identity = torch.eye(len(self.Phi), dtype=self.Phi.dtype)
         inner = self.alpha_s * identity + sqrt(self.alpha_s) * self.alpha_c * self.Phi.mT
