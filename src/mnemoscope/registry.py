@@ -421,4 +421,12 @@ studies.add(
         ("capacity",),
         ("renanse2021", "ganguli2008"),
     ),
+    Entry(
+        "energy-descent",
+        "which printed energy of the episodic memory rises on how many steps, and the corrected one on none",
+        "Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47",
+        "mnemoscope.studies.energy_descent:STUDY",
+        ("energy",),
+        ("karuvally2023",),
+    ),
 )

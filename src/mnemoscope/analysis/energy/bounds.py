@@ -29,7 +29,7 @@ class LowerBound:
 
 
 def lower_bound(weights: Weights, y: Float[Tensor, "*batch features"]) -> LowerBound:
-    """A bound of the energy from below with V_d = y frozen (errata 2; 001, section 6, leaves it open).
+    """A bound of the energy from below with V_d = y frozen, which the notes on the energy leave open (section 6).
 
     >>> weights = Weights.of(torch.eye(2), torch.zeros(2, 2), "tanh")
     >>> lower_bound(weights, torch.zeros(2).double()).value.item()  # -1/2 (1 + 1)

@@ -7,7 +7,7 @@ With V_d = y frozen, g = sigma_f(x), x+ = sqrt(alpha_s) Xi sigma_h(V_h) + u and 
 Proof. `L_f*(g+) - L_f*(g) = x+.g+ - L_f(x+) - x.g + L_f(x) = x+.(g+ - g) - D_f(x+ || x)`. `L_h(V_h+) - L_h(V_h) =
 sigma_h(V_h).(V_h+ - V_h) + D_h`, and as only g moves, `sigma_h(V_h).sqrt(alpha_s) Xi^T (g+ - g) = (x+ - u).(g+ - g)`.
 Taken from each other, the products cancel. Nothing is asked of Xi, Phi, or an inverse of sigma_f: this is the
-concave-convex procedure of 001, section 6, in g instead of x. For a linear sigma_h, D_h is half of
+concave-convex procedure (notes on the energy, section 6) in g instead of x. For a linear sigma_h, D_h is half of
 alpha_s |Xi^T (g+ - g)|^2.
 
 Where V_d then moves from y to y+, the energy changes by `L_h(V_h(g+, y)) - L_h(V_h(g+, y+))`, of either sign.
@@ -75,7 +75,7 @@ def descent(
     *,
     following: bool = False,
 ) -> Descent:
-    """What one step from V_f = x with V_d = y does to the energy (001, Eq 25), beside what the identity says.
+    """What one step from V_f = x with V_d = y does to the energy (Eq 25 of the notes), beside what the identity says.
 
     Args:
         weights: of the memory.

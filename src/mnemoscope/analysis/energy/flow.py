@@ -1,7 +1,7 @@
 """When the energy of the three populations in continuous time falls, and the function that falls where it does not.
 
-`dE/dt = -T_f V_f'.J_f V_f' - T_h V_h'.J_h V_h' - alpha_c (Xi Phi sigma_h).V_d'` (errata 2): E falls where V_d does not
-move, or does not act. For a linear sigma_h, c = alpha_c Phi^T Xi^T V_d and S = sqrt(alpha_s) alpha_c Xi Phi Xi^T,
+`dE/dt = -T_f V_f'.J_f V_f' - T_h V_h'.J_h V_h' - alpha_c (Xi Phi sigma_h).V_d'`: E falls where V_d does not move, or
+does not act. For a linear sigma_h, c = alpha_c Phi^T Xi^T V_d and S = sqrt(alpha_s) alpha_c Xi Phi Xi^T,
 `V = E + |c|^2 / 2 + V_d.S V_d / 2` has, with V_h = sqrt(alpha_s) Xi^T g + c - T_h V_h' and g = V_d + T_d V_d',
 
     dV/dt = -T_f V_f'.J_f V_f' - T_h |V_h'|^2 - T_d V_d'.S V_d' + T_h c'.V_h',

@@ -192,7 +192,9 @@ def _rest(recurrence: Recurrence) -> Tensor:
     """The fixed point of a contraction: some steps towards it, then Newton's, as I - J is never singular."""
     g = recurrence.step(torch.zeros_like(recurrence.b))
     for _ in range(1000):
-        g = recurrence.step(g)
+        before, g = g, recurrence.step(g)
+        if float((g - before).abs().max()) <= 1e-9 * (1 + float(g.abs().max())):
+            break
     eye = torch.eye(recurrence.size, dtype=g.dtype)
     for _ in range(20):
         J = recurrence.sigma.jacobian(recurrence.field(g)) @ recurrence.W

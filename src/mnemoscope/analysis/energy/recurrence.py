@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.cells import Cell, Elman
+from mnemoscope.cells import GORU, GRU, LSTM, Cell, Elman, Stack
 from mnemoscope.cells.lagrangian import Lagrangian, Logistic, Polynomial, ReLU, Softmax, Tanh, lagrangian
 from mnemoscope.shapes import Float
 
@@ -25,8 +25,8 @@ class Recurrence:
     @classmethod
     def of(
         cls,
-        W: Float[Tensor, "size size"],
-        b: Float[Tensor, " size"] | None = None,
+        W: Float[Tensor, "rows columns"],
+        b: Float[Tensor, " rows"] | None = None,
         sigma: str | Lagrangian = "tanh",
     ) -> Recurrence:
         """From a matrix of any real dtype, in float64."""
@@ -69,14 +69,16 @@ class Recurrence:
 
 def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Recurrence:
     """Of an Elman cell at a constant input, zeros by default; other cells are refused, in words."""
-    name = type(cell).__name__
+    cell = cell.frozen()  # weights that are computed from others, such as parametrised ones, are computed here
+    if isinstance(cell, Stack):
+        raise TypeError("No energy is known for layers on top of each other; look at one layer at a constant input.")
     if not isinstance(cell, Elman):
+        gated = isinstance(cell, GRU | LSTM | GORU)
+        why = "gates multiply states" if gated else "its step is not known to be s(W h + b)"
         raise TypeError(
-            f"No energy is known for {name} networks: gates multiply states, and the step is no gradient. An Elman "
-            f"cell, torch.nn.RNN, EpisodicMemory or EpisodicMap has one."
+            f"No energy is known for {type(cell).__name__}: {why}. An Elman cell, torch.nn.RNN, EpisodicMemory or "
+            f"EpisodicMap has one."
         )
-    cell = cell.frozen()
-    assert isinstance(cell, Elman)
     W = cell.connectivity()
     if W.is_complex():
         raise ValueError("No energy is known for complex states; a real recurrent matrix is needed.")

@@ -2,8 +2,8 @@
 
 A step moves V_f with V_d = y as it is; then V_d moves, or stays. If S = sqrt(alpha_s) alpha_c Xi Phi Xi^T is symmetric
 and positive semi-definite and sigma_h linear, `E + |c|^2 / 2 + y.S y / 2`, c = alpha_c Phi^T Xi^T y, also falls where
-V_d takes the rates: with d = g - y, by `d.S d / 2`. (It is `L*(g) - alpha_s |Xi^T g|^2 / 2 - g.S y + y.S y / 2`: in y, a
-parabola whose minimum is at y = g wherever V_d went before.)
+V_d takes the rates: with d = g - y, by `d.S d / 2`. (It is `L*(g) - alpha_s |Xi^T g|^2 / 2 - g.S y + y.S y / 2`: in y,
+a parabola whose minimum is at y = g wherever V_d was before.)
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Schedule:
         y, seen = rates[0], []
         for t, g in enumerate(rates):
             y = self._next(y, g, t)
-            seen.append(y.expand_as(g))
+            seen.append(y)
         return torch.stack(seen)
 
     def _next(self, y: Tensor, g: Tensor, t: int) -> Tensor:
         if self.frozen is not None:
-            return self.frozen
+            return self.frozen.expand_as(g)
         return g if t % self.hold == 0 else y
 
     def deviation(
@@ -72,7 +72,7 @@ class Schedule:
     def energy(
         self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"], settled: bool
     ) -> Energy:
-        """The energy of 001, Eq 25, at each time; `settled`: with the term of V_d for any schedule."""
+        """The energy at each time (Eq 25 of the notes); `settled`: with the term of V_d for any schedule."""
         energy = rates_energy(self.weights, rates, delayed)
         return Energy({**energy.terms, "V_d": self._own(delayed)}) if settled else energy
 

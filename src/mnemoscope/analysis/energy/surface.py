@@ -25,7 +25,7 @@ MARGIN = 0.25
 
 @dataclass(frozen=True)
 class EnergySurface:
-    """The energy (001, Eq 25; memories at rest) on a plane of V_f, for several V_d along a trajectory.
+    """The energy (Eq 25 of the notes; memories at rest) on a plane of V_f, for several V_d along a trajectory.
 
     The plane goes through the mean of the trajectory along its two principal directions. The energy is that of points
     on the plane itself; states are drawn where they project to.

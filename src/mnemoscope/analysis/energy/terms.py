@@ -1,9 +1,12 @@
-"""Energies of the episodic memory, split into their named terms (000, Eq 3; 001).
+"""Energies of the episodic memory, split into their named terms.
+
+Equations are those of Karuvally et al. 2023 ("paper") and of their notes on the energy ("notes"), whose open question,
+whether Eq 25 falls, `descent` answers.
 
 With g = sigma_f(x), `x.g - L_f(x)` is the convex conjugate L_f*(g) by Legendre, and likewise for the memories.
 With V_h at rest (T_h -> 0), `V_h = sqrt(alpha_s) Xi^T g + alpha_c Phi^T Xi^T y`, the last three terms of Eq 3 add up to
 -L_h(V_h), so that for all nonlinearities and strengths the discrete energy is `E = L_f*(g) - L_h(V_h)`; for a linear
-sigma_h, L_h = |V_h|^2 / 2, written out it is 001, Eq 25. A constant current u into V_f adds -u.g to either.
+sigma_h, L_h = |V_h|^2 / 2, written out it is Eq 25 of the notes. A constant current u into V_f adds -u.g to either.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ def flow_energy(
     V_h: Float[Tensor, "*batch memories"],
     V_d: Float[Tensor, "*batch features"],
 ) -> Energy:
-    """The energy of the three populations (000, Eq 3; 001, Eq 2).
+    """The energy of the three populations (paper, Eq 3; notes, Eq 2).
 
     >>> weights = Weights.of(torch.eye(2), torch.eye(2), "tanh")
     >>> V_f, V_h, V_d = torch.randn(3, 2, dtype=torch.float64)
@@ -89,7 +92,7 @@ def flow_energy_rate(
     T_f: float,
     T_h: float,
 ) -> Energy:
-    """dE/dt along the flow, by the population that moves (V_f, V_h, V_d; errata 2).
+    """dE/dt along the flow, by the population that moves (V_f, V_h, V_d).
 
     `dE/dV_f = J_f (V_f - sqrt(alpha_s) Xi sigma_h - u) = -T_f J_f V_f'` and likewise for V_h: both lower it, since
     the Hessians J of convex Lagrangians are positive. V_d is the gradient of nothing: `-alpha_c (Xi Phi sigma_h).V_d'`
@@ -121,7 +124,7 @@ def map_energy(
     y: Float[Tensor, "*batch features"],
     variant: Variant = "exact",
 ) -> Energy:
-    """The energy of the discrete memory at V_f = x with V_d = y (001, Eq 25 = 26), or as printed elsewhere.
+    """The energy of the discrete memory at V_f = x with V_d = y (notes, Eq 25 = 26), or as printed elsewhere.
 
     For a linear sigma_h it has the five terms of Eq 25; else the last three are one, -L_h(V_h). The printed ones differ
     from it in signs: Eq 28 and 29 in the third, Eq 35 in that of L_f, Eq 45 and 47 in the last three.

@@ -15,7 +15,7 @@ from mnemoscope.shapes import Float
 
 @dataclass(frozen=True)
 class Weights:
-    """Xi, Phi, the Lagrangians of features and memories, alpha_s, alpha_c (000, Eq 2), and a constant current into V_f.
+    """Xi, Phi, the Lagrangians of features and memories, alpha_s, alpha_c (paper, Eq 2), and a current into V_f.
 
     >>> memory = Weights.of(torch.eye(2), torch.zeros(2, 2), "tanh")
     >>> memory.step(torch.ones(1, 2).double(), torch.zeros(1, 2).double())  # tanh(1)
@@ -34,7 +34,7 @@ class Weights:
     def of(
         cls,
         Xi: Float[Tensor, "features memories"],
-        Phi: Float[Tensor, "memories memories"],
+        Phi: Float[Tensor, "rows columns"],
         sigma_f: str | Lagrangian = "tanh",
         sigma_h: str | Lagrangian = "linear",
         alpha_s: float = 1.0,
@@ -72,7 +72,7 @@ class Weights:
 
     @property
     def linear(self) -> bool:
-        """Whether sigma_h is the identity, as throughout 001."""
+        """Whether sigma_h is the identity, as throughout the notes on the energy."""
         return type(self.sigma_h) is Lagrangian
 
     def called(self, y: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
@@ -88,7 +88,7 @@ class Weights:
     def step(
         self, x: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
     ) -> Float[Tensor, "*batch features"]:
-        """The next V_f with V_d = y frozen, `sqrt(alpha_s) Xi sigma_h(V_h)` (001, Eq 46; there with alphas of 1)."""
+        """The next V_f with V_d = y frozen, `sqrt(alpha_s) Xi sigma_h(V_h)` (notes, Eq 46, where alphas are 1)."""
         recalled = sqrt(self.alpha_s) * self.sigma_h(self.memories(self.sigma_f(x), y)) @ self.Xi.mT
         return recalled if self.current is None else recalled + self.current
 
@@ -101,7 +101,7 @@ class Weights:
         return self.Xi @ self.Phi @ self.Xi.mT
 
     def recurrent(self) -> Float[Tensor, "features features"]:
-        """W of `V_f' = W sigma_f(V_f)`: V_d follows at every step and sigma_h is linear (001, Eq 7; errata: alphas)."""
+        """W of `V_f' = W sigma_f(V_f)`: V_d follows at every step and sigma_h is linear (notes, Eq 7)."""
         if not self.linear:
             raise ValueError(
                 f"V_f' = W sigma_f(V_f) needs a linear sigma_h, but it is {self.sigma_h.extra_repr()}: the step is "
