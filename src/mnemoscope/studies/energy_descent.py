@@ -161,8 +161,8 @@ class EnergyDescent(ComputedStudy):
     cites = ("karuvally2023",)
     caption = (
         "Left: share of random steps on which each printed energy rises, by activation; Eq 25 with V_d frozen rises on "
-        "none. Right: a tanh memory from one start, with V_d frozen, or following for the curve of that name; change of "
-        "each energy since then, in units of its largest."
+        "none. Right: a tanh memory from one start, with V_d frozen, or following for the curve of that name; "
+        "change of each energy since then, in units of its largest."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
