@@ -148,7 +148,7 @@ BIBTEX: dict[str, str] = {
   author    = {Karuvally, Arjun and DelMastro, Peter and Siegelmann, Hava T.},
   title     = {Episodic Memory Theory of Recurrent Neural Networks: Insights into Long-Term Information Storage and
                Manipulation},
-  booktitle = {2nd Annual Workshop on Topology, Algebra, and Geometry in Machine Learning (TAG-ML) at ICML},
+  booktitle = {Topology, Algebra, and Geometry in Machine Learning ({TAG-ML}) Workshop at {ICML}},
   year      = {2023}
 }""",
     "kerg2019": """\

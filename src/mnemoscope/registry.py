@@ -360,6 +360,14 @@ lenses.add(
         ("episodic memory", "capacity"),
         ("hopfield1982", "karuvally2023"),
     ),
+    Entry(
+        "energy",
+        "what falls along trajectories of episodic memories and Elman networks, whether it must, and where it does not",
+        "Karuvally et al. 2023, Eq 3; its supplement, Eq 25",
+        "mnemoscope.analysis:energy_report",
+        ("dynamics",),
+        ("karuvally2023",),
+    ),
 )
 
 studies = Registry("study")
@@ -506,6 +514,14 @@ studies.add(
         "Karuvally et al. 2023, Eq 2-11",
         "mnemoscope.studies.sequence_recall:STUDY",
         ("episodic memory",),
+        ("karuvally2023",),
+    ),
+    Entry(
+        "energy-descent",
+        "which printed energy of the episodic memory rises on how many steps, and the corrected one on none",
+        "Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47",
+        "mnemoscope.studies.energy_descent:STUDY",
+        ("energy",),
         ("karuvally2023",),
     ),
 )

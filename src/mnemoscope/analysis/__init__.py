@@ -3,6 +3,7 @@
 from mnemoscope.analysis.binding import MemoryBasis, VariableMemories, variable_memories
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.energy import EnergyReport, EnergySurface, energy_report, energy_surface
 from mnemoscope.analysis.fisher import (
     Design,
     FisherMemory,
@@ -35,6 +36,8 @@ __all__ = [
     "Box",
     "Design",
     "Dynamics",
+    "EnergyReport",
+    "EnergySurface",
     "FisherMemory",
     "FixedPoints",
     "FromTrajectories",
@@ -63,6 +66,8 @@ __all__ = [
     "basin",
     "classify_memories",
     "design_memory",
+    "energy_report",
+    "energy_surface",
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
