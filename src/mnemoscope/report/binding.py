@@ -65,7 +65,7 @@ def _evidence(memories: VariableMemories) -> str:
     seen = ["eigenvalues", "scores of the modes"] + ["rank of the readings", "F"] * found
     seen += ["what is decoded over time", "causal tests"] * tried
     rows = -(-(2 + 2 * found + 2 * tried) // 2)
-    figure = blank(7.2, 3.4 * rows)
+    figure = blank(7.2, 3.7 * rows)
     figure = draw_evidence(memories, COLOUR, figure=figure, columns=2, letters=LARGEST_LETTERS)
     alt = f"{', '.join(seen)}."
     caption = ["Where the network rests, without input."]

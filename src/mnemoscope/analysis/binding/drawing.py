@@ -62,6 +62,7 @@ def draw_evidence(
     for number, draw in enumerate(panels):
         axes = figure.add_subplot(rows, columns, number + 1)
         draw(axes, memories, colours)
+        _legend(axes, colours, letters)
         calm(axes, colours, letters)
     return figure
 
@@ -91,7 +92,6 @@ def _plane(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) ->
         axes.scatter(np.real(rings), np.imag(rings), zorder=4, **style)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="Re λ", ylabel="Im λ", title="Eigenvalues where it rests")
-    _legend(axes, colours)
 
 
 def _scores(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
@@ -127,7 +127,6 @@ def _scores(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -
     axes.set_ylabel(f"score after {modes.steps} steps")
     axes.yaxis.set_major_formatter(_plainly)
     axes.yaxis.set_minor_formatter(lambda value, _: "")
-    _legend(axes, colours)
 
 
 def _ranks(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
@@ -144,7 +143,6 @@ def _ranks(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) ->
     axes.set_ylim(0, 1.12 * max(count, int(ranks.max())))
     axes.locator_params(integer=True)
     axes.set(xlabel="readings of the last steps", ylabel="independent", title="Rank of the readings")
-    _legend(axes, colours)
 
 
 def _boundary(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
@@ -158,7 +156,6 @@ def _boundary(axes: Any, memories: VariableMemories, colours: Mapping[str, str])
         rows, columns = np.nonzero(memories.selection.matrix().numpy())
         style = {"marker": "s", "s": 26, "facecolor": "none", "edgecolor": colours["ink"], "linewidth": 0.7}
         axes.scatter(columns, rows, label="what it is taken for", **style)
-        _legend(axes, colours)
     every = -(-N // 8)
     axes.set_xticks([(place + 0.5) * size - 0.5 for place in range(0, N, every)], range(1, N + 1, every))
     axes.set_yticks(range(0, size, -(-size // 8)), range(1, size + 1, -(-size // 8)))
@@ -182,15 +179,15 @@ def _decoding(axes: Any, memories: VariableMemories, colours: Mapping[str, str])
     axes.set_xlim(0.5, len(trials.decoded) + 0.5)
     axes.set_ylim(0, 1.04)
     axes.set(xlabel="step", ylabel="share decoded", title="What is decoded from the states")
-    _legend(axes, colours)
 
 
 def _tests(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
     for place, test in enumerate(memories.tests):
         key = "stable" if test.passed else "unstable"
         axes.barh(place + 0.22, max(test.agreement, 0), 0.3, color=colours[key], alpha=0.75, linewidth=0)
-        words = test.name if test.passed else f"{test.name}: fails"
-        axes.text(0.0, place - 0.02, words, va="bottom", ha="left", color=colours["ink"])
+        words = test.name if test.passed else f"✗ {test.name}"
+        # the words may go beyond the axes, into the empty margin
+        axes.text(0.0, place - 0.02, words, va="bottom", ha="left", color=colours["ink"]).set_in_layout(False)
         axes.plot([test.control] * 2, [place + 0.07, place + 0.37], color=colours["ink"], linewidth=1.6)
         if not isnan(test.changed):
             axes.scatter(test.changed, place + 0.22, marker="D", s=20, color=colours["saddle-1"], zorder=4, linewidth=0)
@@ -202,7 +199,6 @@ def _tests(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) ->
     axes.set_ylim(len(memories.tests) - 0.45, -0.45)
     axes.set_yticks([])
     axes.set_title("Causal tests: share of the future")
-    _legend(axes, colours)
 
 
 def _plainly(value: float, _: int) -> str:
@@ -214,9 +210,12 @@ def _plainly(value: float, _: int) -> str:
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _legend(axes: Any, colours: Mapping[str, str]) -> None:
-    """Below the panel, where it hides nothing."""
-    style = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.24), "ncols": 4, "borderaxespad": 0}
-    axes.legend(
-        frameon=False, labelcolor=colours["ink"], handletextpad=0.3, columnspacing=0.9, handlelength=1.4, **style
-    )
+def _legend(axes: Any, colours: Mapping[str, str], letters: float) -> None:
+    """Below the panel, where it hides nothing; in two columns where letters are large."""
+    from matplotlib.transforms import offset_copy
+
+    below = offset_copy(axes.transAxes, axes.figure, y=-3.4 * letters, units="points")
+    style = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below, "borderaxespad": 0}
+    style |= {"handletextpad": 0.3, "columnspacing": 0.9, "handlelength": 1.4, "ncols": 4 if letters < 12 else 2}
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, labelcolor=colours["ink"], **style)

@@ -106,10 +106,7 @@ def way(rule: SignedSelection, silent: int, steps: int) -> list[np.ndarray]:
     It begins with the number that is the first to be taken up after the last input. Element a of x(t) is in row
     (N - 1 - (T - t)) size + a at time T, and stays until the next element of the cycle takes it up, `lag` steps later.
     """
-    cycles = rule.cycles()
-    if not cycles:
-        return []
-    cycle = max(cycles, key=lambda one: one.lag).elements
+    cycle = max(rule.cycles(), key=lambda one: one.lag).elements  # a map of elements to elements has one at least
     taken_by = {rule.elements[element]: element for element in cycle}
     element = cycle[0]
     time = silent - rule.lags[taken_by[element]]
