@@ -1,13 +1,17 @@
-"""The README's own examples, run as they stand."""
+"""The README's own examples, and those of the tutorials, run as they stand."""
 
 import re
 from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+VARIABLES = ROOT / "docs" / "variables.md"
 
 
-def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+def blocks(page: Path = README) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
@@ -25,8 +29,38 @@ def test_the_other_examples_run(capsys):
         assert capsys.readouterr().out
 
 
-def test_every_file_the_readme_links_to_exists():
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text())
+def test_the_tutorial_on_variables_runs_and_says_what_is_printed(tmp_path, monkeypatch, capsys):
+    parts = blocks(VARIABLES)
+    assert sum(bool(line.strip()) for part in parts[:2] for line in part.splitlines()) == 15
+    monkeypatch.chdir(tmp_path)
+    known: dict = {}
+    printed = []
+    for part in parts:
+        exec(compile(part, "docs/variables.md", "exec"), known)
+        printed.append(capsys.readouterr().out)
+    assert (tmp_path / "variables.png").stat().st_size > 50_000
+    memories, published = known["memories"], known["published"]
+    assert (memories.status, memories.variables, memories.size) == ("explained", 4, 3)
+    assert (known["untrained"].status, published.status) == ("none", "refuted")
+    assert published.trials.right == 1
+    assert [test.name for test in published.tests if not test.passed][-1] == "remove the memory space"
+    assert bool((known["held"].sign() == known["shown"][:, 0]).all())
+    assert known["said"][0].tolist() == known["said"][4].tolist() == [1.0, 1.0, 1.0]
+    # what the page shows as printed is printed, but for the digits, which may differ from machine to machine
+    shown = re.findall(r"```\n(Elman.*?|none.*?)```", VARIABLES.read_text(), re.DOTALL)
+    for words, out in zip(shown, (printed[1], printed[2], printed[3]), strict=True):
+        lines = [_without_digits(line) for line in out.splitlines()]
+        for line in words.splitlines():
+            assert line.strip() == "..." or _without_digits(line) in lines, line
+
+
+def _without_digits(line: str) -> str:
+    return re.sub(r"[-+.e\d]+", "0", line)
+
+
+@pytest.mark.parametrize("page", [README, VARIABLES], ids=lambda page: page.name)
+def test_every_file_a_page_links_to_exists(page):
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text())
     assert links
     for link in links:
-        assert (README.parent / link).exists(), link
+        assert (page.parent / link).exists(), link

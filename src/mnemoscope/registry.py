@@ -368,6 +368,14 @@ lenses.add(
         ("dynamics",),
         ("karuvally2023",),
     ),
+    Entry(
+        "variables",
+        "which variable a network holds in which direction at which time, decoded and tested by interventions",
+        "Karuvally et al. 2023, sections 5 to 11",
+        "mnemoscope.analysis:variable_memories",
+        ("variable binding",),
+        ("karuvally2023",),
+    ),
 )
 
 studies = Registry("study")

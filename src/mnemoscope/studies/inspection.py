@@ -11,13 +11,24 @@ import torch
 from torch import Tensor
 
 from mnemoscope import registry
-from mnemoscope.analysis import Adaptive, Box, Dynamics, FixedPoints, find_fixed_points, spectrum
-from mnemoscope.cells import Cell, Elman, run_with_cache
+from mnemoscope.analysis import (
+    Adaptive,
+    Box,
+    Dynamics,
+    FixedPoints,
+    VariableMemories,
+    find_fixed_points,
+    spectrum,
+    variable_memories,
+)
+from mnemoscope.cells import Cell, Elman, Model, run_with_cache
 from mnemoscope.report import NetworkPage, Section, write_page
+from mnemoscope.report.binding import binding_section
 from mnemoscope.report.frame import check_extra
 from mnemoscope.report.memory import memory_section
 from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
 from mnemoscope.shapes import Float
+from mnemoscope.tasks import Batch, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
 
 TRAJECTORIES = 24
@@ -32,6 +43,8 @@ class Inspection:
     page: Path
     saved: Path
     """The fixed points as a `.safetensors` file."""
+    variables: VariableMemories | None = None
+    """What a network that was taught variable binding holds where, if it can be told; saved beside the page too."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     generator = torch.Generator().manual_seed(look.seed)
     pool = visited.flatten(0, 1)
     fp = look.find(dynamics, pool[torch.randperm(len(pool), generator=generator)[: look.starts]])
+    memories = _memories(model, task, batch)
     result = RunFolder(folder).read_result()
     facts = [
         ("Cell", f"{config.cell}, {config.hidden_size} units"),
@@ -93,11 +107,12 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
         trajectories=visited[:, :TRAJECTORIES],
         curve=RunFolder(folder).read_metrics(),
         baseline=result.baseline,
-        cites=_cites(("cell", config.cell), ("task", config.task)),
+        cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None]),
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
-        sections=_lenses(model.cell, dynamics, fp),
+        sections=[*([] if memories is None else [binding_section(memories)]), *_lenses(model.cell, dynamics, fp)],
     )
-    return _write(fp, content, folder / "page.html" if page is None else Path(page))
+    found = memories if isinstance(memories, VariableMemories) else None
+    return _write(fp, content, folder / "page.html" if page is None else Path(page), found)
 
 
 def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUAL) -> Inspection:
@@ -118,12 +133,24 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
     return _write(fp, content, Path(page))
 
 
-def _write(fp: FixedPoints, content: NetworkPage, page: Path) -> Inspection:
+def _write(fp: FixedPoints, content: NetworkPage, page: Path, variables: VariableMemories | None = None) -> Inspection:
     saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
     saved.parent.mkdir(parents=True, exist_ok=True)
     fp.save(saved)
+    if variables is not None:
+        variables.save(page.with_name(f"{page.stem}.variables.safetensors"))
     write_page(page, content)
-    return Inspection(fp, page, saved)
+    return Inspection(fp, page, saved, variables)
+
+
+def _memories(model: Model, task: Task, batch: Batch) -> VariableMemories | str | None:
+    """What a network holds that was taught variable binding, or why that cannot be told; None for other tasks."""
+    if not isinstance(task, VariableBinding):
+        return None
+    try:
+        return variable_memories(model, inputs=batch.inputs, variables=batch.targets)
+    except ValueError as error:
+        return str(error)
 
 
 def _lenses(cell: Cell, dynamics: Dynamics, fp: FixedPoints) -> list[Section]:
@@ -157,8 +184,11 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
     return "(" + ", ".join(f"{name} {value}" for name, value in options.items()) + ")" if options else ""
 
 
+_LENS_OF_VARIABLES = (("lens", "variables"),)
+
+
 def _cites(*used: tuple[str, str]) -> list[str]:
-    kinds = {"cell": registry.cells, "task": registry.tasks}
+    kinds = {"cell": registry.cells, "task": registry.tasks, "lens": registry.lenses}
     keys = [key for kind, name in used for key in kinds[kind][name].cites]
     lenses = [key for name in ("fixed-points", "spectra") for key in registry.lenses[name].cites]
     return list(dict.fromkeys([*lenses, *keys]))

@@ -118,7 +118,7 @@ class VariableMemories:
             profile = " ".join(str(rank) for rank in self.found.rank_profile.tolist())
             lines.append(f"  N = {self.variables} variables of {self.size}; rank of the readings {profile}.")
             if self.selection is not None:
-                lines.append(f"  Next: {_in_words(self.selection)} (least cosine {self.found.worst_cosine:.3f}).")
+                lines.append(f"  Next: {rule_in_words(self.selection)} (least cosine {self.found.worst_cosine:.3f}).")
             if self.angle_error is not None:
                 lines.append(f"  Eigenvalues: {self.angle_error.summary()}.")
         if self.trials is not None:
@@ -221,7 +221,7 @@ def judged(trials: Trials, tests: tuple[CausalTest, ...], near: str) -> tuple[St
     )
 
 
-def _in_words(rule: SignedSelection) -> str:
+def rule_in_words(rule: SignedSelection) -> str:
     """A signed selection, element by element, or by its name."""
     if rule == SignedSelection.repeat_copy(rule.variables, rule.size):
         return f"x(t) = x(t - {rule.variables}), repeat copy"
