@@ -15,6 +15,7 @@ from mnemoscope.analysis.binding import planted
 from mnemoscope.analysis.binding.drawing import draw_evidence, draw_memories, draw_wave
 from mnemoscope.analysis.binding.matrices import elman_model
 from mnemoscope.analysis.binding.wave import tinted, way
+from mnemoscope.analysis.spectra_drawing import new_figure
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.config import RunConfig
 from mnemoscope.connectivity.selection import SignedSelection, selection
@@ -116,8 +117,8 @@ def test_many_subspaces_are_not_all_numbered():
 
 # --- the evidence ---------------------------------------------------------------------------------------------------
 
-PANELS = ["Eigenvalues where it rests", "How much of an input each mode returns", "Rank of the readings"]
-PANELS += ["F, largest entry 1 (blue +, red −)", "What is decoded from the states", "Causal tests: share of the future"]
+PANELS = ["Eigenvalues where it rests", "What each mode returns", "Rank of the readings"]
+PANELS += ["F, largest entry 1 (blue +)", "What is decoded from the states", "Causal tests: share of the future"]
 
 
 @pytest.mark.parametrize(("status", "panels"), [("none", 2), ("untested", 4), ("refuted", 6), ("explained", 6)])
@@ -135,8 +136,12 @@ def test_what_is_not_known_is_left_out(status, panels):
     _nothing_overlaps(figure, evidence)
 
 
-def test_the_evidence_at_the_letters_of_a_narrow_page():
-    figure = draw_evidence(memories("explained"), columns=2, letters=13)
+@pytest.mark.parametrize("status", STATUSES)
+def test_the_evidence_at_the_letters_of_a_narrow_page(status):
+    found = memories(status)
+    figure = draw_evidence(
+        found, columns=2, letters=13, figure=new_figure(7.2, 3.7 * (1 if found.found is None else 3))
+    )
     _nothing_overlaps(figure, figure.get_axes())
 
 
@@ -144,11 +149,19 @@ def _nothing_overlaps(figure, panels):
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     boxes = [axes.get_tightbbox(renderer) for axes in panels]
-    for one, other in itertools.combinations(boxes, 2):
-        assert not one.padded(-1).overlaps(other.padded(-1))
-    for box in boxes:
+    _apart(boxes)
+    for axes, box in zip(panels, boxes, strict=True):
         assert box.x0 >= -1
         assert box.x1 <= figure.bbox.x1 + 1
+        assert axes.bbox.width > 0.22 * figure.bbox.width  # not squeezed by words around it
+        legend = [axes.get_legend().get_window_extent(renderer)] if axes.get_legend() else []
+        _apart([*legend, axes.xaxis.get_tightbbox(renderer), axes.title.get_window_extent(renderer), axes.bbox])
+        _apart([text.get_window_extent(renderer) for text in axes.texts if text.get_text()])
+
+
+def _apart(boxes):
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.padded(-1).overlaps(other.padded(-1)), (one, other)
 
 
 def test_panels_show_the_numbers():

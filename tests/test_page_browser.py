@@ -10,8 +10,10 @@ from html import unescape
 import pytest
 import torch
 
-from mnemoscope.analysis import spectrum
+from mnemoscope.analysis import spectrum, variable_memories
+from mnemoscope.analysis.binding import planted
 from mnemoscope.report import NetworkPage, Section, render_page
+from mnemoscope.report.binding import binding_section
 from mnemoscope.report.spectra import linearisation_section, matrix_section
 from points import empty
 from test_report import cube, full_page, walks
@@ -312,3 +314,27 @@ def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, 
     assert answer["outside"] == []
     assert answer["texts"] > 30
     assert answer["rows"] == 4
+
+
+@pytest.mark.parametrize("width", [None, 380])
+def test_variables_in_the_page(tmp_path, width):
+    net = planted(3, 2, 12, 4, torch.Generator().manual_seed(0))
+    section = binding_section(variable_memories(net.model))
+    answer = visit_in_health(
+        NetworkPage("Variables", empty(3), sections=[section]),
+        tmp_path,
+        """
+        const drawn = [...document.querySelectorAll("#variables svg")];
+        answer.sizes = drawn.map((svg) => svg.getBoundingClientRect().width);
+        answer.pictures = document.querySelectorAll("#variables svg image").length;
+        answer.outside = drawn.flatMap((svg) => [...svg.querySelectorAll("text")].filter((text) => {
+          const [own, whole] = [text.getBoundingClientRect(), svg.getBoundingClientRect()];
+          return own.left < whole.left - 1 || own.right > whole.right + 1;
+        }).map((text) => text.textContent));
+        """,
+        width=width,
+    )
+    assert len(answer["sizes"]) == 2
+    assert all(size > 300 for size in answer["sizes"])
+    assert answer["pictures"] == 2  # the wave, and F
+    assert answer["outside"] == []

@@ -98,13 +98,13 @@ def _scores(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -
     modes = memories.modes
     scores, count = modes.scores.numpy(), modes.count
     highest = float(scores.max(initial=0))
-    axes.set_title("How much of an input each mode returns")
+    axes.set_title("What each mode returns")
     axes.set_xlabel("mode, the highest score first")
     if highest == 0:
         axes.set_xticks([])
         axes.set_yticks([])
         style = {"ha": "center", "va": "center", "transform": axes.transAxes, "color": colours["muted"]}
-        axes.text(0.5, 0.5, "every mode fades at once", **style)
+        axes.text(0.5, 0.5, "no mode returns anything", **style)
         return
     floor = FLOOR * highest
     index = np.arange(1, len(scores) + 1)
@@ -160,7 +160,7 @@ def _boundary(axes: Any, memories: VariableMemories, colours: Mapping[str, str])
     axes.set_xticks([(place + 0.5) * size - 0.5 for place in range(0, N, every)], range(1, N + 1, every))
     axes.set_yticks(range(0, size, -(-size // 8)), range(1, size + 1, -(-size // 8)))
     axes.set(xlabel="subspace, the oldest first", ylabel="element of the next")
-    axes.set_title(f"F, largest entry {np.abs(F).max():.3g} (blue +, red −)")
+    axes.set_title(f"F, largest entry {np.abs(F).max():.3g} (blue +)")
 
 
 def _decoding(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:

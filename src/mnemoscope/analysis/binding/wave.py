@@ -59,7 +59,7 @@ def draw_wave(
     extent = (0.5, steps + 0.5, N * size - 0.5, -0.5)
     axes.imshow(tinted(held / reach, 6), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
     for edge in range(1, N):
-        axes.axhline(edge * size - 0.5, color=colours["inside"], linewidth=1.6, zorder=2)
+        axes.axhline(edge * size - 0.5, color=colours["inside"], linewidth=1.6 if N <= MOST_LABELS else 0.5, zorder=2)
     axes.axvline(trials.silent + 0.5, color=colours["ink"], linewidth=1.4, zorder=3)
     if memories.selection is not None:
         _draw_way(axes, memories.selection, trials.silent, steps, colours["ink"])
