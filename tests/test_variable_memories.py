@@ -328,3 +328,27 @@ def test_inputs_too_short_to_follow_are_refused():
     net = planted(3, 2, units=12, transients=3, generator=generator())
     with pytest.raises(ValueError, match="too short"):
         ms.variable_memories(net.model, inputs=torch.cat([torch.ones(3, 4, 2), torch.zeros(2, 4, 2)]))
+
+
+def test_what_is_the_same_is_written_alike():
+    network = BindingNetwork(SignedSelection.compose_copy(4)).elman()
+    found = ms.variable_memories(network)
+    states = found.trials.states[-1]
+    held = found.decode(states)
+    values = -held[:, 0]
+    after = found.decode(found.write(states, 0, values))
+    assert torch.allclose(after[:, 0], values, atol=1e-9)
+    # element 3 repeats at every step, element 2 at every other: they go along; the rest of the oldest is the only one
+    expected = held.clone()
+    expected[:, 0] = values
+    expected[:, :, 3] = values[:, 3:]
+    expected[:, 2, 2] = values[:, 2]
+    expected[:, 3, 1] = values[:, 1]
+    assert torch.allclose(after, expected, atol=1e-9)
+
+
+def test_a_blind_readout_is_told():
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    found = ms.variable_memories(net.model.cell, torch.zeros(2, 12))
+    assert found.status == "none"
+    assert "of 6 that last" in found.reason

@@ -90,7 +90,7 @@ class MemoryBasis:
     def write(
         self, states: Float[Tensor, "*#batch units"], variable: int, values: Float[Tensor, "*#batch size"]
     ) -> Float[Tensor, "... units"]:
-        """The states with one variable replaced, and all else as it was."""
+        """The states with one variable replaced, and all else as it was, if the columns are independent."""
         change = values - states @ self.dual(variable).mT
         return states + change @ self.block(variable).mT
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.analysis.binding.causal import causal_tests
 from mnemoscope.analysis.binding.linearised import Readout, checked_inputs, fitted, linearised
 from mnemoscope.analysis.binding.memories import VariableMemories, judged
-from mnemoscope.analysis.binding.modes import LASTING_STEPS, Modes, memory_modes
+from mnemoscope.analysis.binding.modes import KEPT, LASTING_STEPS, Modes, memory_modes
 from mnemoscope.analysis.binding.published import published_structure
 from mnemoscope.analysis.binding.structure import Structure, structure
 from mnemoscope.analysis.binding.trials import random_inputs, run_trials
@@ -82,11 +82,15 @@ def variable_memories(
     modes = memory_modes(looked.A, looked.B, looked.C, lasting)
     start = (looked.name, method)
     if not modes.count:
-        largest = float(modes.eigenvalues.abs().max())
+        longest = int((modes.eigenvalues.abs().clamp(max=1) ** lasting >= KEPT).sum())
+        why = (
+            f"of {longest} that last, inputs reach none, or the readout sees none of those"
+            if longest
+            else f"the largest |lambda| where the network rests is {float(modes.eigenvalues.abs().max()):.3f}"
+        )
         reason = (
-            f"No mode that inputs reach and the readout sees lasts for {lasting} steps (the largest |lambda| where the "
-            f"network rests is {largest:.3f}): it holds nothing there, or holds it by other means, such as several "
-            f"fixed points."
+            f"No mode that inputs reach and the readout sees lasts for {lasting} steps ({why}): it holds nothing "
+            f"there, or holds it by other means, such as several fixed points."
         )
         return VariableMemories(*start, "none", reason, looked.fixed_point, modes, None, None)
     if method == "published":
@@ -108,7 +112,7 @@ def variable_memories(
             return VariableMemories(*start, "untested", reason, looked.fixed_point, modes, found, None)
         inputs = random_inputs(found, BATCH, generator)
     trials = run_trials(looked, found, inputs, variables)
-    tests = causal_tests(looked, found, trials, generator)
+    tests = causal_tests(looked, found, trials, torch.Generator().manual_seed(seed))
     near = {
         "rest": "The network was linearised where it rests, and tried as it is.",
         "states": "A linear network was fitted to its states, and it was tried as it is.",

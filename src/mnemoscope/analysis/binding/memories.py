@@ -101,9 +101,15 @@ class VariableMemories:
     def write(
         self, states: Float[Tensor, "*batch units"], variable: int, values: Float[Tensor, "*batch size"]
     ) -> Float[Tensor, "*batch units"]:
-        """Flat states with one variable replaced."""
-        moved = self._known().basis.write(states.to(self.fixed_point) - self.fixed_point, variable, values)
-        return self.fixed_point + moved
+        """Flat states with one variable replaced; 0 is the oldest. What is the same as one of its elements, where
+        variables repeat each other, goes along, and all else stays as it was.
+        """
+        found = self._known()
+        states = states.to(self.fixed_point)
+        held = found.basis.read(states - self.fixed_point)
+        # the mean of what is the same, so that nothing else is changed
+        change = found.written(held, variable, values) - found.held(found.values(held))
+        return states + found.basis.change(change)
 
     def summary(self) -> str:
         """In words."""
@@ -111,12 +117,13 @@ class VariableMemories:
         if self.modes.count:
             low, high = (float(edge) for edge in self.modes.kept.abs().aminmax())
             lines.append(
-                f"  {self.modes.count} memory modes, |lambda| {low:.3f} to {high:.3f}; the next one scores "
-                f"{self.modes.gap:.3g} times less."
+                f"  {self.modes.count} memory modes, |lambda| {low:.3f} to {high:.3f}; the next one scores at "
+                f"least {self.modes.gap:.3g} times less."
             )
         if self.found is not None:
             profile = " ".join(str(rank) for rank in self.found.rank_profile.tolist())
-            lines.append(f"  N = {self.variables} variables of {self.size}; rank of the readings {profile}.")
+            plural = "s" if self.variables > 1 else ""
+            lines.append(f"  N = {self.variables} variable{plural} of {self.size}; rank of the readings {profile}.")
             if self.selection is not None:
                 lines.append(f"  Next: {rule_in_words(self.selection)} (least cosine {self.found.worst_cosine:.3f}).")
             if self.angle_error is not None:
@@ -215,8 +222,9 @@ def judged(trials: Trials, tests: tuple[CausalTest, ...], near: str) -> tuple[St
     if failed:
         return "refuted", f"{near} The future was not as predicted when we tried to {', to '.join(failed)}."
     least = min(min(test.agreement, 1 if isnan(test.changed) else test.changed) for test in tests)
+    verb = "are" if trials.bits else "is"
     return "explained", (
-        f"{near} {score:.2%} of the {words} is decoded, and at least {least:.2%} of the future is as predicted in "
+        f"{near} {score:.2%} of the {words} {verb} decoded, and at least {least:.2%} of the future is as predicted in "
         f"{len(tests)} causal tests."
     )
 

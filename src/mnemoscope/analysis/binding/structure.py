@@ -49,6 +49,25 @@ class Structure:
         """Variables' elements that can be set independently of each other."""
         return int(self.groups.max()) + 1 if len(self.groups) else 0
 
+    def values(self, held: Float[Tensor, "*batch variables size"]) -> Float[Tensor, "*batch free"]:
+        """Of each group of readings that are the same variable, the mean of its members, with their signs."""
+        flat = held.flatten(-2) * self.group_signs
+        total = flat.new_zeros(*flat.shape[:-1], self.free).index_add(-1, self.groups, flat)
+        return total / torch.bincount(self.groups, minlength=self.free)
+
+    def held(self, values: Float[Tensor, "*batch free"]) -> Float[Tensor, "*batch variables size"]:
+        """All variables, from the values of the groups."""
+        return (values[..., self.groups] * self.group_signs).unflatten(-1, (self.basis.variables, -1))
+
+    def written(
+        self, held: Float[Tensor, "*batch variables size"], variable: int, values: Float[Tensor, "*#batch size"]
+    ) -> Float[Tensor, "*batch variables size"]:
+        """What is held once a variable is replaced; what is the same as one of its elements goes along."""
+        own = torch.arange(self.basis.variables * self.basis.size).unflatten(0, (self.basis.variables, -1))[variable]
+        new = self.values(held)
+        new[..., self.groups[own]] = values.to(new) * self.group_signs[own]
+        return self.held(new)
+
 
 def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | None = None) -> Structure | str:
     """Steps 4 to 6 of the extraction; where the memory space is no such structure, a sentence that says why.

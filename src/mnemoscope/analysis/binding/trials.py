@@ -65,9 +65,9 @@ class Trials:
 
     @property
     def right_over_time(self) -> Float[Tensor, " time"]:
-        """Share of the variables' elements whose sign is decoded, at each time."""
-        right = ((self.decoded > 0) == (self.expected > 0)) & ~self.expected.isnan()
-        return right.double().mean((1, 2, 3))
+        """Share of the variables' elements whose sign is decoded, at each time; NaN until all variables have come."""
+        right = ((self.decoded > 0) == (self.expected > 0)).double()
+        return torch.where(self.expected.isnan(), torch.nan, right).mean((1, 2, 3))
 
     @property
     def r2(self) -> float:
