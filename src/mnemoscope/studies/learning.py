@@ -59,6 +59,10 @@ class LearningStudy(Study):
             result |= self.look(trained.folder)
         return result | {"curve": _curve(RunFolder(config.folder(folder)).read_metrics(), self.score)}
 
+    def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
+        """Where the network was trained, which need not be where it is looked at."""
+        return RunFolder(RunConfig(**trial.settings).folder(folder)).read_environment()
+
     def look(self, run: Path) -> dict[str, Any]:
         """What else is measured of a trained network, in the folder of its run."""
         return {}

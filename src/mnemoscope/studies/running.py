@@ -14,7 +14,6 @@ from mnemoscope.report.frame import check_extra
 from mnemoscope.studies.page import render_study
 from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
 from mnemoscope.training.files import read_json, write_json
-from mnemoscope.training.run_folder import environment
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,8 @@ def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None
     own = folder / trial.hash
     own.mkdir(parents=True, exist_ok=True)
     result = study.run(trial, own, progress)
-    write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": environment()})
+    made_by = study.environment(trial, own)
+    write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": made_by})
 
 
 def _summary(

@@ -10,6 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mnemoscope.training.run_folder import environment
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -108,6 +110,10 @@ class Study(ABC):
     @abstractmethod
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         """Run one trial; what it measures must fit into JSON. `folder` is the trial's own."""
+
+    def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
+        """Versions and machine that made a trial, which has just been run in `folder`."""
+        return environment()
 
     @abstractmethod
     def summarise(self, results: Sequence[Finished]) -> list[Row]:

@@ -99,6 +99,10 @@ class RunFolder:
             )
         return "go on"
 
+    def read_environment(self) -> dict[str, Any]:
+        """Versions and machine with which the run was begun."""
+        return read_json(self.path / "env.json")
+
     def begin(self, config: RunConfig) -> None:
         """Start from nothing: remove what an earlier run left, write the configuration and the environment."""
         for name in ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json"):
