@@ -19,7 +19,7 @@ from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 
-TRIALS = 64
+TRIALS = 256
 CURRICULUM = "10 20 40 60"
 LEARNED = 0.99
 """Share of bits from which on a network has learned its task."""
@@ -82,7 +82,7 @@ class SolvedStudy(BindingStudy):
             self.row(own, "mean angle error", _known(one["angle_error"] for one in whole), ".2g",
                      f"eigenvalues where it rests; F found in {found} of {len(whole)}"),
             self.row(own, "mean angle error along states",
-                     _known(one["angle_error_along_states"] for one in whole), ".2g", "of a linear step fitted to them"),
+                     _known(one["angle_error_along_states"] for one in whole), ".2g", "of a linear step fitted to it"),
             self.row(own, "signs decoded", [one["decoded"] for one in whole], ".5g",
                      "by the published way " + ", ".join(f"{one['decoded_by_published_way']:.4g}" for one in whole)),
             self.row(own, "least causal test", causal, ".4g", "agreement and what should change, six tests"),
