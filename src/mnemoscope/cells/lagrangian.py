@@ -89,15 +89,22 @@ class Tanh(_Sharpened):
         return torch.tanh(self.beta * x)
 
     def value(self, x: Tensor) -> Tensor:
-        size = (self.beta * x).abs()  # log cosh z = |z| + log(1 + e^(-2|z|)) - log 2, for any z
-        return (size + softplus(-2 * size) - log(2)).sum(-1) / self.beta
+        z = self.beta * x
+        small, size = z.clamp(-1, 1), z.abs()
+        # log cosh z, near 0 to all digits of z^2 / 2, and far away without overflow
+        near = torch.log1p(2 * torch.sinh(small / 2).square())
+        far = size + softplus(-2 * size) - log(2)
+        return torch.where(size < 1, near, far).sum(-1) / self.beta
 
     def conjugate(self, g: Tensor) -> Tensor:
-        each = (torch.special.xlog1py(1 + g, g) + torch.special.xlog1py(1 - g, -g)) / 2
-        return _within(g, -1, 1, each).sum(-1) / self.beta
+        inner, edge = g.clamp(-0.5, 0.5), g.clamp(-1, 1)
+        near = inner * torch.atanh(inner) + torch.log1p(-inner.square()) / 2
+        far = (torch.special.xlog1py(1 + edge, edge) + torch.special.xlog1py(1 - edge, -edge)) / 2
+        return _within(g, -1, 1, torch.where(g.abs() < 0.5, near, far)).sum(-1) / self.beta
 
     def slope(self, x: Tensor) -> Tensor:
-        return self.beta / torch.cosh(self.beta * x).square()
+        z = 2 * self.beta * x  # 1 - tanh^2, to all digits, and with a derivative, where cosh would overflow
+        return 4 * self.beta * torch.sigmoid(z) * torch.sigmoid(-z)
 
 
 class Logistic(_Sharpened):
@@ -112,7 +119,8 @@ class Logistic(_Sharpened):
         return softplus(self.beta * x).sum(-1) / self.beta
 
     def conjugate(self, g: Tensor) -> Tensor:
-        each = torch.special.xlogy(g, g) + torch.special.xlog1py(1 - g, -g)
+        edge = g.clamp(0, 1)
+        each = torch.special.xlogy(edge, edge) + torch.special.xlog1py(1 - edge, -edge)
         return _within(g, 0, 1, each).sum(-1) / self.beta
 
     def slope(self, x: Tensor) -> Tensor:
@@ -132,7 +140,8 @@ class Softmax(_Sharpened):
 
     def conjugate(self, g: Tensor) -> Tensor:
         one = (g.sum(-1) - 1).abs() <= 1e-6  # softmax in float32 adds up to 1 no better
-        whole = _within(g, 0, 1, torch.special.xlogy(g, g)).sum(-1) / self.beta
+        edge = g.clamp(0, 1)
+        whole = _within(g, 0, 1, torch.special.xlogy(edge, edge)).sum(-1) / self.beta
         return torch.where(one, whole, inf)
 
     def jacobian(self, x: Tensor) -> Tensor:
@@ -170,7 +179,9 @@ class Polynomial(Lagrangian):
         self.degree = float(degree)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.sign() * x.abs() ** (self.degree - 1)
+        if self.degree < 2:  # of infinite slope at 0
+            return x.sign() * x.abs() ** (self.degree - 1)
+        return x * x.abs() ** (self.degree - 2)
 
     def value(self, x: Tensor) -> Tensor:
         return (x.abs() ** self.degree).sum(-1) / self.degree
@@ -212,4 +223,4 @@ def _within(g: Tensor, low: float, high: float, values: Tensor) -> Tensor:
     """`values` where g is within rounding of [low, high]; infinite elsewhere."""
     slack = 4 * torch.finfo(g.dtype).eps
     inside = (g >= low - slack) & (g <= high + slack)
-    return torch.where(inside, values.nan_to_num(0.0), inf)
+    return torch.where(inside, values, inf)
