@@ -68,7 +68,8 @@ def _evidence(memories: VariableMemories) -> str:
     figure = blank(7.2, 3.7 * rows)
     figure = draw_evidence(memories, COLOUR, figure=figure, columns=2, letters=LARGEST_LETTERS)
     alt = f"{', '.join(seen)}."
-    caption = ["Where the network rests, without input."]
+    where = {"rest": "Where the network rests", "states": "Of a linear step fitted to its states"}[memories.around]
+    caption = [f"{where}, without input."]
     if memories.angle_error is not None:
         caption.append(f"Memory modes beside the theory's: {memories.angle_error.summary()}.")
     if memories.trials is not None:

@@ -91,7 +91,11 @@ def _plane(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) ->
         style = {"s": 46, "facecolor": "none", "edgecolor": colours["ink"], "linewidth": 0.7, "label": "theory"}
         axes.scatter(np.real(rings), np.imag(rings), zorder=4, **style)
     axes.set_aspect("equal", adjustable="datalim")
-    axes.set(xlabel="Re λ", ylabel="Im λ", title="Eigenvalues where it rests")
+    axes.set(
+        xlabel="Re λ",
+        ylabel="Im λ",
+        title=f"Eigenvalues {'where it rests' if memories.around == 'rest' else 'along its states'}",
+    )
 
 
 def _scores(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.binding.causal import causal_tests
-from mnemoscope.analysis.binding.linearised import Readout, checked_inputs, fitted, linearised
-from mnemoscope.analysis.binding.memories import VariableMemories, judged
+from mnemoscope.analysis.binding.linearised import Linearised, Readout, checked_inputs, fitted, linearised
+from mnemoscope.analysis.binding.memories import Status, VariableMemories, judged
 from mnemoscope.analysis.binding.modes import KEPT, LASTING_STEPS, Modes, memory_modes
 from mnemoscope.analysis.binding.published import published_structure
 from mnemoscope.analysis.binding.structure import Structure, structure
@@ -80,28 +80,21 @@ def variable_memories(
         inputs = checked_inputs(looked, inputs)
         looked = fitted(looked, inputs) if around == "states" else looked
     modes = memory_modes(looked.A, looked.B, looked.C, lasting)
-    start = (looked.name, method)
+
+    def answer(status: Status, reason: str, found: Structure | None = None, **more: Any) -> VariableMemories:
+        return VariableMemories(
+            looked.name, method, around, status, reason, looked.fixed_point, looked.rest_outputs, modes, found, **more
+        )
+
     if not modes.count:
-        longest = int((modes.eigenvalues.abs().clamp(max=1) ** lasting >= KEPT).sum())
-        why = (
-            f"of {longest} that last, inputs reach none, or the readout sees none of those"
-            if longest
-            else f"the largest |lambda| where the network rests is {float(modes.eigenvalues.abs().max()):.3f}"
-        )
-        reason = (
-            f"No mode that inputs reach and the readout sees lasts for {lasting} steps ({why}): it holds nothing "
-            f"there, or holds it by other means, such as several fixed points."
-        )
-        return VariableMemories(*start, "none", reason, looked.fixed_point, modes, None, None)
+        return answer("none", _nothing(modes, looked, around))
     if method == "published":
         assert number is not None
         found = published_structure(looked.A, looked.C, number)
     else:
         modes, found = _first_whole(modes, looked.C, number)
     if isinstance(found, str):
-        reason = f"{found[0].upper()}{found[1:]}."
-        return VariableMemories(*start, "none", reason, looked.fixed_point, modes, None, None)
-    generator = torch.Generator().manual_seed(seed)
+        return answer("none", f"{found[0].upper()}{found[1:]}.")
     if inputs is None:
         features = looked.B.shape[1]
         if features != found.basis.size:
@@ -109,16 +102,39 @@ def variable_memories(
                 f"Variables have {found.basis.size} elements, but the network takes {features} inputs: pass inputs and "
                 f"variables to try it on."
             )
-            return VariableMemories(*start, "untested", reason, looked.fixed_point, modes, found, None)
-        inputs = random_inputs(found, BATCH, generator)
+            return answer("untested", reason, found)
+        inputs = random_inputs(found, BATCH, torch.Generator().manual_seed(seed))
     trials = run_trials(looked, found, inputs, variables)
+    if isinstance(trials, str):
+        return answer("untested", f"{trials[0].upper()}{trials[1:]}.", found)
     tests = causal_tests(looked, found, trials, torch.Generator().manual_seed(seed))
     near = {
         "rest": "The network was linearised where it rests, and tried as it is.",
         "states": "A linear network was fitted to its states, and it was tried as it is.",
     }[around]
-    verdict = judged(trials, tests, "The network is linear." if looked.linear else near)
-    return VariableMemories(*start, *verdict, looked.fixed_point, modes, found, trials, tests)
+    status, reason = judged(trials, tests, "The network is linear." if looked.linear else near)
+    return answer(status, reason, found, trials=trials, tests=tests)
+
+
+def _nothing(modes: Modes, looked: Linearised, around: str) -> str:
+    """Why there are no memory modes."""
+    longest = int((modes.eigenvalues.abs().clamp(max=1) ** modes.steps >= KEPT).sum())
+    where = "where the network rests" if around == "rest" else "of the linear step"
+    why = (
+        f"of {longest} that last, inputs reach none, or the readout sees none of those"
+        if longest
+        else f"the largest |lambda| {where} is {float(modes.eigenvalues.abs().max()):.3f}"
+    )
+    reason = (
+        f"No mode that inputs reach and the readout sees lasts for {modes.steps} steps ({why}): it holds nothing "
+        f"there, or holds it by other means, such as several fixed points."
+    )
+    if looked.kinks and around == "rest":
+        reason += (
+            f" {looked.kinks} units rest at the kink of relu, where there is no derivative, and 0 was taken for it: "
+            f'try around="states".'
+        )
+    return reason
 
 
 def _first_whole(modes: Modes, C: Tensor, number: int | None) -> tuple[Modes, Structure | str]:
@@ -127,5 +143,11 @@ def _first_whole(modes: Modes, C: Tensor, number: int | None) -> tuple[Modes, St
 
     Nonlinear networks form products of variables, too, which last nearly as long; they have no place in a succession.
     """
-    tried = [(cut, structure(cut, C, number)) for cut in modes.cuts()]
-    return next((one for one in tried if not isinstance(one[1], str)), tried[0])
+    first = None
+    for cut in modes.cuts():
+        found = structure(cut, C, number)
+        if not isinstance(found, str):
+            return cut, found
+        first = found if first is None else first
+    assert first is not None
+    return modes, first

@@ -37,6 +37,14 @@ class Linearised:
     name: str
     linear: bool
     """Whether the network is linear itself, and nothing was lost."""
+    kinks: int
+    """Units that rest where their nonlinearity has no derivative."""
+
+    @property
+    def rest_outputs(self) -> Float[Tensor, " outputs"]:
+        """What the readout gives at rest."""
+        with torch.no_grad():
+            return self.outputs(self.fixed_point[None])[0]
 
     @property
     def units(self) -> int:
@@ -89,7 +97,8 @@ def linearised(network: Any, readout: Readout | None = None, rest: Float[Tensor,
     cell = dynamics.cell
     phi = cell.phi.description() if isinstance(cell, Elman) else None
     name = f"{type(cell).__name__}{f' ({phi.name})' if phi is not None else ''}, {size} numbers in a state"
-    return Linearised(A.detach(), B.detach(), C, rest, dynamics, read, name, phi is not None and phi.name == "linear")
+    linear = phi is not None and phi.name == "linear"
+    return Linearised(A.detach(), B.detach(), C, rest, dynamics, read, name, linear, _kinks(dynamics, rest))
 
 
 @torch.no_grad()
@@ -113,8 +122,9 @@ def fitted(network: Linearised, inputs: Float[Tensor, "time batch features"]) ->
     return replace(network, A=A, B=B, fixed_point=mean, linear=False)
 
 
-def checked_inputs(network: Linearised, inputs: Tensor) -> Float[Tensor, "time batch features"]:
+def checked_inputs(network: Linearised, inputs: Any) -> Float[Tensor, "time batch features"]:
     """Inputs in float64, or an error that says which shape they should have."""
+    inputs = torch.as_tensor(inputs)
     features = network.B.shape[1]
     if inputs.dim() != 3 or inputs.shape[2] != features or not inputs.shape[0] or not inputs.shape[1]:
         raise ValueError(f"inputs must be (time, batch, {features}), but are {tuple(inputs.shape)}.")
@@ -152,7 +162,7 @@ class _Encoded(Cell):
         super().__init__()
         self.encode, self.cell, self.readout = model.encode, model.cell, model.readout
         weight = next(iter(model.encode.parameters()), None)
-        self.input_size = None if weight is None else weight.shape[-1]
+        self.input_size = model.cell.input_size if weight is None else weight.shape[-1]
 
     def initial_state(self, batch: int) -> Any:
         return self.cell.initial_state(batch)
@@ -181,8 +191,21 @@ def _as_function(readout: Readout, features: int) -> Callable[[Tensor], Tensor]:
 
         return copy.deepcopy(readout).eval().requires_grad_(False).to(device="cpu", dtype=torch.float64)
     if callable(readout):
-        return readout
+        return _in_double(readout)
     raise TypeError(f"readout must be an nn.Linear, a matrix or a function, but is a {type(readout).__name__}.")
+
+
+def _in_double(readout: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def read(seen: Tensor) -> Tensor:
+        try:
+            return readout(seen)
+        except RuntimeError as error:
+            raise ValueError(
+                f"The readout is given float64 and cannot take it ({error}): pass the module itself, or a function of "
+                f"float64."
+            ) from error
+
+    return read
 
 
 def _rest(dynamics: Dynamics) -> Float[Tensor, " units"]:
@@ -195,6 +218,16 @@ def _rest(dynamics: Dynamics) -> Float[Tensor, " units"]:
             "No fixed point was found at zero input, so that there is nowhere to linearise: this network never rests."
         )
     return fp.states[(fp.states - dynamics.origin).norm(dim=1).argmin()]
+
+
+def _kinks(dynamics: Dynamics, rest: Tensor) -> int:
+    """How many units of a relu network are just at its kink."""
+    cell = dynamics.cell
+    phi = cell.phi.description() if isinstance(cell, Elman) else None
+    if phi is None or phi.name != "relu":
+        return 0
+    before = cell.intermediates(dynamics.input, rest[None])["pre"]
+    return int((before.abs() <= 1e-12 * max(1.0, float(before.abs().max()))).sum())
 
 
 def _fixed(dynamics: Dynamics, given: Tensor) -> Float[Tensor, " units"]:

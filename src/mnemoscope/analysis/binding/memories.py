@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mnemoscope.analysis.binding.angles import AngleError, angle_error
 from mnemoscope.analysis.binding.basis import MemoryBasis
-from mnemoscope.analysis.binding.causal import PASSED, CausalTest
+from mnemoscope.analysis.binding.causal import PASSED, REMOVED, CausalTest
 from mnemoscope.analysis.binding.modes import Modes
 from mnemoscope.analysis.binding.structure import Structure
 from mnemoscope.analysis.binding.trials import Trials
@@ -22,6 +22,8 @@ from mnemoscope.shapes import Complex, Float
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+KEPT = 0.5
+"""Of their size, variables that do not fade must have at the end."""
 Status = Literal["none", "untested", "refuted", "explained"]
 
 
@@ -36,14 +38,18 @@ class VariableMemories:
     name: str
     """The network."""
     method: str
+    around: str
+    """What was linearised: "rest" or "states"."""
     status: Status
     reason: str
     """Why, in a sentence."""
     fixed_point: Float[Tensor, " units"]
     """h*, where the network was linearised."""
+    rest_outputs: Float[Tensor, " outputs"]
+    """What the readout gives there."""
     modes: Modes
-    found: Structure | None
-    trials: Trials | None
+    found: Structure | None = None
+    trials: Trials | None = None
     tests: tuple[CausalTest, ...] = ()
 
     def __len__(self) -> int:
@@ -91,12 +97,21 @@ class VariableMemories:
 
     @property
     def angle_error(self) -> AngleError | None:
-        """How far the angles of the network's eigenvalues are from the theory's."""
-        return None if self.theory is None else angle_error(self.modes.eigenvalues, self.theory)
+        """How far the angles of the memory modes' eigenvalues are from the theory's."""
+        return None if self.theory is None else angle_error(self.eigenvalues, self.theory, above=0)
+
+    @property
+    def confidence(self) -> float:
+        """The least of all scores, from 0 to 1: of decoding, and of the causal tests; 0 where there are none."""
+        if self.trials is None or not self.tests:
+            return 0.0
+        scores = [self.trials.right if self.trials.bits else self.trials.r2, min(self.trials.kept, 1.0)]
+        return max(min(*scores, *(test.score for test in self.tests)), 0.0)
 
     def decode(self, states: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch variables size"]:
         """What flat states hold, the oldest variable first."""
-        return self._known().basis.read(states.to(self.fixed_point) - self.fixed_point)
+        found = self._known()
+        return found.basis.read(states.to(self.fixed_point) - self.fixed_point) + self.rest_outputs[found.outputs]
 
     def write(
         self, states: Float[Tensor, "*batch units"], variable: int, values: Float[Tensor, "*batch size"]
@@ -108,7 +123,8 @@ class VariableMemories:
         states = states.to(self.fixed_point)
         held = found.basis.read(states - self.fixed_point)
         # the mean of what is the same, so that nothing else is changed
-        change = found.written(held, variable, values) - found.held(found.values(held))
+        new = values.to(states) - self.rest_outputs[found.outputs]
+        change = found.written(held, variable, new) - found.held(found.values(held))
         return states + found.basis.change(change)
 
     def summary(self) -> str:
@@ -130,12 +146,14 @@ class VariableMemories:
                 lines.append(f"  Eigenvalues: {self.angle_error.summary()}.")
         if self.trials is not None:
             lines.append(
-                f"  Decoded over {self.trials.decoded.shape[1]} trials: {self.trials.right:.2%} of signs, "
-                f"R^2 {self.trials.r2:.3f}."
+                f"  Decoded over {self.trials.decoded.shape[1]} trials of {self.trials.steps} steps: "
+                f"{self.trials.right:.2%} of signs, R^2 {self.trials.r2:.3f}; {self.trials.kept:.1%} of their size is "
+                f"left at the end."
             )
         for test in self.tests:
             changed = "" if isnan(test.changed) else f", {test.changed:.2%} of what should change"
-            lines.append(f"  {test.name}: {test.agreement:.2%} as predicted{changed}.")
+            verb = "gone" if test.name == REMOVED else "as predicted"
+            lines.append(f"  {test.name}: {test.agreement:.2%} {verb}{changed}.")
         return "\n".join(lines)
 
     def figure(self) -> Figure:
@@ -146,8 +164,8 @@ class VariableMemories:
 
     def save(self, path: str | Path) -> None:
         """Write to a `.safetensors` file."""
-        tensors: dict[str, Tensor] = {"fixed_point": self.fixed_point}
-        flags: dict[str, Any] = {"name": self.name, "method": self.method, "status": self.status, "reason": self.reason}
+        tensors: dict[str, Tensor] = {"fixed_point": self.fixed_point, "rest_outputs": self.rest_outputs}
+        flags: dict[str, Any] = {name: getattr(self, name) for name in _WORDS}
         flags |= {"tests": [asdict(test) for test in self.tests]}
         for prefix, part in (("modes", self.modes), ("found", self.found), ("trials", self.trials)):
             if part is None:
@@ -186,11 +204,9 @@ class VariableMemories:
         trials = Trials(**part("trials.")) if "trials.states" in tensors else None
         tests = tuple(CausalTest(**test) for test in flags["tests"])
         return cls(
-            name=flags["name"],
-            method=flags["method"],
-            status=flags["status"],
-            reason=flags["reason"],
+            **{name: flags[name] for name in _WORDS},
             fixed_point=tensors["fixed_point"],
+            rest_outputs=tensors["rest_outputs"],
             modes=Modes(**part("modes.")),
             found=found,
             trials=trials,
@@ -203,6 +219,7 @@ class VariableMemories:
         return self.found
 
 
+_WORDS = ("name", "method", "around", "status", "reason")
 _VERDICTS: dict[Status, str] = {
     "none": "no variables were found",
     "untested": "variables were found, but not tested",
@@ -219,13 +236,18 @@ def judged(trials: Trials, tests: tuple[CausalTest, ...], near: str) -> tuple[St
     failed = [test.name for test in tests if not test.passed]
     if score < PASSED:
         return "refuted", f"{near} The directions found hold {max(score, 0):.1%} of the {words} of the variables."
+    if trials.kept < KEPT:
+        return "refuted", (
+            f"{near} The variables fade: after {trials.steps} steps they have {trials.kept:.1%} of their size."
+        )
     if failed:
         return "refuted", f"{near} The future was not as predicted when we tried to {', to '.join(failed)}."
-    least = min(min(test.agreement, 1 if isnan(test.changed) else test.changed) for test in tests)
+    least = min(test.score for test in tests if test.name != REMOVED)
+    gone = next(test.agreement for test in tests if test.name == REMOVED)
     verb = "are" if trials.bits else "is"
     return "explained", (
-        f"{near} {score:.2%} of the {words} {verb} decoded, and at least {least:.2%} of the future is as predicted in "
-        f"{len(tests)} causal tests."
+        f"{near} {score:.2%} of the {words} {verb} decoded over {trials.steps} steps, at least {least:.2%} of the "
+        f"future is as predicted after {len(tests) - 1} interventions, and {gone:.2%} of it is gone with the memory."
     )
 
 

@@ -16,9 +16,11 @@ LASTING_STEPS = 32
 """How long a mode must last."""
 KEPT = 0.01
 """A mode of which less is left after that many steps holds no memory; |lambda| > 0.866 for 32 steps."""
-FADING = (0.4, 0.8)
-"""Modes below the first modulus are gone after 32 steps (1e-13 is left), those above the second are looked at; between,
-they are parted where the gap is widest."""
+GONE, FADING = 1e-13, 1e-3
+"""Modes of which less than the first is left after that many steps are parted off, those of which more than the second
+is are looked at; between, they are parted where the gap is widest."""
+NEARLY_DEPENDENT = 1e8
+"""Modes whose vector and covector, of product 1, are together longer than this cannot be told apart in float64."""
 FLOOR = 1e-4
 """Scores below this share of the highest are as good as 0: between two of these there is no gap worth the name."""
 
@@ -43,6 +45,13 @@ class Modes:
     steps: int
     vectors: Complex[Tensor, "units lasting"]
     covectors: Complex[Tensor, "lasting units"]
+
+    @property
+    def condition(self) -> float:
+        """How nearly the memory modes depend on other modes: the largest |v| |w|, 1 for a normal matrix."""
+        kept = slice(self.count)
+        lengths = self.vectors[:, kept].norm(dim=0) * self.covectors[kept].norm(dim=1)
+        return float(lengths.max()) if self.count else 1.0
 
     @property
     def gap(self) -> float:
@@ -86,30 +95,48 @@ def memory_modes(
     >>> memory_modes(A, one, one.T).kept.real.tolist()
     [1.0, -1.0]
     """
-    R, L, fading = _lasting_space(A.numpy())
-    values, V = (np.asarray(part, complex) for part in np.linalg.eig(L @ A.numpy() @ R))
-    W = np.linalg.inv(V) if len(values) else V
-    raw = np.linalg.norm(C.numpy() @ R @ V, axis=0) * np.linalg.norm(W @ L @ B.numpy(), axis=1)
+    R, L, fading = _lasting_space(A.numpy(), steps)
+    values, V = np.linalg.eig(L @ A.numpy() @ R)
+    units = _units(values)
+    with np.errstate(all="ignore"):
+        W = _inverse(V)
+        raw = np.linalg.norm(C.numpy() @ R @ V, axis=0) * np.linalg.norm(W @ L @ B.numpy(), axis=1)
     left = np.minimum(np.abs(values), 1) ** steps
-    score = raw * left
-    order = np.lexsort((-np.imag(values), np.abs(np.imag(values)).round(12), -_together(score, values)))
+    score = np.nan_to_num(raw * left, nan=0.0, posinf=0.0)
+    for unit in units:  # equal but for rounding
+        score[unit] = score[unit].max()
+    units.sort(key=lambda unit: -score[unit[0]])
+    order = np.array([mode for unit in units for mode in unit], int)
+    ends = np.array([place == len(unit) - 1 for unit in units for place in range(len(unit))], bool)
     values, V, W, score, left = values[order], V[:, order], W[order], score[order], left[order]
     some = bool((score[left >= KEPT] > 0).any())
-    gaps = _gaps(score, values, left) if some else np.zeros(len(score))
+    gaps = _gaps(score) * ends * (left >= KEPT) if some else np.zeros(len(score))
     every = np.append(values, fading[np.argsort(-np.abs(fading))])
     scores = np.append(score, np.zeros(len(fading)))
     return Modes(
-        eigenvalues=torch.from_numpy(every),
+        eigenvalues=torch.from_numpy(every.astype(complex)),
         scores=torch.from_numpy(scores),
         count=int(gaps.argmax()) + 1 if some else 0,
         gaps=torch.from_numpy(gaps),
         steps=steps,
-        vectors=torch.from_numpy(R @ V),
-        covectors=torch.from_numpy(W @ L),
+        vectors=torch.from_numpy((R @ V).astype(complex)),
+        covectors=torch.from_numpy((W @ L).astype(complex)),
     )
 
 
-def _lasting_space(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _units(values: np.ndarray) -> list[list[int]]:
+    """Real eigenvalues alone, conjugate ones in pairs: LAPACK gives each after its partner."""
+    return [[i, i + 1] if value.imag > 0 else [i] for i, value in enumerate(values) if not value.imag < 0]
+
+
+def _inverse(V: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(V)
+    except np.linalg.LinAlgError:  # no eigenvectors for all: `condition` tells
+        return np.full(V.shape[::-1], np.inf)
+
+
+def _lasting_space(A: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R (units, k) and L (k, units) with L A R the part of A that does not fade at once, L R = I, and the eigenvalues
     of the rest.
 
@@ -117,7 +144,7 @@ def _lasting_space(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Jordan blocks, whose eigenvectors would spoil all others in an inverse.
     """
     moduli = np.sort(np.abs(np.linalg.eigvals(A)))[::-1]
-    cut = _cut(moduli)
+    cut = _cut(moduli, GONE ** (1 / steps), FADING ** (1 / steps))
     ordered: Any = schur(A, output="real", sort=lambda real, imaginary: np.hypot(real, imaginary) > cut)
     T, Z, kept = ordered
     X = solve_sylvester(T[:kept, :kept], -T[kept:, kept:], T[:kept, kept:])
@@ -126,9 +153,8 @@ def _lasting_space(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return Z[:, :kept], L, np.linalg.eigvals(T[kept:, kept:])
 
 
-def _cut(moduli: np.ndarray) -> float:
-    """The middle of the widest gap between moduli that lies, or begins or ends, between the two bounds of `FADING`."""
-    low, high = FADING
+def _cut(moduli: np.ndarray, low: float, high: float) -> float:
+    """The middle of the widest gap between moduli that lies, or begins or ends, between the two bounds."""
     edges = np.append(moduli, 0.0)
     upper, lower = np.minimum(edges[:-1], high), np.maximum(edges[1:], low)
     widths = np.where(upper > lower, upper / lower, 0)
@@ -138,24 +164,6 @@ def _cut(moduli: np.ndarray) -> float:
     return float(np.sqrt(upper[best] * lower[best]))
 
 
-def _together(score: np.ndarray, values: Any) -> np.ndarray:
-    """Scores with those of conjugate pairs made equal to the last digit, so that sorting keeps pairs together."""
-    same = score.copy()
-    for i in np.flatnonzero(values.imag > 0):
-        j = int(np.abs(values - values[i].conj()).argmin())
-        same[i] = same[j] = max(score[i], score[j])
-    return same
-
-
-def _gaps(score: np.ndarray, values: Any, left: np.ndarray) -> np.ndarray:
+def _gaps(score: np.ndarray) -> np.ndarray:
     floored = np.maximum(score, FLOOR * score[0])
-    ratios = floored / np.append(floored[1:], FLOOR * score[0])
-    ratios[: len(values) - 1][_inside_a_pair(values)] = 0
-    ratios[left < KEPT] = 0
-    return ratios
-
-
-def _inside_a_pair(values: Any) -> np.ndarray:
-    """Where a cut after mode i would part it from its conjugate."""
-    tolerance = 1e-9 * np.abs(values).max()
-    return (np.abs(values[:-1] - values[1:].conj()) <= tolerance) & (np.abs(values[:-1].imag) > tolerance)
+    return floored / np.append(floored[1:], FLOOR * score[0])

@@ -41,4 +41,4 @@ def published_structure(
     trivial = torch.arange(memories), torch.ones(memories, dtype=torch.int64)
     # of each element, how much of what comes next is the one entry it was taken to be
     worst = float((F.abs().max(1).values / F.norm(dim=1)).min())
-    return Structure(basis, basis.projection(), ranks, margins, *trivial, F, selected, worst)
+    return Structure(basis, basis.projection(), ranks, margins, *trivial, F, selected, torch.arange(size), worst)

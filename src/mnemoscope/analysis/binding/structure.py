@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.binding.basis import MemoryBasis
-from mnemoscope.analysis.binding.modes import Modes
+from mnemoscope.analysis.binding.modes import NEARLY_DEPENDENT, Modes
 from mnemoscope.connectivity.selection import SignedSelection
 from mnemoscope.shapes import Float, Int
 
@@ -18,7 +18,9 @@ have 1, and copies of one another 0."""
 SAME = 0.7
 """Two readings are one variable, or its negative, if their cosine is beyond this, 1 or -1 in theory."""
 AVERAGED_STEPS = 64
-"""Over which the metric is taken."""
+"""Over which the metric is taken, at least."""
+SILENT = 1e-6
+"""An output that says less than this share of what the loudest says is none."""
 MOST_VARIABLES = 512
 
 
@@ -41,6 +43,8 @@ class Structure:
     """F_emp: what comes next, by the last N variables; where some repeat others, by the newest of each."""
     selection: SignedSelection | None
     """F_emp as a signed selection, each element by its smallest lag; None if it is none."""
+    outputs: Int[Tensor, " size"]
+    """Which outputs are the elements of a variable: all but those that say nothing, or what others say."""
     worst_cosine: float
     """Of the elements of that selection with what they were taken to be; 1 in theory."""
 
@@ -74,34 +78,37 @@ def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | 
 
     Readings are compared in the metric `G = mean_m (C A_u^m)^T (C A_u^m)`, in which A_u is a rotation.
     """
+    if modes.condition > NEARLY_DEPENDENT:
+        return (
+            f"the {modes.count} modes that last are so nearly dependent on others (|v| |w| = {modes.condition:.2g}) "
+            f"that float64 cannot tell them apart: such a network amplifies for a while, and need not remember"
+        )
     R, L = _coordinates(modes)
     A, back = L @ modes.operator(1) @ R, L @ modes.operator(-1) @ R
-    reading = C @ R
-    root = _inverse_root(_metric(A, reading))
+    root = _inverse_root(_metric(A, C @ R, max(AVERAGED_STEPS, 2 * modes.count)))
     if root is None:
         return (
             f"the readout does not see all of the {modes.count} memory modes: some variables would never be told apart"
         )
-    past = [reading]
-    kappa = _rank(past, root)[0]
-    ranks, margins = [], []
+    outputs = _independent(C @ R, root)
+    kappa, reading = len(outputs), (C @ R)[outputs]
+    past, ranks, margins = [reading], [], []
     while True:
         rank, *margin = _rank(past, root)
         ranks.append(rank)
         margins.append(margin)
-        enough = rank == modes.count if variables is None else len(past) == variables
-        if enough or len(past) > min(modes.count, MOST_VARIABLES):
+        if rank == modes.count or len(past) == variables or len(past) > min(modes.count, MOST_VARIABLES):
             break
         past.append(past[-1] @ back)
+    if variables is not None and rank == modes.count and len(past) < variables:
+        return (
+            f"the last {len(past)} readings tell all {modes.count} memory modes apart, so that there are {len(past)} "
+            f"variables at most, not {variables}"
+        )
     if ranks[-1] != modes.count:
         return (
             f"the last {len(past)} readings tell {ranks[-1]} of {modes.count} memory modes apart: they are not a "
             f"succession of {len(past)} variables"
-        )
-    if kappa != len(C):
-        return (
-            f"the readout gives {len(C)} numbers, of which {kappa} are independent on the memory space: there is no "
-            f"variable for each"
         )
     duals = torch.cat(past[::-1])
     basis = MemoryBasis(R @ _inverse(duals, root), duals @ L, len(past))
@@ -113,7 +120,7 @@ def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | 
     F[:, newest] = (reading @ A) @ _inverse(duals[newest], root)
     profile, edges = torch.tensor(ranks), torch.tensor(margins, dtype=torch.float64)
     selected, worst = _selection(following, len(past), kappa)
-    return Structure(basis, R @ L, profile, edges, groups, signs, F, selected, worst)
+    return Structure(basis, R @ L, profile, edges, groups, signs, F, selected, outputs, worst)
 
 
 def _coordinates(modes: Modes) -> tuple[Tensor, Tensor]:
@@ -123,17 +130,30 @@ def _coordinates(modes: Modes) -> tuple[Tensor, Tensor]:
     return R, R.mT @ P
 
 
-def _metric(A: Tensor, reading: Tensor) -> Tensor:
+def _metric(A: Tensor, reading: Tensor, steps: int) -> Tensor:
     total, ahead = torch.zeros_like(A), reading
-    for _ in range(AVERAGED_STEPS):
+    for _ in range(steps):
         total, ahead = total + ahead.mT @ ahead, ahead @ A
-    return total / AVERAGED_STEPS
+    return total / steps
+
+
+def _independent(readings: Tensor, root: Tensor) -> Tensor:
+    """Rows that are neither (almost) 0 nor what the rows before them make up."""
+    lengths = (readings @ root).norm(dim=1)
+    unit, kept = _unit(readings, root), []
+    for row in range(len(readings)):
+        if float(lengths[row]) <= SILENT * float(lengths.max()):
+            continue
+        basis = torch.linalg.qr(unit[kept].mT)[0] if kept else unit.new_zeros(unit.shape[1], 0)
+        if float((unit[row] - basis @ (basis.mT @ unit[row])).norm()) > INDEPENDENT:
+            kept.append(row)
+    return torch.tensor(kept)
 
 
 def _inverse_root(G: Tensor) -> Tensor | None:
     """S with S^T G S = I; None where G is singular: what no reading ever sees cannot be told apart."""
     values, vectors = torch.linalg.eigh(G)
-    return None if float(values[0]) <= 1e-10 * float(values[-1]) else vectors / values.sqrt()
+    return None if not float(values[0]) > 1e-10 * float(values[-1]) else vectors / values.sqrt()
 
 
 def _unit(readings: Tensor, root: Tensor) -> Tensor:

@@ -11,31 +11,37 @@ from mnemoscope.analysis.binding.linearised import Linearised, silence
 from mnemoscope.analysis.binding.structure import Structure
 from mnemoscope.shapes import Bool, Float
 
-PERIODS = 6
-"""How long a trial is, in numbers of variables."""
+PERIODS, FEWEST_STEPS = 6, 64
+"""How long a trial is after its inputs: in numbers of variables, and at least."""
+FEWEST_TRIALS = 2
 
 
 @dataclass(frozen=True)
 class Trials:
     """Sequences that a network was run on, and what its memories held.
 
-    Subspace j of N at time T holds x(T - N + j), whatever F (the universal law; 1 is the oldest).
+    Subspace j of N at time T holds x(T - N + j), whatever F (the universal law; 1 is the oldest). All values are given
+    from `centre` on: bits of any two values are then of opposite sign.
     """
 
     inputs: Float[Tensor, "time batch features"]
     variables: Float[Tensor, "time batch size"]
-    """x(t): the inputs while they last, then what F makes of them (or what was given)."""
+    """x(t) - centre: the inputs while they last, then what F makes of them (or what was given)."""
     states: Float[Tensor, "time batch units"]
     decoded: Float[Tensor, "time batch variables size"]
-    """z(t) = Psi* (h(t) - h*)."""
+    """z(t) = Psi* (h(t) - h*), from the centre on."""
     outputs: Float[Tensor, "time batch size"]
+    """From the centre on."""
+    centre: Float[Tensor, " size"]
+    """Halfway between the two values of bits; else, and where no variables were given, the outputs at rest."""
     silent: int
     """The first time without input from there on."""
 
     @property
     def bits(self) -> bool:
-        """Whether the variables are 1 and -1 alone."""
-        return bool((self.variables.abs() == 1).all())
+        """Whether the variables take two values alone."""
+        size = self.variables.abs()
+        return bool((size - size.max()).abs().max() <= 1e-9 * size.max())
 
     @property
     def number(self) -> int:
@@ -44,7 +50,7 @@ class Trials:
 
     @property
     def expected(self) -> Float[Tensor, "time batch variables size"]:
-        """x(T - N + j) for every T and j; NaN before the first variable came."""
+        """x(T - N + j) for every T and j, from the centre on; NaN before the first variable came."""
         before = torch.full_like(self.variables[: self.number - 1], torch.nan)
         windows = torch.cat([before, self.variables]).unfold(0, self.number, 1)
         return windows.movedim(-1, 2)
@@ -57,6 +63,11 @@ class Trials:
         forgotten in the first round.
         """
         return torch.arange(len(self.variables)) >= self.silent + self.number - 1
+
+    @property
+    def steps(self) -> int:
+        """How long it was followed, once settled."""
+        return int(self.settled.sum())
 
     @property
     def r2_over_time(self) -> Float[Tensor, " time"]:
@@ -78,6 +89,12 @@ class Trials:
     def right(self) -> float:
         """Share of signs decoded, once settled."""
         return float(self.right_over_time[self.settled].mean())
+
+    @property
+    def kept(self) -> float:
+        """How large what is decoded still is in the last N steps, beside the first N once settled: 1 does not fade."""
+        sizes = self.decoded[self.settled].square().mean((1, 2, 3)).sqrt()
+        return float(sizes[-self.number :].mean() / sizes[: self.number].mean().clamp_min(1e-300))
 
     @property
     def output_right(self) -> float:
@@ -106,38 +123,60 @@ def random_inputs(found: Structure, batch: int, generator: torch.Generator) -> F
     """N random vectors of bits, then zeros."""
     N, size = found.basis.variables, found.basis.size
     bits = 2.0 * torch.randint(0, 2, (N, batch, size), generator=generator) - 1
-    return torch.cat([bits, torch.zeros(PERIODS * N, batch, size)]).double()
+    return torch.cat([bits, torch.zeros(max(PERIODS * N, FEWEST_STEPS + N), batch, size)]).double()
 
 
 def run_trials(
     network: Linearised,
     found: Structure,
     inputs: Float[Tensor, "time batch features"],
-    variables: Float[Tensor, "time batch size"] | None = None,
-) -> Trials:
-    """Run the network on inputs and decode; without `variables`, x(t) is the input and then what F makes of it."""
+    variables: Float[Tensor, "time batch outputs"] | None = None,
+) -> Trials | str:
+    """Run the network on inputs and decode; without `variables`, x(t) is the input and then what F makes of it.
+
+    A sentence that says why where the inputs do not fit what was found.
+    """
     N, size = found.basis.variables, found.basis.size
     silent = silence(inputs)
+    rest = network.rest_outputs[found.outputs]
     if variables is None:
-        if silent != N:
-            raise ValueError(
-                f"{N} variables were found, but the inputs last for {silent} steps: pass variables=..., the sequence "
-                f"x(t) that is to be held, (time, batch, {size})."
+        if silent != N or inputs.shape[2] != size:
+            return (
+                f"{N} variables of {size} elements were found, but the inputs last for {silent} steps and have "
+                f"{inputs.shape[2]} features: pass variables=..., the sequence x(t) that is to be held"
             )
-        variables = follow(found, inputs[:N], len(inputs) - N)
-    variables = variables.detach().to(device="cpu", dtype=torch.float64)
-    if variables.shape != (*inputs.shape[:2], size):
-        raise ValueError(
-            f"variables must be (time, batch, {size}) for inputs {tuple(inputs.shape)}, but are "
-            f"{tuple(variables.shape)}."
-        )
+        x, centre = follow(found, inputs[:N], len(inputs) - N), rest
+    else:
+        x = _chosen(variables, network, found, inputs)
+        centre = _middle(x, rest)
+        x = x - centre
     if len(inputs) < silent + 2 * N:
-        raise ValueError(
-            f"The {len(inputs)} steps are too short: {N} variables are followed for at least {2 * N} steps after the "
-            f"last input, which is at step {silent}."
+        return (
+            f"the {len(inputs)} steps are too short: {N} variables are followed for at least {2 * N} steps after the "
+            f"last input, which is at step {silent}"
         )
+    distinct = torch.unique(x[max(silent - N, 0) : silent + N].movedim(1, 0).flatten(1), dim=0)
+    if len(distinct) < FEWEST_TRIALS:
+        return "all trials are alike: pass different ones, as many as you can"
     states = network.states(inputs)
-    decoded = found.basis.read(states - network.fixed_point)
+    decoded = found.basis.read(states - network.fixed_point) + (rest - centre)
     with torch.no_grad():
-        outputs = network.outputs(states)
-    return Trials(inputs, variables, states, decoded, outputs, silent)
+        outputs = network.outputs(states)[..., found.outputs] - centre
+    return Trials(inputs, x, states, decoded, outputs, centre, silent)
+
+
+def _chosen(variables: Tensor, network: Linearised, found: Structure, inputs: Tensor) -> Tensor:
+    """The variables that were given, those elements that outputs tell."""
+    x = torch.as_tensor(variables).detach().to(network.A)
+    wanted = (*inputs.shape[:2], len(network.C))
+    if x.shape != wanted:
+        raise ValueError(f"variables must be {wanted} (time, batch, outputs), but are {tuple(x.shape)}.")
+    if not torch.isfinite(x).all():
+        raise ValueError("variables contain NaN or infinite values.")
+    return x[..., found.outputs]
+
+
+def _middle(x: Tensor, rest: Tensor) -> Tensor:
+    low, high = x.aminmax()
+    two = bool(((x == low) | (x == high)).all())
+    return ((low + high) / 2).expand(len(rest)).clone() if two and low < high else rest
