@@ -84,10 +84,11 @@ class SolvedStudy(BindingStudy):
             self.row(own, "mean angle error", _known(one["angle_error"] for one in whole), ".2g",
                      f"eigenvalues where it rests; F found in {found} of {len(whole)}"),
             self.row(own, "mean angle error along states",
-                     _known(one["angle_error_along_states"] for one in whole), ".2g", "of a linear step fitted to the states"),
+                     _known(one["angle_error_along_states"] for one in whole), ".2g",
+                     "of a linear step fitted to the states"),
             self.row(own, "signs decoded", [one["decoded"] for one in whole], ".5g",
                      "by the published way " + ", ".join(f"{one['decoded_by_published_way']:.4g}" for one in whole)),
-            self.row(own, "least causal test", causal, ".4g", "of six; what is as predicted, and of what should change"),
+            self.row(own, "least causal test", causal, ".4g", "of six; as predicted, also of what should change"),
             self.row(own, "size left at the end", [one["kept"] for one in whole], ".3g", "of what is decoded"),
         ]  # fmt: skip
 
