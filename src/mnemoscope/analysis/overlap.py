@@ -1,8 +1,8 @@
 """How near what an episodic memory fires is to each of its memories: the one measure of all its lenses.
 
-The overlap of V_f with a memory xi is a cosine, 1 where the memory is recalled and -1 where it is recalled reversed, with
-every sign turned. What is fired is not always fit for it. A logistic function that recalls a balanced pattern p of +-1
-fires (1 + p) / 2, whose cosine with p is sqrt(1/2). So the overlap is `cos(read(V_f), directions(xi))`, where
+The overlap of V_f with a memory xi is a cosine, 1 where the memory is recalled, and -1 where it is recalled reversed,
+with every sign turned. What is fired is not always fit for it: a logistic function that recalls a balanced pattern p of
++-1 fires (1 + p) / 2, whose cosine with p is sqrt(1/2). So the overlap is `cos(read(V_f), directions(xi))`, where
 
 - `read` is `sigma_f(V_f) - sigma_f(0)`, what is fired less what a silent network fires. Of tanh, polynomial and linear
   sigma_f this is what is fired, of the logistic function tanh(beta V_f / 2) / 2;
