@@ -6,6 +6,7 @@ import mpmath as mp
 import pytest
 import torch
 
+import mnemoscope as ms
 from mnemoscope.cells.lagrangian import LAGRANGIANS, Logistic, Polynomial, ReLU, Softmax, Tanh, lagrangian
 
 mp.mp.dps = 50
@@ -154,3 +155,20 @@ def test_tiny_states_have_an_energy_of_their_own_size(size):
     half = 3 * mp.mpf(size) ** 2 / 2
     same(Tanh().value(x), [half], 1e-15)
     same(Tanh().conjugate(torch.tanh(x)), [half], 1e-15)
+
+
+def test_the_energy_of_a_network_that_fades_falls_to_the_last_digit():
+    """Without bias states fade towards 0, where an energy that loses digits seems to rise."""
+    net = torch.nn.RNN(1, 4, bias=False).double()
+    net.weight_hh_l0.data = 0.5 * torch.eye(4).double()
+    starts = torch.randn(16, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for size in (1.0, 1e-9, 1e-20):
+        states = [size * starts]
+        for _ in range(30):
+            states.append(torch.tanh(0.5 * states[-1]))
+        report = ms.energy_report(net, torch.stack(states))
+        assert report.guaranteed
+        assert int(report.rises.sum()) == 0
+        assert (report.change < 0).all()
+        assert report.error < 1e-14
+    assert int(ms.energy_report(net).rises.sum()) == 0

@@ -196,6 +196,8 @@ def memory_load(
     read from recall. With polynomial or softmax memories it is a dense associative memory; those of softmax share out a
     drive of 1, of which tanh is no sign, but the same for all features of a pattern. What is held is told by the
     overlap (`analysis.overlap`), a direction, so that a state which keeps its direction while it fades is held too.
+    Features that fire where V_f = 0 (logistic, softmax) drive each memory by the mean of its pattern as well, which
+    costs capacity.
 
     Args:
         features: N_f.
