@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.analysis.recall import NEARER_THAN_ALL_OTHERS, copied, is_silent, overlap_with
+from mnemoscope.analysis.overlap import (
+    NEARER_THAN_ALL_OTHERS,
+    directions,
+    is_silent,
+    overlap_with,
+    read_of,
+    read_of_firing,
+)
+from mnemoscope.analysis.recall import copied
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
@@ -60,9 +68,9 @@ class MemoryKinds:
     kind: Int[Tensor, " points"]
     """Values of `MemoryKind`."""
     overlaps: Float[Tensor, "points memories"]
-    """Cosine of what the features fire with each memory."""
+    """Cosine with each memory (`analysis.overlap`)."""
     parts: Float[Tensor, "points memories"]
-    """Lengths of the memories that what is fired is made of, by the duals; NaN where there are no duals."""
+    """Lengths of the memories that what is read of a point is made of, by the duals; NaN where there are no duals."""
     dwell: Float[Tensor, " points"]
     """Steps (time, of a flow) in which the least stable deviation grows by e; of a slow point no more than it takes to
     drift by its own length. Infinite for stable points."""
@@ -71,6 +79,8 @@ class MemoryKinds:
     threshold: float
     lasting: float
     """Steps (of a flow: of 1 / rate) from which on a state that is not stable counts as metastable."""
+    completeness: str
+    """What the index sum says of whether fixed points are missing, in words."""
 
     def __len__(self) -> int:
         return self.kind.shape[0]
@@ -130,7 +140,7 @@ class MemoryKinds:
         held = self.dwell[self.kind == MemoryKind.METASTABLE]
         if len(held):
             said.append(f"Metastable states hold for {float(held.min()):.3g} to {float(held.max()):.3g} steps.")
-        return " ".join(said)
+        return " ".join([*said, self.completeness])
 
     def __repr__(self) -> str:
         return f"MemoryKinds({self.summary()})"
@@ -138,7 +148,8 @@ class MemoryKinds:
     def save(self, path: str | Path) -> None:
         """Write one `.safetensors` file; `MemoryKinds.load` reads it back."""
         tensors = {name: getattr(self, name) for name in ("kind", "overlaps", "parts", "dwell", "slow")}
-        save_result(path, "MemoryKinds", tensors, {"threshold": self.threshold, "lasting": self.lasting})
+        names = ("threshold", "lasting", "completeness")
+        save_result(path, "MemoryKinds", tensors, {name: getattr(self, name) for name in names})
 
     @classmethod
     def load(cls, path: str | Path) -> MemoryKinds:
@@ -190,19 +201,23 @@ def classify_memories(
     slow = fixed_points.slow
     found = [fixed_points] if slow is None or not len(slow) else [fixed_points, slow]
     states = torch.cat([part.states for part in found])[:, : own.features].to(own.Xi)
-    fired = states if conjugate else own.sigma_f(states)
+    read = read_of_firing(own, states) if conjugate else read_of(own, states)
     dwell = torch.cat([_dwell(part, drifts=part is slow) for part in found])
-    overlaps, parts = overlap_with(own, fired), _parts(own, fired)
+    overlaps, parts = overlap_with(own, read), _parts(own, read)
     rests = torch.isinf(dwell)
     kind = torch.where(dwell * fixed_points.rate > lasting, MemoryKind.METASTABLE, MemoryKind.UNSTABLE)
-    kind[rests] = _of_stable(own, overlaps[rests], fired[rests], parts[rests], threshold)
+    kind[rests] = _of_stable(own, overlaps[rests], read[rests], parts[rests], threshold)
     is_slow = torch.cat([torch.full((len(part),), part is slow) for part in found])
-    return MemoryKinds(kind, overlaps, parts, dwell, is_slow, float(threshold), float(lasting))
+    return MemoryKinds(
+        kind, overlaps, parts, dwell, is_slow, float(threshold), float(lasting), fixed_points.completeness
+    )
 
 
 def duals(memory: EpisodicMemory) -> Float[Tensor, "memories features"]:
-    """The dual of each memory, in rows: 1 with itself, 0 with the others. Memories must be independent."""
-    Xi = memory.Xi.detach().double()
+    """The dual of each memory, in rows: 1 with itself, 0 with the others. Memories must be independent; for softmax
+    features without their means, which these cannot see.
+    """
+    Xi = directions(memory).double()
     if memory.memories > memory.features:
         raise ValueError(
             f"{memory.memories} memories of {memory.features} features depend on each other, and have no duals; there "
@@ -210,27 +225,30 @@ def duals(memory: EpisodicMemory) -> Float[Tensor, "memories features"]:
         )
     rank = int(torch.linalg.matrix_rank(Xi))
     if rank < memory.memories:
+        seen = "" if Xi.equal(memory.Xi.detach().double()) else ", without their means, which softmax does not see,"
         raise ValueError(
-            f"The {memory.memories} memories (columns of Xi) depend on each other, their rank is {rank}, and so they "
-            f"have no duals. Leave out those that others make up."
+            f"The {memory.memories} memories (columns of Xi){seen} depend on each other, their rank is {rank}, and so "
+            f"they have no duals. Leave out those that others make up."
         )
     return torch.linalg.pinv(Xi)
 
 
-def _parts(memory: EpisodicMemory, fired: Tensor) -> Tensor:
-    if memory.memories > memory.features or int(torch.linalg.matrix_rank(memory.Xi)) < memory.memories:
-        return torch.full((len(fired), memory.memories), torch.nan, dtype=fired.dtype)
-    return fired @ duals(memory).mT * memory.Xi.norm(dim=0)
+def _parts(memory: EpisodicMemory, read: Tensor) -> Tensor:
+    Xi = directions(memory)
+    if memory.memories > memory.features or int(torch.linalg.matrix_rank(Xi)) < memory.memories:
+        return torch.full((len(read), memory.memories), torch.nan, dtype=read.dtype)
+    return read @ duals(memory).mT * Xi.norm(dim=0)
 
 
-def _of_stable(memory: EpisodicMemory, overlaps: Tensor, fired: Tensor, parts: Tensor, threshold: float) -> Tensor:
+def _of_stable(memory: EpisodicMemory, overlaps: Tensor, read: Tensor, parts: Tensor, threshold: float) -> Tensor:
     best, which = overlaps.abs().max(1)
     single = best > threshold
-    if bool((~single & ~is_silent(fired)).any()) and bool(torch.isnan(parts).any()):
+    if bool((~single & ~is_silent(read)).any()) and bool(torch.isnan(parts).any()):
         duals(memory)  # says what is wrong
-    length = fired.norm(dim=1).clamp_min(torch.finfo(fired.dtype).tiny)
-    inside = (parts / memory.Xi.norm(dim=0) @ memory.Xi.mT).norm(dim=1) / length
-    mixed = (inside > NEARER_THAN_ALL_OTHERS) & ~is_silent(fired)
+    length = read.norm(dim=1).clamp_min(torch.finfo(read.dtype).tiny)
+    Xi = directions(memory)
+    inside = (parts / Xi.norm(dim=0) @ Xi.mT).norm(dim=1) / length
+    mixed = (inside > NEARER_THAN_ALL_OTHERS) & ~is_silent(read)
     kind = torch.where(mixed, MemoryKind.MIXTURE, MemoryKind.UNRELATED)
     signed = overlaps.gather(1, which.unsqueeze(1)).squeeze(1)
     return torch.where(single, torch.where(signed > 0, MemoryKind.STORED, MemoryKind.REVERSED), kind)

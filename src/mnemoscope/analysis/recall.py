@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from mnemoscope.analysis.overlap import NEARER_THAN_ALL_OTHERS, overlap_with, read_of
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-NEARER_THAN_ALL_OTHERS = sqrt(0.5) * (1 + 1e-9)
-"""Cosine above which firing is nearer to one memory than to all others together: squares of the cosines with orthogonal
-memories add up to 1 at most, so that two cannot both be above. An equal mixture of two lies just below, whatever its
-rounding, and one of three further down."""
-
-SILENT = 1e-9
-"""Root mean square of what is fired, below which it is nothing."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Recall:
     delayed: Float[Tensor, "periods batch features"]
     """V_d, frozen during each period."""
     overlaps: Float[Tensor, "steps batch memories"]
-    """Cosine of what the features fire with each memory; negative where it is reversed."""
+    """Cosine of V_f, by what it fires (`analysis.overlap`), with each memory; negative where that is reversed."""
     k: int
     """Inner steps of a period."""
     threshold: float
@@ -155,7 +147,7 @@ def recall(
             for _ in range(k):
                 x = own.recalled(own.called(own.sigma_f(x), y))
                 states.append(x)
-        overlaps = overlap_with(own, own.sigma_f(torch.stack(states)))
+        overlaps = overlap_with(own, read_of(own, torch.stack(states)))
         expected = _predicted(own, overlaps[0], periods)
     return Recall(torch.stack(states), torch.stack(delayed), overlaps, k, threshold, *expected)
 
@@ -175,18 +167,6 @@ def successors(memory: EpisodicMemory) -> tuple[Int[Tensor, " memories"], Int[Te
     silent = ~there.any(1)
     signs = calls.sum(1).sign().long()
     return torch.where(silent, own, there.long().argmax(1)), torch.where(silent, 1, signs)
-
-
-def overlap_with(memory: EpisodicMemory, fired: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
-    """Cosine of what is fired with each memory; 0 where nothing is fired."""
-    lengths = fired.norm(dim=-1, keepdim=True) * memory.Xi.norm(dim=0)
-    cosines = fired @ memory.Xi / lengths.clamp_min(torch.finfo(fired.dtype).tiny)
-    return cosines.masked_fill(is_silent(fired).unsqueeze(-1), 0)
-
-
-def is_silent(fired: Float[Tensor, "*batch features"]) -> Bool[Tensor, "*batch"]:
-    """Whether nothing is fired; the direction of what is left is one of rounding."""
-    return fired.square().mean(-1).sqrt() < SILENT
 
 
 def start_of(memory: EpisodicMemory, start: int | Tensor) -> Float[Tensor, "batch features"]:

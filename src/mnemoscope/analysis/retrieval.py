@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.recall import copied, overlap_with, start_of
+from mnemoscope.analysis.overlap import overlap_with, read_of
+from mnemoscope.analysis.recall import copied, start_of
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangian import Lagrangian, lagrangian
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RETRIEVED = 0.95
-"""Overlap above which a pattern counts as retrieved: 2.5% of its signs may be wrong."""
+"""Overlap above which a pattern counts as retrieved: where firing is all or nothing 2.5% of its signs may be wrong."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class MemoryLoad:
     """Share of the patterns that are found from a corrupted start."""
     features: int
     corruption: float
-    """Share of signs that were flipped."""
+    """Share of signs that were flipped, as a whole number of signs."""
     threshold: float
     sigma_f: str
     sigma_h: str
@@ -189,17 +190,21 @@ def memory_load(
 ) -> MemoryLoad:
     """Store random patterns of +-1, and see which are held, for each number of them.
 
-    Patterns are stored as they are, so that what drives a feature is as large as there are features and its tanh is a
-    sign: with linear memories this is the network of Hopfield (1982) in parallel steps, with the diagonal of W left in.
-    Where there are many memories that diagonal holds any state in place, so that to stay is no sign of memory; capacity
-    is read from recall. With polynomial or softmax memories it is a dense associative memory.
+    Patterns are stored as they are. With linear memories what drives a feature is as large as there are features, and
+    its tanh is a sign: this is the network of Hopfield (1982) in parallel steps, with the diagonal of W left in. Where
+    there are many memories that diagonal holds any state in place, so that to stay is no sign of memory; capacity is
+    read from recall. With polynomial or softmax memories it is a dense associative memory; those of softmax share out a
+    drive of 1, of which tanh is no sign, but the same for all features of a pattern. What is held is told by the
+    overlap (`analysis.overlap`), a direction, so that a state which keeps its direction while it fades is held too.
+    Features that fire where V_f = 0 (logistic, softmax) drive each memory by the mean of its pattern as well, which
+    costs capacity.
 
     Args:
         features: N_f.
         memories: numbers of patterns, rising.
         sigma_h: nonlinearity of the memories.
         sigma_f: nonlinearity of the features.
-        corruption: share of signs that are flipped at the start of a recall.
+        corruption: share of signs that are flipped at the start of a recall; rounded to a whole number of signs.
         seeds: memories that are drawn for each number of patterns.
         tried: patterns of each memory that are tried, at most.
         steps: of the map.
@@ -209,18 +214,19 @@ def memory_load(
     counts = _counts(features, memories, seeds, tried, steps)
     _check_shares([corruption], threshold)
     of_features, of_memories = lagrangian(sigma_f), lagrangian(sigma_h)
+    flips = round(corruption * features)
 
     def shares(number: int, seed: int) -> list[float]:
         generator = torch.Generator().manual_seed(1000 * seed + number)
         patterns = _signs((features, number), generator)
         memory = copied(EpisodicMemory(patterns, None, of_features, of_memories))
         starts = patterns[:, :tried].mT
-        begin = starts, _flipped(starts, round(corruption * features), generator)
+        begin = starts, _flipped(starts, flips, generator)
         return [float((_ends(memory, one, steps).diagonal() > threshold).double().mean()) for one in begin]
 
     found = torch.tensor([[shares(number, seed) for seed in range(seeds)] for number in counts], dtype=torch.float64)
     stable, recalled = found.unbind(2)
-    return MemoryLoad(torch.tensor(counts), stable, recalled, features, float(corruption), float(threshold),
+    return MemoryLoad(torch.tensor(counts), stable, recalled, features, flips / features, float(threshold),
                       of_features.extra_repr(), of_memories.extra_repr())  # fmt: skip
 
 
@@ -285,7 +291,7 @@ def _ends(memory: EpisodicMemory, V_f: Tensor, steps: int) -> Float[Tensor, "sta
             V_f = new
             if still:
                 break
-        return overlap_with(memory, memory.sigma_f(V_f))
+        return overlap_with(memory, read_of(memory, V_f))
 
 
 def _flipped(V_f: Tensor, number: int, generator: torch.Generator) -> Tensor:

@@ -264,7 +264,12 @@ def _current(memory: EpisodicMemory, given: Current | None, V_f: Tensor) -> Call
 
 def _check_matrices(Xi: Tensor, Phi: Tensor | None) -> None:
     if Xi.dim() != 2 or 0 in Xi.shape or not Xi.is_floating_point():
-        raise ValueError(f"Xi must be real, (features, memories), one memory per column, but has {tuple(Xi.shape)}.")
+        raise ValueError(
+            f"Xi must be of real floating-point numbers, (features, memories), one memory per column, but its shape is "
+            f"{tuple(Xi.shape)} and its type {Xi.dtype}."
+        )
+    if Phi is not None and Phi.is_complex():
+        raise ValueError(f"Phi must be real, as memories are, but its type is {Phi.dtype}.")
     if Phi is not None and Phi.shape != (Xi.shape[1], Xi.shape[1]):
         raise ValueError(
             f"Phi relates the {Xi.shape[1]} memories (columns) of Xi and must be {Xi.shape[1]} x {Xi.shape[1]}, but "

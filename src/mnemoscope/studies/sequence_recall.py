@@ -1,9 +1,14 @@
 """Does an episodic memory recall its memories one after the other, as their interaction says (Karuvally et al. 2023)?
 
 The theory calls Phi the temporal interaction of the stored memories, and takes the map of Eq 8, in which the delayed
-copy follows at every step, for the network. Nothing was published of whether that map steps from memory to memory. Here
-memories call for each other in a cycle. What is varied is how many steps the delayed copy stays as it is before it
-follows, k, where k = 1 is Eq 8, and by which gain Phi is multiplied.
+copy follows at every step, for the network. Nothing was published of whether that map steps from memory to memory, so
+that no verdict is given. Here memories call for each other in a cycle. What is varied is how many steps the delayed
+copy stays as it is before it follows, k, where k = 1 is Eq 8, and by which gain Phi is multiplied.
+
+An earlier analysis of such networks, which is not published, found recall to be exact for k = 20 at gains from 0.5 to 3
+and for k = 5 from 1.2 on, and memories to mix for k = 1. What is measured here differs. At the smaller of these gains
+some networks fail, because random patterns of 40 features overlap by chance; of orthogonal patterns none does. And for
+k = 1 most networks step from memory to memory without fault once the gain is 5.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from mnemoscope.cells.lagrangian import Tanh
 from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.shapes import Float
 from mnemoscope.studies.computing import ComputedStudy, above, kept
-from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.studies.study import Finished, Preset, Published, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +36,12 @@ STEPS = (1, 2, 5, 20)
 EXAMPLE, SHOWN = 1.2, 40
 """The gain whose overlaps are drawn, and for how many inner steps."""
 AT_ONE = "k = 1, gain 1: networks that follow Phi"
+EXPECTED = {
+    1: ("memories mix in every network", lambda gain, share: share == 0),
+    5: ("without fault from 1.2 on", lambda gain, share: gain < 1.2 or share == 1),
+    20: ("without fault from 0.5 to 3", lambda gain, share: not 0.5 <= gain <= 3 or share == 1),
+}
+"""Of each k, what an earlier analysis, not published, lets one expect, and whether a share at a gain is as expected."""
 COLOURS = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 
 
@@ -59,7 +70,7 @@ class SequenceRecall(ComputedStudy):
     question = "Does an episodic memory step through its memories as Phi says, and what does it take?"
     published = (
         Published(AT_ONE, "Phi is the temporal interaction of memories; no number",
-                  "Karuvally et al., section 3, Eq 8 and 11", agreeing=(0.95, 1)),
+                  "Karuvally et al., section 3, Eq 8 and 11"),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Three networks, three gains.", {"cases": _cases((1, 20), (0.5, 1.0, 3.0), 3)}),
@@ -90,9 +101,6 @@ class SequenceRecall(ComputedStudy):
                 "margin": kept(torch.stack(least)),
                 "example": [kept(one) for one in example.overlaps[: SHOWN + 1, 0].mT]}  # fmt: skip
 
-    def as_published(self, trial: Trial) -> bool:
-        return trial.settings["networks"] >= NETWORKS and 1.0 in trial.settings["gains"]
-
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for one in sorted(results, key=lambda one: one.trial.settings["k"]):
@@ -102,11 +110,13 @@ class SequenceRecall(ComputedStudy):
                 at_one = share[1.0]
                 periods = dict(zip(gains, one.result["periods"], strict=True))[1.0]
                 remark = (
-                    f"the range, 95% or more, is ours; {periods:.0%} of the steps are right, as I + Phi^T holds the "
-                    f"last memory as much as it calls for the next"
+                    f"{periods:.0%} of the steps are right, as I + Phi^T holds the last memory as much as it calls for "
+                    f"the next"
                 )
                 rows.append(self.row([one], AT_ONE, [at_one], f"{at_one:.0%}", remark))
-            rows.append(Row(f"k = {k}: gains without fault", "nothing", _without_fault(share), remark=_shares(share)))
+            rows.append(
+                Row(f"k = {k}: gains without fault", "nothing", _without_fault(share), remark=_remark(k, share))
+            )
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -145,8 +155,15 @@ def _without_fault(share: Mapping[float, float]) -> str:
     return ", ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in ranges) or "none"
 
 
-def _shares(share: Mapping[float, float]) -> str:
-    return "not in the paper; " + ", ".join(f"{gain:g}: {one:.0%}" for gain, one in share.items())
+def _remark(k: int, share: Mapping[float, float]) -> str:
+    """The share at each gain, and where it is not what one would expect."""
+    told = "not in the paper; " + ", ".join(f"{gain:g}: {one:.0%}" for gain, one in share.items())
+    if k not in EXPECTED:
+        return told
+    words, as_expected = EXPECTED[k]
+    other = [f"{gain:g}" for gain, one in share.items() if not as_expected(gain, one)]
+    differs = f"so not at {', '.join(other)}" if other else "so at all of these gains"
+    return f"{told}; expected from an earlier analysis, not published: {words}; {differs}"
 
 
 STUDY = SequenceRecall()

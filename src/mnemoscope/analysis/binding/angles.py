@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from mnemoscope.shapes import Complex
+from mnemoscope.shapes import Complex, Float
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,15 @@ class AngleError:
 
 
 def angle_error(
-    found: Complex[Tensor, " found"], expected: Complex[Tensor, " expected"], above: float = 0.9
+    found: Complex[Tensor, " found"] | Float[Tensor, " found"],
+    expected: Complex[Tensor, " expected"] | Float[Tensor, " expected"],
+    above: float = 0.9,
 ) -> AngleError:
     """Mean |difference of angle| between the eigenvalues of modulus above `above`, in the best one-to-one assignment.
 
     The measure of the authors' table of eigenvalue errors (Karuvally et al. 2023). Where there are more of one kind
     than of the other, the best partners are chosen, and the rest is counted: a small mean with many missing or extra
-    eigenvalues says little.
+    eigenvalues says little. Real tensors are eigenvalues too, of angle 0 or pi.
 
     >>> roots = torch.tensor([1, 1j, -1, -1j], dtype=torch.complex128)
     >>> error = angle_error(roots[:3] * torch.tensor(0.95 * 2.71828**0.1j), roots)
@@ -51,7 +53,7 @@ def angle_error(
     mean angle error 0.1 (largest 0.1) over 3 eigenvalues, 1 missing
     """
     for name, values in (("found", found), ("expected", expected)):
-        if values.dim() != 1 or not torch.isfinite(torch.view_as_real(values)).all():
+        if values.dim() != 1 or not torch.isfinite(values).all():
             raise ValueError(f"{name} must be a list of finite eigenvalues, but its shape is {tuple(values.shape)}.")
     found, expected = (values[values.abs() > above].to(torch.complex128) for values in (found, expected))
     # the angle of the quotient, which knows that pi and -pi are the same

@@ -198,6 +198,8 @@ class BindingNetwork:
         drive = gain if drive is None else drive
         if not (isfinite(gain) and gain >= 1):
             raise ValueError(f"The gain must be at least 1, or memory fades as gain^t, but is {gain}.")
+        if not isfinite(drive):
+            raise ValueError(f"The drive, what inputs are multiplied by, must be finite, but is {drive}.")
         interference = largest_interference(self.selection, gain, drive)
         if not interference < drive:
             raise ValueError(
