@@ -592,9 +592,11 @@ def test_the_study():
     results = [Finished(one, STUDY.run(one, Path(), progress=False)) for one in trials[:1] + trials[3:4]]
     told = {row.quantity: row.verdict for row in STUDY.summarise(results)}
     assert list(told) == [one.quantity for one in STUDY.published]
-    fails = ("Eq 28/29", "Eq 35", "Eq 45/47", "Eq 25, V_d following", "the same", "Eq 3, flow: ", "relu")
+    unsaid = ("Eq 25/26", "Eq 28/29", "Eq 35", "Eq 25, V_d following", "the same")  # the notes say nothing of these
+    fails = ("Eq 45/47", "Eq 3, flow: ", "relu")
     for quantity, verdict in told.items():
-        assert verdict == ("differs" if quantity.startswith(fails) else "agrees"), quantity
+        expected = "differs" if quantity.startswith(fails) else "agrees"
+        assert verdict == ("not compared" if quantity.startswith(unsaid) else expected), quantity
     assert STUDY.figure(results).axes
 
 

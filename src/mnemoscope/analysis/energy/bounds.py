@@ -129,7 +129,7 @@ def _of_quadratics(weights: Weights, y: Tensor) -> LowerBound:
     """`E >= g.(I - alpha_s Xi Xi^T) g / 2 - g.(u + sqrt(alpha_s) Xi c) - |c|^2 / 2`, equal where both are linear.
 
     If alpha_s |Xi|^2 < 1 by more than rounding, it has a minimum. Where it is 1, the linear term decides: E falls
-    without end along a mode on which only that acts. Otherwise a direction in which rates can grow and E falls is looked for.
+    without end along a mode on which only that acts. Otherwise a direction along which E falls is looked for.
     """
     c, Q = (
         weights.called(y),
