@@ -247,8 +247,11 @@ class EnergyDescent(ComputedStudy):
 
         tanh = [one for one in results if one.trial.settings["sigma"] == "tanh"]
         pooled = f"with its sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
-        tight = min(one.result["gap"] for one in results)
-        searched = f"random states, and such as a descent on V_f finds; the lowest is {tight:.2g} of |bound| above it"
+        tight = min(one.result["gap"] for one in bounded)
+        searched = (
+            f"random states, and such as a descent on V_f finds: for {', '.join(BOUNDED)} they stay {tight:.2g} of "
+            f"|bound| above it, for others they reach it"
+        )
         unbounded, unknown = (sum(one.result[key] for one in free) for key in ("unbounded", "unknown"))
         return [
             count(0, "exact"), count(1, "printed 28"),

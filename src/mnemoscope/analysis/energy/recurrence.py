@@ -73,7 +73,10 @@ class Recurrence:
 
 def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Recurrence:
     """Of an Elman cell at a constant input, zeros by default; other cells are refused, in words."""
-    cell = cell.frozen()  # weights that are computed from others, such as parametrised ones, are computed here
+    given, cell = (
+        cell,
+        cell.frozen(),
+    )  # weights that are computed from others, such as parametrised ones, are computed here
     if isinstance(cell, Stack):
         raise TypeError("No energy is known for layers on top of each other; look at one layer at a constant input.")
     if not isinstance(cell, Elman):
@@ -104,4 +107,5 @@ def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Re
         drive = cell.drive
         assert isinstance(drive, nn.Module)
         found = Recurrence.of(cell.connectivity(), drive(x[None])[0], known.name)
-    return replace(found, rounding=torch.finfo(W.dtype).eps)
+        own = given.connectivity() if isinstance(given, Elman) else W
+    return replace(found, rounding=torch.finfo(own.dtype).eps)
