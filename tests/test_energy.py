@@ -197,7 +197,7 @@ def test_the_printed_energies_rise():
     ("f", "h"), list(product((*SIGMAS, Polynomial(1.5), Softmax(2.0)), (*SIGMAS, Polynomial(1.4))))
 )
 def test_no_energy_is_below_its_bound(f, h):
-    w = weights(f, h, gain=0.2)
+    w = weights(f, h, gain=0.1)
     y = normal(20, 5, seed=3)
     bound = lower_bound(w, y)
     if not bound.exists:  # then it is no bound, and there are states as low as one likes

@@ -247,10 +247,10 @@ class EnergyDescent(ComputedStudy):
 
         tanh = [one for one in results if one.trial.settings["sigma"] == "tanh"]
         pooled = f"with its sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
-        tight = min(one.result["gap"] for one in bounded)
+        gaps = [min((one.result["gap"] for one in own if one.result["states"]), default=1.0) for own in (bounded, free)]
         searched = (
-            f"random states, and such as a descent on V_f finds: for {', '.join(BOUNDED)} they stay {tight:.2g} of "
-            f"|bound| above it, for others they reach it"
+            f"random states, and such as a descent on V_f finds; least height above it, of |bound|: {gaps[0]:.2g} for "
+            f"{', '.join(BOUNDED)}, {gaps[1]:.1e} for others"
         )
         unbounded, unknown = (sum(one.result[key] for one in free) for key in ("unbounded", "unknown"))
         return [
