@@ -128,7 +128,8 @@ def _degree(sigma: Lagrangian) -> float | None:
 def _of_quadratics(weights: Weights, y: Tensor) -> LowerBound:
     """`E >= g.(I - alpha_s Xi Xi^T) g / 2 - g.(u + sqrt(alpha_s) Xi c) - |c|^2 / 2`, equal where both are linear.
 
-    If alpha_s |Xi|^2 < 1 it has a minimum. Otherwise a direction in which rates can grow and E falls is looked for.
+    If alpha_s |Xi|^2 < 1 by more than rounding, it has a minimum. Where it is 1, the linear term decides: E falls
+    without end along a mode on which only that acts. Otherwise a direction along which E falls is looked for.
     """
     c, Q = (
         weights.called(y),
@@ -136,12 +137,19 @@ def _of_quadratics(weights: Weights, y: Tensor) -> LowerBound:
     )
     gains, modes = torch.linalg.eigh(Q)
     strength = 1 - float(gains[0])
-    if gains[0] > 0:
-        q = _current(weights) + sqrt(weights.alpha_s) * c @ weights.Xi.mT
-        value = -(q @ modes).square().div(gains).sum(-1) / 2 - c.square().sum(-1) / 2
+    q = _current(weights) + sqrt(weights.alpha_s) * c @ weights.Xi.mT
+    pushed = q @ modes
+    flat = gains <= weights.features * torch.finfo(gains.dtype).eps * max(1.0, strength)
+    if not bool(flat.any()):
+        value = -pushed.square().div(gains).sum(-1) / 2 - c.square().sum(-1) / 2
         return LowerBound(value, True, f"alpha_s |Xi|^2 = {strength:.3g} is below 1")
+    if not Q.any() and not q.any():
+        return LowerBound(-c.square().sum(-1) / 2, True, "alpha_s Xi Xi^T is the identity, and nothing is called for")
     none = torch.full_like(y[..., 0], -inf)
     relu_f, relu_h = isinstance(weights.sigma_f, ReLU), isinstance(weights.sigma_h, ReLU)
+    if not relu_f and not relu_h and bool((pushed[..., flat].norm(dim=-1) > 1e-9 * q.norm(dim=-1)).any()):
+        why = f"alpha_s |Xi|^2 = {strength:.3g}: along its mode, what is called for lowers the energy without end"
+        return LowerBound(none, False, why)
     tried = torch.cat([modes[:, :1].mT, -modes[:, :1].mT, torch.eye(weights.features, dtype=torch.float64)])
     tried = tried.clamp_min(0) if relu_f else tried
     called = sqrt(weights.alpha_s) * tried @ weights.Xi

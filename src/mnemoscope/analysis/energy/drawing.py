@@ -92,7 +92,7 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
     height = energy - energy.min(axis=(1, 2), keepdims=True)
     levels = _levels(float(np.quantile(height, 0.98)) or 1.0)
     x, y, path = surface.columns.numpy(), surface.rows.numpy(), surface.path.numpy()
-    minima = surface.minima.numpy()
+    minima, edge = surface.minima.numpy(), surface.at_edge.numpy()
     drawn: Any = None
     for number, axes in enumerate(panels):
         if number >= count:
@@ -103,11 +103,13 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
         axes.plot(*path.T, color=colours["path"], linewidth=0.8, alpha=0.9)
         begin, end = int(surface.begin[number]), int(surface.end[number])
         style = {"color": colours["saddle-1"], "linewidth": 2, "marker": "o", "markersize": 3}
-        axes.plot(*path[begin : end + 1].T, label="path while V_d is this", **style)
+        label = "path while V_d is this" if surface.held else "path from this V_d on"
+        axes.plot(*path[begin : end + 1].T, label=label, **style)
         style = {"color": colours["unstable"], "edgecolor": "white", "linewidth": 0.8, "s": 60, "zorder": 4}
         axes.scatter(*path[end], label="state at its end", **style)
         style = {"color": "white", "edgecolor": colours["ink"], "linewidth": 1, "s": 150, "zorder": 3, "marker": "v"}
-        axes.scatter(*minima[number], label="lowest point of the surface", **style)
+        if not edge[number]:
+            axes.scatter(*minima[number], label="lowest point of the surface", **style)
         axes.set_title(f"steps {begin} to {end}")
         axes.set_aspect("equal", adjustable="box")
         if number >= count - columns:
@@ -119,8 +121,12 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
     bar.set_label("energy above its lowest", color=colours["muted"], size=letters)
     bar.ax.tick_params(labelsize=letters, labelcolor=colours["muted"], color=colours["line"])
     bar.outline.set_visible(False)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=letters)
+    known = {}
+    for axes in panels[:count]:  # a panel whose lowest point is on the grid's edge does not show it
+        known |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(
+        list(known.values()), list(known), loc="outside upper center", ncols=3, frameon=False, fontsize=letters
+    )
     return figure
 
 

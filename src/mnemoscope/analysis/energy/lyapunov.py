@@ -9,7 +9,8 @@ If D W is symmetric, A = 0. If M >= 0, no term is positive. F >= sum d (g' - g)^
 s, as L* is then convex by 1 / l: so it is enough that no eigenvalue of W is below -1 / l.
 
 Two steps. `V = sum d (L*(g') + L*(g) - b (g' + g)) - g'.M g` falls by F(z', g), z' = W g' + b, less (g'' - g).A g':
-for symmetric D W it never rises, and it rests only where g'' = g. Such networks end in cycles of at most two states.
+for symmetric D W it never rises, and it rests only where g'' = g. So rates that stay bounded, as those of tanh do, come
+as close as one likes to cycles of one or two states; those of relu or a linear s may leave for infinity if |W| > 1.
 
 Contraction. If l |W| < 1 in some norm, the distance from the only fixed point shrinks by that factor at every step.
 """
@@ -24,13 +25,21 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.energy.recurrence import Recurrence
-from mnemoscope.analysis.energy.symmetry import Symmetry, symmetriser, symmetry
+from mnemoscope.analysis.energy.symmetry import (
+    MOST_UNEVEN,
+    Symmetry,
+    symmetric_up_to,
+    symmetriser,
+    symmetry,
+    unevenness,
+    within_rounding,
+)
 from mnemoscope.analysis.energy.terms import Energy
 from mnemoscope.shapes import Float
 
 Kind = Literal["one-step", "two-step", "contraction", "none"]
 TOLERANCE = 1e-6
-"""Asymmetry below this share of |W| counts as rounding of the weights: float32 products are symmetric to 1e-7."""
+"""Asymmetry up to this share of |W|: the function of the symmetric part is shown, but guaranteed only at rounding."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,10 @@ class Lyapunov:
     weights: Float[Tensor, " size"]
     """D; for contractions, what each unit's distance is divided by."""
     asymmetry: float
+    guaranteed: bool = True
+    """Whether it cannot rise, but by what rounding of the weights adds; else it may by what `change` tells."""
+    lowest: float = 0.0
+    """Lowest eigenvalue of the symmetric part, where no slope makes up for it and it is rounding; else 0."""
     factor: float = nan
     """Of a contraction: the distance shrinks to this share at every step, at least."""
     centre: Float[Tensor, " size"] | None = None
@@ -88,6 +101,18 @@ class Lyapunov:
             each = self.energy(g).size
         return each[1:] + each[:-1]
 
+    def slack(self, g: Float[Tensor, "time *batch size"]) -> Tensor:
+        """The most that rounding of the weights can add to each change of a guaranteed function: |A| |d| |g|, and what
+        an eigenvalue adds that should be 0.
+        """
+        if self.kind == "contraction" or not self.guaranteed:
+            return torch.zeros_like(g[0, ..., 0]).expand(len(g) - 1 - (self.kind == "two-step"), *g.shape[1:-1])
+        odd = float(torch.linalg.matrix_norm(self._parts()[1], 2))
+        if self.kind == "two-step":
+            return odd * (g[2:] - g[:-2]).norm(dim=-1) * g[1:-1].norm(dim=-1)
+        d = g.diff(dim=0).norm(dim=-1)
+        return odd * d * g[:-1].norm(dim=-1) + max(0.0, -self.lowest) * float(self.weights.max()) * d.square() / 2
+
     def _distance(self, g: Tensor) -> Tensor:
         assert self.centre is not None
         off = (g - self.centre) / self.weights
@@ -116,7 +141,8 @@ def lyapunov_functions(recurrence: Recurrence, tolerance: float = TOLERANCE) -> 
     Args:
         recurrence: the network.
         tolerance: how large the antisymmetric part may be, relative to |W|, for W to count as symmetric. The energy of
-            the symmetric part may then rise by as much as the antisymmetric one adds; `change` tells how much.
+            the symmetric part may then rise by as much as the antisymmetric one adds; `change` tells how much, and it
+            is guaranteed to fall only where that is rounding of the weights.
 
     >>> W = torch.tensor([[0.0, -2.0], [-2.0, 0.0]])
     >>> [one.kind for one in lyapunov_functions(Recurrence.of(W))]
@@ -129,26 +155,29 @@ def lyapunov_functions(recurrence: Recurrence, tolerance: float = TOLERANCE) -> 
         raise ValueError(f"tolerance is a share of |W|, from 0 to below 1, but is {tolerance}.")
     plain = symmetry(recurrence.W)
     found = _symmetric(recurrence, plain, tolerance) + _contractions(recurrence, plain)
-    return found or [_none(recurrence, plain, tolerance)]
+    return sorted(found, key=lambda one: not one.guaranteed) or [_none(recurrence, plain, tolerance)]
 
 
 def _symmetric(recurrence: Recurrence, plain: Symmetry, tolerance: float) -> list[Lyapunov]:
-    seen, name = plain, "W"
+    seen, name, rounding = plain, "W", within_rounding(recurrence.rounding)
     if plain.asymmetry > tolerance and recurrence.sigma.elementwise:
         weights = symmetriser(recurrence.W)
         if weights is not None:
             seen, name = symmetry(recurrence.W, weights), "D W, with positive weights D of the units,"
+            rounding *= recurrence.size  # ratios of rounded entries, one after the other along the tree
     if not seen.asymmetry <= tolerance:  # also where it is NaN
         return []
-    left = "" if seen.asymmetry == 0 else f" up to {seen.asymmetry:.1e} of its norm"
-    norm = float(torch.linalg.matrix_norm(recurrence.W, 2))
+    guaranteed = seen.asymmetry <= rounding
+    left = symmetric_up_to(seen.asymmetry, guaranteed)
     slope = recurrence.lipschitz
+    rounded = recurrence.size * recurrence.rounding * seen.norm  # what an eigenvalue may be that should be 0
 
     def function(kind: Kind, why: str) -> Lyapunov:
-        return Lyapunov(recurrence, kind, why, seen.weights, seen.asymmetry)
+        lowest = seen.lowest if slope is None else 0.0
+        return Lyapunov(recurrence, kind, why, seen.weights, seen.asymmetry, guaranteed, lowest)
 
     two = function("two-step", f"{name} is symmetric{left}: the energy of two states in a row falls by Fenchel's gap")
-    if seen.lowest >= -tolerance * norm:
+    if seen.lowest >= -rounded and (slope is None or seen.lowest >= -1 / slope):
         why = f"{name} is symmetric{left} and positive semi-definite (lowest eigenvalue {seen.lowest:.3g})"
     elif slope is not None and seen.lowest >= -1 / slope:
         why = (
@@ -183,7 +212,7 @@ def _contractions(recurrence: Recurrence, plain: Symmetry) -> list[Lyapunov]:
             found.append((why, v, factor, False))
     centre = _rest(recurrence) if found else None
     return [
-        Lyapunov(recurrence, "contraction", why, weights, plain.asymmetry, factor, centre, euclidean)
+        Lyapunov(recurrence, "contraction", why, weights, plain.asymmetry, True, 0.0, factor, centre, euclidean)
         for why, weights, factor, euclidean in found
     ]
 
@@ -206,7 +235,7 @@ def _rest(recurrence: Recurrence) -> Tensor:
 
 
 def _none(recurrence: Recurrence, plain: Symmetry, tolerance: float) -> Lyapunov:
-    weighted = " and no weights of its units make it so" if recurrence.sigma.elementwise else ""
+    weighted = _unweighted(recurrence.W) if recurrence.sigma.elementwise else ""
     slope = recurrence.lipschitz
     size = float(torch.linalg.matrix_norm(recurrence.W, 2))
     far = "" if slope is None else f", and (largest slope) |W| = {slope * size:.3g} is not below 1"
@@ -214,4 +243,11 @@ def _none(recurrence: Recurrence, plain: Symmetry, tolerance: float) -> Lyapunov
         f"W is not symmetric (antisymmetric part {plain.asymmetry:.2g} of |W|, counted from {tolerance:g} on){weighted}"
         f"{far}"
     )
-    return Lyapunov(recurrence, "none", why, torch.ones_like(recurrence.b), plain.asymmetry)
+    return Lyapunov(recurrence, "none", why, torch.ones_like(recurrence.b), plain.asymmetry, False)
+
+
+def _unweighted(W: Tensor) -> str:
+    uneven = unevenness(W)
+    if uneven > MOST_UNEVEN:
+        return f"; weights of its units were not tried, as they would differ by a factor of {uneven:.0e}"
+    return " and no weights of its units make it so"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Any
 
 import torch
@@ -11,10 +11,17 @@ from torch import Tensor
 
 from mnemoscope.analysis.energy.bounds import lower_bound
 from mnemoscope.analysis.energy.counterexample import periodic_orbit
-from mnemoscope.analysis.energy.flow import coupling, flow_guarantee, flow_rates, flow_terms
+from mnemoscope.analysis.energy.flow import (
+    coupling,
+    flow_guarantee,
+    flow_rates,
+    flow_sizes,
+    flow_slack,
+    flow_terms,
+)
 from mnemoscope.analysis.energy.lyapunov import lyapunov_functions
 from mnemoscope.analysis.energy.of_networks import recurrence_report
-from mnemoscope.analysis.energy.recurrence import Recurrence
+from mnemoscope.analysis.energy.recurrence import EPS, Recurrence
 from mnemoscope.analysis.energy.report import EnergyReport
 from mnemoscope.analysis.energy.schedule import Schedule
 from mnemoscope.analysis.energy.simulating import (
@@ -25,7 +32,7 @@ from mnemoscope.analysis.energy.simulating import (
     precision_of,
     random_rates,
 )
-from mnemoscope.analysis.energy.symmetry import Symmetry, symmetry
+from mnemoscope.analysis.energy.symmetry import Symmetry, symmetric_up_to, symmetry, within_rounding
 from mnemoscope.analysis.energy.weights import Weights
 from mnemoscope.cells import EpisodicMap, EpisodicMemory, EpisodicState
 
@@ -48,17 +55,17 @@ def map_report(
     rates = None
     if trajectory is not None:
         states = checked_states(trajectory, weights.features)
-        rates = states.double() if cell.conjugate else weights.sigma_f(states.double()).to(states.dtype)
+        rates = states if cell.conjugate else weights.sigma_f(states.double()).to(states.dtype)
     follows = delayed is None and hold == 1
     if follows and weights.linear:
         u = torch.zeros(weights.features, dtype=torch.float64) if weights.current is None else weights.current
-        recurrence = Recurrence.of(weights.recurrent(), u, weights.sigma_f)
+        recurrence = replace(Recurrence.of(weights.recurrent(), u, weights.sigma_f), rounding=weights.rounding)
         if lyapunov_functions(recurrence, tolerance)[0].kind != "none":
             return recurrence_report(recurrence, name, rates, steps, starts, generator, tolerance)
     schedule = Schedule(weights, _frozen_at(delayed, weights), hold)
     acts = bool((weights.alpha_c * weights.Xi @ weights.Phi).any())
     seen = symmetry(coupling(weights))
-    kind, why = _map_guarantee(weights, seen, delayed is not None or not acts, hold, tolerance)
+    kind, why, sure = _map_guarantee(weights, seen, delayed is not None or not acts, hold, tolerance)
     if rates is None:
         start = random_rates(weights.sigma_f, (starts, weights.features), generator)
         run = schedule.run(start, steps)
@@ -69,27 +76,34 @@ def map_report(
     change = schedule.change(run, held_at, kind == "schedule")
     bound = lower_bound(weights, held_at[0]) if kind == "frozen" else None
     report = EnergyReport(
-        name, kind != "none", kind, why, torch.arange(len(run)).double(), tuple(energy.terms), energy.stacked,
+        name, sure, kind, why, torch.arange(len(run)).double(), tuple(energy.terms), energy.stacked,
         tuple(change.terms), change.stacked, energy.size[1:] + energy.size[:-1], False, trajectory is not None,
         precision_of(rates), 0.0 if rates is None else schedule.deviation(run, held_at),
         seen.asymmetry if weights.linear and acts and delayed is None else nan,
         nan if bound is None else float(bound.value.min()), "" if bound is None else bound.why,
+        slack=schedule.slack(run, held_at) if sure and kind == "schedule" else None,
     )  # fmt: skip
     if report.guaranteed:
         return report
     tried = schedule.run(random_rates(weights.sigma_f, (SEARCHED, weights.features), generator), 40)
-    found = largest_rise((run, energy.total), (tried, schedule.energy(tried, schedule.delayed(tried), False).total))
+    tried_at = schedule.delayed(tried)
+    total = schedule.energy(tried, tried_at, kind == "schedule")
+    own, other = (None, None) if follows else (held_at, tried_at)  # a V_d that follows is the rates
+    found = largest_rise(*([] if report.strays else [(run, energy, own, report.precision)]), (tried, total, other, EPS))
     orbit = periodic_orbit(schedule.follow, tried[-1, :64]) if follows else None
     return replace(report, **found, orbit=None if orbit is None else orbit.rates)
 
 
-def _map_guarantee(weights: Weights, seen: Symmetry, stays: bool, hold: int, tolerance: float) -> tuple[str, str]:
-    """Which function falls with V_d on a schedule, and why."""
+def _map_guarantee(weights: Weights, seen: Symmetry, stays: bool, hold: int, tolerance: float) -> tuple[str, str, bool]:
+    """Which function falls with V_d on a schedule, why, and whether it must."""
     if stays:
-        return "frozen", "V_d is frozen or does not act, and L_f and L_h are convex: a step takes two divergences away"
-    norm = float(torch.linalg.matrix_norm(coupling(weights), 2))
-    if weights.linear and seen.asymmetry <= tolerance and seen.lowest >= -tolerance * norm:
-        return "schedule", "Xi Phi Xi^T is symmetric and positive semi-definite: V_d may move whenever it likes"
+        why = "V_d is frozen or does not act, and L_f and L_h are convex: a step takes two divergences away"
+        return "frozen", why, True
+    rounded = weights.features * weights.rounding * seen.norm  # what an eigenvalue may be that should be 0
+    if weights.linear and seen.asymmetry <= tolerance and seen.lowest >= -rounded:
+        sure = seen.asymmetry <= within_rounding(weights.rounding, weights.features)
+        how = f"symmetric{symmetric_up_to(seen.asymmetry, sure)}"
+        return "schedule", f"Xi Phi Xi^T is positive semi-definite and {how}: V_d may move whenever it likes", sure
     if not weights.linear:
         because = "sigma_h is not linear"
     elif seen.asymmetry > tolerance:
@@ -97,7 +111,7 @@ def _map_guarantee(weights: Weights, seen: Symmetry, stays: bool, hold: int, tol
     else:
         because = f"Xi Phi Xi^T is symmetric, but not positive (lowest eigenvalue {seen.lowest:.3g})"
     held = "" if hold == 1 else f"; it falls on the {hold - 1} of {hold} steps after which V_d stays"
-    return "none", f"V_d moves, which can raise the energy, as {because}{held}"
+    return "none", f"V_d moves, which can raise the energy, as {because}{held}", False
 
 
 def flow_report(
@@ -113,8 +127,9 @@ def flow_report(
     """Of the three populations in continuous time."""
     memory = cell.frozen(torch.float64)
     assert isinstance(memory, EpisodicMemory)
-    weights = Weights.of_memory(memory, input)
-    kind, why, asymmetry = flow_guarantee(memory, weights, tolerance)
+    weights = replace(Weights.of_memory(memory, input), rounding=torch.finfo(cell.Xi.dtype).eps)
+    guarantee = flow_guarantee(memory, weights, tolerance)
+    kind = guarantee.kind
     u = weights.Xi.new_zeros(weights.features) if weights.current is None else weights.current
 
     def random(count: int) -> EpisodicState:
@@ -132,12 +147,16 @@ def flow_report(
         if times.shape != states.V_f.shape[:1]:
             raise ValueError(f"There are {len(states.V_f)} states, but times are of shape {tuple(times.shape)}.")
     energy = flow_terms(weights, kind, states)
-    rates = flow_rates(memory, weights, kind, states, memory(u, states))
+    velocities = memory(u, states)
+    rates = flow_rates(memory, weights, kind, states, velocities)
+    sizes = flow_sizes(memory, weights, kind, states, velocities)
     bound = lower_bound(weights, states.V_d[0]) if kind == "frozen" else None
     report = EnergyReport(
         f"the episodic memory ({weights.sigma_f.name}, {weights.features} features, {weights.Xi.shape[1]} memories)",
-        kind != "none", kind, why, times, tuple(energy.terms), energy.stacked, tuple(rates.terms), rates.stacked,
-        rates.size, True, trajectory is not None, torch.finfo(torch.float64).eps, asymmetry=asymmetry,
+        guarantee.guaranteed, kind, guarantee.why, times, tuple(energy.terms), energy.stacked, tuple(rates.terms),
+        rates.stacked, sizes, True, trajectory is not None, torch.finfo(torch.float64).eps,
+        0.0 if trajectory is None else _strayed(memory, states, times, u), guarantee.asymmetry,
+        slack=flow_slack(memory, weights, guarantee, states, velocities),
         bound=nan if bound is None else float(bound.value.min()), bound_why="" if bound is None else bound.why,
     )  # fmt: skip
     if report.guaranteed:
@@ -148,6 +167,27 @@ def flow_report(
     if upward[worst] <= 0:
         return report
     return replace(report, rise=torch.cat([part[worst] for part in tried])[None], rise_energy=upward[worst][None])
+
+
+@torch.no_grad()
+def _strayed(memory: EpisodicMemory, states: EpisodicState, times: Tensor, u: Tensor) -> float:
+    """How far the flow from each state is from the next one, relative to their size; infinite where it blows up."""
+    apart = times.diff()
+    even = bool((apart - apart.mean()).abs().max() <= 1e-9 * apart.mean())
+    parts = [slice(None)] if even else [slice(at, at + 1) for at in range(len(apart))]
+    size = max(float(part.abs().max()) for part in states)
+    worst = 0.0
+    for own in parts:
+        start = EpisodicState(*(part[:-1][own].flatten(0, 1) for part in states))
+        span = apart[own].mean()
+        try:
+            reached = memory.integrate(start, torch.stack([torch.zeros_like(span), span]), input=u)
+        except AssertionError:  # torchdiffeq: a step became too small
+            return inf
+        for part, given in zip(reached, states, strict=True):
+            off = float((part[1] - given[1:][own].flatten(0, 1)).abs().max())
+            worst = max(worst, off / max(size, 1e-300)) if isfinite(off) else inf
+    return worst
 
 
 def _flow_states(trajectory: Any, memory: EpisodicMemory) -> EpisodicState:

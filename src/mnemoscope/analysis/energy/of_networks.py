@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.analysis.energy.bounds import lower_bound
 from mnemoscope.analysis.energy.counterexample import periodic_orbit
 from mnemoscope.analysis.energy.lyapunov import Lyapunov, lyapunov_functions
-from mnemoscope.analysis.energy.recurrence import Recurrence
+from mnemoscope.analysis.energy.recurrence import EPS, Recurrence
 from mnemoscope.analysis.energy.report import EnergyReport
 from mnemoscope.analysis.energy.simulating import (
     SEARCHED,
@@ -46,16 +46,17 @@ def recurrence_report(
     energy, change = best.energy(rates), best.change(rates)
     first = len(rates) - len(energy.total)
     report = EnergyReport(
-        name, best.kind != "none", best.kind, best.why, torch.arange(first, len(rates)).double(),
+        name, best.guaranteed, best.kind, best.why, torch.arange(first, len(rates)).double(),
         tuple(energy.terms), energy.stacked, tuple(change.terms), change.stacked, best.size(rates), False,
         trajectory is not None, precision_of(trajectory), deviation_of(recurrence.step, rates, trajectory),
-        best.asymmetry, others=tuple(f"({one.kind}) {one.why}" for one in others),
+        best.asymmetry, slack=best.slack(rates), others=tuple(f"({one.kind}) {one.why}" for one in others),
     )  # fmt: skip
     report = replace(report, **_bound_of(best))
     if report.guaranteed:
         return report
     tried = run_from(recurrence.step, random_rates(recurrence.sigma, (SEARCHED, recurrence.size), generator), 40)
-    found = largest_rise((rates, best.energy(rates).total), (tried, best.energy(tried).total))
+    runs = [] if report.strays else [(rates, energy, None, report.precision)]
+    found = largest_rise(*runs, (tried, best.energy(tried), None, EPS))
     orbit = periodic_orbit(recurrence.step, tried[-1, :64])
     return replace(report, **found, orbit=None if orbit is None else orbit.rates)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from mnemoscope.cells import GORU, GRU, LSTM, Cell, Elman, Stack
 from mnemoscope.cells.lagrangian import Lagrangian, Logistic, Polynomial, ReLU, Softmax, Tanh, lagrangian
 from mnemoscope.shapes import Float
 
+EPS = torch.finfo(torch.float64).eps
 _KNOWN = ("tanh", "relu", "logistic", "linear")
 
 
@@ -21,6 +22,8 @@ class Recurrence:
     W: Float[Tensor, "size size"]
     b: Float[Tensor, " size"]
     sigma: Lagrangian
+    rounding: float = EPS
+    """Unit of the last place of the weights as they were given."""
 
     @classmethod
     def of(
@@ -37,7 +40,8 @@ class Recurrence:
             raise ValueError(f"b must be ({len(W)},), one number per row of W, but is {tuple(b.shape)}.")
         if not (torch.isfinite(W).all() and torch.isfinite(b).all()):
             raise ValueError("W and b must be finite, but there are NaN or infinite values in them.")
-        return cls(W.detach().to(torch.float64), b.detach().to(torch.float64), lagrangian(sigma))
+        own = torch.finfo(W.dtype).eps if W.is_floating_point() else EPS
+        return cls(W.detach().to(torch.float64), b.detach().to(torch.float64), lagrangian(sigma), own)
 
     @property
     def size(self) -> int:
@@ -69,7 +73,10 @@ class Recurrence:
 
 def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Recurrence:
     """Of an Elman cell at a constant input, zeros by default; other cells are refused, in words."""
-    cell = cell.frozen()  # weights that are computed from others, such as parametrised ones, are computed here
+    given, cell = (
+        cell,
+        cell.frozen(),
+    )  # weights that are computed from others, such as parametrised ones, are computed here
     if isinstance(cell, Stack):
         raise TypeError("No energy is known for layers on top of each other; look at one layer at a constant input.")
     if not isinstance(cell, Elman):
@@ -99,4 +106,6 @@ def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Re
     with torch.no_grad():
         drive = cell.drive
         assert isinstance(drive, nn.Module)
-        return Recurrence.of(cell.connectivity(), drive(x[None])[0], known.name)
+        found = Recurrence.of(cell.connectivity(), drive(x[None])[0], known.name)
+        own = given.connectivity() if isinstance(given, Elman) else W
+    return replace(found, rounding=torch.finfo(own.dtype).eps)

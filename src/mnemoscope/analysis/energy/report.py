@@ -34,10 +34,10 @@ class EnergyReport:
 
     system: str
     guaranteed: bool
-    """Whether the energy cannot rise along any trajectory of the system."""
+    """Whether the energy cannot rise along any trajectory of the system, but by what rounding of its weights adds."""
     kind: str
     """Which function it is: "frozen" (V_d stays), "schedule" (V_d moves whenever it likes), "one-step", "two-step",
-    "contraction", "settling" (a flow), or "none": the energy shown may rise."""
+    "contraction", "settling" (a flow), or "none". Where it is not guaranteed, it may rise."""
     why: str
     times: Float[Tensor, " time"]
     names: tuple[str, ...]
@@ -53,7 +53,8 @@ class EnergyReport:
     precision: float
     """Unit of the last place of the states."""
     deviation: float = 0.0
-    """How far the given trajectory strays from the system's own in one step, relative to its size."""
+    """How far the given trajectory strays from the system's own, relative to its size: in one step, or from one time
+    to the next."""
     asymmetry: float = nan
     """Antisymmetric part of what should be symmetric, relative to its norm; NaN where that plays no part."""
     bound: float = nan
@@ -62,11 +63,16 @@ class EnergyReport:
     others: tuple[str, ...] = ()
     """Further functions that fall, and why."""
     rise: Float[Tensor, "states size"] | None = None
-    """A counter-example: the rates before and after the step with the largest rise; of a flow the state there."""
+    """A counter-example: the rates before and after the step with the largest rise (of an energy of two states, three
+    in a row); of a flow the state there."""
     rise_energy: Float[Tensor, " states"] | None = None
-    """Energies of these; of a flow dE/dt."""
+    """Energy before and after; of a flow dE/dt."""
+    rise_delayed: Float[Tensor, "states size"] | None = None
+    """V_d beside each of these rates, as it is when V_f moves next; None where there is none, or it is the rates."""
     orbit: Float[Tensor, "period size"] | None = None
     """Rates that return to themselves: no function of the state can fall at every step."""
+    slack: Float[Tensor, "steps batch"] | None = None
+    """The most that rounding of the weights can add to each change, where descent is guaranteed but for that."""
 
     @property
     def energy(self) -> Float[Tensor, "time batch"]:
@@ -81,7 +87,13 @@ class EnergyReport:
     @property
     def rises(self) -> Bool[Tensor, "steps batch"]:
         """Where it rises by more than rounding."""
-        return self.change > ROUNDING * self.precision * self.sizes
+        rounding = ROUNDING * self.precision * self.sizes
+        return self.change > (rounding if self.slack is None else rounding + self.slack)
+
+    @property
+    def strays(self) -> bool:
+        """Whether the given trajectory is none of this system: by more than rounding, or an integrator's errors."""
+        return self.deviation > (INTEGRATED if self.continuous else 1e3 * self.precision)
 
     @property
     def largest_rise(self) -> float:
@@ -91,8 +103,10 @@ class EnergyReport:
 
     @property
     def error(self) -> float:
-        """How well the identity holds on these steps, relative to the terms; NaN for a flow, where it is the rate."""
-        if self.continuous or not self.sizes.numel():
+        """How well the identity holds on these steps, relative to the terms; NaN for a flow, where it is the rate, and
+        for a distance, of which no identity is known.
+        """
+        if self.continuous or self.kind == "contraction" or not self.sizes.numel():
             return nan
         off = (self.change - self.changes.sum(0)).abs() / self.sizes.clamp_min(torch.finfo(self.sizes.dtype).tiny)
         known = off[torch.isfinite(off)]  # rates outside the range of the nonlinearity have an infinite energy
@@ -127,6 +141,8 @@ class EnergyReport:
         return draw_report(self)
 
 
+INTEGRATED = 1e-4
+"""A given flow may be off by this share of its size from one time to the next: what its integrator left."""
 _NUMBERS = ("precision", "deviation", "asymmetry", "bound")
 
 

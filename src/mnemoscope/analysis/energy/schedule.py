@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mnemoscope.analysis.energy.counterexample import FAR
 from mnemoscope.analysis.energy.flow import coupling
+from mnemoscope.analysis.energy.symmetry import symmetry
 from mnemoscope.analysis.energy.terms import Energy, rates_energy
 from mnemoscope.analysis.energy.weights import Weights
 from mnemoscope.shapes import Float
@@ -93,6 +94,16 @@ class Schedule:
                 "move of V_d": moved,
             }
         )
+
+    def slack(
+        self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"]
+    ) -> Tensor:
+        """The most that rounding of S can add with `settled`: where V_d moves by d to g, `|A| |d| |g|` by its
+        antisymmetric part A, and what an eigenvalue adds that should be 0.
+        """
+        seen = symmetry(coupling(self.weights))
+        d = delayed.diff(dim=0).norm(dim=-1)
+        return seen.asymmetry * seen.norm * d * rates[1:].norm(dim=-1) + max(0.0, -seen.lowest) * d.square() / 2
 
     def _own(self, y: Tensor) -> Tensor:
         return self.weights.called(y).square().sum(-1) / 2 + (y * (y @ coupling(self.weights))).sum(-1) / 2

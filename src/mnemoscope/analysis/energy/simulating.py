@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.energy.counterexample import FAR
+from mnemoscope.analysis.energy.descent import ROUNDING
+from mnemoscope.analysis.energy.terms import Energy
 from mnemoscope.cells.lagrangian import Lagrangian
 from mnemoscope.shapes import Float
 
@@ -61,20 +63,23 @@ def deviation_of(step: Callable[[Tensor], Tensor], rates: Tensor, given: Tensor 
     return deviation if isfinite(deviation) else inf
 
 
-def largest_rise(*runs: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-    """Rates and energies before and after the largest rise in these runs; nothing where none of them rises."""
+def largest_rise(*runs: tuple[Tensor, Energy, Tensor | None, float]) -> dict[str, Tensor]:
+    """Rates, energies, and V_d if it is given, before and after the largest rise in these runs; nothing where none of
+    them rises by more than rounding of states of its precision. An energy of two states has one time less than the
+    rates, and its rise is one of three states.
+    """
     found: dict[str, Tensor] = {}
     most = 0.0
-    for rates, energy in runs:
+    for rates, terms, delayed, precision in runs:
+        energy, size = terms.total, terms.size
         change = energy.diff(dim=0)
         change = torch.where(torch.isfinite(change), change, -inf)
-        size = energy[1:].abs() + energy[:-1].abs()
-        change = torch.where(change > 1e-9 * size, change, -inf)
+        change = torch.where(change > ROUNDING * precision * (size[1:] + size[:-1]), change, -inf)
         if change.numel() and float(change.max()) > most:
             most, at = float(change.max()), int(change.argmax())
             step, member = divmod(at, change.shape[1])
-            found = {
-                "rise": rates[step : step + 2, member].clone(),
-                "rise_energy": energy[step : step + 2, member].clone(),
-            }
+            own = slice(step, step + 2 + len(rates) - len(energy))
+            found = {"rise": rates[own, member].clone(), "rise_energy": energy[step : step + 2, member].clone()}
+            if delayed is not None:
+                found["rise_delayed"] = delayed[own, member].clone()
     return found

@@ -14,7 +14,7 @@ from mnemoscope.analysis.energy.terms import map_energy
 from mnemoscope.analysis.energy.weights import Weights
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMap, EpisodicMemory
-from mnemoscope.shapes import Float, Int
+from mnemoscope.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +46,8 @@ class EnergySurface:
     """Which part of the path belongs to each panel."""
     inside: float
     """Share of the trajectory's variance that lies in the plane."""
+    held: bool = True
+    """Whether V_d stays as it is during each panel's part of the path; else it is that of the part's first state."""
 
     def __len__(self) -> int:
         """Panels."""
@@ -58,21 +60,35 @@ class EnergySurface:
         width = len(self.columns)
         return torch.stack([self.columns[at % width], self.rows[at // width]], 1)
 
+    @property
+    def at_edge(self) -> Bool[Tensor, " panels"]:
+        """Whether that point is on the grid's edge: it is no minimum then, and the energy may be lower beyond."""
+        first, second = self.minima.T
+        (left, right), (low, high) = self.columns[[0, -1]], self.rows[[0, -1]]
+        return (first == left) | (first == right) | (second == low) | (second == high)
+
     def summary(self) -> str:
         """The result in words."""
-        moves = self.minima.diff(dim=0).norm(dim=1)
-        steps = ", ".join(f"{move:.3g}" for move in moves.tolist())
-        told = f"From one to the next, the lowest point moves by {steps}." if len(moves) else ""
+        edge, moves = self.at_edge, self.minima.diff(dim=0).norm(dim=1)
+        known = ~(edge[1:] | edge[:-1])
+        steps = ", ".join(f"{move:.3g}" if sure else "?" for move, sure in zip(moves.tolist(), known, strict=True))
+        told = f" From one to the next, the lowest point moves by {steps}." if bool(known.any()) else ""
+        if bool(edge.any()):
+            told += (
+                f" In {int(edge.sum())} of {len(self)} it is on the grid's edge, and the energy may be lower beyond."
+            )
+        if not self.held:
+            told += " V_d moves meanwhile: each surface is that of the first state of its part."
         return (
             f"The energy on the plane of the two principal directions of V_f, which holds {self.inside:.0%} of the "
-            f"trajectory's variance, for {len(self)} values of V_d. {told}"
-        ).strip()
+            f"trajectory's variance, for {len(self)} values of V_d.{told}"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write one `.safetensors` file; `EnergySurface.load` reads it back."""
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        inside = parts.pop("inside")
-        save_result(path, "EnergySurface", {name: part.clone() for name, part in parts.items()}, {"inside": inside})
+        flags = {name: parts.pop(name) for name in ("inside", "held")}
+        save_result(path, "EnergySurface", {name: part.clone() for name, part in parts.items()}, flags)
 
     @classmethod
     def load(cls, path: str | Path) -> EnergySurface:
@@ -102,7 +118,7 @@ def energy_surface(
     Args:
         memory: an episodic memory, or one of its maps.
         trajectory: V_f over time; by default sequence recall from the first memory: V_d takes the rates of the features
-            after every `hold` steps.
+            after every `hold` steps. The states of a conjugate map are rates, and are refused.
         delayed: V_d over time, beside a trajectory; by default it takes the rates after every `hold` steps.
         panels: values of V_d, each with its part of the trajectory.
         hold: steps for which V_d stays.
@@ -130,6 +146,10 @@ def energy_surface(
         if delayed is not None:
             raise ValueError("delayed belongs to a trajectory; give both, or neither.")
         trajectory = _recall(schedule, panels * hold)
+    elif isinstance(memory, EpisodicMap) and memory.conjugate:
+        raise ValueError(
+            "The states of a conjugate map are rates, but a surface is one over V_f: give V_f, with memory.discrete()."
+        )
     V_f = _checked(trajectory, "trajectory", weights.features)
     if delayed is None:
         V_d = schedule.delayed(weights.sigma_f(V_f)[:, None])[:, 0]
@@ -173,7 +193,8 @@ def _surface(weights: Weights, V_f: Tensor, V_d: Tensor, begin: Tensor, end: Ten
     chosen = V_d[begin]
     energy = torch.stack([map_energy(weights, points, y.expand_as(points)).total for y in chosen])
     inside = float(singular[:2].square().sum() / singular.square().sum())
-    return EnergySurface(energy, rows, columns, origin, directions, path, chosen, begin, end, inside)
+    held = all(bool((V_d[a:b] == V_d[a]).all()) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
+    return EnergySurface(energy, rows, columns, origin, directions, path, chosen, begin, end, inside, held)
 
 
 def _checked(given: Tensor, name: str, features: int) -> Tensor:

@@ -15,6 +15,10 @@ MOST_UNEVEN = 1e12
 """Weights are not taken where the largest is more than so many times the smallest: their products are rounding."""
 
 
+FEW = 8
+"""Units of the last place that count as rounding of a weight."""
+
+
 @dataclass(frozen=True)
 class Symmetry:
     """The weights D and what is left of asymmetry with them."""
@@ -24,6 +28,8 @@ class Symmetry:
     """|antisymmetric part| / |matrix| of D^(1/2) W D^(-1/2), largest singular values."""
     lowest: float
     """The lowest eigenvalue of the symmetric part of D^(1/2) W D^(-1/2): of W itself, where D W is symmetric."""
+    norm: float
+    """The largest singular value of D^(1/2) W D^(-1/2)."""
 
 
 def symmetry(W: Float[Tensor, "size size"], weights: Float[Tensor, " size"] | None = None) -> Symmetry:
@@ -37,7 +43,25 @@ def symmetry(W: Float[Tensor, "size size"], weights: Float[Tensor, " size"] | No
     B = root[:, None] * W / root
     norm = float(torch.linalg.matrix_norm(B, 2))
     odd = float(torch.linalg.matrix_norm((B - B.mT) / 2, 2))
-    return Symmetry(D, odd / norm if norm else 0.0, float(torch.linalg.eigvalsh((B + B.mT) / 2)[0]))
+    return Symmetry(D, odd / norm if norm else 0.0, float(torch.linalg.eigvalsh((B + B.mT) / 2)[0]), norm)
+
+
+def within_rounding(rounding: float, size: int = 1) -> float:
+    """How large the antisymmetric part may be, relative to its matrix, to be rounding of the entries.
+
+    Entries are off by a unit of their last place, or a few where a product was made of them in their own precision.
+    What was multiplied in float64 adds `size` units of that.
+
+    >>> within_rounding(torch.finfo(torch.float32).eps) < 1e-6
+    True
+    """
+    return FEW * (rounding + size * torch.finfo(torch.float64).eps)
+
+
+def symmetric_up_to(asymmetry: float, rounding: bool) -> str:
+    """How a matrix is symmetric, in words that follow "symmetric"."""
+    left = "" if asymmetry == 0 else f" up to {asymmetry:.1e} of its norm"
+    return left if rounding else f"{left} (more than rounding of its entries: that much can raise the energy)"
 
 
 def symmetriser(W: Float[Tensor, "size size"]) -> Float[Tensor, " size"] | None:
@@ -50,6 +74,19 @@ def symmetriser(W: Float[Tensor, "size size"]) -> Float[Tensor, " size"] | None:
     >>> symmetriser(S * torch.tensor([1.0, 4.0])).tolist()  # W = S diag(1, 4): D = diag(1, 4), here halved
     [0.5, 2.0]
     """
+    logs = _logarithms(W)
+    if logs is None or np.ptp(logs) > np.log(MOST_UNEVEN):
+        return None
+    return torch.from_numpy(np.exp(logs)).to(W.dtype)
+
+
+def unevenness(W: Float[Tensor, "size size"]) -> float:
+    """Largest weight over smallest, of those that would make D W symmetric if any do; 1 where no units are linked."""
+    logs = _logarithms(W)
+    return 1.0 if logs is None else float(np.exp(min(np.ptp(logs), 700.0)))
+
+
+def _logarithms(W: Tensor) -> np.ndarray | None:
     M = W.double().numpy()
     link = np.minimum(np.abs(M), np.abs(M.T)) * (M * M.T > 0)
     np.fill_diagonal(link, 0)
@@ -66,6 +103,4 @@ def symmetriser(W: Float[Tensor, "size size"]) -> Float[Tensor, " size"] | None:
             i = before[j]
             logs[j] = logs[i] + np.log(M[i, j] / M[j, i])
         logs[part == label] -= logs[part == label].mean()
-    if np.ptp(logs) > np.log(MOST_UNEVEN):
-        return None
-    return torch.from_numpy(np.exp(logs)).to(W.dtype)
+    return logs

@@ -29,6 +29,8 @@ class Weights:
     alpha_s: float = 1.0
     alpha_c: float = 1.0
     current: Float[Tensor, " features"] | None = None
+    rounding: float = torch.finfo(torch.float64).eps
+    """Unit of the last place of Xi and Phi as they were given."""
 
     @classmethod
     def of(
@@ -57,8 +59,9 @@ class Weights:
         if not 0 < alpha_s < inf or not isfinite(alpha_c):
             raise ValueError(f"alpha_s must be positive and both finite, but alpha_s, alpha_c = {alpha_s}, {alpha_c}.")
         own = None if current is None or not current.any() else current.detach().to(torch.float64)
+        rounding = max(torch.finfo(part.dtype).eps for part in (Xi, Phi))
         Xi, Phi = (matrix.detach().to(torch.float64) for matrix in (Xi, Phi))
-        return cls(Xi, Phi, lagrangian(sigma_f), lagrangian(sigma_h), float(alpha_s), float(alpha_c), own)
+        return cls(Xi, Phi, lagrangian(sigma_f), lagrangian(sigma_h), float(alpha_s), float(alpha_c), own, rounding)
 
     @classmethod
     def of_memory(cls, memory: EpisodicMemory, current: Float[Tensor, " features"] | None = None) -> Weights:
