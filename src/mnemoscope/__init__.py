@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         transients,
         variable_memories,
     )
-    from mnemoscope.cells import Model, adapt, run_with_cache, scan
+    from mnemoscope.cells import EpisodicMemory, Model, adapt, run_with_cache, scan
 
 _ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
 _NAMES = {
@@ -55,6 +55,7 @@ _NAMES = {
     "Dynamics": "analysis",
     "EnergyReport": "analysis",
     "EnergySurface": "analysis",
+    "EpisodicMemory": "cells",
     "FisherMemory": "analysis",
     "FixedPoints": "analysis",
     "MatrixSystem": "analysis",
@@ -93,6 +94,7 @@ __all__ = [
     "Dynamics",
     "EnergyReport",
     "EnergySurface",
+    "EpisodicMemory",
     "FisherMemory",
     "FixedPoints",
     "MatrixSystem",
