@@ -12,9 +12,9 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analysis.binding.angles import angle_error
 from mnemoscope.analysis.binding.theory import BindingNetwork
-from mnemoscope.analysis.memory_kinds import MemoryKind, duals
-from mnemoscope.analysis.overlap import overlap_with, read_of
-from mnemoscope.analysis.recall import successors
+from mnemoscope.analysis.episodic.memory_kinds import MemoryKind, duals
+from mnemoscope.analysis.episodic.overlap import overlap_with, read_of
+from mnemoscope.analysis.episodic.recall import successors
 from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.cells.lagrangian import LAGRANGIANS, Logistic, Polynomial, Softmax, Tanh
 from mnemoscope.cells.named import episodic

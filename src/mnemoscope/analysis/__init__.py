@@ -4,6 +4,9 @@ from mnemoscope.analysis.binding import MemoryBasis, VariableMemories, variable_
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.energy import EnergyReport, EnergySurface, energy_report, energy_surface
+from mnemoscope.analysis.episodic.memory_kinds import MemoryKind, MemoryKinds, classify_memories
+from mnemoscope.analysis.episodic.recall import Recall, recall
+from mnemoscope.analysis.episodic.retrieval import Basin, MemoryLoad, basin, memory_load
 from mnemoscope.analysis.fisher import (
     Design,
     FisherMemory,
@@ -19,10 +22,7 @@ from mnemoscope.analysis.fisher import (
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
-from mnemoscope.analysis.memory_kinds import MemoryKind, MemoryKinds, classify_memories
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
-from mnemoscope.analysis.recall import Recall, recall
-from mnemoscope.analysis.retrieval import Basin, MemoryLoad, basin, memory_load
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton

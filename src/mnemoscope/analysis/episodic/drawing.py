@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.analysis.memory_kinds import MemoryKind
+from mnemoscope.analysis.episodic.memory_kinds import MemoryKind
 from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.analysis.memory_kinds import MemoryKinds
-    from mnemoscope.analysis.recall import Recall
-    from mnemoscope.analysis.retrieval import Basin, MemoryLoad
+    from mnemoscope.analysis.episodic.memory_kinds import MemoryKinds
+    from mnemoscope.analysis.episodic.recall import Recall
+    from mnemoscope.analysis.episodic.retrieval import Basin, MemoryLoad
 
 MOST_NAMED = 30
 """Points or memories that are named one by one beside a picture."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.analysis.overlap import (
+from mnemoscope.analysis.episodic.overlap import (
     NEARER_THAN_ALL_OTHERS,
     directions,
     is_silent,
@@ -20,7 +19,8 @@ from mnemoscope.analysis.overlap import (
     read_of,
     read_of_firing,
 )
-from mnemoscope.analysis.recall import copied
+from mnemoscope.analysis.episodic.recall import copied
+from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
@@ -68,7 +68,7 @@ class MemoryKinds:
     kind: Int[Tensor, " points"]
     """Values of `MemoryKind`."""
     overlaps: Float[Tensor, "points memories"]
-    """Cosine with each memory (`analysis.overlap`)."""
+    """Cosine with each memory (`analysis.episodic.overlap`)."""
     parts: Float[Tensor, "points memories"]
     """Lengths of the memories that what is read of a point is made of, by the duals; NaN where there are no duals."""
     dwell: Float[Tensor, " points"]
@@ -159,7 +159,7 @@ class MemoryKinds:
 
     def figure(self) -> Figure:
         """Overlaps of all points with all memories, and how long each holds (needs the `report` extra)."""
-        from mnemoscope.analysis.recall_drawing import draw_kinds
+        from mnemoscope.analysis.episodic.drawing import draw_kinds
 
         return draw_kinds(self)
 

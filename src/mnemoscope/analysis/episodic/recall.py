@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.overlap import NEARER_THAN_ALL_OTHERS, overlap_with, read_of
+from mnemoscope.analysis.episodic.overlap import NEARER_THAN_ALL_OTHERS, overlap_with, read_of
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
@@ -35,7 +35,7 @@ class Recall:
     delayed: Float[Tensor, "periods batch features"]
     """V_d, frozen during each period."""
     overlaps: Float[Tensor, "steps batch memories"]
-    """Cosine of V_f, by what it fires (`analysis.overlap`), with each memory; negative where that is reversed."""
+    """Cosine of V_f, by what it fires (`analysis.episodic.overlap`), with each memory; negative where that is reversed."""
     k: int
     """Inner steps of a period."""
     threshold: float
@@ -104,7 +104,7 @@ class Recall:
 
     def figure(self, which: int = 0) -> Figure:
         """Overlaps over time, and how sure each period is, of one start (needs the `report` extra)."""
-        from mnemoscope.analysis.recall_drawing import draw_recall
+        from mnemoscope.analysis.episodic.drawing import draw_recall
 
         return draw_recall(self, which)
 

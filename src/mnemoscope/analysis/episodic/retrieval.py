@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.overlap import overlap_with, read_of
-from mnemoscope.analysis.recall import copied, start_of
+from mnemoscope.analysis.episodic.overlap import overlap_with, read_of
+from mnemoscope.analysis.episodic.recall import copied, start_of
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangian import Lagrangian, lagrangian
@@ -101,7 +101,7 @@ class MemoryLoad:
 
     def figure(self) -> Figure:
         """Shares against the load, with error bars (needs the `report` extra)."""
-        from mnemoscope.analysis.recall_drawing import draw_load
+        from mnemoscope.analysis.episodic.drawing import draw_load
 
         return draw_load(self)
 
@@ -171,7 +171,7 @@ class Basin:
 
     def figure(self) -> Figure:
         """Share that returns against the share of flipped signs (needs the `report` extra)."""
-        from mnemoscope.analysis.recall_drawing import draw_basin
+        from mnemoscope.analysis.episodic.drawing import draw_basin
 
         return draw_basin(self)
 
@@ -195,7 +195,7 @@ def memory_load(
     there are many memories that diagonal holds any state in place, so that to stay is no sign of memory; capacity is
     read from recall. With polynomial or softmax memories it is a dense associative memory; those of softmax share out a
     drive of 1, of which tanh is no sign, but the same for all features of a pattern. What is held is told by the
-    overlap (`analysis.overlap`), a direction, so that a state which keeps its direction while it fades is held too.
+    overlap (`analysis.episodic.overlap`), a direction, so that a state which keeps its direction while it fades is held too.
     Features that fire where V_f = 0 (logistic, softmax) drive each memory by the mean of its pattern as well, which
     costs capacity.
 
