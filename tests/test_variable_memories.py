@@ -492,3 +492,91 @@ def test_a_blind_readout_is_told():
     found = ms.variable_memories(net.model.cell, torch.zeros(2, 12))
     assert found.status == "none"
     assert "of 6 that last" in found.reason
+
+
+def shown(x, steps=70):
+    """Inputs that show x (variables, batch, size), and then nothing."""
+    return torch.cat([x, torch.zeros(steps, *x.shape[1:], dtype=x.dtype)])
+
+
+@pytest.mark.parametrize("around", ["rest", "states"])
+def test_bits_may_be_rare(around):
+    net = planted(3, 6, units=40, transients=8, generator=generator())
+    symbols = torch.randint(0, 6, (3, 256), generator=generator())
+    first = nn.functional.one_hot(symbols, 6).double()
+    x = SignedSelection.repeat_copy(3, 6).continued(first, 70)
+    found = ms.variable_memories(net.model, inputs=shown(first), variables=x, around=around)
+    assert found.status == "explained"
+    assert found.tests[-1].agreement > 0.99
+
+
+def test_variables_may_be_told_after_the_inputs_alone_and_have_values_of_their_own(trained):
+    model, task, _ = trained
+    batch = task.batch(128, 0, 0, "test")
+    silent = batch.targets.clone()
+    silent[:3] = 0
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=silent)
+    assert found.trials.bits
+    assert found.status == "explained"
+    other = batch.targets.clone()
+    other[..., 1] = (other[..., 1] + 1) / 2
+    readout = nn.Linear(24, 2)
+    with torch.no_grad():
+        readout.weight.copy_(model.readout.weight)
+        readout.weight[1] /= 2
+        readout.bias.copy_(torch.tensor([0.0, 0.5]))
+    found = ms.variable_memories(model.cell, readout, inputs=batch.inputs, variables=other)
+    assert found.trials.bits
+    assert found.status == "explained"
+
+
+@pytest.mark.parametrize("around", ["rest", "states"])
+def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
+    model, task, _ = trained
+    scaled = nn.Linear(24, 2)
+    with torch.no_grad():
+        scaled.weight.copy_(5 * model.readout.weight)
+        scaled.bias.fill_(2)
+    batch = task.batch(128, 0, 0, "test")
+    readout = nn.Sequential(scaled, nn.Sigmoid())
+    found = ms.variable_memories(
+        model.cell, readout, inputs=batch.inputs, variables=(batch.targets + 1) / 2, around=around
+    )
+    assert found.status == "explained"
+
+
+@pytest.mark.parametrize("low", [-1.0, 0.0])
+def test_fading_is_seen_whatever_the_values_of_bits(low):
+    net = planted(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
+    first = torch.where(bits(3, 64, 2) > 0, 1.0, low).double()
+    x = SignedSelection.repeat_copy(3, 2).continued(first, 70)
+    found = ms.variable_memories(net.model, inputs=shown(first), variables=x)
+    assert found.status == "refuted"
+    assert found.trials.kept < 0.01
+
+
+def test_growing_variables_are_refuted():
+    net = planted(3, 2, units=12, transients=3, generator=generator(), gain=1.3)
+    found = ms.variable_memories(net.model)
+    assert found.status == "refuted"
+    assert "grow" in found.reason
+
+
+@pytest.mark.parametrize("around", ["rest", "states"])
+def test_numbers_need_not_be_balanced(around):
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    first = torch.rand(3, 128, 2, generator=generator(), dtype=torch.float64)
+    found = ms.variable_memories(net.model, inputs=shown(first), around=around)
+    assert not found.trials.bits
+    assert found.status == "explained"
+    assert found.trials.r2 > 1 - 1e-6
+
+
+def test_files_may_leave_the_states_out(tmp_path):
+    found = ms.variable_memories(planted(3, 2, units=12, transients=3, generator=generator()).model)
+    found.save(tmp_path / "all.safetensors")
+    found.save(tmp_path / "small.safetensors", states=False)
+    assert (tmp_path / "small.safetensors").stat().st_size < (tmp_path / "all.safetensors").stat().st_size * 0.6
+    small = ms.VariableMemories.load(tmp_path / "small.safetensors")
+    assert small.summary() == found.summary()
+    assert small.trials.states.numel() == 0

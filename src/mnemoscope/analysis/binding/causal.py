@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 
 import torch
 from torch import Tensor
@@ -100,14 +100,16 @@ class _Bench:
     def removed(self, change: Tensor, generator: torch.Generator) -> CausalTest:
         """Nothing of the old future is left: 1 - the power of the outputs along it, beside that of an intact run."""
         left, before = self._along(self._future(change)), self._along(self._future(torch.zeros_like(change)))
-        gone = 1 - (left / before) ** 2 if abs(before) > 1e-12 else 0.0
+        known = isfinite(left) and isfinite(before) and abs(before) > 1e-12
+        gone = max(1 - (left / before) ** 2, 0.0) if known else 0.0
         return CausalTest(
-            REMOVED, "nothing of the old future is left", max(gone, 0.0), float("nan"), self._control(change, generator)
+            REMOVED, "nothing of the old future is left", gone, float("nan"), self._control(change, generator)
         )
 
     def _along(self, outputs: Tensor) -> float:
-        """The coefficient of the old future in the outputs."""
-        return float((outputs * self.old).sum() / self.old.square().sum())
+        """The coefficient of the old future in the outputs, over what all trials share."""
+        own, old = outputs - outputs.mean(1, keepdim=True), self.old - self.old.mean(1, keepdim=True)
+        return float((own * old).sum() / old.square().sum())
 
     def _future(self, change: Tensor) -> Tensor:
         run = self.network.free_run(self.state + change, self.steps)

@@ -94,7 +94,7 @@ def variable_memories(
     else:
         modes, found = _first_whole(modes, looked.C, number)
     if isinstance(found, str):
-        return answer("none", f"{found[0].upper()}{found[1:]}.")
+        return answer("none", f"{found[0].upper()}{found[1:].rstrip('.')}.")
     if inputs is None:
         features = looked.B.shape[1]
         if features != found.basis.size:

@@ -39,6 +39,8 @@ class Linearised:
     """Whether the network is linear itself, and nothing was lost."""
     kinks: int
     """Units that rest where their nonlinearity has no derivative."""
+    fitted: bool = False
+    """Whether A was fitted to states, which are counted from their mean."""
 
     @property
     def rest_outputs(self) -> Float[Tensor, " outputs"]:
@@ -119,7 +121,8 @@ def fitted(network: Linearised, inputs: Float[Tensor, "time batch features"]) ->
     start = network.dynamics.origin.expand(inputs.shape[1], -1)[None]
     met = torch.cat([start, states[: max(silent - 1, 0)]]).flatten(0, 1)[:MOST_DERIVATIVES]
     B = torch.stack([network.dynamics.input_jacobian(state[None]) for state in met]).mean(0)
-    return replace(network, A=A, B=B, fixed_point=mean, linear=False)
+    C = torch.func.jacrev(lambda state: network.outputs(state[None])[0])(mean).reshape(-1, network.units)
+    return replace(network, A=A, B=B, C=C, fixed_point=mean, linear=False, fitted=True)
 
 
 def checked_inputs(network: Linearised, inputs: Any) -> Float[Tensor, "time batch features"]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEPT = 0.5
-"""Of their size, variables that do not fade must have at the end."""
+"""Of their size, variables that last must have at the end, and no more than the inverse of it."""
 Status = Literal["none", "untested", "refuted", "explained"]
 
 
@@ -162,8 +162,8 @@ class VariableMemories:
 
         return draw_memories(self)
 
-    def save(self, path: str | Path) -> None:
-        """Write to a `.safetensors` file."""
+    def save(self, path: str | Path, *, states: bool = True) -> None:
+        """Write to a `.safetensors` file; without the states of the trials it is much smaller."""
         tensors: dict[str, Tensor] = {"fixed_point": self.fixed_point, "rest_outputs": self.rest_outputs}
         flags: dict[str, Any] = {name: getattr(self, name) for name in _WORDS}
         flags |= {"tests": [asdict(test) for test in self.tests]}
@@ -172,6 +172,8 @@ class VariableMemories:
                 continue
             for each in fields(part):
                 value, key = getattr(part, each.name), f"{prefix}.{each.name}"
+                if key == "trials.states" and not states:
+                    value = value[:, :, :0]
                 if isinstance(value, Tensor):
                     tensors[key] = value
                 elif isinstance(value, MemoryBasis):
@@ -234,12 +236,15 @@ def judged(trials: Trials, tests: tuple[CausalTest, ...], near: str) -> tuple[St
     """
     score, words = (trials.right, "signs") if trials.bits else (trials.r2, "variance")
     failed = [test.name for test in tests if not test.passed]
+    over_time = trials.right_over_time if trials.bits else trials.r2_over_time
+    early = float(over_time[trials.settled][: trials.number].mean())
+    if early >= PASSED and not KEPT <= trials.kept <= 1 / KEPT:
+        verb = "fade" if trials.kept < KEPT else "grow"
+        return "refuted", (
+            f"{near} The variables {verb}: after {trials.steps} steps they have {trials.kept:.3g} times their size."
+        )
     if score < PASSED:
         return "refuted", f"{near} The directions found hold {max(score, 0):.1%} of the {words} of the variables."
-    if trials.kept < KEPT:
-        return "refuted", (
-            f"{near} The variables fade: after {trials.steps} steps they have {trials.kept:.1%} of their size."
-        )
     if failed:
         return "refuted", f"{near} The future was not as predicted when we tried to {', to '.join(failed)}."
     least = min(test.score for test in tests if test.name != REMOVED)

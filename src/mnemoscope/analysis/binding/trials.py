@@ -20,28 +20,29 @@ FEWEST_TRIALS = 2
 class Trials:
     """Sequences that a network was run on, and what its memories held.
 
-    Subspace j of N at time T holds x(T - N + j), whatever F (the universal law; 1 is the oldest). All values are given
-    from `centre` on: bits of any two values are then of opposite sign.
+    Subspace j of N at time T holds x(T - N + j), whatever F (the universal law; 1 is the oldest). All values are
+    centred: bits, of any two values, are halfway between them 0, so that they have opposite signs; other numbers where
+    the network was linearised.
     """
 
     inputs: Float[Tensor, "time batch features"]
     variables: Float[Tensor, "time batch size"]
-    """x(t) - centre: the inputs while they last, then what F makes of them (or what was given)."""
+    """x(t), centred: the inputs while they last, then what F makes of them (or what was given)."""
     states: Float[Tensor, "time batch units"]
     decoded: Float[Tensor, "time batch variables size"]
-    """z(t) = Psi* (h(t) - h*), from the centre on."""
+    """z(t) = Psi* (h(t) - h*), centred."""
     outputs: Float[Tensor, "time batch size"]
-    """From the centre on."""
+    """Centred."""
     centre: Float[Tensor, " size"]
-    """Halfway between the two values of bits; else, and where no variables were given, the outputs at rest."""
+    """What was taken off the outputs."""
     silent: int
     """The first time without input from there on."""
 
     @property
     def bits(self) -> bool:
-        """Whether the variables take two values alone."""
-        size = self.variables.abs()
-        return bool((size - size.max()).abs().max() <= 1e-9 * size.max())
+        """Whether each element takes two values alone, once the inputs have ended."""
+        size = self.variables[self.silent :].abs()
+        return bool(((size - size.amax((0, 1))).abs() <= 1e-9 * size.amax((0, 1))).all())
 
     @property
     def number(self) -> int:
@@ -50,10 +51,8 @@ class Trials:
 
     @property
     def expected(self) -> Float[Tensor, "time batch variables size"]:
-        """x(T - N + j) for every T and j, from the centre on; NaN before the first variable came."""
-        before = torch.full_like(self.variables[: self.number - 1], torch.nan)
-        windows = torch.cat([before, self.variables]).unfold(0, self.number, 1)
-        return windows.movedim(-1, 2)
+        """x(T - N + j) for every T and j, centred; NaN before the first variable came."""
+        return _windows(self.variables, self.number)
 
     @property
     def settled(self) -> Bool[Tensor, " time"]:
@@ -92,8 +91,10 @@ class Trials:
 
     @property
     def kept(self) -> float:
-        """How large what is decoded still is in the last N steps, beside the first N once settled: 1 does not fade."""
-        sizes = self.decoded[self.settled].square().mean((1, 2, 3)).sqrt()
+        """How much what is decoded still differs from trial to trial in the last N steps, beside the first N once
+        settled: 1 neither fades nor grows.
+        """
+        sizes = self.decoded[self.settled].std(1).square().mean((1, 2)).sqrt()
         return float(sizes[-self.number :].mean() / sizes[: self.number].mean().clamp_min(1e-300))
 
     @property
@@ -138,31 +139,58 @@ def run_trials(
     """
     N, size = found.basis.variables, found.basis.size
     silent = silence(inputs)
-    rest = network.rest_outputs[found.outputs]
     if variables is None:
         if silent != N or inputs.shape[2] != size:
             return (
                 f"{N} variables of {size} elements were found, but the inputs last for {silent} steps and have "
                 f"{inputs.shape[2]} features: pass variables=..., the sequence x(t) that is to be held"
             )
-        x, centre = follow(found, inputs[:N], len(inputs) - N), rest
+        x = follow(found, inputs[:N], len(inputs) - N)
     else:
         x = _chosen(variables, network, found, inputs)
-        centre = _middle(x, rest)
-        x = x - centre
     if len(inputs) < silent + 2 * N:
         return (
             f"the {len(inputs)} steps are too short: {N} variables are followed for at least {2 * N} steps after the "
             f"last input, which is at step {silent}"
         )
-    distinct = torch.unique(x[max(silent - N, 0) : silent + N].movedim(1, 0).flatten(1), dim=0)
+    distinct = torch.unique(x[silent : silent + N].movedim(1, 0).flatten(1), dim=0)
     if len(distinct) < FEWEST_TRIALS:
         return "all trials are alike: pass different ones, as many as you can"
     states = network.states(inputs)
-    decoded = found.basis.read(states - network.fixed_point) + (rest - centre)
+    decoded = found.basis.read(states - network.fixed_point)
     with torch.no_grad():
-        outputs = network.outputs(states)[..., found.outputs] - centre
-    return Trials(inputs, x, states, decoded, outputs, centre, silent)
+        outputs = network.outputs(states)[..., found.outputs]
+    after = x[silent:]
+    low, high = after.amin((0, 1)), after.amax((0, 1))
+    if bool((((after == low) | (after == high)).all((0, 1)) & (low < high)).all()):
+        middle = (low + high) / 2
+        x = x - middle
+        # how loud the two values are held, and where: by the readout's units alone if these are the variables'
+        first = slice(silent + N - 1, silent + 2 * N - 1)
+        decoded = decoded - _halfway(decoded.movedim(2, 0)[:, first], _windows(x, N).movedim(2, 0)[:, first])
+        centre = middle if variables is not None else _halfway(outputs[None, first], x[None, first])
+    else:
+        centre = network.rest_outputs[found.outputs]
+        if variables is not None:
+            x = x - centre
+        elif network.fitted:  # the states were counted from their mean
+            x = x - after.mean((0, 1))
+    return Trials(inputs, x, states, decoded, outputs - centre, centre, silent)
+
+
+def _windows(x: Float[Tensor, "time batch size"], number: int) -> Float[Tensor, "time batch variables size"]:
+    """x(T - N + j) for every T and j; NaN before the first came."""
+    before = torch.full_like(x[: number - 1], torch.nan)
+    return torch.cat([before, x]).unfold(0, number, 1).movedim(-1, 2)
+
+
+def _halfway(
+    values: Float[Tensor, "variables time batch size"], x: Float[Tensor, "variables time batch size"]
+) -> Float[Tensor, " size"]:
+    """Of each element, halfway between its mean where the bit is set and where it is not."""
+    up = x > 0
+    set_, unset = ((values * where).sum((0, 1, 2)) / where.sum((0, 1, 2)).clamp_min(1) for where in (up, ~up))
+    return (set_ + unset) / 2
 
 
 def _chosen(variables: Tensor, network: Linearised, found: Structure, inputs: Tensor) -> Tensor:
@@ -174,9 +202,3 @@ def _chosen(variables: Tensor, network: Linearised, found: Structure, inputs: Te
     if not torch.isfinite(x).all():
         raise ValueError("variables contain NaN or infinite values.")
     return x[..., found.outputs]
-
-
-def _middle(x: Tensor, rest: Tensor) -> Tensor:
-    low, high = x.aminmax()
-    two = bool(((x == low) | (x == high)).all())
-    return ((low + high) / 2).expand(len(rest)).clone() if two and low < high else rest

@@ -35,7 +35,7 @@ class Recall:
     delayed: Float[Tensor, "periods batch features"]
     """V_d, frozen during each period."""
     overlaps: Float[Tensor, "steps batch memories"]
-    """Cosine of V_f, by what it fires (`analysis.episodic.overlap`), with each memory; negative where that is reversed."""
+    """Cosine of V_f, by what it fires (see `overlap`), with each memory; negative where that is reversed."""
     k: int
     """Inner steps of a period."""
     threshold: float

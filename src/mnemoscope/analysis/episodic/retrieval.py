@@ -195,7 +195,7 @@ def memory_load(
     there are many memories that diagonal holds any state in place, so that to stay is no sign of memory; capacity is
     read from recall. With polynomial or softmax memories it is a dense associative memory; those of softmax share out a
     drive of 1, of which tanh is no sign, but the same for all features of a pattern. What is held is told by the
-    overlap (`analysis.episodic.overlap`), a direction, so that a state which keeps its direction while it fades is held too.
+    overlap (see `overlap`), a direction, so that a state which keeps its direction while it fades is held too.
     Features that fire where V_f = 0 (logistic, softmax) drive each memory by the mean of its pattern as well, which
     costs capacity.
 
