@@ -133,7 +133,7 @@ def test_what_is_not_known_is_left_out(status, panels):
         words = " ".join(text.get_text().replace("\n", " ") for text in wave.texts)
         assert found.reason in words
         assert words.startswith("No variables were found." if status == "none" else "Variables were found, but not")
-    _nothing_overlaps(figure, evidence)
+    assert_nothing_overlaps(figure, evidence)
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -142,24 +142,24 @@ def test_the_evidence_at_the_letters_of_a_narrow_page(status):
     figure = draw_evidence(
         found, columns=2, letters=13, figure=new_figure(7.2, 3.7 * (1 if found.found is None else 3))
     )
-    _nothing_overlaps(figure, figure.get_axes())
+    assert_nothing_overlaps(figure, figure.get_axes())
 
 
-def _nothing_overlaps(figure, panels):
+def assert_nothing_overlaps(figure, panels):
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw(renderer)
     boxes = [axes.get_tightbbox(renderer) for axes in panels]
-    _apart(boxes)
+    assert_apart(boxes)
     for axes, box in zip(panels, boxes, strict=True):
         assert box.x0 >= -1
         assert box.x1 <= figure.bbox.x1 + 1
         assert axes.bbox.width > 0.22 * figure.bbox.width  # not squeezed by words around it
         legend = [axes.get_legend().get_window_extent(renderer)] if axes.get_legend() else []
-        _apart([*legend, axes.xaxis.get_tightbbox(renderer), axes.title.get_window_extent(renderer), axes.bbox])
-        _apart([text.get_window_extent(renderer) for text in axes.texts if text.get_text()])
+        assert_apart([*legend, axes.xaxis.get_tightbbox(renderer), axes.title.get_window_extent(renderer), axes.bbox])
+        assert_apart([text.get_window_extent(renderer) for text in axes.texts if text.get_text()])
 
 
-def _apart(boxes):
+def assert_apart(boxes):
     for one, other in itertools.combinations(boxes, 2):
         assert not one.padded(-1).overlaps(other.padded(-1)), (one, other)
 

@@ -367,7 +367,7 @@ def test_phi_that_calls_for_several_predicts_nothing(tmp_path):
     assert successors(memory) is None
     found = ms.recall(memory, 0, periods=2, k=3)
     with pytest.raises(ValueError, match="several memories"):
-        found.exact  # noqa: B018
+        _ = found.exact
     assert "predicts no sequence" in found.summary()
     found.save(tmp_path / "recall.safetensors")
     again = ms.analysis.Recall.load(tmp_path / "recall.safetensors")

@@ -41,7 +41,7 @@ def _xlogx(x):
     return x * mp.log(x) if x else mp.mpf(0)
 
 
-def same(found, expected, digits=DIGITS, besides=1e-307):
+def assert_same(found, expected, digits=DIGITS, besides=1e-307):
     """To a relative error, one for all or one each, but for what is below the smallest normal number."""
     allowed = digits if isinstance(digits, list) else [digits] * len(expected)
     for one, other, share in zip(found.tolist(), expected, allowed, strict=True):
@@ -61,13 +61,13 @@ def test_values_slopes_and_gradients_to_all_digits(sigma):
     at = [mp.mpf(one) for one in given]
     with mp.workdps(1000):  # log cosh 1e-160 is of order 1e-320
         expected = [value(one) for one in at]
-    same(sigma.value(x), expected)
+    assert_same(sigma.value(x), expected)
     # e^-z has a relative error of z eps, by its argument's rounding alone
     far = [DIGITS + 4e-16 * abs(one) * getattr(sigma, "beta", 0) for one in given]
-    same(sigma(x)[:, 0], [fires(one) for one in at], far)
-    same(sigma.slope(x)[:, 0], [slope(one) for one in at], far)
+    assert_same(sigma(x)[:, 0], [fires(one) for one in at], far)
+    assert_same(sigma.slope(x)[:, 0], [slope(one) for one in at], far)
     (gradient,) = torch.autograd.grad(sigma.value(x).sum(), x)
-    same(gradient[:, 0], [fires(one) for one in at], far)
+    assert_same(gradient[:, 0], [fires(one) for one in at], far)
 
 
 @pytest.mark.parametrize("sigma", EACH, ids=lambda sigma: sigma.extra_repr())
@@ -76,7 +76,7 @@ def test_conjugates_to_all_digits(sigma):
     _, _, conjugate, _ = exact(sigma)
     with mp.workdps(1000):
         expected = [conjugate(mp.mpf(one)) for one in given]
-    same(sigma.conjugate(units(given)), expected)
+    assert_same(sigma.conjugate(units(given)), expected)
 
 
 @pytest.mark.parametrize("sigma", EACH, ids=lambda sigma: sigma.extra_repr())
@@ -93,7 +93,9 @@ def test_gradients_of_conjugates_are_the_inverse(sigma):
         "polynomial": lambda one: mp.sign(one) * abs(one) ** (1 / (n - 1)),
     }.get(sigma.name, lambda one: one)
     # log g - log(1 - g) cancels about g = 1/2, where it is of rounding of log 2
-    same(back[:, 0], [inverse(mp.mpf(one)) for one in inside], besides=1e-15 if sigma.name == "logistic" else 1e-307)
+    assert_same(
+        back[:, 0], [inverse(mp.mpf(one)) for one in inside], besides=1e-15 if sigma.name == "logistic" else 1e-307
+    )
 
 
 @pytest.mark.parametrize("name", LAGRANGIANS)
@@ -127,11 +129,11 @@ def test_softmax_to_all_digits(beta):
         total = mp.fsum(powers)
         fired += [one / total for one in powers]
         values.append(mp.log(total) / beta)
-    same(sigma(x).flatten(), fired, 2e-13)  # e^-z by its argument's rounding: up to 700 of them
-    same(sigma.value(x), values)
+    assert_same(sigma(x).flatten(), fired, 2e-13)  # e^-z by its argument's rounding: up to 700 of them
+    assert_same(sigma.value(x), values)
     s = sigma(x).detach()
     conjugates = [mp.fsum(_xlogx(mp.mpf(one)) for one in row) / beta for row in s.tolist()]
-    same(sigma.conjugate(s), conjugates)
+    assert_same(sigma.conjugate(s), conjugates)
     (gradient,) = torch.autograd.grad(sigma.value(x).sum(), x)
     torch.testing.assert_close(gradient, s, rtol=0, atol=5e-13)  # exp(x - L), of which L is of order 2,000
     J = torch.func.vmap(torch.func.jacrev(sigma.forward))(x.detach())
@@ -153,8 +155,8 @@ def test_tiny_states_have_an_energy_of_their_own_size(size):
     """L and L* of tanh at x are x^2 / 2 to all digits, so that an energy of tiny states can be seen to fall."""
     x = torch.full((1, 3), size, dtype=torch.float64)
     half = 3 * mp.mpf(size) ** 2 / 2
-    same(Tanh().value(x), [half], 1e-15)
-    same(Tanh().conjugate(torch.tanh(x)), [half], 1e-15)
+    assert_same(Tanh().value(x), [half], 1e-15)
+    assert_same(Tanh().conjugate(torch.tanh(x)), [half], 1e-15)
 
 
 def test_the_energy_of_a_network_that_fades_falls_to_the_last_digit():

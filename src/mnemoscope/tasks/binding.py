@@ -40,7 +40,7 @@ class VariableBinding(Endless):
         for name in ("variables", "size", "horizon", "test_horizon"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
-        self.F  # noqa: B018 (a wrong rule is told here)
+        selection(self.rule, self.variables, self.size)  # a wrong rule is told here, and a wrong curriculum
         self.stages()
 
     @cached_property

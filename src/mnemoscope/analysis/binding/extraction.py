@@ -63,18 +63,8 @@ def variable_memories(
     ('explained', 3, 2)
 
     """
-    if method not in ("modes", "published"):
-        raise ValueError(f'method must be "modes" or "published", but is {method!r}.')
-    if method == "published" and number is None:
-        raise ValueError("The published way does not tell how many variables there are: pass number=N.")
     lasting = (LASTING_ALONG_STATES if around == "states" else LASTING_STEPS) if lasting is None else lasting
-    if lasting < 1 or (number is not None and number < 1):
-        raise ValueError(f"lasting and number are at least 1, but {lasting=} and {number=}.")
-    if around not in ("rest", "states"):
-        raise ValueError(f'around must be "rest" or "states", but is {around!r}.')
-    if inputs is None and (variables is not None or around == "states"):
-        what = "variables say what is held while inputs come" if variables is not None else "states come from inputs"
-        raise ValueError(f"{what[0].upper()}{what[1:]}: pass inputs=... as well.")
+    _check(method, around, number, lasting, inputs is not None, variables is not None)
     looked = linearised(network, readout, rest)
     if inputs is not None:
         inputs = checked_inputs(looked, inputs)
@@ -114,6 +104,21 @@ def variable_memories(
     }[around]
     status, reason = judged(trials, tests, "The network is linear." if looked.linear else near)
     return answer(status, reason, found, trials=trials, tests=tests)
+
+
+def _check(method: str, around: str, number: int | None, lasting: int, inputs: bool, variables: bool) -> None:
+    """Whether the options go together; `inputs` and `variables`: whether they were given."""
+    if method not in ("modes", "published"):
+        raise ValueError(f'method must be "modes" or "published", but is {method!r}.')
+    if method == "published" and number is None:
+        raise ValueError("The published way does not tell how many variables there are: pass number=N.")
+    if lasting < 1 or (number is not None and number < 1):
+        raise ValueError(f"lasting and number are at least 1, but {lasting=} and {number=}.")
+    if around not in ("rest", "states"):
+        raise ValueError(f'around must be "rest" or "states", but is {around!r}.')
+    if not inputs and (variables or around == "states"):
+        what = "variables say what is held while inputs come" if variables else "states come from inputs"
+        raise ValueError(f"{what[0].upper()}{what[1:]}: pass inputs=... as well.")
 
 
 def _nothing(modes: Modes, looked: Linearised, around: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -190,9 +191,7 @@ def _as_function(readout: Readout, features: int) -> Callable[[Tensor], Tensor]:
         b = 0.0 if readout.bias is None else readout.bias.detach().to(device="cpu", dtype=torch.float64).clone()
         return lambda seen: seen @ W.mT + b
     if isinstance(readout, nn.Module):
-        import copy
-
-        return copy.deepcopy(readout).eval().requires_grad_(False).to(device="cpu", dtype=torch.float64)
+        return deepcopy(readout).eval().requires_grad_(False).to(device="cpu", dtype=torch.float64)
     if callable(readout):
         return _in_double(readout)
     raise TypeError(f"readout must be an nn.Linear, a matrix or a function, but is a {type(readout).__name__}.")

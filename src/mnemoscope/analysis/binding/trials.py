@@ -97,12 +97,6 @@ class Trials:
         sizes = self.decoded[self.settled].std(1).square().mean((1, 2)).sqrt()
         return float(sizes[-self.number :].mean() / sizes[: self.number].mean().clamp_min(1e-300))
 
-    @property
-    def output_right(self) -> float:
-        """Share of the outputs' signs that are those of the variables, after the inputs."""
-        own = slice(self.silent, None)
-        return float(((self.outputs[own] > 0) == (self.variables[own] > 0)).double().mean())
-
 
 def r2(estimate: Float[Tensor, "*shape"], truth: Float[Tensor, "*shape"]) -> Float[Tensor, ""]:
     """1 - squared error / variance; below 0 where the estimate is worse than the mean. NaN where truth is."""
