@@ -46,10 +46,14 @@ if TYPE_CHECKING:
         transients,
         variable_memories,
     )
-    from mnemoscope.cells import EpisodicMemory, Model, adapt, run_with_cache, scan
+    from mnemoscope.cells import EchoState, EpisodicMemory, Model, adapt, run_with_cache, scan
+    from mnemoscope.training import fit_readout, force
 
 _ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
 _NAMES = {
+    "fit_readout": "training",
+    "force": "training",
+    "EchoState": "cells",
     "Basin": "analysis",
     "Design": "analysis",
     "Dynamics": "analysis",
@@ -92,6 +96,7 @@ __all__ = [
     "Basin",
     "Design",
     "Dynamics",
+    "EchoState",
     "EnergyReport",
     "EnergySurface",
     "EpisodicMemory",
@@ -119,6 +124,8 @@ __all__ = [
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
+    "fit_readout",
+    "force",
     "kernels",
     "measured_memory_capacity",
     "memory_capacity",

@@ -80,6 +80,16 @@ BIBTEX: dict[str, str] = {
   pages   = {18970--18975},
   year    = {2008}
 }""",
+    "jaeger2007": """\
+@article{jaeger2007,
+  title = {Optimization and applications of echo state networks with leaky-integrator neurons},
+  author = {Jaeger, Herbert and Luko{\\v{s}}evi{\\v{c}}ius, Mantas and Popovici, Dan and Siewert, Udo},
+  journal = {Neural Networks},
+  volume = {20},
+  number = {3},
+  pages = {335--352},
+  year = {2007}
+}""",
     "jang": """\
 @unpublished{jang,
   author = {Jang, Eric V.},
@@ -241,6 +251,16 @@ BIBTEX: dict[str, str] = {
   title   = {Memory Capacity of Recurrent Neural Networks with Matrix Representation},
   journal = {arXiv preprint arXiv:2104.07454},
   year    = {2021}
+}""",
+    "sussillo2009": """\
+@article{sussillo2009,
+  title = {Generating Coherent Patterns of Activity from Chaotic Neural Networks},
+  author = {Sussillo, David and Abbott, L. F.},
+  journal = {Neuron},
+  volume = {63},
+  number = {4},
+  pages = {544--557},
+  year = {2009}
 }""",
     "sussillo2013": """\
 @article{sussillo2013,

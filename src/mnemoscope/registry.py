@@ -184,6 +184,13 @@ cells.add(
         "mnemoscope.cells.named:episodic",
         cites=("karuvally2023",),
     ),
+    Entry(
+        "echo-state",
+        "fixed random reservoir with leak; only what reads it is learned",
+        "Jang, Eq 22-26; Jaeger et al. 2007",
+        "mnemoscope.cells:EchoState",
+        cites=("jang", "jaeger2007", "sussillo2009"),
+    ),
 )
 
 tasks = Registry("task")

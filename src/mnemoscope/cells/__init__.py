@@ -2,6 +2,7 @@
 
 from mnemoscope.cells.adapt import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.echo_state import EchoState
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.episodic import EpisodicMemory, EpisodicState
 from mnemoscope.cells.episodic_map import EpisodicMap
@@ -13,6 +14,7 @@ from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
 from mnemoscope.cells.named import matched_size
 from mnemoscope.cells.nonlinearity import Nonlinearity
+from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.scan import Cache, Route, run_with_cache, scan
 from mnemoscope.cells.stack import Stack
 from mnemoscope.cells.state import Layout, State
@@ -23,6 +25,7 @@ __all__ = [
     "LSTM",
     "Cache",
     "Cell",
+    "EchoState",
     "Elman",
     "EpisodicMap",
     "EpisodicMemory",
@@ -34,6 +37,7 @@ __all__ = [
     "Model",
     "NoFastPath",
     "Nonlinearity",
+    "Reservoirs",
     "Route",
     "Stack",
     "State",

@@ -1,18 +1,26 @@
-"""Gradient training, run folders, checkpoints, resume."""
+"""Gradient training, readouts by least squares, run folders, checkpoints, resume."""
 
 from mnemoscope.training.build import build_model, build_task
+from mnemoscope.training.force import ForceRun, Snapshot, fit_readout, force
+from mnemoscope.training.least_squares import RecursiveLeastSquares, ridge
 from mnemoscope.training.loop import NonFiniteLoss, StepInfo, evaluate, train
 from mnemoscope.training.result import TrainResult
 from mnemoscope.training.run_folder import RunFolder, load_model
 
 __all__ = [
+    "ForceRun",
     "NonFiniteLoss",
+    "RecursiveLeastSquares",
     "RunFolder",
+    "Snapshot",
     "StepInfo",
     "TrainResult",
     "build_model",
     "build_task",
     "evaluate",
+    "fit_readout",
+    "force",
     "load_model",
+    "ridge",
     "train",
 ]
