@@ -52,6 +52,8 @@ class EchoState(Cell):
 
     """
 
+    _formed: Tensor | None
+
     def __init__(
         self,
         input_size: int,
@@ -87,6 +89,7 @@ class EchoState(Cell):
         self.bias = _constant(bias_scale * (2 * torch.rand(N) - 1))
         self.feedback = _constant(feedback_scale * (2 * torch.rand(N, output_size) - 1)) if output_size else None
         self.readout = nn.Parameter(torch.zeros(output_size, N)) if output_size else None
+        self.register_buffer("_formed", None, persistent=False)
 
     @classmethod
     def of_weights(
@@ -147,6 +150,8 @@ class EchoState(Cell):
 
     def combined(self) -> Float[Tensor, "hidden hidden"]:
         """`W_c = W_r + W_fb W_o` (Eq 26)."""
+        if self._formed is not None:
+            return self._formed
         if self.feedback is None or self.readout is None:
             return self.recurrent
         return torch.addmm(self.recurrent, self.feedback, self.readout)
@@ -211,11 +216,10 @@ class EchoState(Cell):
         return {"pre": pre} if self.readout is None else {"pre": pre, "z": self.read(self.output(state))}
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> EchoState:
-        """As for every cell; W_c is formed here once and for all, and stands in place of W_r."""
+        """As for every cell; W_c is formed here once and for all."""
         cell = super().frozen(dtype, device)
         assert isinstance(cell, EchoState)
-        if cell.feedback is not None:
-            cell.recurrent, cell.feedback = _constant(cell.combined().detach()), None
+        cell._formed = cell.combined().detach()
         return cell
 
     def extra_repr(self) -> str:

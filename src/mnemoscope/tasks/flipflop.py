@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float
+from mnemoscope.shapes import Bool, Float
 from mnemoscope.tasks.task import Batch, Endless
 
 
@@ -15,9 +15,15 @@ from mnemoscope.tasks.task import Batch, Endless
 class FlipFlop(Endless):
     """Each of `bits` channels receives +-1 pulses; its target is the sign of its last one (Sussillo & Barak 2013).
 
-    Every channel pulses at the first step, afterwards with probability `rate` per step, each time with a random sign. A
-    pulse lasts `width` steps, or until the next one of its channel. `settle` steps from a flip of any bit on do not
-    count, since no network of finite time constants follows at once (Jang's reservoirs: pulses of 11 steps).
+    Every channel pulses at the first step, afterwards with probability `rate` per step, each time with a random sign.
+    A pulse lasts `width` steps, or until the next one of its channel.
+
+    With `apart`, pulses come one at a time in a random channel (Jang's reservoirs, which take pulses of 11 steps): the
+    first ones in turn, `apart` steps after each other, later ones with probability `rate` per step once `apart` steps
+    have passed.
+
+    Not counted are the steps before every channel had a pulse, and `settle` steps from a flip of any bit on, since no
+    network with a time constant follows at once.
 
     >>> task = FlipFlop(bits=2, length=100, rate=0.1)
     >>> batch = task.batch(8, seed=0, number=0)
@@ -29,6 +35,7 @@ class FlipFlop(Endless):
     length: int = 64
     rate: float = 0.1
     width: int = 1
+    apart: int = 0
     settle: int = 0
 
     def __post_init__(self) -> None:
@@ -38,11 +45,23 @@ class FlipFlop(Endless):
             raise ValueError(f"A sequence needs at least one step, but length is {self.length}.")
         if not 0 < self.rate <= 1:
             raise ValueError(f"rate is the probability of a pulse per step, in (0, 1], but is {self.rate}.")
-        if self.width < 1 or not 0 <= self.settle < self.length:
+        if self.width < 1 or self.settle < 0 or self.apart < 0:
             raise ValueError(
-                f"A pulse lasts at least one step, and flips settle before a sequence of {self.length} steps ends, but "
-                f"width is {self.width} and settle is {self.settle}."
+                f"A pulse lasts a step or more, and apart and settle are 0 or more steps, but width is {self.width}, "
+                f"apart {self.apart} and settle {self.settle}."
             )
+        if self.apart and self.apart < max(self.width, self.settle):
+            raise ValueError(
+                f"Pulses that come one at a time begin when the one before has ended and its flip has settled: apart "
+                f"must be at least {max(self.width, self.settle)}, but is {self.apart}."
+            )
+        if self._first >= self.length:
+            raise ValueError(f"No step would count: the first that may is {self._first}, but length is {self.length}.")
+
+    @property
+    def _first(self) -> int:
+        """The first step that counts."""
+        return self.settle + (self.bits - 1) * self.apart
 
     @property
     def input_size(self) -> int:
@@ -54,33 +73,77 @@ class FlipFlop(Endless):
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         shape = (self.length, batch, self.bits)
-        pulses = torch.rand(shape, generator=generator, dtype=torch.float32) < self.rate
-        pulses[0] = True
+        if self.apart:
+            pulses = self._one_at_a_time(batch, generator)
+        else:
+            pulses = torch.rand(shape, generator=generator, dtype=torch.float32) < self.rate
+            pulses[0] = True
         signs = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1.0
         time = torch.arange(self.length).view(-1, 1, 1)
-        last = torch.where(pulses, time, 0).cummax(0).values  # when the last pulse was
-        targets = signs.gather(0, last)
+        last = torch.where(pulses, time, -1).cummax(0).values  # when the last pulse was; -1: there was none
+        targets = torch.where(last >= 0, signs.gather(0, last.clamp_min(0)), 0)
         inputs = torch.where(time - last < self.width, targets, 0)
-        return Batch(inputs, targets, mask=self._settled(targets, time))
+        return Batch(inputs, targets, mask=self._counted(targets, time))
 
-    def _settled(self, targets: Float[Tensor, "time batch bits"], time: Tensor) -> Tensor:
+    def _one_at_a_time(self, batch: int, generator: torch.Generator) -> Bool[Tensor, "time batch bits"]:
+        most = self.length // self.apart + 1
+        chance = torch.rand(most, batch, generator=generator, dtype=torch.float64)
+        # steps until something of probability `rate` happens, none at best: the inverse of its distribution
+        waits = torch.zeros_like(chance) if self.rate == 1 else ((1 - chance).log() / torch.tensor(1 - self.rate).log())
+        gaps = self.apart + waits.clamp_max(self.length).floor().long()
+        gaps[: self.bits] = self.apart
+        channels = torch.randint(0, self.bits, (most, batch), generator=generator)
+        begin = torch.rand(self.bits, batch, generator=generator).argsort(0)
+        channels[: self.bits] = begin[:most]
+        onset = gaps.cumsum(0) - self.apart
+        pulses = torch.zeros(self.length + 1, batch, self.bits, dtype=torch.bool)
+        pulses[onset.clamp_max(self.length), torch.arange(batch), channels] = True
+        return pulses[:-1]
+
+    def _counted(self, targets: Float[Tensor, "time batch bits"], time: Tensor) -> Bool[Tensor, "time batch"]:
         flips = torch.ones_like(targets, dtype=torch.bool)  # the first pulses are flips too
         flips[1:] = targets[1:] != targets[:-1]
         last = torch.where(flips, time, 0).cummax(0).values.amax(2)
-        return time[:, 0] - last >= self.settle
+        return (time[:, 0] - last >= self.settle) & (targets != 0).all(2)
 
     def scores(self, outputs: Float[Tensor, "time batch bits"], batch: Batch) -> dict[str, float]:
         """`accuracy`: how often a bit has the right sign, of the steps that count."""
         return {"accuracy": (outputs.sign() == batch.targets)[batch.mask].float().mean().item()}
 
     def baseline(self) -> float:
-        """`(1 - rate) (length - 1) / length` for pulses of one step.
+        """`(1 - rate) (length - 1) / length` for independent pulses of one step.
 
-        A pulse tells the target. Without one (never while the first lasts, later with probability (1 - rate)^width) the
-        target is +1 or -1 with equal odds, whatever else is seen: the best guess is 0 and its squared error is 1. A
-        step counts if none of the last `settle` began a flip, which half of the pulses do, those in sight among them.
+        A pulse in sight tells the target. Otherwise the target is +1 or -1 with equal odds, whatever else is seen: the
+        best guess is 0 and its squared error is 1. Half of the later pulses flip their bit, and then uncount steps. It
+        is the expected loss up to how the number of counted steps varies between sequences.
         """
+        counted, unseen = self._one_at_a_time_odds() if self.apart else self._independent_odds()
+        return unseen / counted
+
+    def _independent_odds(self) -> tuple[float, float]:
+        """Expected number of counted steps, as far as one bit decides, and of those in which its pulse is not seen."""
         earlier = max(self.settle - self.width, 0)
         unseen = (1 - self.rate) ** self.width * (1 - self.rate / 2) ** earlier
         counted = (1 - self.rate / 2) ** self.settle
-        return unseen / counted * (self.length - max(self.width, self.settle)) / (self.length - self.settle)
+        return counted * (self.length - self.settle), unseen * (self.length - max(self.width, self.settle))
+
+    def _one_at_a_time_odds(self) -> tuple[float, float]:
+        """The same of one bit, by the probability of a pulse at each step; within `apart` steps there is at most one."""
+        begin = (self.bits - 1) * self.apart
+        pulse = [0.0] * self.length
+        for step in range(0, begin + 1, self.apart):
+            pulse[step] = 1.0
+        for step in range(begin + self.apart, self.length):
+            pulse[step] = self.rate * (1 - sum(pulse[step - self.apart + 1 : step]))
+        total = torch.tensor(pulse, dtype=torch.float64).cumsum(0)
+        total = torch.cat([total.new_zeros(1), total])
+
+        def within(window: int) -> Tensor:
+            """Probability of a pulse in the last `window` steps, of the steps that may count."""
+            end = torch.arange(self._first, self.length) + 1
+            return total[end] - total[(end - window).clamp_min(0)]
+
+        seen, flipped = within(self.width) / self.bits, within(self.settle) / 2  # half of the pulses flip their bit
+        others = flipped * (self.bits - 1) / self.bits
+        own = (within(max(self.settle, self.width)) - within(self.width)) / 2 / self.bits  # no longer in sight
+        return float((1 - flipped).sum()), float((1 - seen - others - own).sum())
