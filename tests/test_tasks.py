@@ -27,7 +27,15 @@ from mnemoscope.tasks import (
 from mnemoscope.tasks.task import generator_seed
 
 SMALL = {
-    "flipflop": [FlipFlop(bits=2, length=7, rate=0.25), FlipFlop(bits=1, length=1), FlipFlop(length=5, rate=1.0)],
+    "flipflop": [
+        FlipFlop(bits=2, length=7, rate=0.25),
+        FlipFlop(bits=1, length=1),
+        FlipFlop(length=5, rate=1.0),
+        FlipFlop(bits=2, length=30, rate=0.1, width=2, settle=3),
+        FlipFlop(bits=2, length=24, rate=0.3, width=3, apart=5, settle=4),
+        FlipFlop(bits=3, length=20, rate=0.5, width=4, apart=4, settle=1),
+        FlipFlop(bits=1, length=20, rate=1.0, width=1, apart=3, settle=3),
+    ],
     "copy": [Copy(delay=3, symbols=2, alphabet=3), Copy(delay=1, symbols=1, alphabet=2)],
     "adding": [Adding(length=7), Adding(length=8), Adding(length=2)],
     "transfer-copy": [TransferCopy(delay=2, test_delay=4, symbols=2, alphabet=3)],
@@ -189,9 +197,10 @@ def test_baseline_is_what_its_predictor_loses(task):
     size = 100_000
     batch = task.batch(size, seed=0, number=0, split="test")
     errors = torch.where(batch.mask, task.errors(memoryless(task, batch), batch), 0).double().sum(0)
-    per_sequence = errors / batch.mask.sum(0)
-    deviation = per_sequence.std().item() / size**0.5
-    assert per_sequence.mean().item() == pytest.approx(task.baseline(), abs=4 * deviation + 1e-6)
+    counted = batch.mask.sum(0)
+    loss = (errors.sum() / counted.sum()).item()
+    deviation = ((errors - loss * counted) / counted.double().mean()).std().item() / size**0.5
+    assert loss == pytest.approx(task.baseline(), abs=4 * deviation + 1e-6)
 
 
 @pytest.mark.parametrize("task", ENDLESS)
@@ -231,6 +240,37 @@ def test_flipflop_pulses_at_its_rate_with_both_signs():
     inputs = FlipFlop(bits=4, length=50, rate=0.2).batch(1000, seed=0, number=0).inputs[1:]
     assert (inputs != 0).float().mean().item() == pytest.approx(0.2, abs=0.005)  # 196,000 draws: deviation 0.0009
     assert inputs.mean().item() == pytest.approx(0, abs=0.005)
+
+
+def test_flipflop_pulses_last_and_come_one_at_a_time():
+    task = FlipFlop(bits=3, length=200, rate=0.2, width=4, apart=9, settle=6)
+    batch = task.batch(50, seed=0, number=0)
+    for sequence in range(50):
+        held, began, flipped, pulses = [0.0] * 3, -9, 0, []
+        for t in range(200):
+            u = batch.inputs[t, sequence].tolist()
+            before = batch.inputs[t - 1, sequence].tolist() if t else [0.0] * 3
+            on = [bit for bit in range(3) if u[bit]]
+            assert len(on) <= 1
+            if on and u != before:
+                assert t - began >= 9
+                began = t
+                pulses.append(on[0])
+                flipped = t if held[on[0]] != u[on[0]] else flipped
+                held[on[0]] = u[on[0]]
+            assert bool(on) == (t - began < 4)
+            assert batch.targets[t, sequence].tolist() == held
+            assert batch.mask[t, sequence].item() == (all(held) and t - flipped >= 6)
+        assert sorted(pulses[:3]) == [0, 1, 2]  # the first ones in turn
+
+
+def test_flipflop_waits_are_geometric():
+    task = FlipFlop(bits=1, length=4000, rate=0.1, width=1, apart=5)
+    inputs = task.batch(200, seed=0, number=0).inputs[..., 0]
+    gaps = torch.cat([row.nonzero()[:, 0].diff()[1:] for row in inputs.T])
+    assert gaps.min() == 5
+    assert gaps.double().mean().item() == pytest.approx(5 + 9, abs=0.2)  # some 57,000 gaps: deviation 0.04
+    assert (gaps == 5).double().mean().item() == pytest.approx(0.1, abs=0.006)
 
 
 def test_copy_layout_is_the_literature_s():
@@ -431,6 +471,11 @@ def test_bits_per_character_are_nats_in_other_units():
         (lambda: FlipFlop(rate=0.0), "rate .* is 0"),
         (lambda: FlipFlop(rate=1.5), "rate .* is 1.5"),
         (lambda: FlipFlop(rate=float("nan")), "rate .* is nan"),
+        (lambda: FlipFlop(width=0), "width is 0"),
+        (lambda: FlipFlop(settle=-1), "settle -1"),
+        (lambda: FlipFlop(width=11, apart=5), "apart must be at least 11, but is 5"),
+        (lambda: FlipFlop(length=20, settle=20), "No step would count"),
+        (lambda: FlipFlop(length=60, apart=30, settle=15), "No step would count: the first that may is 75"),
         (lambda: Copy(delay=0), "delay is 0"),
         (lambda: Copy(symbols=0), "symbols is 0"),
         (lambda: Copy(alphabet=1), "alphabet is 1"),

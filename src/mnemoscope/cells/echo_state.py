@@ -95,16 +95,17 @@ class EchoState(Cell):
     def of_weights(
         cls,
         recurrent: Float[Tensor, "hidden hidden"],
-        drive: Float[Tensor, "hidden input"],
+        drive: Float[Tensor, "rows input"],
         *,
-        feedback: Float[Tensor, "hidden output"] | None = None,
-        readout: Float[Tensor, "output hidden"] | None = None,
-        bias: Float[Tensor, " hidden"] | None = None,
+        feedback: Float[Tensor, " ..."] | None = None,
+        readout: Float[Tensor, " ..."] | None = None,
+        bias: Float[Tensor, " ..."] | None = None,
         leak: float = 0.1,
         nonlinearity: str | Nonlinearity | Callable[[Tensor], Tensor] = "tanh",
         form: Form = "current",
     ) -> EchoState:
-        """A reservoir of given matrices W_r, B, W_fb, W_o and b, which are copied.
+        """A reservoir of given W_r (hidden, hidden), B (hidden, input), W_fb (hidden, output), W_o (output, hidden) and
+        b (hidden,), which are copied.
 
         >>> W = torch.eye(2)
         >>> EchoState.of_weights(W, torch.ones(2, 1), leak=1.0, form="rate")(torch.zeros(1, 1), torch.ones(1, 2)).shape

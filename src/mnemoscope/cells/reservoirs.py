@@ -151,7 +151,7 @@ def _block_diagonal(matrices: Sequence[Tensor]) -> Tensor:
         filled += row.numel()
     whole = size * len(matrices)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+        warnings.filterwarnings("ignore", "Sparse (CSR tensor support is in beta|invariant checks)")
         return torch.sparse_csr_tensor(
             torch.cat(rows), torch.cat(columns), torch.cat(values), size=(whole, whole), check_invariants=True
         )

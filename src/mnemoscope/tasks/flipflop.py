@@ -114,8 +114,8 @@ class FlipFlop(Endless):
         """`(1 - rate) (length - 1) / length` for independent pulses of one step.
 
         A pulse in sight tells the target. Otherwise the target is +1 or -1 with equal odds, whatever else is seen: the
-        best guess is 0 and its squared error is 1. Half of the later pulses flip their bit, and then uncount steps. It
-        is the expected loss up to how the number of counted steps varies between sequences.
+        best guess is 0 and its squared error is 1. Half of the later pulses flip their bit, after which steps do not
+        count. Of a large batch; of a small one, the number of counted steps varies.
         """
         counted, unseen = self._one_at_a_time_odds() if self.apart else self._independent_odds()
         return unseen / counted
@@ -128,7 +128,7 @@ class FlipFlop(Endless):
         return counted * (self.length - self.settle), unseen * (self.length - max(self.width, self.settle))
 
     def _one_at_a_time_odds(self) -> tuple[float, float]:
-        """The same of one bit, by the probability of a pulse at each step; within `apart` steps there is at most one."""
+        """The same, by the probability of a pulse at each step; within `apart` steps there is at most one."""
         begin = (self.bits - 1) * self.apart
         pulse = [0.0] * self.length
         for step in range(0, begin + 1, self.apart):

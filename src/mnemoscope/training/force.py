@@ -56,11 +56,11 @@ class ForceRun:
 def force(
     network: Network,
     inputs: Float[Tensor, "time ... features"],
-    targets: Float[Tensor, "time ... output"],
+    targets: Float[Tensor, " ..."],
     *,
     every: int = 2,
     alpha: float = 1.0,
-    mask: Bool[Tensor, "time ..."] | None = None,
+    mask: Bool[Tensor, " ..."] | None = None,
     forgetting: float = 1.0,
     noise: float = 0.0,
     state: State | None = None,
@@ -152,11 +152,11 @@ def force(
 def fit_readout(
     network: Network,
     inputs: Float[Tensor, "time ... features"],
-    targets: Float[Tensor, "time ... output"],
+    targets: Float[Tensor, " ..."],
     *,
     alpha: float = 1.0,
     washout: int = 0,
-    mask: Bool[Tensor, "time ..."] | None = None,
+    mask: Bool[Tensor, " ..."] | None = None,
     noise: float = 0.0,
     seed: int = 0,
 ) -> None:

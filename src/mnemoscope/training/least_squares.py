@@ -109,9 +109,9 @@ class RecursiveLeastSquares:
 
 
 def ridge(
-    features: Float[Tensor, "samples features"], targets: Float[Tensor, "samples outputs"], alpha: float = 1.0
+    features: Float[Tensor, "samples features"], targets: Float[Tensor, " ..."], alpha: float = 1.0
 ) -> Float[Tensor, "outputs features"]:
-    """W that minimises `sum |W r - f|^2 + alpha |W|^2` over samples r, f; computed in float64.
+    """W that minimises `sum |W r - f|^2 + alpha |W|^2` over samples r and targets f (samples, outputs), in float64.
 
     >>> r = torch.randn(100, 5).double()
     >>> bool(torch.allclose(ridge(r, r[:, :2], alpha=0), torch.eye(2, 5).double(), atol=1e-10))
