@@ -2,5 +2,7 @@
 
 from mnemoscope.analysis.attractors.cycle_search import find_cycles
 from mnemoscope.analysis.attractors.cycles import Cycles
+from mnemoscope.analysis.attractors.exponents import lyapunov_spectrum
+from mnemoscope.analysis.attractors.lyapunov import LyapunovSpectrum
 
-__all__ = ["Cycles", "find_cycles"]
+__all__ = ["Cycles", "LyapunovSpectrum", "find_cycles", "lyapunov_spectrum"]
