@@ -60,7 +60,7 @@ def lyapunov_spectrum(
     [0.9624, -0.9624]
 
     """
-    system = _checked(dynamics, dt)
+    system = checked_system(dynamics, dt)
     count = _count(system, count)
     for name, value, least in (("transient", transient, 0), ("every", every, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -70,11 +70,11 @@ def lyapunov_spectrum(
     drive = None if inputs is None else _drive(system, inputs, len(states))
     block = _block_length(steps, transient, every, None if drive is None else len(drive))
     drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
-    logs = _follow(Tangents(system, count), states, torch.linalg.qr(drawn)[0], transient, block, every, drive)
+    logs = follow(Tangents(system, count), states, torch.linalg.qr(drawn)[0], transient, block, every, drive)
     return LyapunovSpectrum(logs.cpu() / (dt or 1.0), BLOCKS * block, system.size, dt, drive is not None)
 
 
-def _follow(
+def follow(
     tangents: Tangents, x: Tensor, Q: Tensor, transient: int, block: int, every: int, drive: Tensor | None
 ) -> Float[Tensor, "starts blocks count"]:
     """Mean logarithm of |R_ii| per step in each block."""
@@ -101,7 +101,8 @@ def _follow(
     return logs.transpose(0, 1).contiguous()
 
 
-def _checked(dynamics: Dynamics, dt: float | None) -> Dynamics:
+def checked_system(dynamics: Dynamics, dt: float | None) -> Dynamics:
+    """The system as a map, whatever it was."""
     if not isinstance(dynamics, Dynamics):
         raise TypeError(
             f"A Dynamics is needed, the network at one constant input: Dynamics(network, input), but got a "
