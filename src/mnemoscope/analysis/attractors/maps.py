@@ -1,4 +1,4 @@
-"""Maps made of others, as cells again, so that every lens serves them unchanged: k steps in one, and a flow in steps."""
+"""Maps made of others, as cells again, so that every lens serves them: k steps in one, and a flow in steps."""
 
 from __future__ import annotations
 

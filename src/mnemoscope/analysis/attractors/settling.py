@@ -13,7 +13,7 @@ from mnemoscope.analysis.attractors.lyapunov import kaplan_yorke
 from mnemoscope.analysis.attractors.maps import iterated
 from mnemoscope.analysis.attractors.tangents import drawn_starts
 from mnemoscope.analysis.attractors.verdict import Attractors, Kind
-from mnemoscope.analysis.attractors.watching import Watched, watch
+from mnemoscope.analysis.attractors.watching import ALIKE, Watched, watch
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import MARGIN, FixedPoints, Status
 from mnemoscope.analysis.projection import principal_projection
@@ -64,6 +64,7 @@ def attractors(
     transient: int = 1000,
     steps: int = 1000,
     longest: int = 64,
+    patience: int = 4,
     count: int = 6,
     dt: float | None = None,
     seed: int = 0,
@@ -80,7 +81,8 @@ def attractors(
       beyond its error, an invariant circle where one cannot be told from 0, a torus where more cannot;
     - undecided in all other cases, such as transients that have not ended, with the reason.
 
-    A long chaotic transient cannot be told from chaos by watching it: chaos means as long as it was watched.
+    Starts that are undecided, and chaotic ones where others settle, are followed `patience` times longer before the
+    last word. A longer chaotic transient still cannot be told from chaos: chaos means as long as it was watched.
 
     Args:
         dynamics: a map, or a flow, which is taken in Runge-Kutta steps of length `dt`.
@@ -88,6 +90,7 @@ def attractors(
         transient: steps before it is looked at.
         steps: steps in which it is watched, and in which exponents are then taken.
         longest: the longest period of a cycle that is looked for.
+        patience: how many times longer doubtful starts are followed; 0 for not at all.
         count: how many exponents.
         dt: length of a step of a flow.
         seed: of the starts.
@@ -102,15 +105,27 @@ def attractors(
     """
     system = checked_system(dynamics, dt)
     least = 4 * longest
-    for name, value, low in (("transient", transient, 0), ("longest", longest, 2), ("steps", steps, max(40, least))):
+    sizes = (("transient", transient, 0), ("longest", longest, 2), ("steps", steps, max(40, least)))
+    for name, value, low in (*sizes, ("patience", patience, 0), ("count", count, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < low:
             why = f", 4 times the longest period of {longest}" if name == "steps" else ""
             raise ValueError(f"{name} must be a whole number, {low} or more{why}, but is {value!r}.")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"count must be a whole number, 1 or more, but is {count!r}.")
     begin = drawn_starts(dynamics, starts, torch.Generator().manual_seed(seed))
-    judge = _Judge(dynamics, system, watch(system, begin, transient, steps), longest, min(count, system.size), dt, seed)
-    return judge.answer()
+    seen = watch(system, begin, transient, steps)
+    known = (longest, min(count, system.size), dt, seed)
+    answer = _Judge(dynamics, system, seen, *known).answer()
+    doubtful = _doubtful(answer)
+    if not doubtful or not patience:
+        return answer
+    later = watch(system, seen.states[doubtful], patience * (transient + steps), steps)
+    return _Judge(dynamics, system, seen.updated(doubtful, later), *known).answer()
+
+
+def _doubtful(answer: Attractors) -> list[int]:
+    """Starts that are undecided, and chaotic ones where others come to something simpler: a transient, perhaps."""
+    kinds = answer.kind_of_starts
+    settled = any(kind < Kind.CHAOS for kind in kinds)
+    return [row for row, kind in enumerate(kinds) if kind == Kind.UNDECIDED or (kind == Kind.CHAOS and settled)]
 
 
 class _Judge:
@@ -197,7 +212,9 @@ class _Judge:
         """Many marginal points are a continuous attractor; one or two may be anything."""
         if len(rests) < 3:
             for point, own in rests.items():
-                self._take_point(fp, point, own, values[point], "marginal: the linearisation does not say that it attracts")
+                self._take_point(
+                    fp, point, own, values[point], "marginal: the linearisation does not say that it attracts"
+                )
             return
         growth = torch.stack([values[point].abs().log()[: self.count] for point in rests])
         neutral = (growth.abs() <= MARGIN).sum(1).double().median()
@@ -247,7 +264,9 @@ class _Judge:
             period = self._least_period(state, k)
             own = (growth / k)[: self.count].tolist()
             known = {"period": float(period), "dimension": 0.0, "exponents": [own], "errors": [[0.0] * len(own)]}
-            same = next((f for f in self.found if f.kind == Kind.CYCLE and note and f.note and f.period == period), None)
+            same = next(
+                (f for f in self.found if f.kind == Kind.CYCLE and note and f.note and f.period == period), None
+            )
             if same is not None:
                 same.starts.append(row)
                 self.left.remove(row)
@@ -295,16 +314,13 @@ class _Judge:
         floor = ZERO / (self.steps * (self.dt or 1.0))
         for place, row in enumerate(rows):
             values, errors = spectrum.exponents[place], spectrum.errors[place]
-            late = (float(halves[place].mean()), float(halves[place].std() / halves.shape[1] ** 0.5))
-            self._judge_moving(row, values, errors, floor, late)
+            self._judge_moving(row, values, errors, floor, float(halves[place].mean()))
         for row in beyond:
             if not self._joins(row):
                 self._undecided([row], "its exponents were not taken, as there are too many such starts")
 
-    def _judge_moving(
-        self, row: int, values: Tensor, errors: Tensor, floor: float, late: tuple[float, float]
-    ) -> None:
-        """One start, by its exponents and by the leading one (with error) of the second half."""
+    def _judge_moving(self, row: int, values: Tensor, errors: Tensor, floor: float, late: float) -> None:
+        """One start, by its exponents, and by the leading one of the second half."""
         if values.isnan().any():
             self._undecided([row], "it left to infinity after it had seemed to stay")
             return
@@ -316,7 +332,7 @@ class _Judge:
         before = shrinks.cumsum(0) == 0  # those that decide: all that come before the first that shrinks for certain
         neutral = int((zero & before).sum())
         if float(values[0]) > floor and bool(certain[0]):
-            if late[0] > max(CERTAIN * late[1], floor):
+            if late > 0.5 * float(values[0]):
                 self._join(Kind.CHAOS, row, values, errors, kaplan_yorke(values, self.system.size))
             else:
                 self._undecided([row], "differences grew at first and then no more: the transient has not ended")
@@ -362,7 +378,8 @@ class _Judge:
         """Whether two starts move about the same mean, and as far from it."""
         apart = float((self.seen.centre[row] - self.seen.centre[other]).norm())
         widths = sorted((float(self.seen.spread[row]), float(self.seen.spread[other])))
-        return apart <= 0.25 * widths[0] and widths[0] >= 0.75 * widths[1]
+        chance = CERTAIN * float(self.seen.centre_error[[row, other]].norm())
+        return apart <= max(ALIKE * widths[0], chance) and widths[0] >= (1 - ALIKE) * widths[1]
 
     def _result(self) -> Attractors:
         order = sorted(self.found, key=lambda one: (one.kind, -len(one.starts)))
@@ -390,7 +407,9 @@ class _Judge:
 
     def _paths(self, states: Tensor) -> tuple[Tensor, tuple[str, ...]]:
         """The way on from each state, projected; one that has left to infinity stays where it is."""
-        kept = torch.tensor([one.kind != Kind.DIVERGED for one in sorted(self.found, key=lambda f: (f.kind, -len(f.starts)))])
+        kept = torch.tensor(
+            [one.kind != Kind.DIVERGED for one in sorted(self.found, key=lambda f: (f.kind, -len(f.starts)))]
+        )
         with torch.no_grad():
             way = [states]
             for _ in range(DRAWN - 1):

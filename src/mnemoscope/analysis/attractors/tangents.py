@@ -42,7 +42,7 @@ class Tangents:
             new, J = self._by_copies(states, inputs)
             return new, torch.bmm(J, vectors)
         step = self.dynamics if inputs is None else (lambda own: self.dynamics.driven(inputs, own))
-        new, pull_back = torch.func.vjp(step, states)
+        new, pull_back = torch.func.vjp(step, states)[:2]
         # the pull-back is linear, so that its own transpose is the push forward; it costs no new pass through the cell
         push = torch.func.vjp(lambda w: pull_back(w)[0], torch.zeros_like(new))[1]
         return new, torch.func.vmap(lambda v: push(v)[0], in_dims=2, out_dims=2)(vectors)

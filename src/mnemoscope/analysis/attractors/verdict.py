@@ -105,15 +105,14 @@ class Attractors:
 
     @property
     def time_constants(self) -> Float[Tensor, " attractors"]:
-        """In which time a small push off the attractor shrinks by e, in the slowest direction; infinite where one does
-        not shrink, NaN where it is not known.
+        """In which time a small push off the attractor shrinks by e, in the slowest direction; NaN where it does not,
+        or is not known.
         """
         slowest = []
-        for kind, own, dimension in zip(self.kind, self.exponents, self.dimensions.tolist(), strict=True):
-            row = {Kind.POINT: 0, Kind.CYCLE: 0, Kind.CIRCLE: 1, Kind.TORUS: dimension, Kind.CONTINUOUS: dimension}
-            index = row.get(kind)
-            known = index is not None and index == index and int(index) < len(own)
-            slowest.append(-1 / float(own[int(index)]) if known and float(own[int(index)]) < 0 else float("nan"))
+        for kind, own, dimension in zip(self.kind, self.exponents.tolist(), self.dimensions.tolist(), strict=True):
+            attracts = kind <= Kind.TORUS  # behind as many neutral exponents as the attractor has dimensions
+            value = own[int(dimension)] if attracts and int(dimension) < len(own) else float("nan")
+            slowest.append(-1 / value if value < 0 else float("nan"))
         return torch.tensor(slowest, dtype=torch.float64)
 
     @property
@@ -168,7 +167,9 @@ def _does(seen: Attractors, kind: Kind, rows: list[int]) -> str:
     """What the system does that has attractors of this kind."""
     number, first = len(rows), rows[0]
     if kind == Kind.POINT:
-        return f"comes to rest at one of {number} stable fixed points" if number > 1 else "comes to rest at a fixed point"
+        return (
+            f"comes to rest at one of {number} stable fixed points" if number > 1 else "comes to rest at a fixed point"
+        )
     if kind == Kind.CONTINUOUS:
         lines = {1.0: "line", 2.0: "surface"}.get(float(seen.dimensions[first]), "manifold")
         return f"comes to rest anywhere on a continuous attractor, a {lines} of marginal points"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +67,12 @@ class Watched:
         return (self.path - self.centre).square().sum(2).mean(0).sqrt()
 
     @property
+    def centre_error(self) -> Float[Tensor, " starts"]:
+        """Standard error of `centre`, from the scatter of means over blocks of steps."""
+        means = torch.stack([block.mean(0) for block in self.path.tensor_split(BLOCKS)])
+        return (means.var(0).sum(1) / BLOCKS).sqrt()
+
+    @property
     def stationary(self) -> Bool[Tensor, " starts"]:
         """Whether the second half of the window looks like the first, in mean and spread."""
         half = len(self.path) // 2
@@ -74,12 +80,23 @@ class Watched:
         shift = (early.mean(0) - late.mean(0)).norm(dim=1)
         widths = [(part - part.mean(0)).square().sum(2).mean(0).sqrt() for part in (early, late)]
         wide, narrow = torch.maximum(*widths), torch.minimum(*widths)
-        return (shift <= ALIKE * wide) & (narrow >= (1 - ALIKE) * wide)
+        chance = 6 * self.centre_error  # three standard errors of the difference of two halves
+        return (shift <= torch.maximum(ALIKE * wide, chance)) & (narrow >= (1 - ALIKE) * wide)
 
     @property
     def straight(self) -> Bool[Tensor, " starts"]:
         """Whether the way led on and not back: its ends lie apart by more than half of its length."""
         return (self.states - self.before).norm(dim=1) > 0.5 * self.length
+
+    def updated(self, rows: list[int], later: Watched) -> Watched:
+        """The same, with what was seen later of some of the starts; their first steps stay."""
+        changed = {}
+        for name in ("before", "states", "length", "step_before", "last_step", "diverged"):
+            changed[name] = getattr(self, name).clone()
+            changed[name][rows] = getattr(later, name)
+        path = self.path.clone()
+        path[:, rows] = later.path
+        return replace(self, path=path, **changed)
 
     def repeats(self, most: int) -> Int[Tensor, " starts"]:
         """The least number of steps, from 2 to `most`, after which the last states of each start come again to a
@@ -118,7 +135,12 @@ class Watched:
 
 
 ALIKE = 0.25
-"""Two halves of a window look alike where mean and spread differ by less than this share of the spread."""
+"""Two halves of a window look alike where mean and spread differ by less than this share of the spread, the mean also
+by what chance explains."""
+BLOCKS = 20
+"""Blocks of steps whose scatter gives the error of a mean."""
+STANDSTILL = 50
+"""So often, in steps, it is looked whether all states stand still to rounding, and nothing more will be seen."""
 AGAIN = 1e-3
 """States that come again to this share of their spread may belong to a cycle; Newton's method decides."""
 
@@ -129,27 +151,26 @@ def watch(dynamics: Dynamics, starts: Float[Tensor, "starts size"], transient: i
     mix = _mix(dynamics)
     x, gone = starts, torch.zeros(len(starts), dtype=torch.bool, device=starts.device)
     path = starts.new_zeros(steps + 1, len(starts), mix.shape[1])
-    length = starts.new_zeros(len(starts))
-    first_step = step_before = before = None
+    length, still = starts.new_zeros(len(starts)), torch.finfo(starts.dtype).eps * float(starts.norm(dim=1).max())
+    first_step, step_before, before, step = None, length, starts, length
     with torch.no_grad():
         for time in range(transient + steps + 1):
             new = dynamics(x)
-            left = ~(torch.isfinite(new).all(1) & (new.abs().amax(1) <= limit))
-            if left.any():  # what has left stays where it was last seen
-                gone = gone | left
-            new = torch.where(gone[:, None], x, new)
+            gone = gone | ~(torch.isfinite(new).all(1) & (new.abs().amax(1) <= limit))
+            new = torch.where(gone[:, None], x, new)  # what has left stays where it was last seen
             step = (new - x).norm(dim=1)
             first_step = step if first_step is None else first_step
             now = time - transient
-            if now == 0:
+            if now <= 0:
                 before, step_before = x, step
-            if now >= 0:
-                path[now] = x @ mix
-                if now == steps:
+            stands = time % STANDSTILL == 0 and bool((step <= still).all())
+            if now >= 0 or stands:
+                path[max(now, 0) if not stands else slice(max(now, 0), None)] = x @ mix
+                if now == steps or stands:
                     break
-                length += step
+                length = length + step
             x = new
-    assert before is not None and first_step is not None and step_before is not None
+    assert first_step is not None
     return Watched(starts, before, x, path, length, first_step, step_before, step, gone)
 
 
