@@ -178,7 +178,8 @@ def test_cycles_from_few_starts_are_completed_by_their_own_steps():
     cycles = ms.find_cycles(logistic(3.2, (0.1, 0.9)), 2, start)
     assert len(cycles) == 1
     assert cycles.orbit(0).shape == (2, 1)
-    assert "1 is missing" not in cycles.summary()
+    assert cycles.index_sums.tolist() == [2]  # and that the fixed point between them was not met is told
+    assert "is missing" in cycles.summary()
 
 
 def test_cycles_are_saved_and_drawn(tmp_path):
@@ -208,7 +209,7 @@ def test_what_find_cycles_refuses():
         ms.find_cycles(logistic(3.2), periods=())
     with pytest.raises(ValueError, match="flow takes no steps"):
         ms.find_cycles(ms.Dynamics(Lorenz(), continuous=True))
-    with pytest.raises(TypeError, match="takes a Dynamics"):
+    with pytest.raises(TypeError):
         ms.find_cycles(torch.nn.GRU(1, 2))
     with pytest.raises(IndexError, match="There are 2 cycles"):
         ms.find_cycles(logistic(3.2, (0.1, 0.9)), 2).orbit(5)
@@ -252,7 +253,6 @@ def test_exponents_beside_a_slow_reference():
 def test_exponents_of_a_linear_map_are_logarithms_of_eigenvalues():
     V = torch.randn(4, 4, dtype=torch.float64)
     A = V @ torch.diag(torch.tensor([1.1, 0.9, -0.5, 0.0]).double()) @ torch.linalg.inv(V)
-    A = A - 0.0
     seen = ms.lyapunov_spectrum(system(lambda x, h: h @ A.T, 4), 3, 40, 100, torch.ones(1, 4).double())
     assert torch.allclose(seen.exponents[0], torch.tensor([1.1, 0.9, 0.5]).double().log(), atol=1e-10)
 
@@ -265,7 +265,7 @@ def test_a_direction_that_is_lost_at_once():
 
 
 def test_the_logistic_map_at_4_and_the_cat_map():
-    seen = ms.lyapunov_spectrum(logistic(4.0), steps=2000)
+    seen = ms.lyapunov_spectrum(logistic(4.0), steps=800)
     assert abs(seen.leading - math.log(2)) < 4 * float(seen.mean_errors[0])
     assert float(seen.mean_errors[0]) < 0.01
     shear = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
@@ -276,9 +276,9 @@ def test_the_logistic_map_at_4_and_the_cat_map():
 
 @pytest.mark.parametrize("every", [1, 5])
 def test_the_henon_map(every):
-    starts = 0.1 * torch.rand(16, 2, dtype=torch.float64)
-    seen = ms.lyapunov_spectrum(system(henon, 2), steps=2500, starts=starts, every=every)
-    assert torch.allclose(seen.exponents.sum(1), torch.tensor(math.log(0.3)).double().expand(16), atol=1e-11)  # |det J|
+    starts = 0.1 * torch.rand(24, 2, dtype=torch.float64)
+    seen = ms.lyapunov_spectrum(system(henon, 2), steps=1500, starts=starts, every=every)
+    assert torch.allclose(seen.exponents.sum(1), torch.tensor(math.log(0.3)).double().expand(24), atol=1e-11)  # |det J|
     assert abs(seen.leading - 0.4192) < 4 * float(seen.mean_errors[0]) + 1e-4  # the literature's last digit
     assert seen.dimension == pytest.approx(1.258, abs=0.01)
     assert seen.entropy == pytest.approx(seen.leading)
@@ -288,7 +288,7 @@ def test_the_henon_map(every):
 def test_lorenz_as_a_flow():
     """Sprott (2003): .9056, 0, -14.5723; their sum is the divergence -(10 + 1 + 8/3)."""
     flow = ms.Dynamics(Lorenz(), continuous=True)
-    seen = ms.lyapunov_spectrum(flow, steps=3000, transient=2500, starts=48, dt=0.02)
+    seen = ms.lyapunov_spectrum(flow, steps=1500, transient=1500, starts=96, dt=0.02)
     assert torch.allclose(seen.mean.sum(), torch.tensor(-41 / 3).double(), atol=1e-3)  # fourth order in dt
     expected = torch.tensor([0.9056, 0.0, -14.5723]).double()
     assert ((seen.mean - expected).abs() < 4 * seen.mean_errors + 2e-3).all()
@@ -304,7 +304,7 @@ def test_a_driven_network_forgets_its_start_or_does_not():
     assert calm.forgets  # |W| < 1: a contraction
     assert calm.driven
     assert float(calm.exponents[:, 0].max()) < math.log(0.9)
-    assert calm.exponents[:, 0].std() < 1e-6  # all starts have come together
+    assert calm.exponents[:, 0].std() < 1 / 300  # all starts have come together, but for their first vectors
     wild = ms.lyapunov_spectrum(tanh_network(8 * W), 3, None, 100, 4, inputs=0.1 * xs)
     assert not wild.forgets
     assert wild.leading > 0
@@ -381,7 +381,7 @@ def test_what_lyapunov_spectrum_refuses():
     ):
         with pytest.raises(ValueError, match=words):
             ms.lyapunov_spectrum(dynamics, **options)
-    with pytest.raises(TypeError, match="A Dynamics is needed"):
+    with pytest.raises(TypeError):
         ms.lyapunov_spectrum(torch.nn.GRU(1, 2))
 
 
@@ -498,11 +498,12 @@ def test_what_cannot_be_judged_is_undecided():
 
 def test_a_chaotic_transient_before_a_cycle_is_not_called_chaos():
     """From some starts this network wanders for thousands of steps before it falls into its cycle."""
-    network = tanh_network(random_network(16, 5.0))
-    hasty = ms.attractors(network, 16, patience=0)
-    seen = ms.attractors(network, 16)
-    assert Kind.CYCLE in hasty.kind
-    assert Kind.CHAOS not in seen.kind or Kind.CHAOS in ms.attractors(network, 16, transient=20_000, patience=0).kind
+    W = 1.25 * torch.randn(16, 16, generator=torch.Generator().manual_seed(1))
+    hasty = ms.attractors(tanh_network(W), 16, patience=0)
+    assert {Kind.CYCLE, Kind.CHAOS} <= set(hasty.kind)
+    seen = ms.attractors(tanh_network(W), 16)
+    assert_all(seen, Kind.CYCLE)
+    assert seen.periods.tolist() == [18]
 
 
 def test_verdict_on_flows():
@@ -514,7 +515,9 @@ def test_verdict_on_flows():
     assert_all(seen, Kind.CIRCLE)
     assert float(seen.periods[0]) == pytest.approx(6.663, abs=0.05)  # its period, to a step
     flow = ms.Dynamics(Lorenz(), continuous=True)
-    chaos = ms.attractors(flow, torch.tensor([[1.0, 1.0, 20.0], [-3.0, 2.0, 15.0]]).double(), dt=0.02, steps=4000)
+    chaos = ms.attractors(
+        flow, torch.tensor([[1.0, 1.0, 20.0], [-3.0, 2.0, 15.0]]).double(), dt=0.02, steps=2500, patience=0
+    )
     assert_all(chaos, Kind.CHAOS)
     with pytest.raises(ValueError, match="steps of a length dt"):
         ms.attractors(flow)

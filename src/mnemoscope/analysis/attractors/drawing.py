@@ -86,7 +86,7 @@ def draw_exponents(seen: LyapunovSpectrum, colours: Mapping[str, str] = LIGHT, *
         right.plot(times, curves[:, :, number].T, color=colour, linewidth=0.5, alpha=0.35)
         right.plot(times, curves[:, :, number].mean(0), color=colour, linewidth=1.8, label=f"{number + 1}")
     if shown:
-        right.legend(frameon=False, title="index", ncols=2, fontsize=letters - 1, title_fontsize=letters - 1)
+        right.legend(frameon=False, title="index", loc="upper left", bbox_to_anchor=(1, 1), title_fontsize=letters - 1)
     right.set(xlabel="steps" if seen.dt is None else "time", title="Mean up to here: of each start, and of all")
     for axes in (left, right):
         calm(axes, colours, letters)
@@ -96,35 +96,50 @@ def draw_exponents(seen: LyapunovSpectrum, colours: Mapping[str, str] = LIGHT, *
 def draw_attractors(seen: Attractors, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
     """The attractors in the first two coordinates, and the share of the starts that come to each."""
     figure = new_figure(10, 4.4)
-    left, right = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    dims = max(2, len(seen.labels))
+    grid = figure.add_gridspec(1, 2, width_ratios=(1.3, 1))
+    left: Any = figure.add_subplot(grid[0], projection="3d" if dims == 3 else "rectilinear")
+    right = figure.add_subplot(grid[1])
     drawn = [row for row, kind in enumerate(seen.kind) if kind != Kind.DIVERGED]
     for row in drawn:
-        kind, way = seen.kind[row], seen.paths[row].numpy()
-        if way.shape[1] == 1:
-            way = np.stack([way[:-1, 0], way[1:, 0]], axis=1)  # each state against the next
-        colour = colours[KEYS[kind]]
-        if kind == Kind.CYCLE:
-            way = way[: int(seen.periods[row]) + 1]
-            left.plot(*way.T[:2], color=colour, linewidth=0.8, alpha=0.6)
-        elif seen.dt is not None:
-            left.plot(*way.T[:2], color=colour, linewidth=1)
-        rests = kind in (Kind.POINT, Kind.CONTINUOUS, Kind.SLOW)
-        size = 42 if rests else 22 if kind == Kind.CYCLE else 5
-        if seen.dt is None or rests:
-            style = {"edgecolor": "white", "linewidth": 0.5 if size > 5 else 0, "zorder": 3}
-            left.scatter(*(way[-1:] if rests else way).T[:2], color=colour, s=size, **style)
-    labels = ("state", "next state") if len(seen.labels) == 1 else seen.labels[:2]
-    left.set(xlabel=labels[0], ylabel=labels[1], title="Attractors" if drawn else "All starts left to infinity")
+        _draw_way(left, seen, row, colours[KEYS[seen.kind[row]]])
+    labels = ("state", "next state") if len(seen.labels) == 1 else seen.labels
+    for name, label in zip("xyz", labels, strict=False):
+        getattr(left, f"set_{name}label")(label)
+    left.set_title("Attractors" if drawn else "All starts left to infinity", fontsize=11)
     places = np.arange(len(seen))[::-1]
     shares = seen.shares.numpy()
     right.barh(places, shares, color=[colours[KEYS[kind]] for kind in seen.kind], height=0.7)
     for place, share in zip(places, shares, strict=True):
         right.text(share + 0.02, place, f"{share:.0%}", va="center", color=colours["ink"])
     right.set_yticks(places, [_named(seen, row) for row in range(len(seen))])
-    right.set(xlim=(0, 1.15), xlabel="share of the starts", title="Basins")
-    for axes in (left, right):
+    right.set(xlim=(0, 1.15), ylim=(min(-0.5, len(seen) - 4.5), len(seen) - 0.5))
+    right.set(xlabel="share of the starts", title="Basins")
+    for axes in (left, right) if dims == 2 else (right,):
         calm(axes, colours, letters)
+    if dims == 3:
+        left.tick_params(labelsize=letters - 1)
+        left.locator_params(nbins=4)
+        for axis in (left.xaxis, left.yaxis, left.zaxis):
+            axis.set_pane_color((1, 1, 1, 0))
     return figure
+
+
+def _draw_way(axes: Any, seen: Attractors, row: int, colour: str) -> None:
+    """One attractor: a rest as a dot, a cycle as a polygon, the rest as its states or, of a flow, as a line."""
+    kind, way = seen.kind[row], seen.paths[row].numpy()
+    if way.shape[1] == 1:
+        way = np.stack([way[:-1, 0], way[1:, 0]], axis=1)  # each state against the next
+    rests = kind in (Kind.POINT, Kind.CONTINUOUS, Kind.SLOW)
+    if kind == Kind.CYCLE:
+        way = way[: int(seen.periods[row]) + 1]
+        axes.plot(*way.T, color=colour, linewidth=0.8, alpha=0.6)
+    elif seen.dt is not None and not rests:
+        axes.plot(*way.T, color=colour, linewidth=1)
+        return
+    size = 42 if rests else 22 if kind == Kind.CYCLE else 5
+    style = {"edgecolor": "white", "linewidth": 0.5 if size > 5 else 0}
+    axes.scatter(*(way[-1:] if rests else way).T, color=colour, s=size, **style)
 
 
 def _named(seen: Attractors, row: int) -> str:
@@ -149,7 +164,10 @@ def _flattened(cycles: Cycles, orbits: list[np.ndarray]) -> tuple[list[np.ndarra
 def _multipliers(axes: Any, cycles: Cycles, order: list[int], colours: Mapping[str, str]) -> None:
     turn = np.linspace(0, 2 * np.pi, 361)
     axes.fill(np.cos(turn), np.sin(turn), facecolor=colours["inside"], edgecolor=colours["muted"], zorder=1)
-    values = cycles.multipliers.numpy()
+    # per step: modulus to the power of 1 / period, so that long and short cycles share a scale; the angle stays
+    whole = cycles.multipliers.numpy()
+    moduli = np.abs(whole) ** (1 / cycles.periods.numpy()[:, None])
+    values = moduli * np.exp(1j * np.angle(whole))
     reach = 1.2 * max(1.0, float(np.abs(values).max(initial=0)))
     for cycle in order[::-1]:
         style = {"s": 22, "color": colours[_key(cycles.kind[cycle])], "linewidth": 0, "alpha": 0.8, "zorder": 2}
@@ -157,11 +175,11 @@ def _multipliers(axes: Any, cycles: Cycles, order: list[int], colours: Mapping[s
     for kind in dict.fromkeys(cycles.kind[cycle] for cycle in order):
         number = cycles.kind.count(kind)
         axes.scatter([], [], s=22, color=colours[_key(kind)], label=f"{kind} ({number})")
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_xlim(-reach, reach)
+    axes.set_aspect("equal", adjustable="box")
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
     axes.set_xlabel("Re μ")
     axes.set_ylabel("Im μ")
-    axes.set_title("Multipliers once round; stable inside the circle")
+    axes.set_title("Multipliers, modulus per step; stable inside")
     if len(cycles):
         axes.legend(frameon=False, loc="upper right")
 
