@@ -59,7 +59,8 @@ def test_tasks_are_listed_with_their_baselines(capsys):
     losses = {row["name"]: row["baseline"] for row in json.loads(capsys.readouterr().out)}
     assert losses == {entry.name: entry.load()().baseline() for entry in registry.tasks}
     assert main(["list", "tasks"]) == 0
-    assert f"bits 3, length 64, rate 0.1: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
+    options = "bits 3, length 64, rate 0.1, width 1, apart 0, settle 0"
+    assert f"{options}: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", [[], ["cells"], ["lenses"], ["studies"], ["presets"]])

@@ -778,7 +778,10 @@ def test_truncation_cuts_the_gradient_and_nothing_else(cell):
         total = total + task.errors(outputs, type(batch)(*(part[start:end] for part in batch))).sum() / (12 * 4)
     total.backward()
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(cut[name], parameter.grad, rtol=1e-10, atol=1e-14)
+        if parameter.requires_grad:
+            torch.testing.assert_close(cut[name], parameter.grad, rtol=1e-10, atol=1e-14)
+    if cell == "echo-state":
+        return  # its recurrent weights stay, so that there is nothing to cut
     recurrent = [name for name in full if name.startswith(("cell.connectivity.", "cell.weight_hh"))]
     assert any(not torch.allclose(cut[name], full[name]) for name in recurrent)
 
@@ -859,7 +862,7 @@ def test_the_bar_shows_the_loss_against_the_baseline(tmp_path, capsys):
         (
             {"task_options": {"bit": 3}},
             r"task 'flipflop' has no option 'bit'\. Did you mean 'bits'\? "
-            r"Its options: bits = 3, length = 64, rate = 0\.1\.",
+            r"Its options: bits = 3, length = 64, rate = 0\.1, width = 1, apart = 0, settle = 0\.",
         ),
         (
             {"task_options": {"bits": "three"}},

@@ -28,6 +28,18 @@ BIBTEX: dict[str, str] = {
   pages     = {1120--1128},
   year      = {2016}
 }""",
+    "benettin1980": """\
+@article{benettin1980,
+  author  = {Benettin, Giancarlo and Galgani, Luigi and Giorgilli, Antonio and Strelcyn, Jean-Marie},
+  title   = {Lyapunov Characteristic Exponents for Smooth Dynamical Systems and for {H}amiltonian Systems; a Method for
+             Computing All of Them. {P}art 1: Theory},
+  journal = {Meccanica},
+  volume  = {15},
+  number  = {1},
+  pages   = {9--20},
+  year    = {1980},
+  doi     = {10.1007/BF02128236}
+}""",
     "cho2014": r"""@inproceedings{cho2014,
   author    = {Cho, Kyunghyun and van Merri{\"e}nboer, Bart and Gulcehre, Caglar and Bahdanau, Dzmitry and
                Bougares, Fethi and Schwenk, Holger and Bengio, Yoshua},
@@ -114,6 +126,17 @@ BIBTEX: dict[str, str] = {
   number      = {152},
   year        = {2001}
 }""",
+    "geist1990": """\
+@article{geist1990,
+  author  = {Geist, Karlheinz and Parlitz, Ulrich and Lauterborn, Werner},
+  title   = {Comparison of Different Methods for Computing {L}yapunov Exponents},
+  journal = {Progress of Theoretical Physics},
+  volume  = {83},
+  number  = {5},
+  pages   = {875--893},
+  year    = {1990},
+  doi     = {10.1143/PTP.83.875}
+}""",
     "helfrich2018": r"""@inproceedings{helfrich2018,
   author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
   title     = {Orthogonal Recurrent Neural Networks with Scaled {C}ayley Transform},
@@ -152,6 +175,18 @@ BIBTEX: dict[str, str] = {
   pages   = {765--783},
   year    = {2019},
   doi     = {10.1162/neco_a_01174}
+}""",
+    "kaplan1979": """\
+@incollection{kaplan1979,
+  author    = {Kaplan, James L. and Yorke, James A.},
+  title     = {Chaotic Behavior of Multidimensional Difference Equations},
+  booktitle = {Functional Differential Equations and Approximation of Fixed Points},
+  series    = {Lecture Notes in Mathematics},
+  volume    = {730},
+  publisher = {Springer},
+  pages     = {204--227},
+  year      = {1979},
+  doi       = {10.1007/BFb0064319}
 }""",
     "karuvally2023": """\
 @inproceedings{karuvally2023,
@@ -261,6 +296,16 @@ BIBTEX: dict[str, str] = {
   number = {4},
   pages = {544--557},
   year = {2009}
+    "shimada1979": """\
+@article{shimada1979,
+  author  = {Shimada, Ippei and Nagashima, Tomomasa},
+  title   = {A Numerical Approach to Ergodic Problem of Dissipative Dynamical Systems},
+  journal = {Progress of Theoretical Physics},
+  volume  = {61},
+  number  = {6},
+  pages   = {1605--1616},
+  year    = {1979},
+  doi     = {10.1143/PTP.61.1605}
 }""",
     "sussillo2013": """\
 @article{sussillo2013,

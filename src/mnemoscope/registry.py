@@ -383,6 +383,30 @@ lenses.add(
         ("variable binding",),
         ("karuvally2023",),
     ),
+    Entry(
+        "cycles",
+        "limit cycles of any period and stability, their Floquet multipliers, and whether the set is complete",
+        "Jang, section 9.1",
+        "mnemoscope.analysis:find_cycles",
+        ("dynamics",),
+        ("jang", "sussillo2013"),
+    ),
+    Entry(
+        "lyapunov",
+        "Lyapunov exponents with their errors, at rest or driven: chaos, its dimension, the echo state property",
+        "Benettin et al. 1980; Shimada & Nagashima 1979; Geist et al. 1990; Kaplan & Yorke 1979",
+        "mnemoscope.analysis:lyapunov_spectrum",
+        ("dynamics",),
+        ("benettin1980", "shimada1979", "geist1990", "kaplan1979"),
+    ),
+    Entry(
+        "attractors",
+        "where a network goes if left alone: points, cycles, circles, slow manifolds or chaos, with their basins",
+        "Jang, section 9.1",
+        "mnemoscope.analysis:attractors",
+        ("dynamics",),
+        ("jang", "benettin1980"),
+    ),
 )
 
 studies = Registry("study")

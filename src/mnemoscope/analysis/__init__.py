@@ -1,5 +1,14 @@
 """The lenses."""
 
+from mnemoscope.analysis.attractors import (
+    Attractors,
+    Cycles,
+    Kind,
+    LyapunovSpectrum,
+    attractors,
+    find_cycles,
+    lyapunov_spectrum,
+)
 from mnemoscope.analysis.binding import MemoryBasis, VariableMemories, variable_memories
 from mnemoscope.analysis.descent import Tolerances
 from mnemoscope.analysis.dynamics import Dynamics
@@ -32,8 +41,10 @@ from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
     "Adaptive",
+    "Attractors",
     "Basin",
     "Box",
+    "Cycles",
     "Design",
     "Dynamics",
     "EnergyReport",
@@ -43,7 +54,9 @@ __all__ = [
     "FromTrajectories",
     "GaussNewtonCG",
     "Growth",
+    "Kind",
     "LevenbergMarquardt",
+    "LyapunovSpectrum",
     "MatrixSystem",
     "MemoryBasis",
     "MemoryCapacity",
@@ -63,14 +76,17 @@ __all__ = [
     "TrajectoryMemory",
     "Transients",
     "VariableMemories",
+    "attractors",
     "basin",
     "classify_memories",
     "design_memory",
     "energy_report",
     "energy_surface",
+    "find_cycles",
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
+    "lyapunov_spectrum",
     "measured_memory_capacity",
     "memory_capacity",
     "memory_load",

@@ -210,7 +210,9 @@ class EchoState(Cell):
             return self.phi.low * one, self.phi.high * one
         least, most = _product_range(self.combined(), self.phi.low, self.phi.high)
         from_low, from_high = _product_range(self.drive, low, high)
-        return least + from_low + self.bias, most + from_high + self.bias
+        # a larger box is kept too; one without width, of a unit that nothing reaches, would not bear rounding
+        margin = 1e-6 * (1 + torch.maximum(least.abs(), most.abs()).amax())
+        return least + from_low + self.bias - margin, most + from_high + self.bias + margin
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         pre = self.output(state) @ self.combined().mT + x @ self.drive.mT + self.bias
