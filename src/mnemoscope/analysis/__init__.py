@@ -22,6 +22,7 @@ from mnemoscope.analysis.fisher import (
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.portraits import Evolution, along_inputs, between, follow
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
@@ -38,6 +39,7 @@ __all__ = [
     "Dynamics",
     "EnergyReport",
     "EnergySurface",
+    "Evolution",
     "FisherMemory",
     "FixedPoints",
     "FromTrajectories",
@@ -63,7 +65,9 @@ __all__ = [
     "TrajectoryMemory",
     "Transients",
     "VariableMemories",
+    "along_inputs",
     "basin",
+    "between",
     "classify_memories",
     "design_memory",
     "energy_report",
@@ -71,6 +75,7 @@ __all__ = [
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
+    "follow",
     "measured_memory_capacity",
     "memory_capacity",
     "memory_load",
