@@ -114,6 +114,8 @@ class Follower:
 
     def admit(self, place: Place) -> bool:
         """Follow a point found between snapshots both ways; False if it lies on a known branch."""
+        if any(self._passes(track, place) for track in self.tracks if all(node.snapshot < 0 for node in track.nodes)):
+            return False
         after = int(np.searchsorted(self.at, place.at, side="left"))
         before = int(np.searchsorted(self.at, place.at, side="right")) - 1
         track = Track([self.node(place, count=True)])
@@ -308,6 +310,15 @@ class Follower:
             if node is not None and self._which(state, node.state[None]) == 0:
                 return track
         return None
+
+    def _passes(self, track: Track, place: Place) -> bool:
+        """Whether a branch leads through a place: one that no snapshot knows can be told by following it alone."""
+        if not min(node.at for node in track.nodes) <= place.at <= max(node.at for node in track.nodes):
+            return False
+        nearest = min(track.nodes, key=lambda node: abs(node.at - place.at))
+        start = self.place_of(nearest)
+        way = None if start is None else self.tracer.advance(start, place.at)
+        return way is not None and way.arrived and self._which(place.state, way.end.state[None]) == 0
 
     def _which(self, state: Tensor, states: Tensor) -> int:
         """Which of these states it is, or -1."""
