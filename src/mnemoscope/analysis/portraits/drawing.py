@@ -61,7 +61,7 @@ def draw_evolution(
         top.plot(event.at, place, MARKS[event.name], color=colours["ink"], markersize=4.5, zorder=4)
     _counts(bottom, seen, colours)
     top.set(ylabel=label, title="Fixed points over the parameter")
-    bottom.set(xlabel="parameter", ylabel="points")
+    bottom.set(xlabel="parameter", ylabel="points,\nstable ones")
     calm(top, colours, letters)
     calm(bottom, colours, letters)
     _legend(figure, seen, drawn, colours, letters)
@@ -124,7 +124,9 @@ def _counts(axes: Any, seen: Evolution, colours: Mapping[str, str]) -> None:
     kinds = seen.kind
     at = seen.snapshots.numpy()
     own = [seen.points(snapshot).tolist() for snapshot in range(len(at))]
-    axes.plot(at, [len(rows) for rows in own], color=colours["ink"], marker="o", markersize=2.5, linewidth=1, label="all")
+    axes.plot(
+        at, [len(rows) for rows in own], color=colours["ink"], marker="o", markersize=2.5, linewidth=1, label="all"
+    )
     stable = [sum(kinds[row] == "stable" for row in rows) for rows in own]
     axes.plot(at, stable, color=colours["stable"], marker="o", markersize=2.5, linewidth=1, label="stable")
     axes.set_ylim(0, None)

@@ -25,9 +25,9 @@ class Event:
     """A bifurcation: where it happens, what crosses, and which branches take part."""
 
     change: str
-    """"appeared", "vanished" or "changed stability"."""
+    """One of "appeared", "vanished", "changed stability"."""
     name: str
-    """"saddle-node", "pitchfork", "transcritical", "flip", "Neimark-Sacker" ("Hopf" of a flow), "double", "unknown"."""
+    """One of "saddle-node", "pitchfork", "transcritical", "flip", "Neimark-Sacker", "Hopf", "double", "unknown"."""
     crossing: str
     """What an eigenvalue crosses: "+1", "-1", "complex pair", ... ; "0" and "imaginary pair" of a flow."""
     low: float
@@ -130,7 +130,7 @@ class Evolution:
 
     @cached_property
     def kind(self) -> list[str]:
-        """"stable", "saddle-1", "saddle-2", "saddle-3" (or more), "unstable", "marginal"; "" where it was not counted."""
+        """Keys of `drawing.PALETTE`: stable, saddle-1, -2, -3 (or more), unstable, marginal; "" where not counted."""
         size = self.states.shape[1]
         growth = self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
         marginal = (growth.abs() <= MARGIN * self.rate).any(1).tolist()

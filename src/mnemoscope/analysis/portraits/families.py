@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
@@ -36,7 +37,9 @@ def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: A
     """
     at = increasing(at, "at")
     if len(cells) != len(at):
-        raise ValueError(f"Each snapshot needs its parameter, but there are {len(cells)} cells and {len(at)} parameters.")
+        raise ValueError(
+            f"Each snapshot needs its parameter, but there are {len(cells)} cells and {len(at)} parameters."
+        )
     # in float64: rounded to float32, the weights would move in jumps, and no step in the parameter be small enough
     tables = [{name: _precise(value) for name, value in cell.state_dict().items()} for cell in cells]
     if not tables[0]:
@@ -47,9 +50,7 @@ def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: A
 
     def family(parameter: float) -> Dynamics:
         left, share = _position(at, parameter)
-        base.load_state_dict(
-            {name: _mixed(one, tables[left + 1][name], share) for name, one in tables[left].items()}
-        )
+        base.load_state_dict({name: _mixed(one, tables[left + 1][name], share) for name, one in tables[left].items()})
         return Dynamics(base, **options)
 
     return family
@@ -97,7 +98,7 @@ def increasing(at: Sequence[float], name: str) -> tuple[float, ...]:
         raise ValueError(f"{name} needs at least two parameters, but has {len(values)}.")
     if not all(isfinite(value) for value in values):
         raise ValueError(f"{name} contains NaN or infinite values: {values}.")
-    for before, after in zip(values, values[1:], strict=False):
+    for before, after in pairwise(values):
         if after <= before:
             raise ValueError(f"{name} must increase, but {after:g} follows {before:g}. Sort the snapshots.")
     return values

@@ -160,7 +160,8 @@ def _words(one: Bifurcation, changes: list[Happening], size: int, symmetric: boo
             f"{_turn(one.parts[1], size)} (transcritical)."
         )
     if changes:
-        return f"{kinds} {verb}{'es' if verb == 'vanish' else 's'} (branch {numbers}), but the point of opposite index that must do so too was not found."
+        verb = "vanishes" if verb == "vanish" else "appears"
+        return f"{kinds} {verb} (branch {numbers}), but the point of opposite index that must do so too was not found."
     turn = _turn(one.parts[0], size)
     if one.name == "unknown":
         return f"{turn}: an eigenvalue crosses {one.crossing}, but the branches that must meet it there were not found."

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 from scipy.optimize import brentq
 
 from mnemoscope.analysis.catalogue import magnitude
 from mnemoscope.analysis.portraits.leading import growth, leading_eigenvalues
+from mnemoscope.analysis.portraits.tracing import Corrector, Place
 from mnemoscope.analysis.portraits.tracks import Follower, Node, Track, partners
 from mnemoscope.analysis.search import find_fixed_points
-from mnemoscope.analysis.portraits.tracing import Corrector
 
 NEAR = 0.3
 """Points that meet in a bifurcation are closer than this (rms, relative to states larger than 1) where they are last
@@ -23,7 +24,7 @@ REAL = 1e-6
 """An eigenvalue with a smaller imaginary part counts as real."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Happening:
     """Something that happens to one branch between two parameters."""
 
@@ -147,42 +148,50 @@ def _other_crossings(follower: Follower, number: int, track: Track) -> list[Bifu
     sides = [node for pair in track.crossings for node in pair]
     counted = [node for node in [*track.nodes, *ends, *sides] if node.unstable >= 0 and node.index != 0]
     counted.sort(key=lambda node: node.at)
-    for a, b in zip(counted, counted[1:], strict=False):
+    for a, b in pairwise(counted):
         if a.unstable == b.unstable or a.index != b.index:
             continue
         mode, most = sorted((a.unstable, b.unstable))
         while mode < most:
-            low, high, value = _locate(follower, a, b, mode)
+            before, after, value = _locate(follower, a, b, mode)
+            track.nodes += [side for side in (before, after) if side is not a and side is not b]
             name, crossing = _named(value, follower.tracer.system(a.at).continuous)
-            found.append(Bifurcation(name, crossing, (Happening("crossed", number, low, high, a, b),)))
+            found.append(
+                Bifurcation(name, crossing, (Happening("crossed", number, before.at, after.at, before, after),))
+            )
             mode += 2 if crossing != "-1" else 1  # complex values, and crossings that keep the index, come in pairs
     return found
 
 
-def _locate(follower: Follower, a: Node, b: Node, mode: int) -> tuple[float, float, complex]:
-    """Where the eigenvalue that is `mode`-th by growth becomes (un)stable between two places, and its value there.
+def _locate(follower: Follower, a: Node, b: Node, mode: int) -> tuple[Node, Node, complex]:
+    """Places before and after the eigenvalue that is `mode`-th by growth becomes (un)stable, and its value there.
 
     Growth in descending order is continuous in the parameter, whatever the eigenvalues do; it has a root in between.
     """
     tracer, start = follower.tracer, follower.place_of(a)
     values: dict[float, complex] = {}
 
-    def excess(at: float) -> float:
+    def place(at: float) -> Place:
         way = None if start is None else tracer.advance(start, at)
         if way is None or not way.arrived:
             raise RuntimeError
+        return way.end
+
+    def excess(at: float) -> float:
         system = tracer.system(at)
-        leading, _ = leading_eigenvalues(way.end.jacobian, mode + 1, system.continuous)
+        leading, _ = leading_eigenvalues(place(at).jacobian, mode + 1, system.continuous)
         values[at] = complex(leading[mode])
         return float(growth(leading[mode], system.continuous))
 
     try:
-        root = float(brentq(excess, a.at, b.at, xtol=tracer.tolerance / 4, rtol=1e-14))
+        solution: Any = brentq(excess, a.at, b.at, xtol=tracer.tolerance / 4)
+        root = float(solution)
+        low, high = max(a.at, root - tracer.tolerance / 2), min(b.at, root + tracer.tolerance / 2)
+        before = a if low == a.at else follower.node(place(low), count=True)
+        after = b if high == b.at else follower.node(place(high), count=True)
     except (RuntimeError, ValueError):  # the branch could not be followed here: then the bracket is all that is known
-        return a.at, b.at, complex("nan")
-    nearest = min(values, key=lambda at: abs(at - root))
-    half = tracer.tolerance / 2
-    return max(a.at, root - half), min(b.at, root + half), values[nearest]
+        return a, b, complex("nan")
+    return before, after, values[min(values, key=lambda at: abs(at - root))]
 
 
 def _named(value: complex, continuous: bool) -> tuple[str, str]:

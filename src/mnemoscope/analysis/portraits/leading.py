@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, eigs
 from torch import Tensor
@@ -14,9 +16,7 @@ FIRST = 16
 """Eigenvalues that Arnoldi's method is first asked for."""
 
 
-def leading_eigenvalues(
-    jacobian: Float[Tensor, "size size"], number: int, continuous: bool
-) -> tuple[np.ndarray, int]:
+def leading_eigenvalues(jacobian: Float[Tensor, "size size"], number: int, continuous: bool) -> tuple[np.ndarray, int]:
     """At least `number` leading eigenvalues (fewer of a smaller state), least stable first, and how many are unstable.
 
     Above `DENSE`, Arnoldi's method is asked for more and more, until one of them is stable; where it does not converge,
@@ -29,7 +29,7 @@ def leading_eigenvalues(
     while size > DENSE and 4 * wanted < size and values is None:
         start = np.random.default_rng(0).standard_normal(size)  # the same eigenvalues, run after run
         try:
-            found = eigs(
+            found: Any = eigs(
                 J, wanted, which="LR" if continuous else "LM", v0=start, maxiter=60, ncv=3 * wanted,
                 return_eigenvectors=False,
             )  # fmt: skip

@@ -37,7 +37,7 @@ CHORDS = 6
 
 @dataclass(frozen=True)
 class Corrector(Newton):
-    """Newton's method from a prediction: it need not look far, and what it does not find has no slow point to report."""
+    """Newton's method from a prediction: it need not look far, and what it does not find needs no other solver."""
 
     max_steps: int = 12
 
@@ -46,7 +46,7 @@ class Corrector(Newton):
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Place:
     """A fixed point at one parameter, with the factors of its residual's Jacobian."""
 
@@ -62,7 +62,7 @@ class Place:
     """Where the index was last told, and what it was."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Crossing:
     """The index of a branch changes between two places on it, no further apart than the tolerance."""
 
@@ -218,9 +218,53 @@ class Tracer:
                 if over.index != here.known[1] and here.known[1] != 0:
                     crossings.append(Crossing(here, over))
                 here, step = over, self.tolerance
+            elif new is None and (leaps := self._leaps(here, direction * min(step, left))):
+                # the fold is near now: what is left of the way to it is about what the last leap left
+                passed += leaps
+                ahead = 0.1 * abs(leaps[-1].at - (leaps[-2] if len(leaps) > 1 else here).at)
+                here, step, failed = leaps[-1], max(ahead, 0.999 * LEAST * self.tolerance), True
             else:
                 step, failed = max(SHRINK * min(step, left), 0.999 * LEAST * self.tolerance), True
         return Way(tuple(passed), tuple(crossings), False, here.at + direction * step, stuck=True)
+
+    def _leaps(self, here: Place, reach: float) -> list[Place]:
+        """Places on the way to a fold, as far as one is near: each leap leaves a tenth of the distance.
+
+        Along the weakest direction v, the residual is `s t + c t^2 + b dp`, whose two roots t meet at
+        `dp = s^2 / (4 b c)`; where to look, and whom to believe, is told by the nearer root.
+        """
+        leaps: list[Place] = []
+        while True:
+            fold, c, b, s, v = self._fold(here, reach)
+            if not 0 < fold / reach < 1 or abs(fold) < LEAST * self.tolerance or here.index == 0:
+                return leaps
+            dp = fold - 0.9 * LEAST * self.tolerance * (1 if fold > 0 else -1)
+            dp = dp if abs(dp) < 0.9 * abs(fold) else 0.9 * fold
+            root = (s * s - 4 * b * c * dp) ** 0.5
+            guess = here.state + (-2 * b * dp / (s + root)) * v
+            there = self.system(here.at + dp)
+            found = find_fixed_points(there, there.clamp(guess[None]), solver=Corrector())
+            if not len(found) or not self.moderate(here, guess):
+                return leaps
+            new = self.place(here.at + dp, found, 0, here.known)
+            moved = float((guess - here.state).norm())
+            if new.index != here.index or float((new.state - guess).norm()) > TRUST * moved:
+                return leaps
+            leaps.append(new)
+            here, reach = new, reach - dp
+
+    def _fold(self, here: Place, reach: float) -> tuple[float, float, float, float, Tensor]:
+        """Where a fold would be, as a difference in the parameter, by the quadratic along the weakest direction."""
+        w, v, s = weakest(here)
+        system, beside = self.system(here.at), self.system(here.at + 0.1 * reach)
+        with torch.no_grad():
+            small = 1e-4 * float(magnitude(here.state[None]))
+            x = here.state[None]
+            f = w @ system.residual(x)[0]
+            sides = system.residual(torch.cat([x + small * v, x - small * v])) @ w
+            c = float(sides.sum() - 2 * f) / (2 * small**2)
+            b = float(w @ beside.residual(x)[0] - f) / (0.1 * reach)
+        return (s * s / (4 * b * c) if b * c else float("inf")), c, b, s, v
 
     def _over(self, here: Place, direction: float, to: float) -> Place | None:
         """A step over a singular place, a little longer than the tolerance; None where that fails as well."""
@@ -234,3 +278,17 @@ class Tracer:
         """`x - r_x^-1 f` with the factors of a place, inside the box of a system."""
         shift = torch.linalg.lu_solve(*place.factors, f[:, None])[:, 0]
         return system.clamp((x - shift)[None])[0]
+
+
+def weakest(place: Place) -> tuple[Tensor, Tensor, float]:
+    """Unit vectors w, v and least singular value s of the residual's Jacobian: `G v = s w`, by inverse iteration."""
+    LU, pivots = place.factors
+    v = torch.ones_like(place.state) + 0.1 * torch.arange(len(place.state)).to(place.state).cos()
+    s, w = 0.0, v
+    for _ in range(12):
+        w = torch.linalg.lu_solve(LU, pivots, v[:, None], adjoint=True)[:, 0]
+        w = w / w.norm()
+        v = torch.linalg.lu_solve(LU, pivots, w[:, None])[:, 0]
+        s = 1 / float(v.norm())
+        v = v * s
+    return w, v, s

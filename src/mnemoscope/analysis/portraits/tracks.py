@@ -15,7 +15,7 @@ from mnemoscope.analysis.catalogue import magnitude
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints, Status
 from mnemoscope.analysis.portraits.leading import DENSE, leading_eigenvalues
-from mnemoscope.analysis.portraits.tracing import Corrector, Crossing, Place, Tracer, Way
+from mnemoscope.analysis.portraits.tracing import Corrector, Crossing, Place, Tracer, Way, weakest
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.starts import Adaptive, StartStrategy
 from mnemoscope.cells import State
@@ -28,7 +28,7 @@ NUDGE = 1.3
 """How many tolerances a snapshot is moved from a bifurcation."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Node:
     """A branch at one parameter."""
 
@@ -52,7 +52,7 @@ class End:
     place: Node
 
 
-@dataclass
+@dataclass(eq=False)
 class Track:
     """One branch, as it grows."""
 
@@ -141,8 +141,8 @@ class Follower:
             if beside.regular is not None and bool(beside.regular.all()):
                 found = beside
                 self.notes.append(
-                    f"At {at:g} a point is degenerate: the snapshot lies at a bifurcation. It was taken a little beside "
-                    f"it, at {self.at[snapshot]:.10g}."
+                    f"At {at:g} a point is degenerate: the snapshot lies at a bifurcation. It was taken a little "
+                    f"beside it, at {self.at[snapshot]:.10g}."
                 )
             else:
                 self.at[snapshot] = at
@@ -167,9 +167,7 @@ class Follower:
     def _onwards(self, snapshot: int) -> None:
         """From one snapshot to the next."""
         alive, self._alive = self._alive, {}
-        found = self._regular_search(
-            snapshot, lambda to: [self._guess(place, to)[1] for place in alive.values()]
-        )
+        found = self._regular_search(snapshot, lambda to: [self._guess(place, to)[1] for place in alive.values()])
         to = self.at[snapshot]
         guesses = {number: self._guess(place, to) for number, place in alive.items()}
         places: dict[int, Place] = {}
@@ -313,9 +311,10 @@ class Follower:
 
     def _passes(self, track: Track, place: Place) -> bool:
         """Whether a branch leads through a place: one that no snapshot knows can be told by following it alone."""
-        if not min(node.at for node in track.nodes) <= place.at <= max(node.at for node in track.nodes):
-            return False
         nearest = min(track.nodes, key=lambda node: abs(node.at - place.at))
+        within = min(node.at for node in track.nodes) <= place.at <= max(node.at for node in track.nodes)
+        if not within and abs(nearest.at - place.at) > 2 * self.tracer.tolerance:
+            return False
         start = self.place_of(nearest)
         way = None if start is None else self.tracer.advance(start, place.at)
         return way is not None and way.arrived and self._which(place.state, way.end.state[None]) == 0
@@ -329,25 +328,11 @@ class Follower:
         return nearest if float(apart[nearest]) <= SAME * float(magnitude(state[None])) else -1
 
 
-def weakest(place: Place) -> tuple[Tensor, Tensor, float]:
-    """Unit vectors w, v and the least singular value s of the residual's Jacobian G: `G v = s w`, by inverse iteration."""
-    LU, pivots = place.factors
-    v = torch.ones_like(place.state) + 0.1 * torch.arange(len(place.state)).to(place.state).cos()
-    s, w = 0.0, v
-    for _ in range(12):
-        w = torch.linalg.lu_solve(LU, pivots, v[:, None], adjoint=True)[:, 0]
-        w = w / w.norm()
-        v = torch.linalg.lu_solve(LU, pivots, w[:, None])[:, 0]
-        s = 1 / float(v.norm())
-        v = v * s
-    return w, v, s
-
-
 def partners(system: Dynamics, place: Place) -> Float[Tensor, "starts size"]:
     """Where other points may lie near a singular place: along its weakest direction v.
 
-    There `w^T r(x + t v) = s t + c t^2 + ...` has its second zero at t = -s / c; a pitchfork, whose c is 0, has two more
-    on both sides at a distance that the cubic term tells; a ladder of distances stands for it.
+    There `w^T r(x + t v) = s t + c t^2 + ...` has its second zero at t = -s / c; a pitchfork, whose c is 0, has two
+    more on both sides at a distance that the cubic term tells; a ladder of distances stands for it.
     """
     w, v, s = weakest(place)
     size = float(magnitude(place.state[None]))
