@@ -1,5 +1,7 @@
 """Fixed points followed over a parameter, against families whose bifurcations are known."""
 
+import json
+import re
 from math import atanh, cos, sin, sqrt
 
 import numpy as np
@@ -11,6 +13,8 @@ from mnemoscope.analysis import Evolution, along_inputs, between, find_fixed_poi
 from mnemoscope.analysis.portraits.leading import leading_eigenvalues
 from mnemoscope.analysis.portraits.tracing import Tracer
 from mnemoscope.cells import Elman
+from mnemoscope.report import render_frame
+from mnemoscope.report.evolution import evolution_section
 
 LINE = torch.linspace(-1.5, 1.5, 13, dtype=torch.float64)[:, None]
 
@@ -42,13 +46,13 @@ NORMAL_FORMS = {
 def test_normal_forms_are_named_and_located(name, at):
     step, size, change, crossing, branches = NORMAL_FORMS[name]
     starts = LINE if size == 1 else torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).double()
-    seen = ms.follow(maps(step, size), at, starts=starts, tolerance=1e-6)
+    seen = ms.follow(maps(step, size), at, starts=starts, tolerance=1e-5)
     assert [(event.name, event.change, event.crossing) for event in seen.events] == [(name, change, crossing)]
     event = seen.events[0]
-    assert event.low <= 0 <= event.high <= event.low + 1.01e-6
+    assert event.low <= 0 <= event.high <= event.low + 1.01e-5
     assert len(event.branches) == branches
     shifted = 0.0 in at and name in ("saddle-node", "pitchfork", "transcritical")
-    assert ("beside it" in seen.summary()) == shifted  # no telling who is who at a +1 crossing itself
+    assert any("snapshot lies at a bifurcation" in note for note in seen.notes) == shifted  # who is who, at +1 itself?
 
 
 def test_a_subcritical_pitchfork_takes_two_points_away():
@@ -103,7 +107,7 @@ def cusp(u):
 
 @pytest.mark.parametrize("at", [(-1, 0.1, 1), (-1, 1)], ids=str)
 def test_hysteresis_has_two_folds_even_where_no_snapshot_lies_between(at):
-    """x = tanh(2 x + u) folds where 2 (1 - x^2) = 1. With snapshots outside alone, the fold of one branch leads to it."""
+    """x = tanh(2 x + u) folds where 2 (1 - x^2) = 1. Without a snapshot between, the folds lead to the middle branch."""
     x = sqrt(0.5)
     fold = 2 * x - atanh(x)
     seen = ms.follow(cusp, at, tolerance=1e-5)
@@ -159,7 +163,8 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
     apart = torch.cdist(growing.states[growing.points(-1)], last.states)
     assert float(apart.min(0).values.max()) < 1e-6
     assert growing.unstable[growing.points(-1)].sort().values.tolist() == last.unstable.sort().values.tolist()
-    assert not growing.notes and not growing.missing
+    assert not growing.notes
+    assert not growing.missing
     born = [number for event in growing.events for number in event.branches if event.change == "appeared"]
     assert sorted([0, *born]) == list(range(len(growing)))  # each branch but the first has its birth
 
@@ -192,19 +197,25 @@ def test_what_a_search_missed_is_found_later_and_followed_back():
     def family(gain):
         return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(gain * h + 0.05), state_size=1, bounds=(-1, 1)))
 
-    seen = ms.follow(family, [1.5, 1.7, 2.1], starts=ms.analysis.FromTrajectories(torch.zeros(3, 1, 1), 1))
-    assert seen.count(2) >= 1
     late = ms.follow(family, [1.5, 1.7, 2.1], starts=starts)
     assert [late.count(snapshot) for snapshot in range(3)] == [3, 3, 3]
     assert late.index_sum.tolist() == [1, 1, 1]
 
 
 def test_missing_points_are_told():
-    seen = ms.follow(cusp, [-0.1, 0.1], starts=torch.tensor([[0.9]]).double())
-    whole = ms.follow(cusp, [-0.1, 0.1])
-    assert whole.count(0) == 3 and not whole.missing
-    if seen.count(0) == 2:
-        assert "missing" in seen.summary()
+    """Starts that see two points of three, and no mid-points to help: the index sum tells."""
+
+    class Two:
+        def draw(self, dynamics, generator):
+            return torch.tensor([[0.95], [-0.95]]).double()
+
+    two = ms.analysis.Adaptive(initial=Two(), waves=1)
+    seen = ms.follow(cusp, [-0.1, 0.1], starts=two)
+    assert [seen.count(0), seen.count(1)] == [2, 2]
+    assert seen.index_sum.tolist() == [2, 2]
+    assert len(seen.missing) == 2
+    assert "At 0.1 the index sum is 2 and must be 1: at least 1 point of index -1 missing." in seen.summary()
+    assert not ms.follow(cusp, [-0.1, 0.1]).missing
 
 
 def test_along_inputs_is_the_network_at_each_input():
@@ -231,10 +242,10 @@ def test_leading_eigenvalues_of_large_matrices_are_those_of_all():
     generator = torch.Generator().manual_seed(1)
     J = 0.9 * torch.randn(400, 400, generator=generator, dtype=torch.float64) / 20
     J[:3, :3] += torch.diag(torch.tensor([2.0, -1.7, 1.4]).double())
-    values, up = leading_eigenvalues(J, 6, continuous=False)
+    values, up = leading_eigenvalues(J, continuous=False)
     whole = torch.linalg.eigvals(J).abs().sort(descending=True).values
     assert up == int((whole > 1).sum()) >= 3
-    assert np.abs(values[:6]) == pytest.approx(whole[:6].numpy(), abs=1e-9)
+    assert np.abs(values) == pytest.approx(whole[: len(values)].numpy(), abs=1e-7)
 
 
 def test_a_large_state_counts_where_it_is_asked_to():
@@ -256,7 +267,8 @@ def test_a_large_state_counts_where_it_is_asked_to():
     assert event.name == "pitchfork"
     largest = [torch.linalg.eigvals(W + gain * torch.outer(v, v)).real.max() for gain in (event.low, event.high)]
     assert float(largest[0]) < 1 < float(largest[1])
-    assert (seen.unstable[seen.points(0)] == -1).all() and (seen.unstable[seen.points(1)] >= 0).all()
+    assert (seen.unstable[seen.points(0)] == -1).all()
+    assert (seen.unstable[seen.points(1)] >= 0).all()
 
 
 def test_the_tangent_is_the_derivative_of_the_branch():
@@ -274,7 +286,8 @@ def test_saved_and_loaded(growing, tmp_path):
     again = Evolution.load(tmp_path / "evolution.safetensors")
     assert again.summary() == growing.summary()
     assert again.events == growing.events
-    assert torch.equal(again.states, growing.states) and again.kind == growing.kind
+    assert torch.equal(again.states, growing.states)
+    assert again.kind == growing.kind
     find_fixed_points(cusp(0.0)).save(tmp_path / "points.safetensors")
     with pytest.raises(ValueError, match="does not hold an evolution"):
         Evolution.load(tmp_path / "points.safetensors")
@@ -282,7 +295,8 @@ def test_saved_and_loaded(growing, tmp_path):
 
 def test_branches_and_table(growing):
     headings, rows = growing.table()
-    assert len(rows) == len(growing.events) and all(len(row) == len(headings) for row in rows)
+    assert len(rows) == len(growing.events)
+    assert all(len(row) == len(headings) for row in rows)
     assert sum(len(branch) for branch in growing.branches) == len(growing.at)
     for branch in growing.branches:
         assert (branch.at.diff() > 0).all()
@@ -335,3 +349,25 @@ def test_bad_input_is_refused_in_words():
         between([ms.adapt(lambda x, h: h, state_size=1)] * 2, [0, 1])
     with pytest.raises(ValueError, match=r"\(snapshots, features\)"):
         along_inputs(torch.nn.GRU(1, 2), torch.zeros(3))
+
+
+def test_the_page_shows_every_snapshot_and_event(growing):
+    paths = [torch.randn(5, 2, 12).double() if snapshot != 2 else None for snapshot in range(6)]
+    section = evolution_section(growing, trajectories=paths, parameter="scale")
+    html = render_frame("Test", "", [section])
+    spec = json.loads(re.search(r'id="plot-evolution-spec">(.*?)</script>', html, re.DOTALL)[1])
+    moving = [trace for trace in spec["data"] if "frames" in trace["meta"]]
+    for snapshot in range(6):
+        drawn = sum(len(trace["meta"]["frames"][snapshot]["x"]) for trace in moving if trace["mode"] == "markers")
+        assert drawn == growing.count(snapshot)
+    assert html.count("<li data-frame=") == len(growing.events)
+    assert 'type="range"' in html
+    assert "prefers-reduced-motion" in section.html
+    given = evolution_section(growing, projection=torch.eye(12, 3))
+    assert "readout 1" in given.lead
+    with pytest.raises(ValueError, match=r"shape \(12, 3\)"):
+        evolution_section(growing, projection=torch.eye(12))
+    with pytest.raises(ValueError, match="6 snapshots, but trajectories of 1"):
+        evolution_section(growing, trajectories=[None])
+    with pytest.raises(ValueError, match=r"\(time, batch, 12\)"):
+        evolution_section(growing, trajectories=[torch.zeros(3, 12)] * 6)

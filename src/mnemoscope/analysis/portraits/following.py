@@ -42,7 +42,8 @@ def follow(
         starts: of the search at each snapshot: states (starts, size), a strategy, "adaptive", or a function that
             yields states for a parameter (trajectories of that snapshot, say). Mid-points of what was found are added.
         tolerance: how closely events are located in the parameter; 1e-4 of the range by default.
-        eigenvalues: how many of the leading ones are kept at each place.
+        eigenvalues: how many of the leading ones are kept at each place; of large states as many as were needed to
+            count, at least one stable one.
         count_at: the snapshots at which unstable directions are counted, where states are so large that eigenvalues
             take long (more than 300 numbers); all by default. Crossings of +1 are seen in any case.
         seed: for the strategies that draw at random.
@@ -90,7 +91,8 @@ def _answer(follower: Follower, found: list[Bifurcation], symmetric: bool) -> Ev
     values = torch.full((len(rows), leading), complex("nan"), dtype=torch.complex128)
     for row, (_, node) in enumerate(rows):
         if node.eigenvalues is not None:
-            values[row] = torch.from_numpy(node.eigenvalues[:leading])
+            some = torch.from_numpy(node.eigenvalues[:leading])
+            values[row, : len(some)] = some
     states = torch.stack([node.state for _, node in rows]) if rows else torch.zeros(0, first.size).double()
     notes = list(dict.fromkeys(follower.notes))
     events = [_event(one, follower, symmetric) for one in found]

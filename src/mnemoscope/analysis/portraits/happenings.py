@@ -179,9 +179,10 @@ def _locate(follower: Follower, a: Node, b: Node, mode: int) -> tuple[Node, Node
 
     def excess(at: float) -> float:
         system = tracer.system(at)
-        leading, _ = leading_eigenvalues(place(at).jacobian, mode + 1, system.continuous)
-        values[at] = complex(leading[mode])
-        return float(growth(leading[mode], system.continuous))
+        leading, _ = leading_eigenvalues(place(at).jacobian, system.continuous)
+        last = min(mode, len(leading) - 1)  # where fewer are returned, the last one is stable, and so is this one
+        values[at] = complex(leading[last])
+        return float(growth(leading[last], system.continuous))
 
     try:
         solution: Any = brentq(excess, a.at, b.at, xtol=tracer.tolerance / 4)

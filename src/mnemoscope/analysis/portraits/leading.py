@@ -12,27 +12,27 @@ from mnemoscope.shapes import Float
 
 DENSE = 300
 """Up to this size all eigenvalues are computed."""
-FIRST = 16
-"""Eigenvalues that Arnoldi's method is first asked for."""
+FIRST = 2
+"""Eigenvalues that Arnoldi's method is first asked for: where few stand out of many, only those few are found soon."""
+MOST = 16
+"""Beyond this it is never asked for: all together take no longer."""
+RESTARTS = 8
+"""After so many restarts without success, all eigenvalues are computed."""
 
 
-def leading_eigenvalues(jacobian: Float[Tensor, "size size"], number: int, continuous: bool) -> tuple[np.ndarray, int]:
-    """At least `number` leading eigenvalues (fewer of a smaller state), least stable first, and how many are unstable.
+def leading_eigenvalues(jacobian: Float[Tensor, "size size"], continuous: bool) -> tuple[np.ndarray, int]:
+    """The leading eigenvalues, least stable first, and how many are unstable; all of them up to the size `DENSE`.
 
-    Above `DENSE`, Arnoldi's method is asked for more and more, until one of them is stable; where it does not converge,
-    all are computed after all.
+    Above, Arnoldi's method is asked for more and more, until one of them is stable; where it does not converge, all are
+    computed after all.
     """
     J = jacobian.detach().cpu().numpy()
-    size = len(J)
-    wanted = max(number, FIRST)
-    values = None
-    while size > DENSE and 4 * wanted < size and values is None:
+    size, values, wanted = len(J), None, FIRST
+    while size > DENSE and wanted <= MOST and values is None:
         start = np.random.default_rng(0).standard_normal(size)  # the same eigenvalues, run after run
+        options: dict[str, Any] = {"v0": start, "tol": 1e-9, "ncv": max(4 * wanted, 24), "maxiter": RESTARTS}
         try:
-            found: Any = eigs(
-                J, wanted, which="LR" if continuous else "LM", v0=start, maxiter=60, ncv=3 * wanted,
-                return_eigenvectors=False,
-            )  # fmt: skip
+            found: Any = eigs(J, wanted, which="LR" if continuous else "LM", return_eigenvectors=False, **options)
         except ArpackNoConvergence:
             break
         if growth(found, continuous).min() < 0:

@@ -103,7 +103,7 @@ class Follower:
         values, up = None, -1
         if count:
             system = self.tracer.system(place.at)
-            values, up = leading_eigenvalues(place.jacobian, self.number, system.continuous)
+            values, up = leading_eigenvalues(place.jacobian, system.continuous)
             values = values[: self.number]
         return Node(place.at, place.state, place.index, place.q, snapshot, up, values)
 
