@@ -72,7 +72,7 @@ def evolution_section(
     first, last = seen.count(0), seen.count(-1)
     lead = (
         f"From {plural(first, 'fixed point')} to {last}, in {plural(len(seen.events), 'bifurcation')}, each located to "
-        f"{number(seen.tolerance)}. Play it, or move the slider; drag the picture to turn it. Axes: {', '.join(labels)}."
+        f"{number(seen.tolerance)}. Play it or move the slider; drag the picture to turn it. Axes: {', '.join(labels)}."
     )
     return Section(title, lead, html)
 
@@ -114,7 +114,7 @@ def _traces(seen: Evolution, points: np.ndarray, paths: list[np.ndarray]) -> lis
     """Ways of the branches, which stay; trajectories and points by kind, which change with the snapshot."""
     ways = [points[(seen.branch == number).numpy()] for number in range(len(seen))]
     whole = np.concatenate([strung(way[None]) for way in ways]) if ways else np.zeros((0, 3))
-    line = {"color": "var(--ink)", "width": 1.5}
+    line = {"color": "var(--ink)", "width": 2, "dash": "dot"}
     data = [_trace(_columns(whole), ["ways"], mode="lines", line=line, opacity=0.35, hoverinfo="skip")]
     if any(len(path) for path in paths):
         style = {"mode": "lines", "line": {"color": "var(--path)", "width": 1.5}, "opacity": 0.8, "hoverinfo": "skip"}
@@ -158,7 +158,9 @@ def _hover(seen: Evolution, row: int) -> str:
     if up >= 0:
         value = seen.eigenvalues[row, 0]
         largest = (
-            f"largest Re λ: {number(float(value.real))}" if seen.continuous else f"largest |λ|: {number(abs(value))}"
+            f"largest Re λ: {number(float(value.real))}"
+            if seen.continuous
+            else f"largest |λ|: {number(float(value.abs()))}"
         )
         lines += [f"unstable directions: {up}", largest]
     return "<br>".join(lines)

@@ -29,6 +29,8 @@ the Jacobian is singular."""
 LEAST = 0.5
 """The least step, in units of the tolerance. Where two points meet as the root of the distance d in the parameter, a
 step of up to 0.68 d is believed: one of half the tolerance that is not shows that d is below the tolerance."""
+REMEMBERED = 12
+"""Systems that are kept for the next use."""
 MOST_STEPS = 1000
 """Between two snapshots."""
 CHORDS = 6
@@ -109,7 +111,7 @@ class Tracer:
                     f"All systems of a family must have states of one size, but at {at:g} it is {made.size} and "
                     f"elsewhere {sizes.pop()}."
                 )
-            while len(self._systems) > 3:
+            while len(self._systems) >= REMEMBERED:
                 self._systems.pop(next(iter(self._systems)))
             self._systems[at] = made
         return self._systems[at]
@@ -218,26 +220,30 @@ class Tracer:
                 if over.index != here.known[1] and here.known[1] != 0:
                     crossings.append(Crossing(here, over))
                 here, step = over, self.tolerance
-            elif new is None and (leaps := self._leaps(here, direction * min(step, left))):
-                # the fold is near now: what is left of the way to it is about what the last leap left
-                passed += leaps
-                ahead = 0.1 * abs(leaps[-1].at - (leaps[-2] if len(leaps) > 1 else here).at)
-                here, step, failed = leaps[-1], max(ahead, 0.999 * LEAST * self.tolerance), True
+            elif new is None and (leaps := self._leaps(here, target))[0]:
+                passed += leaps[0]
+                here, step, failed = passed[-1], max(leaps[1], 0.999 * LEAST * self.tolerance), True
             else:
                 step, failed = max(SHRINK * min(step, left), 0.999 * LEAST * self.tolerance), True
         return Way(tuple(passed), tuple(crossings), False, here.at + direction * step, stuck=True)
 
-    def _leaps(self, here: Place, reach: float) -> list[Place]:
+    def _leaps(self, here: Place, target: float) -> tuple[list[Place], float]:
         """Places on the way to a fold, as far as one is near: each leap leaves a tenth of the distance.
 
         Along the weakest direction v, the residual is `s t + c t^2 + b dp`, whose two roots t meet at
-        `dp = s^2 / (4 b c)`; where to look, and whom to believe, is told by the nearer root.
+        `dp = s^2 / (4 b c)`; where to look, and whom to believe, is told by the nearer root. The prongs of a pitchfork
+        look like a fold at a third of their distance from it: there a leap changes little, and steps get on faster.
+        Returned beside the places is the step that is worth trying next.
         """
         leaps: list[Place] = []
+        before = float("inf")
         while True:
-            fold, c, b, s, v = self._fold(here, reach)
-            if not 0 < fold / reach < 1 or abs(fold) < LEAST * self.tolerance or here.index == 0:
-                return leaps
+            fold, c, b, s, v = self._fold(here, target)
+            if abs(fold) > 0.5 * before:
+                return leaps, 1.8 * abs(fold)
+            before = abs(fold)
+            if not 0 < fold / (target - here.at) < 1 or abs(fold) < LEAST * self.tolerance or here.index == 0:
+                return leaps, 0.6 * abs(fold)
             dp = fold - 0.9 * LEAST * self.tolerance * (1 if fold > 0 else -1)
             dp = dp if abs(dp) < 0.9 * abs(fold) else 0.9 * fold
             root = (s * s - 4 * b * c * dp) ** 0.5
@@ -245,25 +251,25 @@ class Tracer:
             there = self.system(here.at + dp)
             found = find_fixed_points(there, there.clamp(guess[None]), solver=Corrector())
             if not len(found) or not self.moderate(here, guess):
-                return leaps
+                return leaps, 0.6 * abs(fold)
             new = self.place(here.at + dp, found, 0, here.known)
             moved = float((guess - here.state).norm())
             if new.index != here.index or float((new.state - guess).norm()) > TRUST * moved:
-                return leaps
+                return leaps, 0.6 * abs(fold)
             leaps.append(new)
-            here, reach = new, reach - dp
+            here = new
 
-    def _fold(self, here: Place, reach: float) -> tuple[float, float, float, float, Tensor]:
+    def _fold(self, here: Place, target: float) -> tuple[float, float, float, float, Tensor]:
         """Where a fold would be, as a difference in the parameter, by the quadratic along the weakest direction."""
         w, v, s = weakest(here)
-        system, beside = self.system(here.at), self.system(here.at + 0.1 * reach)
+        system, beside = self.system(here.at), self.system(target)
         with torch.no_grad():
             small = 1e-4 * float(magnitude(here.state[None]))
             x = here.state[None]
             f = w @ system.residual(x)[0]
             sides = system.residual(torch.cat([x + small * v, x - small * v])) @ w
             c = float(sides.sum() - 2 * f) / (2 * small**2)
-            b = float(w @ beside.residual(x)[0] - f) / (0.1 * reach)
+            b = float(w @ beside.residual(x)[0] - f) / (target - here.at)
         return (s * s / (4 * b * c) if b * c else float("inf")), c, b, s, v
 
     def _over(self, here: Place, direction: float, to: float) -> Place | None:
