@@ -182,7 +182,7 @@ def _locate(follower: Follower, a: Node, b: Node, mode: int) -> tuple[Node, Node
         leading, _ = leading_eigenvalues(place(at).jacobian, system.continuous)
         last = min(mode, len(leading) - 1)  # where fewer are returned, the last one is stable, and so is this one
         values[at] = complex(leading[last])
-        return float(growth(leading[last], system.continuous))
+        return float(growth(leading, system.continuous)[last])
 
     try:
         solution: Any = brentq(excess, a.at, b.at, xtol=tracer.tolerance / 4)
