@@ -152,7 +152,7 @@ def holds_three_bits(scale, size=12):
 
 @pytest.fixture(scope="module")
 def growing():
-    return ms.follow(between([holds_three_bits(0), holds_three_bits(1)], [0, 1]), np.linspace(0, 1, 6))
+    return ms.follow(between([holds_three_bits(0), holds_three_bits(1)], [0, 1]), np.linspace(0, 1, 6).tolist())
 
 
 def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
@@ -171,7 +171,7 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
 
 def test_events_do_not_depend_on_the_snapshots(growing):
     family = between([holds_three_bits(0), holds_three_bits(1)], [0, 1])
-    finer = ms.follow(family, np.linspace(0, 1, 9))
+    finer = ms.follow(family, np.linspace(0, 1, 9).tolist())
     assert [event.name for event in finer.events] == [event.name for event in growing.events]
     for one, other in zip(finer.events, growing.events, strict=True):
         assert max(one.low, other.low) <= min(one.high, other.high) + 1e-12  # brackets of the same event overlap
@@ -370,4 +370,4 @@ def test_the_page_shows_every_snapshot_and_event(growing):
     with pytest.raises(ValueError, match="6 snapshots, but trajectories of 1"):
         evolution_section(growing, trajectories=[None])
     with pytest.raises(ValueError, match=r"\(time, batch, 12\)"):
-        evolution_section(growing, trajectories=[torch.zeros(3, 12)] * 6)
+        evolution_section(growing, trajectories=[torch.zeros(3, 2, 5)] * 6)

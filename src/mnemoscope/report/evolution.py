@@ -29,7 +29,7 @@ MOST_STATES = 3000
 def evolution_section(
     seen: Evolution,
     *,
-    projection: Float[Tensor, "size 3"] | None = None,
+    projection: Float[Tensor, "size axes"] | None = None,
     trajectories: Sequence[Float[Tensor, "time batch size"] | None] | None = None,
     parameter: str = "parameter",
     name: str = "evolution",

@@ -58,7 +58,7 @@ def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: A
 
 def along_inputs(
     cell: Cell | nn.Module,
-    inputs: Float[Tensor, "snapshots features"],
+    inputs: Float[Tensor, "snapshots ..."],
     at: Sequence[float] | None = None,
     **options: Any,
 ) -> Family:

@@ -57,7 +57,7 @@ def follow(
     [('pitchfork', 1.0, (0, 1, 2))]
 
     """
-    if not callable(family):
+    if not callable(family) or isinstance(family, Dynamics):
         raise TypeError(
             f"family must be a function from a parameter to a Dynamics, but is a {type(family).__name__}; "
             f"between(cells, at) makes one from snapshots of a cell."
