@@ -296,6 +296,7 @@ BIBTEX: dict[str, str] = {
   number = {4},
   pages = {544--557},
   year = {2009}
+}""",
     "shimada1979": """\
 @article{shimada1979,
   author  = {Shimada, Ippei and Nagashima, Tomomasa},

@@ -288,6 +288,14 @@ lenses.add(
         ("sussillo2013", "jang"),
     ),
     Entry(
+        "evolution",
+        "fixed points followed over training, inputs or any parameter: where they appear, vanish and change stability",
+        "Jang, section 6.1 and Fig 7",
+        "mnemoscope.analysis:follow",
+        ("dynamics",),
+        ("jang", "sussillo2013"),
+    ),
+    Entry(
         "spectra",
         "eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra",
         "Henrici 1962; Trefethen & Embree 2005; Kerg et al. 2019, Eq 3.4.1, Fig 3",

@@ -31,6 +31,7 @@ from mnemoscope.analysis.fisher import (
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.portraits import Evolution, along_inputs, between, follow
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
@@ -49,6 +50,7 @@ __all__ = [
     "Dynamics",
     "EnergyReport",
     "EnergySurface",
+    "Evolution",
     "FisherMemory",
     "FixedPoints",
     "FromTrajectories",
@@ -76,8 +78,10 @@ __all__ = [
     "TrajectoryMemory",
     "Transients",
     "VariableMemories",
+    "along_inputs",
     "attractors",
     "basin",
+    "between",
     "classify_memories",
     "design_memory",
     "energy_report",
@@ -86,6 +90,7 @@ __all__ = [
     "find_fixed_points",
     "fisher_along",
     "fisher_memory",
+    "follow",
     "lyapunov_spectrum",
     "measured_memory_capacity",
     "memory_capacity",

@@ -1,0 +1,201 @@
+"""The evolution lens: fixed points of a family of systems, followed over its parameter without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, isfinite, log10
+
+import torch
+
+from mnemoscope.analysis.dynamics import Dynamics
+from mnemoscope.analysis.portraits.evolution import Event, Evolution
+from mnemoscope.analysis.portraits.families import Family, increasing
+from mnemoscope.analysis.portraits.happenings import Bifurcation, Happening, bifurcations
+from mnemoscope.analysis.portraits.tracing import Tracer
+from mnemoscope.analysis.portraits.tracks import Follower, Given, Node
+
+TOLERANCE = 1e-4
+"""Of the whole range of the parameter: how closely events are located by default."""
+
+
+def follow(
+    family: Family,
+    at: Sequence[float],
+    *,
+    starts: Given = "adaptive",
+    tolerance: float | None = None,
+    eigenvalues: int = 6,
+    count_at: Sequence[float] | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Evolution:
+    """All fixed points of a family as its parameter grows, and the bifurcations on the way (Jang, section 6.1).
+
+    Points are continued from snapshot to snapshot, with steps halved where they turn or meet. At each snapshot a search
+    from fresh starts looks for new ones, which are followed back to where they were born, through earlier snapshots if
+    need be. Near each bifurcation the points that it must have are looked for as well. A pair that appears and
+    vanishes between two snapshots leaves no trace and is not seen.
+
+    Args:
+        family: the system at a parameter; `between(cells, at)` and `along_inputs(cell, inputs)` make such functions.
+        at: snapshots to visit, increasing. Systems between them are asked for as well.
+        starts: of the search at each snapshot: states (starts, size), a strategy, "adaptive", or a function that
+            yields states for a parameter (trajectories of that snapshot, say). Mid-points of what was found are added.
+        tolerance: how closely events are located in the parameter; 1e-4 of the range by default.
+        eigenvalues: how many of the leading ones are kept at each place; of large states as many as were needed to
+            count, at least one stable one.
+        count_at: the snapshots at which unstable directions are counted, where states are so large that eigenvalues
+            take long (more than 300 numbers); all by default. Crossings of +1 are seen in any case.
+        seed: for the strategies that draw at random.
+        progress: show a progress bar.
+
+    >>> import mnemoscope as ms
+    >>> def family(gain):
+    ...     return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(gain * h), state_size=1, bounds=(-1, 1)))
+    >>> seen = ms.follow(family, [0.5, 1.3, 2.0])
+    >>> [(event.name, round(event.at, 3), event.branches) for event in seen.events]
+    [('pitchfork', 1.0, (0, 1, 2))]
+
+    """
+    if not callable(family) or isinstance(family, Dynamics):
+        raise TypeError(
+            f"family must be a function from a parameter to a Dynamics, but is a {type(family).__name__}; "
+            f"between(cells, at) makes one from snapshots of a cell."
+        )
+    places = increasing(at, "at")
+    span = places[-1] - places[0]
+    tolerance = TOLERANCE * span if tolerance is None else float(tolerance)
+    if not (isfinite(tolerance) and 0 < tolerance < span):
+        raise ValueError(f"tolerance must be positive and below the range of {span:g}, but is {tolerance:g}.")
+    if tolerance < 1e-12 * max(abs(places[0]), abs(places[-1])):
+        raise ValueError(f"tolerance {tolerance:g} is below the rounding of the parameter {places[-1]:g}.")
+    if eigenvalues < 1:
+        raise ValueError(f"eigenvalues must be at least 1, but is {eigenvalues}.")
+    unknown = set(count_at or ()) - set(places)
+    if unknown:
+        raise ValueError(f"count_at names parameters that are no snapshots: {sorted(unknown)}.")
+    counted = tuple(count_at is None or place in count_at for place in places)
+    tracer = Tracer(family, tolerance)
+    follower = Follower(tracer, places, starts, number=eigenvalues, counted=counted, seed=seed, progress=progress)
+    with torch.no_grad():
+        symmetric = all(_is_odd(tracer.system(place)) for place in (places[0], places[-1]))
+        follower.run()
+        found = bifurcations(follower)
+    return _answer(follower, found, symmetric)
+
+
+def _answer(follower: Follower, found: list[Bifurcation], symmetric: bool) -> Evolution:
+    first = follower.tracer.system(follower.at[0])
+    rows = [(number, node) for number, track in enumerate(follower.tracks) for node in _ordered(track.nodes)]
+    leading = min(follower.number, first.size)
+    values = torch.full((len(rows), leading), complex("nan"), dtype=torch.complex128)
+    for row, (_, node) in enumerate(rows):
+        if node.eigenvalues is not None:
+            some = torch.from_numpy(node.eigenvalues[:leading])
+            values[row, : len(some)] = some
+    states = torch.stack([node.state for _, node in rows]) if rows else torch.zeros(0, first.size).double()
+    notes = list(dict.fromkeys(follower.notes))
+    events = [_event(one, follower, symmetric) for one in found]
+    notes += [f"Not explained: {event.sentence}" for event in events if event.name == "unknown"]
+    return Evolution(
+        snapshots=torch.tensor(follower.at, dtype=torch.float64),
+        at=torch.tensor([node.at for _, node in rows], dtype=torch.float64),
+        states=states,
+        branch=torch.tensor([number for number, _ in rows], dtype=torch.int64),
+        snapshot=torch.tensor([node.snapshot for _, node in rows], dtype=torch.int64),
+        index=torch.tensor([node.index for _, node in rows], dtype=torch.int64),
+        unstable=torch.tensor([node.unstable for _, node in rows], dtype=torch.int64),
+        eigenvalues=values,
+        q=torch.tensor([node.q for _, node in rows], dtype=torch.float64),
+        bounded=torch.tensor(follower.bounded),
+        events=tuple(events),
+        notes=tuple(notes),
+        tolerance=follower.tracer.tolerance,
+        continuous=first.continuous,
+        symmetric=symmetric,
+        rate=first.rate,
+    )
+
+
+def _ordered(nodes: list[Node]) -> list[Node]:
+    """By parameter; of two at one parameter, that of the snapshot."""
+    kept: dict[float, Node] = {}
+    for node in nodes:
+        if node.at not in kept or node.snapshot >= 0:
+            kept[node.at] = node
+    return [kept[at] for at in sorted(kept)]
+
+
+def _event(one: Bifurcation, follower: Follower, symmetric: bool) -> Event:
+    low, high = max(part.low for part in one.parts), min(part.high for part in one.parts)
+    if low > high:  # brackets of partners that only touch
+        low, high = high, low
+    changes = [part for part in one.parts if part.kind != "crossed"]
+    change = changes[0].kind if changes else "changed stability"
+    size = follower.tracer.system(follower.at[0]).size
+    where = _where(low, high, follower.tracer.tolerance)
+    return Event(
+        change, one.name, one.crossing, low, high, tuple(part.track for part in one.parts),
+        f"{where} {_words(one, changes, size, symmetric)}",
+    )  # fmt: skip
+
+
+def _where(low: float, high: float, tolerance: float) -> str:
+    digits = max(0, 1 - floor(log10(tolerance)))
+    if high - low > 4 * tolerance:
+        return f"Between {low:.{digits}f} and {high:.{digits}f}"
+    return f"At {round(0.5 * (low + high), digits) + 0.0:.{digits}f}"
+
+
+def _words(one: Bifurcation, changes: list[Happening], size: int, symmetric: bool) -> str:
+    numbers = ", ".join(str(part.track) for part in changes)
+    kinds = " and ".join(_kind(part.node.unstable, size) for part in changes)
+    verb = {"appeared": "appear", "vanished": "vanish"}[changes[0].kind] if changes else ""
+    if one.name == "saddle-node":
+        return f"two points {verb}, {kinds} (saddle-node, branches {numbers})."
+    if one.name == "pitchfork":
+        mirror = ", as the symmetry x -> -x asks for" if symmetric else ""
+        return f"{_turn(one.parts[0], size)} and two points {verb} beside it, {kinds} (pitchfork{mirror})."
+    if one.name == "transcritical":
+        return (
+            f"two branches cross and exchange their stability: {_turn(one.parts[0], size)}, "
+            f"{_turn(one.parts[1], size)} (transcritical)."
+        )
+    if changes:
+        verb = "vanishes" if verb == "vanish" else "appears"
+        return f"{kinds} {verb} (branch {numbers}), but the point of opposite index that must do so too was not found."
+    turn = _turn(one.parts[0], size)
+    if one.name == "unknown":
+        return f"{turn}: an eigenvalue crosses {one.crossing}, but the branches that must meet it there were not found."
+    meaning = {
+        "flip": "an eigenvalue crosses -1 (flip: a cycle of two states is near)",
+        "Neimark-Sacker": "a complex pair crosses the unit circle (Neimark-Sacker: an oscillation is near)",
+        "Hopf": "a complex pair crosses the imaginary axis (Hopf: an oscillation is near)",
+        "double": f"two real eigenvalues cross {one.crossing.split()[0]} together",
+    }[one.name]
+    return f"{turn}: {meaning}."
+
+
+def _turn(part: Happening, size: int) -> str:
+    before, after = part.node.unstable, part.after.unstable if part.after is not None else -1
+    return f"branch {part.track}, {_kind(before, size)}, becomes {_kind(after, size)}"
+
+
+def _kind(up: int, size: int) -> str:
+    if up < 0:
+        return "a point"
+    if up == 0:
+        return "a stable point"
+    if up == size:
+        return "an unstable point"
+    return f"a saddle with {up} unstable direction{'s' * (up > 1)}"
+
+
+def _is_odd(system: Dynamics) -> bool:
+    """Whether F(-x) = -F(x) at some random states."""
+    generator = torch.Generator().manual_seed(0)
+    states = system.clamp(torch.randn(8, system.size, generator=generator, dtype=system.dtype).to(system.device))
+    mirrored = system.clamp(-states)
+    states = -mirrored
+    there, back = system(states), system(mirrored)
+    return bool(torch.isfinite(there).all()) and bool(((there + back).abs() <= 1e-10 * there.abs().clamp_min(1)).all())
