@@ -100,7 +100,7 @@ class Dynamics:
         pull_back = torch.func.vjp(self if inputs is None else lambda own: self.driven(inputs, own), states)[1]
         basis = torch.eye(self.size, dtype=states.dtype, device=states.device)
         rows = torch.func.vmap(lambda row: pull_back(row.expand_as(states))[0])(basis)
-        return rows.transpose(0, 1)
+        return rows.transpose(0, 1).contiguous()  # never an expanded view, which nobody could write into
 
     def driven(self, inputs: Float[Tensor, "batch ..."], states: Float[Tensor, "batch size"]) -> Tensor:
         """F with an input for each state."""

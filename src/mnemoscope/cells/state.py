@@ -61,14 +61,15 @@ class Layout:
 
     def unflatten(self, flat: Float[Tensor, "batch size"]) -> State:
         """Flat real vectors back to a state of the example's form."""
-        templates = leaves(self.example)
-        chunks = iter(flat.split([prod(_real_shape(tensor)) for tensor in templates], dim=1))
+        if isinstance(self.example, Tensor) and not self.example.is_complex():
+            return flat.reshape(flat.shape[0], *self.example.shape[1:])
+        chunks = iter(flat.split([prod(_real_shape(tensor)) for tensor in leaves(self.example)], dim=1))
+        return map_state(lambda template: _restored(template, next(chunks)), self.example)
 
-        def restore(template: Tensor) -> Tensor:
-            chunk = next(chunks).reshape(flat.shape[0], *_real_shape(template))
-            return torch.view_as_complex(chunk.contiguous()) if template.is_complex() else chunk
 
-        return map_state(restore, self.example)
+def _restored(template: Tensor, flat: Tensor) -> Tensor:
+    chunk = flat.reshape(flat.shape[0], *_real_shape(template))
+    return torch.view_as_complex(chunk.contiguous()) if template.is_complex() else chunk
 
 
 def _real_shape(tensor: Tensor) -> tuple[int, ...]:
