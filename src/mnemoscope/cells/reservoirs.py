@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -44,7 +44,9 @@ class Reservoirs:
         with torch.no_grad():
             self._drive = torch.stack([cell.drive for cell in self.cells])
             self._bias = torch.stack([cell.bias for cell in self.cells])
-            self._times = _product([cell.recurrent for cell in self.cells])
+            self._blocks = _sparse([cell.recurrent for cell in self.cells])
+            """All W_r as one sparse matrix, None where they are not sparse enough."""
+            self._W_T = None if self._blocks is not None else torch.stack([cell.recurrent.mT for cell in self.cells])
             self.feedback = _stacked([cell.feedback for cell in self.cells])
             self.readout = _stacked([cell.readout for cell in self.cells])
             """W_o of each (reservoirs, output, hidden), a copy; None where there is none."""
@@ -57,20 +59,23 @@ class Reservoirs:
         features).
         """
         for part in xs.split(CHUNK):
-            part = part if part.dim() == 4 else part.unsqueeze(1)
-            yield from (part @ self._drive.mT + self._bias.unsqueeze(1)).unbind()
+            if part.dim() == 3:  # one product for all
+                us = (part @ self._drive.flatten(0, 1).mT).unflatten(-1, (-1, self.size)).transpose(1, 2)
+            else:
+                us = part @ self._drive.mT
+            yield from (us + self._bias.unsqueeze(1)).contiguous().unbind()
 
     def rates(self, x: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch hidden"]:
         return self.phi(x) if self.form == "current" else x
 
     def read(self, rates: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch output"]:
-        """Z = W_o r."""
+        """The outputs z = W_o r."""
         assert self.readout is not None
         return rates @ self.readout.mT
 
     def step(self, u: Tensor, x: Tensor, rates: Tensor, z: Tensor | None) -> Float[Tensor, "reservoirs batch hidden"]:
         """The next states; `rates` are those of x, and z is what is fed back, W_o r or a teacher's."""
-        pre = self._times(rates).add_(u)
+        pre = self._recurred(rates).add_(u)
         if self.feedback is not None and z is not None:
             pre = pre.add_(z @ self.feedback.mT)
         pre = pre if self.form == "current" else self.phi(pre)
@@ -84,11 +89,40 @@ class Reservoirs:
         check_input(self.cells[0], xs)
         last = self.initial_state(xs.shape[-2]) if state is None else state
         kept = last.new_empty(xs.shape[0], *last.shape)
-        steps = self._steps(xs, last)
-        for row in kept.unbind():
-            last, rates = next(steps)
-            row.copy_(rates)
-        return kept, last
+        if self._blocks is None or last.shape[1] > 1:
+            steps = self._steps(xs, last)
+            for row in kept.unbind():
+                last, rates = next(steps)
+                row.copy_(rates)
+            return kept, last
+        # one matrix for each thread at a time, through the whole sequence: it stays in that thread's cache
+        ends = []
+        for part in torch.arange(len(self.cells)).split(torch.get_num_threads()):
+            few = slice(int(part[0]), int(part[-1]) + 1)
+            some = self if len(part) == len(self.cells) else Reservoirs(self.cells[few])
+            ends.append(some._fill(kept[:, few], xs if xs.dim() == 3 else xs[:, few], last[few]))
+        return kept, torch.cat(ends)
+
+    def _fill(self, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
+        """Write the rates at every step of sparse reservoirs, a sequence each, into `kept`; returns the last states."""
+        assert self._blocks is not None
+        x, r = state.flatten().clone(), self.rates(state).flatten()
+        pre = torch.empty_like(x)
+        phi = self.phi.description()
+        squash = (lambda z: z.copy_(self.phi(z.view_as(state)).flatten())) if phi is None else phi.in_place(pre, None)
+        current = self.form == "current"
+        for row, u in zip(kept.flatten(1).unbind(), self.driven(xs), strict=True):
+            torch.addmv(u.flatten(), self._blocks, r, out=pre)
+            if self.feedback is not None:
+                pre.view_as(state).add_(self.read(r.view_as(state)) @ self.feedback.mT)
+            if current:
+                row.copy_(x.lerp_(pre, self.leak))
+                squash(row)
+            else:
+                squash(pre)
+                torch.lerp(r, pre, self.leak, out=row)
+            r = row
+        return (x if current else r.clone()).view_as(state)
 
     @torch.no_grad()
     def outputs_of(
@@ -113,6 +147,16 @@ class Reservoirs:
         rates, last = self.run(xs, state.unsqueeze(0))
         return rates[:, 0], last[0].clone()
 
+    def _recurred(self, r: Tensor) -> Tensor:
+        """`W_r r` of each reservoir, a new tensor."""
+        if self._W_T is not None:
+            return torch.bmm(r, self._W_T)
+        assert self._blocks is not None
+        if r.shape[1] == 1:
+            return torch.mv(self._blocks, r.view(-1)).view_as(r)
+        product = self._blocks @ r.mT.reshape(-1, r.shape[1])
+        return product.view(r.shape[0], -1, r.shape[1]).mT.contiguous()
+
     def _steps(self, xs: Tensor, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         rates = self.rates(x)
         for u in self.driven(xs):
@@ -122,22 +166,14 @@ class Reservoirs:
             yield x, rates
 
 
-def _product(matrices: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-    """`r -> r W^T` for a W of each reservoir, on r (reservoirs, batch, hidden)."""
+def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:
+    """These on the diagonal of one sparse matrix, where products with it take less time than with dense ones."""
     first = matrices[0]
-    nonzero = sum(int(torch.count_nonzero(W)) for W in matrices)
-    sparse = nonzero < SPARSE * len(matrices) * first.numel()
-    if not (sparse and first.device.type == "cpu" and torch.backends.mkl.is_available()):
-        W_T = torch.stack([W.mT for W in matrices])
-        return lambda r: torch.bmm(r, W_T)
-    blocks = _block_diagonal(matrices)
-
-    def times(r: Tensor) -> Tensor:
-        if r.shape[1] == 1:
-            return torch.mv(blocks, r.view(-1)).view_as(r)
-        return (blocks @ r.mT.reshape(-1, r.shape[1])).view(r.shape[0], -1, r.shape[1]).mT.contiguous()
-
-    return times
+    filled = sum(int(torch.count_nonzero(W)) for W in matrices)
+    few = filled < SPARSE * len(matrices) * first.numel()
+    if not (few and first.device.type == "cpu" and torch.backends.mkl.is_available()):
+        return None
+    return _block_diagonal(matrices)
 
 
 def _block_diagonal(matrices: Sequence[Tensor]) -> Tensor:

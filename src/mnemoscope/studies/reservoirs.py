@@ -199,6 +199,23 @@ def written(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memorie
 
 
 @torch.no_grad()
+def released(
+    cell: EchoState, outputs: Float[Tensor, "throws bits"], heard: int = 100, steps: int = LEFT_ALONE
+) -> tuple[Float[Tensor, "throws bits"], Float[Tensor, "throws hidden"]]:
+    """Let a reservoir hear these outputs in place of its own, then its own again: where it goes from there.
+
+    So one looks at states that no input leads to (Jang, section 6). Returns the last outputs and states.
+    """
+    alone = Reservoirs([cell])
+    x = alone.initial_state(len(outputs))
+    silence = torch.zeros(heard, len(outputs), cell.input_size or 1).to(x)
+    for u in alone.driven(silence):
+        x = alone.step(u, x, alone.rates(x), outputs.to(x).unsqueeze(0))
+    last, states = alone.outputs_of(torch.zeros(steps, len(outputs), cell.input_size or 1).to(x), x)
+    return last[-1, 0], states[0]
+
+
+@torch.no_grad()
 def tried(cell: EchoState, recipe: Recipe, batch: Batch) -> dict[str, Any]:
     """How a reservoir follows its targets once learning has stopped: sign accuracy and mean squared error."""
     outputs = Reservoirs([cell]).outputs_of(batch.inputs)[0][:, 0]

@@ -1,0 +1,205 @@
+"""How fast are reservoirs run and taught, beside reservoirpy on the same weights?
+
+    pip install reservoirpy
+    python benchmarks/reservoirs.py --keep
+
+One reservoir of 1000 units (spectral radius .9, a tenth of the entries, leak .1) over 30,000 steps; sixteen of them,
+which reservoirpy runs one after the other and mnemoscope together; and a readout of three outputs learned online by
+recursive least squares at every step. Both sides have the same weights in float64, and are compared before they are
+timed: states, and readouts after the lesson.
+
+Medians of repeats that take turns, so that all meet the same machine; compare ratios. Two threads unless
+OMP_NUM_THREADS says otherwise, for torch and numpy alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch and numpy are imported
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import numpy as np
+import scipy.sparse
+import torch
+
+import mnemoscope as ms
+from common import command, folder, take_turns, write_json
+from mnemoscope.cells import EchoState, Model, Reservoirs
+from mnemoscope.training import force
+
+THREADS = int(os.environ["OMP_NUM_THREADS"])
+UNITS, INPUTS, LEAK, RADIUS = 1000, 3, 0.1, 0.9
+TOGETHER = 16
+PIECE = 1000
+"""Steps whose rates of all sixteen are held at once: 128 MB."""
+ALPHA = 1.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of the table."""
+
+    work: str
+    steps: int
+    ours_s: float
+    peer_s: float
+    ours_cpu_s: float
+    peer_cpu_s: float
+    difference: float
+    """Largest difference of what was computed."""
+
+    @property
+    def ratio(self) -> float:
+        return self.peer_s / self.ours_s
+
+
+def main() -> None:
+    """Compare, measure, print, write."""
+    options = _options()
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(False)
+    peer = _peer()
+    cells = [_reservoir(seed, options.density) for seed in range(TOGETHER)]
+    inputs = torch.randn(options.steps, 1, INPUTS, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows = [
+        _measured("one reservoir", options.steps, _one(peer, cells[0], inputs), options.repeats),
+        _measured(f"{TOGETHER} reservoirs", options.steps, _together(peer, cells, inputs), options.repeats),
+        _measured("recursive least squares, every step", options.lesson,
+                  _lesson(peer, cells[0], inputs[: options.lesson]), options.repeats),
+    ]  # fmt: skip
+    results = folder(options.keep)
+    content = [{**asdict(row), "ratio": row.ratio} for row in rows]
+    write_json(
+        results / "reservoirs.json", threads=THREADS, density=options.density, peer=peer.__version__, rows=content
+    )
+    (results / "reservoirs.md").write_text(_table(rows, peer.__version__, options))
+    print((results / "reservoirs.md").read_text())
+
+
+Work = tuple[dict[str, Callable[[], Any]], float]
+"""What ours and the peer do, and the largest difference of their answers."""
+
+
+def _one(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
+    def ours() -> torch.Tensor:
+        return ms.scan(cell, inputs)[0]
+
+    def theirs() -> np.ndarray:
+        return _node(peer, cell).run(inputs[:, 0].numpy())
+
+    return {"ours": ours, "peer": theirs}, _difference(ours()[:, 0].numpy(), theirs())
+
+
+def _together(peer: Any, cells: list[EchoState], inputs: torch.Tensor) -> Work:
+    def ours(keep: int | None = None) -> torch.Tensor | None:
+        together, state, kept = Reservoirs(cells), None, None
+        for piece in inputs.split(PIECE):
+            rates, state = together.run(piece, state)
+            kept = rates.clone() if keep is not None and kept is None else kept
+        return kept
+
+    def theirs() -> None:
+        for cell in cells:
+            _node(peer, cell).run(inputs[:, 0].numpy())
+
+    first = ours(PIECE)
+    assert first is not None
+    piece = inputs[: len(first), 0].numpy()
+    apart = [
+        _difference(first[:, number, 0].numpy(), _node(peer, cell).run(piece)) for number, cell in enumerate(cells)
+    ]
+    return {"ours": ours, "peer": theirs}, max(apart)
+
+
+def _lesson(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
+    targets = torch.tanh(inputs.cumsum(0) / 10)
+
+    def ours() -> np.ndarray:
+        model = Model(cell, INPUTS, readout_bias=False).double()
+        model.readout.weight.zero_()
+        force(model, inputs, targets, every=1, alpha=ALPHA)
+        return model.readout.weight.mT.numpy()
+
+    def theirs() -> np.ndarray:
+        readout = peer.nodes.RLS(alpha=ALPHA, fit_bias=False)
+        states = _node(peer, cell).run(inputs[:, 0].numpy())
+        readout.partial_fit(states, targets[:, 0].numpy())
+        return readout.Wout
+
+    return {"ours": ours, "peer": theirs}, _difference(ours(), theirs())
+
+
+def _reservoir(seed: int, density: float) -> EchoState:
+    torch.manual_seed(seed)
+    tau = 1 / LEAK
+    cell = EchoState(INPUTS, UNITS, gain=RADIUS, density=density, tau=tau, form="rate", bias_scale=0.5)
+    return cell.double()
+
+
+def _node(peer: Any, cell: EchoState) -> Any:
+    """The same reservoir in the peer's hands, its matrix sparse where it makes sparse ones itself."""
+    W = cell.recurrent.numpy()
+    W = scipy.sparse.csr_array(W) if (W != 0).mean() < 0.5 else W
+    return peer.nodes.Reservoir(W=W, Win=cell.drive.numpy(), bias=cell.bias.numpy(), lr=cell.leak)
+
+
+def _measured(name: str, steps: int, work: Work, repeats: int) -> Measured:
+    wall, cpu = take_turns(work[0], repeats, warm_up=1)
+    row = Measured(name, steps, wall["ours"], wall["peer"], cpu["ours"], cpu["peer"], work[1])
+    print(f"{name}: ours {row.ours_s:.2f} s, reservoirpy {row.peer_s:.2f} s, {row.ratio:.1f}x; "
+          f"largest difference {row.difference:.1e}", flush=True)  # fmt: skip
+    return row
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    return float(np.abs(ours - theirs).max())
+
+
+def _table(rows: list[Measured], version: str, options: argparse.Namespace) -> str:
+    head = [
+        f"`{command()}`: reservoirs of {UNITS} units, density {options.density:g}, beside reservoirpy {version}, "
+        f"{THREADS} threads, float64.",
+        "",
+        "| work | steps | mnemoscope | reservoirpy | ratio | CPU ratio | largest difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines = [
+        f"| {row.work} | {row.steps:,} | {row.ours_s:.2f} s | {row.peer_s:.2f} s | {row.ratio:.1f} | "
+        f"{row.peer_cpu_s / row.ours_cpu_s:.1f} | {row.difference:.1e} |"
+        for row in rows
+    ]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def _peer() -> Any:
+    try:
+        import reservoirpy  # pyright: ignore[reportMissingImports]
+        import reservoirpy.nodes  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        sys.exit("This benchmark runs beside reservoirpy: pip install reservoirpy, or --peer <folder that holds it>.")
+    return reservoirpy
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=30_000, help="steps of the runs")
+    parser.add_argument("--lesson", type=int, default=3_000, help="steps of the lesson")
+    parser.add_argument("--density", type=float, default=0.1, help="share of entries of W_r that are not zero")
+    parser.add_argument("--repeats", type=int, default=3, help="turns after the first")
+    parser.add_argument("--peer", type=Path, help="a folder that holds the package reservoirpy")
+    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results")
+    options = parser.parse_args()
+    if options.peer:
+        sys.path.insert(0, str(options.peer))
+    return options
+
+
+if __name__ == "__main__":
+    main()
