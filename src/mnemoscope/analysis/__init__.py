@@ -22,6 +22,7 @@ from mnemoscope.analysis.fisher import (
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.mixed_precision import ChordNewton
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
@@ -34,6 +35,7 @@ __all__ = [
     "Adaptive",
     "Basin",
     "Box",
+    "ChordNewton",
     "Design",
     "Dynamics",
     "EnergyReport",

@@ -93,6 +93,8 @@ class FixedPoints:
     """The rate of a flow, in which `MARGIN` is measured; 1 for a map."""
     regular: Bool[Tensor, " points"] | None = None
     """Which points are isolated and have an index for certain, as the search saw; None: told from rounding alone."""
+    signs: Int[Tensor, " points"] | None = None
+    """The index of each point where the search has computed it; None: computed when asked for."""
     left_box: bool = False
     """Whether the system was seen to leave the box that was declared for it."""
     starts: Starts | None = None
@@ -112,7 +114,8 @@ class FixedPoints:
             which = [which % len(self)]
         main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
         regular = None if self.regular is None else self.regular[which]
-        return FixedPoints(*main, self.continuous, False, self.rate, regular)  # a selection claims no completeness
+        signs = None if self.signs is None else self.signs[which]
+        return FixedPoints(*main, self.continuous, False, self.rate, regular, signs)  # no claim of completeness
 
     def __iter__(self) -> Iterator[FixedPoints]:
         return (self[point] for point in range(len(self)))
@@ -180,6 +183,8 @@ class FixedPoints:
     @cached_property
     def index(self) -> Int[Tensor, " points"]:
         """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
+        if self.signs is not None:
+            return self.signs
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
         _, sign = inverse_and_sign(self.jacobians - eye)
         return sign if self.regular is None else sign * self.regular
@@ -304,14 +309,14 @@ def _completeness(fp: FixedPoints) -> str:
 
 
 _TENSORS = ("states", "q", "jacobians", "reached")
+_OPTIONAL = ("regular", "signs")
 _FLAGS = ("continuous", "bounded", "rate", "left_box")
 
 
 def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float]]:
     tensors = {prefix + name: getattr(fp, name) for name in _TENSORS}
     flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
-    if fp.regular is not None:
-        tensors[f"{prefix}regular"] = fp.regular
+    tensors |= {prefix + name: getattr(fp, name) for name in _OPTIONAL if getattr(fp, name) is not None}
     if fp.starts is not None:
         tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
     if fp.slow is not None:
@@ -329,4 +334,5 @@ def _unpack(tensors: dict[str, Tensor], flags: dict[str, Any], prefix: str) -> F
         slow = _unpack(tensors, flags, f"{prefix}slow.")
     main: dict[str, Any] = {name: tensors[prefix + name] for name in _TENSORS}
     main |= {name: flags[prefix + name] for name in _FLAGS}
-    return FixedPoints(**main, regular=tensors.get(f"{prefix}regular"), starts=starts, slow=slow)
+    main |= {name: tensors.get(prefix + name) for name in _OPTIONAL}
+    return FixedPoints(**main, starts=starts, slow=slow)

@@ -124,6 +124,7 @@ def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> Fixed
         bounded=dynamics.invariant and not touching,
         rate=dynamics.rate,
         regular=(catalogue.index != 0).cpu(),
+        signs=catalogue.index.cpu(),
         left_box=dynamics.declared and not dynamics.invariant,
         starts=starts,
         slow=slow,
