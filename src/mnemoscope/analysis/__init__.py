@@ -28,7 +28,7 @@ from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton
 from mnemoscope.analysis.spectra import Spectrum, spectrum
-from mnemoscope.analysis.starts import Adaptive, Box, FromTrajectories
+from mnemoscope.analysis.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
 from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "EnergySurface",
     "FisherMemory",
     "FixedPoints",
+    "FromOutputs",
     "FromTrajectories",
     "GaussNewtonCG",
     "Growth",
@@ -57,6 +58,7 @@ __all__ = [
     "Pseudospectrum",
     "Recall",
     "SchurForm",
+    "Several",
     "Spectrum",
     "Starts",
     "Status",

@@ -100,6 +100,8 @@ class FixedPoints:
     starts: Starts | None = None
     slow: FixedPoints | None = None
     """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
+    stopped: str = ""
+    """Why an adaptive search ended."""
 
     def __len__(self) -> int:
         return self.states.shape[0]
@@ -286,6 +288,8 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
     if fp.starts is not None:
         ends = [f"{number} {status.words}" for status, number in fp.starts.counts().items()]
         yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(ends)}."
+    if fp.stopped and fp.may_be_complete is False:
+        yield f"The search ended because {fp.stopped}."
 
 
 def _completeness(fp: FixedPoints) -> str:
@@ -310,10 +314,10 @@ def _completeness(fp: FixedPoints) -> str:
 
 _TENSORS = ("states", "q", "jacobians", "reached")
 _OPTIONAL = ("regular", "signs")
-_FLAGS = ("continuous", "bounded", "rate", "left_box")
+_FLAGS = ("continuous", "bounded", "rate", "left_box", "stopped")
 
 
-def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float]]:
+def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float | str]]:
     tensors = {prefix + name: getattr(fp, name) for name in _TENSORS}
     flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
     tensors |= {prefix + name: getattr(fp, name) for name in _OPTIONAL if getattr(fp, name) is not None}
@@ -333,6 +337,6 @@ def _unpack(tensors: dict[str, Tensor], flags: dict[str, Any], prefix: str) -> F
     if f"{prefix}slow.states" in tensors:
         slow = _unpack(tensors, flags, f"{prefix}slow.")
     main: dict[str, Any] = {name: tensors[prefix + name] for name in _TENSORS}
-    main |= {name: flags[prefix + name] for name in _FLAGS}
+    main |= {name: flags[prefix + name] for name in _FLAGS if prefix + name in flags}  # older files have fewer
     main |= {name: tensors.get(prefix + name) for name in _OPTIONAL}
     return FixedPoints(**main, starts=starts, slow=slow)

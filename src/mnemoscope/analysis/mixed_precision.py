@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import no_batched_lu
 from mnemoscope.analysis.matrix_free import conjugate_gradients
-from mnemoscope.analysis.solvers import Parts, Solver, jacobians_at_a_time, limited, solve
+from mnemoscope.analysis.solvers import Parts, Patience, Solver, jacobians_at_a_time, limited, solve
 from mnemoscope.shapes import Bool, Float, Int
 
 ACCURATE = 0.1
@@ -37,13 +37,19 @@ class ChordNewton:
     reach: float = 0.2
     reuse: int = 12
     """Upper limit of steps with one factorisation after its first."""
+    thorough: bool = False
+    """Whether to follow every stuck start to a minimum of q (see `Patience`)."""
 
     @property
     def settle(self) -> Solver:
         return MixedLevenbergMarquardt()
 
-    def chunk(self, size: int) -> int:
-        return jacobians_at_a_time(size)
+    @property
+    def patience(self) -> Patience:
+        return Patience(window=6, part=0.5, thorough=self.thorough)
+
+    def chunk(self, size: int, device: torch.device) -> int:
+        return jacobians_at_a_time(size, device)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         J = dynamics.residual_jacobian(x)
@@ -91,7 +97,7 @@ class MixedLevenbergMarquardt:
     below sqrt(mu), few where a start is stuck, and each takes two solutions with the factors.
     """
 
-    max_steps: int = 60
+    max_steps: int = 24
     iterations: int = 40
     """Upper limit of conjugate-gradient iterations in one step."""
 
@@ -99,8 +105,12 @@ class MixedLevenbergMarquardt:
     def settle(self) -> None:
         return None
 
-    def chunk(self, size: int) -> int:
-        return jacobians_at_a_time(size)
+    @property
+    def patience(self) -> Patience:
+        return Patience()
+
+    def chunk(self, size: int, device: torch.device) -> int:
+        return jacobians_at_a_time(size, device)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         factors = Factors.of(dynamics.residual_jacobian(x))
