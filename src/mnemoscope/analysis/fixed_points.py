@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mnemoscope.analysis.stability import ARNOLDI, Boundary, unstable_directions
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.shapes import Bool, Complex, Float, Int
 
@@ -126,15 +127,21 @@ class FixedPoints:
     def _eigen(self) -> tuple[Tensor, Tensor]:
         # LAPACK through numpy: torch's batched eig takes several times as long for these sizes.
         values, vectors = (np.asarray(part, complex) for part in np.linalg.eig(self.jacobians.cpu().numpy()))
-        order = np.argsort(-(np.real(values) if self.continuous else np.abs(values)), axis=-1, kind="stable")
+        order = self._order(values)
         values = np.take_along_axis(values, order, axis=-1)
         vectors = np.take_along_axis(vectors, order[:, None, :], axis=-1)
         return torch.from_numpy(values), torch.from_numpy(vectors)
 
-    @property
+    @cached_property
     def eigenvalues(self) -> Complex[Tensor, "points size"]:
         """Eigenvalues of dF/dx, the least stable first."""
-        return self._eigen[0]
+        if self.states.shape[1] < ARNOLDI:
+            return self._eigen[0]
+        values = np.asarray(np.linalg.eigvals(self.jacobians.cpu().numpy()), complex)  # half the time without vectors
+        return torch.from_numpy(np.take_along_axis(values, self._order(values), axis=-1))
+
+    def _order(self, values: np.ndarray) -> np.ndarray:
+        return np.argsort(-(np.real(values) if self.continuous else np.abs(values)), axis=-1, kind="stable")
 
     @property
     def eigenvectors(self) -> Complex[Tensor, "points size size"]:
@@ -146,10 +153,27 @@ class FixedPoints:
         """Rate at which each mode grows: log |lambda| of a map, Re lambda of a flow. Stable modes are negative."""
         return self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
 
+    @cached_property
+    def _modes(self) -> tuple[Tensor, Tensor]:
+        """Number of unstable and of marginal modes of each point."""
+        edge = MARGIN * self.rate
+        if self.states.shape[1] < ARNOLDI or "eigenvalues" in self.__dict__:
+            return (self.growth > edge).sum(1), (self.growth.abs() <= edge).sum(1)
+        counts: list[tuple[int, int]] = []
+        boundary = Boundary(self.continuous, edge)
+        for J, sign in zip(self.jacobians.cpu().numpy(), self.index.tolist(), strict=True):
+            up, edging = unstable_directions(J, boundary, sign), 0
+            if up is None:
+                growth = boundary.growth(np.linalg.eigvals(J))
+                up, edging = int((growth > edge).sum()), int((np.abs(growth) <= edge).sum())
+            counts.append((up, edging))
+        both = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
     @property
     def unstable(self) -> Int[Tensor, " points"]:
-        """Number of unstable directions of each point."""
-        return (self.growth > MARGIN * self.rate).sum(1)
+        """Number of unstable directions of each point; of large states counted without all eigenvalues."""
+        return self._modes[0]
 
     @property
     def time_constants(self) -> Float[Tensor, "points size"]:
@@ -161,13 +185,14 @@ class FixedPoints:
         """Of each point: stable, saddle, unstable, or marginal where the linearisation does not decide: a mode lies
         within `MARGIN` of the stability boundary, or the point is not `regular` (in a line of points, on a kink).
         """
-        marginal = (self.growth.abs() <= MARGIN * self.rate).any(1)
+        unstable, edging = self._modes
+        marginal = edging > 0
         if self.regular is not None:
             marginal |= ~self.regular
-        stable_modes = (self.growth < -MARGIN * self.rate).sum(1)
+        stable_modes = self.states.shape[1] - unstable - edging
         return [
             "marginal" if at_edge else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
-            for at_edge, up, down in zip(marginal.tolist(), self.unstable.tolist(), stable_modes.tolist(), strict=True)
+            for at_edge, up, down in zip(marginal.tolist(), unstable.tolist(), stable_modes.tolist(), strict=True)
         ]
 
     @property

@@ -33,6 +33,11 @@ class Waves:
     """Of how many roots the mirror image was tried."""
     left: int = 0
     """How many roots were looked at for saddles to leave."""
+    judged: int = 0
+    """How many were tried for attraction."""
+    attracting: list[int] = field(default_factory=list)
+    edged: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs of attractors between which the edge was looked for."""
 
     @property
     def dear(self) -> bool:
@@ -46,7 +51,7 @@ class Waves:
         between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.dear)
         parts = [self.mirror_images(catalogue), self._rested(between)]
         if missing and self.dear:
-            parts += [self.departures(catalogue), self._rested(self.lines(catalogue))]
+            parts += [self.departures(catalogue), self.edges(catalogue), self._rested(self.lines(catalogue))]
         if missing and idle:
             parts.append(self.elsewhere())
         return self.dynamics.clamp(torch.cat(parts))
@@ -67,6 +72,40 @@ class Waves:
         aside = torch.randn(saddles.shape, generator=self.generator, dtype=saddles.dtype).to(saddles.device)
         aside = ASIDE * aside * (magnitude(saddles) / self.dynamics.size**0.5)[:, None]
         return rested(self.dynamics, self.dynamics.clamp(torch.cat([saddles + aside, saddles - aside])), LEAVE)
+
+    def edges(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
+        """Slowest states on the edge between the basins of two attractors, nearest pairs first, each pair once.
+
+        The edge is found by bisection on the line between the attractors. What starts on it stays on it, and comes to
+        rest at a saddle with one unstable direction (Skufca et al. 2006), unless the edge is stranger than that.
+        """
+        if self.dynamics.continuous:
+            return catalogue.states[:0]
+        attractors = self._attractors(catalogue)
+        apart = torch.cdist(attractors, attractors).tolist()
+        pairs = [(a, b) for b in range(len(attractors)) for a in range(b) if (a, b) not in self.edged]
+        pairs = sorted(pairs, key=lambda pair: apart[pair[0]][pair[1]])[: self.strategy.number // 2]
+        self.edged.update(pairs)
+        if not pairs:
+            return catalogue.states[:0]
+        a, b = (attractors[[pair[side] for pair in pairs]] for side in (0, 1))
+        reach = 0.1 * (a - b).norm(dim=1)
+        inner, outer = torch.zeros_like(a[:, :1]), torch.ones_like(a[:, :1])  # of the way; inner ones return to a
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (inner + outer)
+            returns = ((rested(self.dynamics, torch.lerp(a, b, middle), LEAVE) - a).norm(dim=1) < reach)[:, None]
+            inner, outer = torch.where(returns, middle, inner), torch.where(returns, outer, middle)
+        return _slowest(self.dynamics, torch.lerp(a, b, inner), torch.lerp(a, b, outer), reach)
+
+    def _attractors(self, catalogue: Catalogue) -> Float[Tensor, "attractors size"]:
+        """The roots to which states beside them return, in the order of the catalogue."""
+        new = catalogue.states[self.judged :]
+        aside = torch.randn(new.shape, generator=self.generator, dtype=new.dtype).to(new.device)
+        aside = ASIDE * aside * (magnitude(new) / self.dynamics.size**0.5)[:, None]
+        returned = (rested(self.dynamics, new + aside, LEAVE) - new).norm(dim=1) < 0.5 * aside.norm(dim=1)
+        self.attracting += (self.judged + returned.nonzero()[:, 0]).tolist()
+        self.judged = len(catalogue)
+        return catalogue.states[self.attracting]
 
     def lines(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
         """Anywhere on lines between points of opposite index, such as attractors and saddles, drawn at random."""
@@ -92,5 +131,25 @@ class Waves:
         return rested(self.dynamics, states, REST) if self.dear and not self.dynamics.continuous else states
 
 
+def _slowest(
+    dynamics: Dynamics,
+    inside: Float[Tensor, "starts size"],
+    outside: Float[Tensor, "starts size"],
+    apart: Float[Tensor, " starts"],
+) -> Float[Tensor, "starts size"]:
+    """The slowest state that the inner ones pass while the outer ones go the same way, no further away than `apart`."""
+    best, least = inside, torch.full_like(apart, torch.inf)
+    for step in range(LEAVE):
+        after = dynamics(inside)
+        speed = (after - inside).norm(dim=1)
+        together = (inside - outside).norm(dim=1) < apart
+        slower = together & (speed < least) & (step >= REST)
+        best, least = torch.where(slower[:, None], inside, best), torch.where(slower, speed, least)
+        inside, outside = after, dynamics(outside)
+    return best
+
+
+BISECTIONS = 14
+"""They place the edge between two basins to 6e-5 of the attractors' distance."""
 ASIDE = 0.05
 """How far beside a saddle a departure begins (rms, relative to the state)."""
