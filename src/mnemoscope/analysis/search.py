@@ -19,8 +19,8 @@ from mnemoscope.analysis.starts import Adaptive, StartStrategy, as_starts
 from mnemoscope.analysis.waves import Waves
 from mnemoscope.cells import State
 
-PLAIN = 128
-"""The largest state for which `Newton` is the default."""
+PLAIN = 512
+"""The largest state for which `Newton` is the default: up to here factorisations in float32 save no time."""
 DENSE = 2048
 """The largest state for which Jacobians are formed and factorised by default."""
 
@@ -40,10 +40,10 @@ def find_fixed_points(
     Args:
         dynamics: the system, at its constant input.
         starts: flat states (starts, size), states of the cell's own form, a strategy (`FromTrajectories`, `Box`,
-            `Adaptive`), or "adaptive".
-        solver: by default `Newton()` for up to 512 numbers in a state and `NewtonKrylov()`, which forms no matrix per
-            start, above. `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to them where
-            they get stuck.
+            `FromOutputs`, `Several`, `Adaptive`), or "adaptive".
+        solver: by default `Newton()` for up to 512 numbers in a state, `ChordNewton()`, which factorises in float32 and
+            gives up stuck starts early, for up to 2048, and above `NewtonKrylov()`, which forms no matrix per start.
+            `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to such where they get stuck.
         tolerances: which q counts as fixed and which as slow.
         merge_distance: root-mean-square distance below which two converged states are the same point.
         seed: for the strategies that draw at random.
@@ -82,7 +82,7 @@ def find_fixed_points(
         if isinstance(strategy, Adaptive):
             more, stopped = _waves(strategy, solver, dynamics, catalogue, tolerances, generator, bar, len(first))
             outcomes += more
-        return _answer(dynamics, catalogue, Outcome.joined(outcomes), stopped)
+        return answer(dynamics, catalogue, Outcome.joined(outcomes), stopped)
 
 
 def default_solver(size: int) -> Solver:
@@ -134,7 +134,8 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' * (number != 1)}"
 
 
-def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
+def answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
+    """What was found, for the user; `stopped` says why a search went no further."""
     point = outcome.root.clone()
     fixed = outcome.status == Status.FIXED
     slow_rows = (outcome.status == Status.SLOW).nonzero()[:, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
@@ -30,7 +31,7 @@ class Boundary:
     def growth(self, values: np.ndarray) -> np.ndarray:
         """Log |lambda| of a map, Re lambda of a flow."""
         with np.errstate(divide="ignore"):  # an eigenvalue 0 shrinks infinitely fast
-            return values.real if self.continuous else np.log(np.abs(values))
+            return np.real(values) if self.continuous else np.log(np.abs(values))
 
 
 def unstable_directions(J: np.ndarray, boundary: Boundary, index: int = 0) -> int | None:
@@ -46,12 +47,10 @@ def unstable_directions(J: np.ndarray, boundary: Boundary, index: int = 0) -> in
     for number in (2, 8, MOST):
         if number + 2 >= size:
             return None
-        try:
-            values, vectors = eigs(
-                J, number, which=which, v0=_vector(size, 0), ncv=min(size, 2 * number + 30), maxiter=100, tol=CONVERGED
-            )
-        except ArpackError:  # it did not converge
+        pairs = _leading(J, number, which, CONVERGED, seed=0)
+        if pairs is None:
             return None
+        values, vectors = pairs
         growth = boundary.growth(values)
         if growth.min() < -SLACK * boundary.margin:
             break
@@ -63,7 +62,7 @@ def unstable_directions(J: np.ndarray, boundary: Boundary, index: int = 0) -> in
     residuals = np.linalg.norm(J @ vectors - vectors * values, axis=0)
     if np.any(residuals[up] > 10 * CONVERGED * np.abs(values).max()):
         return None
-    real = up & (values.imag == 0) & (values.real > 0)
+    real = up & (np.imag(values) == 0) & (np.real(values) > 0)
     if index and (-1) ** int(real.sum()) != index:
         return None
     return int(up.sum()) if _nothing_left(J, vectors[:, up], boundary, which) else None
@@ -87,14 +86,23 @@ def _nothing_left(J: np.ndarray, found: np.ndarray, boundary: Boundary, which: s
         w = J @ v
         return w - Q @ (Q.T @ w) + shift * inside
 
-    rest = LinearOperator(J.shape, matvec=multiply, dtype=J.dtype)  # pyright: ignore[reportCallIssue]
+    operator: Any = LinearOperator
+    rest = operator(J.shape, matvec=multiply, dtype=J.dtype)
+    left = _leading(rest, 2, which, 1e-4, seed=1)
+    return left is not None and bool(boundary.growth(left[0]).max() < -SLACK * boundary.margin)
+
+
+def _leading(operator: Any, number: int, which: str, accuracy: float, seed: int) -> tuple[Any, Any] | None:
+    """Leading eigenvalues and their vectors by ARPACK, or None where it does not converge."""
+    size = operator.shape[0]
+    start = np.random.default_rng(seed).standard_normal(size)
+    search: Any = eigs  # scipy's own annotations know neither a float tolerance nor what is returned
     try:
-        values = eigs(
-            rest, 2, which=which, v0=_vector(len(J), 1), ncv=40, maxiter=100, tol=1e-4, return_eigenvectors=False
+        return search(
+            operator, number, which=which, v0=start, ncv=min(size, 2 * number + 30), maxiter=100, tol=accuracy
         )
     except ArpackError:
-        return False
-    return bool(boundary.growth(values).max() < -SLACK * boundary.margin)
+        return None
 
 
 def _spanned(Q: np.ndarray, R: np.ndarray, dimension: int) -> np.ndarray | None:
@@ -102,7 +110,3 @@ def _spanned(Q: np.ndarray, R: np.ndarray, dimension: int) -> np.ndarray | None:
     U, singular, _ = np.linalg.svd(R)
     kept = singular > 1e-6 * singular[0]
     return Q @ U[:, :dimension] if kept.sum() == dimension else None
-
-
-def _vector(size: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(size)

@@ -139,11 +139,11 @@ def _slowest(
 ) -> Float[Tensor, "starts size"]:
     """The slowest state that the inner ones pass while the outer ones go the same way, no further away than `apart`."""
     best, least = inside, torch.full_like(apart, torch.inf)
-    for step in range(LEAVE):
+    for _ in range(LEAVE):
         after = dynamics(inside)
         speed = (after - inside).norm(dim=1)
         together = (inside - outside).norm(dim=1) < apart
-        slower = together & (speed < least) & (step >= REST)
+        slower = together & (speed < least)
         best, least = torch.where(slower[:, None], inside, best), torch.where(slower, speed, least)
         inside, outside = after, dynamics(outside)
     return best
