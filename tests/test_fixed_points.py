@@ -13,6 +13,7 @@ import mnemoscope as ms
 from mnemoscope.analysis import (
     Adaptive,
     Box,
+    ChordNewton,
     FixedPoints,
     FromTrajectories,
     GaussNewtonCG,
@@ -26,7 +27,7 @@ from mnemoscope.analysis.fixed_points import inverse_and_sign
 from mnemoscope.analysis.matrix_free import conjugate_gradients, gmres
 from mnemoscope.cells import LSTM, Elman
 
-SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG()]
+SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG(), ChordNewton(thorough=True)]
 ROOT = scipy.optimize.brentq(lambda a: np.tanh(2 * a) - a, 0.5, 1, xtol=1e-15)
 
 
@@ -328,7 +329,7 @@ def test_a_large_network_forms_matrices_for_its_points_only(monkeypatch):
         return dense(self, states)
 
     monkeypatch.setattr(ms.Dynamics, "jacobian", count)
-    fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600))
+    fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600), solver=NewtonKrylov())
     assert len(fp) == 1
     assert fp.reached.tolist() == [8]
     assert sum(formed) <= 6  # the point's inverse, its surroundings (4), the answer's Jacobian; none per start and step

@@ -31,13 +31,14 @@ from mnemoscope.analysis.fisher import (
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
+from mnemoscope.analysis.mixed_precision import ChordNewton
 from mnemoscope.analysis.portraits import Evolution, along_inputs, between, follow
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton
 from mnemoscope.analysis.spectra import Spectrum, spectrum
-from mnemoscope.analysis.starts import Adaptive, Box, FromTrajectories
+from mnemoscope.analysis.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
 from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Attractors",
     "Basin",
     "Box",
+    "ChordNewton",
     "Cycles",
     "Design",
     "Dynamics",
@@ -53,6 +55,7 @@ __all__ = [
     "Evolution",
     "FisherMemory",
     "FixedPoints",
+    "FromOutputs",
     "FromTrajectories",
     "GaussNewtonCG",
     "Growth",
@@ -70,6 +73,7 @@ __all__ = [
     "Pseudospectrum",
     "Recall",
     "SchurForm",
+    "Several",
     "Spectrum",
     "Starts",
     "Status",

@@ -22,6 +22,8 @@ SKETCH = 16
 
 BUNCH = 1e-3
 """Nearly converged states closer than this (rms) are refined once for all of them."""
+LARGE = 128
+"""From this size on, inverses are multiplied by one at a time: to gather them would cost more than to use them."""
 REFINEMENTS = 20
 """Upper limit of simplified Newton steps on a nearly converged state."""
 
@@ -43,7 +45,8 @@ class Catalogue:
         """Within this distance of a root, a state is the same."""
         self.index: Int[Tensor, " roots"] = none.long()
         """Sign det(-residual') of roots that are isolated for certain, 0 of others."""
-        self._inverses = none.reshape(0, dynamics.size, dynamics.size)
+        self._room = none.reshape(0, dynamics.size, dynamics.size)
+        self._inverses = self._room  # as much of it as is used: to copy all inverses for each new one would take longer
         generator = torch.Generator().manual_seed(0)
         mix = torch.randn(SKETCH, dynamics.size, generator=generator, dtype=dynamics.dtype) / SKETCH**0.5
         self._mix = mix.to(dynamics.device)
@@ -119,7 +122,7 @@ class Catalogue:
         going = torch.ones_like(length, dtype=torch.bool)
         for _ in range(ARRIVAL):
             # Where the residual is linear around the root, inverse @ residual is the offset from it.
-            offset = offset - times(self.dynamics.residual(target + offset))
+            offset = offset - times(self.dynamics.residual(target + offset), going & (length > reach))
             shorter = _length(offset)
             going &= (shorter <= 0.6 * length) | (shorter <= reach)
             length = shorter
@@ -127,21 +130,36 @@ class Catalogue:
                 break
         return going & (length <= reach)
 
-    def _inverses_times(self, inverse_of: Int[Tensor, " batch"]) -> Callable[[Tensor], Tensor]:
-        """Multiplies vectors (batch, size) by their inverses; those with the same inverse share one product."""
+    def _inverses_times(self, inverse_of: Int[Tensor, " batch"]) -> Callable[[Tensor, Tensor], Tensor]:
+        """Multiplies vectors (batch, size) by their inverses; those with the same inverse share one product.
+
+        The second argument says for which of them the product matters.
+        """
         used, group, counts = torch.unique(inverse_of, return_inverse=True, return_counts=True)
+        if self.dynamics.size >= LARGE:
+            return _one_by_one([(self._inverses[slot].mT, group == place) for place, slot in enumerate(used.tolist())])
         order = group.argsort(stable=True)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[group[order]]
         inverses = self._inverses if len(used) == len(self._inverses) else self._inverses[used]
         inverses, width = inverses.mT, int(counts.max())
 
-        def times(vectors: Tensor) -> Tensor:
+        def times(vectors: Tensor, wanted: Tensor) -> Tensor:
             grouped = vectors.new_zeros(len(used), width, vectors.shape[1])
             grouped[group, rank] = vectors
             return torch.bmm(grouped, inverses)[group, rank]
 
         return times
+
+    def _keep(self, inverses: Float[Tensor, "new size size"]) -> None:
+        used = len(self._inverses)
+        if used + len(inverses) > len(self._room):
+            room = inverses.new_empty(max(used + len(inverses), 2 * used), *inverses.shape[1:])
+            room[:used] = self._inverses
+            self._room = room
+        self._inverses = self._room[: used + len(inverses)]
+        self._inverses[used:] = inverses
+        self._sketches = torch.cat([self._sketches, self._mix @ inverses])
 
     def _enter(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
         """Refine states, and keep those that are roots not known yet."""
@@ -173,9 +191,7 @@ class Catalogue:
         sign = sign[new] * isolated
         slots = self._inverses.shape[0] + sign.abs().cumsum(0) - 1
         self._inverse_of = torch.cat([self._inverse_of, torch.where(sign != 0, slots, -1)])
-        kept = inverse[new][sign != 0]
-        self._inverses = torch.cat([self._inverses, kept])
-        self._sketches = torch.cat([self._sketches, self._mix @ kept])
+        self._keep(inverse[new][sign != 0])
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.blur = torch.cat([self.blur, blur[new]])
@@ -220,6 +236,20 @@ class Catalogue:
             for side in moved.chunk(2)
         ]
         return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= BUNCH * magnitude(states))
+
+
+def _one_by_one(groups: list[tuple[Tensor, Tensor]]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Multiplies the vectors of each group, given by a mask, by its matrix from the right; those that are wanted."""
+
+    def times(vectors: Tensor, wanted: Tensor) -> Tensor:
+        product = torch.zeros_like(vectors)
+        for matrix, mask in groups:
+            rows = (mask & wanted).nonzero()[:, 0]
+            if rows.numel():
+                product[rows] = vectors[rows] @ matrix
+        return product
+
+    return times
 
 
 def _length(vectors: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:

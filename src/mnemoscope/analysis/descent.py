@@ -68,11 +68,13 @@ def descend(
 ) -> Outcome:
     """Iterate from all starts, a chunk at a time; roots enter the catalogue, and later chunks profit from it."""
     outcomes = []
-    for part in starts.split(solver.chunk(dynamics.size)):
+    for part in starts.split(solver.chunk(dynamics.size, dynamics.device)):
         outcomes.append(_descend(solver, dynamics, part, catalogue, tolerances))
         on_done(part.shape[0])
     outcome = Outcome.joined(outcomes)
     _reconsider(outcome, solver, dynamics, starts, catalogue, tolerances)
+    if not solver.patience.thorough:
+        outcome.status[outcome.status == Status.STALLED] = int(Status.UNFINISHED)
     stuck = torch.isin(outcome.status, torch.tensor(STUCK, device=starts.device)).nonzero()[:, 0]
     if solver.settle is not None and stuck.numel():
         outcome.go_on(stuck, descend(solver.settle, dynamics, outcome.states[stuck], catalogue, tolerances))
@@ -83,8 +85,6 @@ STUCK = (Status.SLOW, Status.STALLED, Status.OUTSIDE)
 """Ends at which a minimiser of q is given a try."""
 NEARLY = 1e-10
 """At this q a start is handed to the catalogue, which can finish it with one more factorisation."""
-WINDOW = 12
-"""A start has stalled when q has not fallen by a tenth in this many iterations."""
 FAR = 1e8
 """A state this many times larger than the starts has left to infinity."""
 
@@ -120,8 +120,8 @@ def _descend(
 
     for count in range(solver.max_steps + 1):
         status, root = _judge(catalogue, tolerances, x, f, q, limit, cautious)
-        if count and count % WINDOW == 0:
-            stalled = (status == Status.UNFINISHED) & (q > 0.9 * window)
+        if count and count % solver.patience.window == 0:
+            stalled = (status == Status.UNFINISHED) & (q > solver.patience.part * window)
             status[stalled] = _resting(dynamics, tolerances, x[stalled], f[stalled])
             window = q.clone()
         done = status != Status.UNFINISHED
@@ -159,7 +159,7 @@ def _reconsider(
     fixed = (outcome.status == Status.FIXED).nonzero()[:, 0]
     elsewhere = fixed[~catalogue.confirm(outcome.states[fixed], outcome.root[fixed])]
     if elsewhere.numel():
-        parts = starts[elsewhere].split(solver.chunk(dynamics.size))
+        parts = starts[elsewhere].split(solver.chunk(dynamics.size, dynamics.device))
         again = [_descend(solver, dynamics, part, catalogue, tolerances, cautious=True) for part in parts]
         outcome.go_on(elsewhere, Outcome.joined(again))
 

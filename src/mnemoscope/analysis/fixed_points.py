@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mnemoscope.analysis.stability import ARNOLDI, Boundary, unstable_directions
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.shapes import Bool, Complex, Float, Int
 
@@ -93,11 +94,15 @@ class FixedPoints:
     """The rate of a flow, in which `MARGIN` is measured; 1 for a map."""
     regular: Bool[Tensor, " points"] | None = None
     """Which points are isolated and have an index for certain, as the search saw; None: told from rounding alone."""
+    signs: Int[Tensor, " points"] | None = None
+    """The index of each point where the search has computed it; None: computed when asked for."""
     left_box: bool = False
     """Whether the system was seen to leave the box that was declared for it."""
     starts: Starts | None = None
     slow: FixedPoints | None = None
     """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
+    stopped: str = ""
+    """Why an adaptive search ended."""
 
     def __len__(self) -> int:
         return self.states.shape[0]
@@ -112,7 +117,8 @@ class FixedPoints:
             which = [which % len(self)]
         main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
         regular = None if self.regular is None else self.regular[which]
-        return FixedPoints(*main, self.continuous, False, self.rate, regular)  # a selection claims no completeness
+        signs = None if self.signs is None else self.signs[which]
+        return FixedPoints(*main, self.continuous, False, self.rate, regular, signs)  # no claim of completeness
 
     def __iter__(self) -> Iterator[FixedPoints]:
         return (self[point] for point in range(len(self)))
@@ -121,15 +127,21 @@ class FixedPoints:
     def _eigen(self) -> tuple[Tensor, Tensor]:
         # LAPACK through numpy: torch's batched eig takes several times as long for these sizes.
         values, vectors = (np.asarray(part, complex) for part in np.linalg.eig(self.jacobians.cpu().numpy()))
-        order = np.argsort(-(np.real(values) if self.continuous else np.abs(values)), axis=-1, kind="stable")
+        order = self._order(values)
         values = np.take_along_axis(values, order, axis=-1)
         vectors = np.take_along_axis(vectors, order[:, None, :], axis=-1)
         return torch.from_numpy(values), torch.from_numpy(vectors)
 
-    @property
+    @cached_property
     def eigenvalues(self) -> Complex[Tensor, "points size"]:
         """Eigenvalues of dF/dx, the least stable first."""
-        return self._eigen[0]
+        if self.states.shape[1] < ARNOLDI:
+            return self._eigen[0]
+        values = np.asarray(np.linalg.eigvals(self.jacobians.cpu().numpy()), complex)  # half the time without vectors
+        return torch.from_numpy(np.take_along_axis(values, self._order(values), axis=-1))
+
+    def _order(self, values: np.ndarray) -> np.ndarray:
+        return np.argsort(-(np.real(values) if self.continuous else np.abs(values)), axis=-1, kind="stable")
 
     @property
     def eigenvectors(self) -> Complex[Tensor, "points size size"]:
@@ -141,10 +153,27 @@ class FixedPoints:
         """Rate at which each mode grows: log |lambda| of a map, Re lambda of a flow. Stable modes are negative."""
         return self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
 
+    @cached_property
+    def _modes(self) -> tuple[Tensor, Tensor]:
+        """Number of unstable and of marginal modes of each point."""
+        edge = MARGIN * self.rate
+        if self.states.shape[1] < ARNOLDI or "eigenvalues" in self.__dict__:
+            return (self.growth > edge).sum(1), (self.growth.abs() <= edge).sum(1)
+        counts: list[tuple[int, int]] = []
+        boundary = Boundary(self.continuous, edge)
+        for J, sign in zip(self.jacobians.cpu().numpy(), self.index.tolist(), strict=True):
+            up, edging = unstable_directions(J, boundary, sign), 0
+            if up is None:
+                growth = boundary.growth(np.linalg.eigvals(J))
+                up, edging = int((growth > edge).sum()), int((np.abs(growth) <= edge).sum())
+            counts.append((up, edging))
+        both = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
     @property
     def unstable(self) -> Int[Tensor, " points"]:
-        """Number of unstable directions of each point."""
-        return (self.growth > MARGIN * self.rate).sum(1)
+        """Number of unstable directions of each point; of large states counted without all eigenvalues."""
+        return self._modes[0]
 
     @property
     def time_constants(self) -> Float[Tensor, "points size"]:
@@ -156,13 +185,14 @@ class FixedPoints:
         """Of each point: stable, saddle, unstable, or marginal where the linearisation does not decide: a mode lies
         within `MARGIN` of the stability boundary, or the point is not `regular` (in a line of points, on a kink).
         """
-        marginal = (self.growth.abs() <= MARGIN * self.rate).any(1)
+        unstable, edging = self._modes
+        marginal = edging > 0
         if self.regular is not None:
             marginal |= ~self.regular
-        stable_modes = (self.growth < -MARGIN * self.rate).sum(1)
+        stable_modes = self.states.shape[1] - unstable - edging
         return [
             "marginal" if at_edge else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
-            for at_edge, up, down in zip(marginal.tolist(), self.unstable.tolist(), stable_modes.tolist(), strict=True)
+            for at_edge, up, down in zip(marginal.tolist(), unstable.tolist(), stable_modes.tolist(), strict=True)
         ]
 
     @property
@@ -180,6 +210,8 @@ class FixedPoints:
     @cached_property
     def index(self) -> Int[Tensor, " points"]:
         """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
+        if self.signs is not None:
+            return self.signs
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
         _, sign = inverse_and_sign(self.jacobians - eye)
         return sign if self.regular is None else sign * self.regular
@@ -281,6 +313,8 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
     if fp.starts is not None:
         ends = [f"{number} {status.words}" for status, number in fp.starts.counts().items()]
         yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(ends)}."
+    if fp.stopped and fp.may_be_complete is False:
+        yield f"The search ended because {fp.stopped}."
 
 
 def _completeness(fp: FixedPoints) -> str:
@@ -304,14 +338,14 @@ def _completeness(fp: FixedPoints) -> str:
 
 
 _TENSORS = ("states", "q", "jacobians", "reached")
-_FLAGS = ("continuous", "bounded", "rate", "left_box")
+_OPTIONAL = ("regular", "signs")
+_FLAGS = ("continuous", "bounded", "rate", "left_box", "stopped")
 
 
-def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float]]:
+def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float | str]]:
     tensors = {prefix + name: getattr(fp, name) for name in _TENSORS}
     flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
-    if fp.regular is not None:
-        tensors[f"{prefix}regular"] = fp.regular
+    tensors |= {prefix + name: getattr(fp, name) for name in _OPTIONAL if getattr(fp, name) is not None}
     if fp.starts is not None:
         tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
     if fp.slow is not None:
@@ -328,5 +362,6 @@ def _unpack(tensors: dict[str, Tensor], flags: dict[str, Any], prefix: str) -> F
     if f"{prefix}slow.states" in tensors:
         slow = _unpack(tensors, flags, f"{prefix}slow.")
     main: dict[str, Any] = {name: tensors[prefix + name] for name in _TENSORS}
-    main |= {name: flags[prefix + name] for name in _FLAGS}
-    return FixedPoints(**main, regular=tensors.get(f"{prefix}regular"), starts=starts, slow=slow)
+    main |= {name: flags[prefix + name] for name in _FLAGS if prefix + name in flags}  # older files have fewer
+    main |= {name: tensors.get(prefix + name) for name in _OPTIONAL}
+    return FixedPoints(**main, starts=starts, slow=slow)

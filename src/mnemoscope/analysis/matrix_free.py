@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics, Product
-from mnemoscope.analysis.solvers import Parts, Solver, limited
+from mnemoscope.analysis.solvers import Parts, Patience, Solver, limited
 from mnemoscope.shapes import Float
 
 
@@ -28,7 +28,11 @@ class GaussNewtonCG:
     def settle(self) -> None:
         return None
 
-    def chunk(self, size: int) -> int:
+    @property
+    def patience(self) -> Patience:
+        return Patience()
+
+    def chunk(self, size: int, device: torch.device) -> int:
         return max(8, min(256, 2**20 // size))
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
@@ -46,7 +50,7 @@ class GaussNewtonCG:
 class NewtonKrylov:
     """`Newton` with `J p = -f` solved by GMRES, to a relative accuracy that tightens as f falls.
 
-    The default for large states.
+    The default for the largest states.
     """
 
     max_steps: int = 200
@@ -58,7 +62,11 @@ class NewtonKrylov:
     def settle(self) -> Solver:
         return GaussNewtonCG()
 
-    def chunk(self, size: int) -> int:
+    @property
+    def patience(self) -> Patience:
+        return Patience()
+
+    def chunk(self, size: int, device: torch.device) -> int:
         return max(8, min(64, 2**16 // size))  # the Krylov bases of a chunk stay within some 40 MB
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:

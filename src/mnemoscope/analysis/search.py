@@ -13,11 +13,15 @@ from mnemoscope.analysis.descent import Outcome, Tolerances, descend
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
 from mnemoscope.analysis.matrix_free import NewtonKrylov
+from mnemoscope.analysis.mixed_precision import ChordNewton
 from mnemoscope.analysis.solvers import Newton, Solver
-from mnemoscope.analysis.starts import Adaptive, Box, StartStrategy, as_starts
+from mnemoscope.analysis.starts import Adaptive, StartStrategy, as_starts
+from mnemoscope.analysis.waves import Waves
 from mnemoscope.cells import State
 
-DENSE = 512
+PLAIN = 512
+"""The largest state for which `Newton` is the default: up to here factorisations in float32 save no time."""
+DENSE = 2048
 """The largest state for which Jacobians are formed and factorised by default."""
 
 
@@ -36,10 +40,10 @@ def find_fixed_points(
     Args:
         dynamics: the system, at its constant input.
         starts: flat states (starts, size), states of the cell's own form, a strategy (`FromTrajectories`, `Box`,
-            `Adaptive`), or "adaptive".
-        solver: by default `Newton()` for up to 512 numbers in a state and `NewtonKrylov()`, which forms no matrix per
-            start, above. `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to them where
-            they get stuck.
+            `FromOutputs`, `Several`, `Adaptive`), or "adaptive".
+        solver: by default `Newton()` for up to 512 numbers in a state, `ChordNewton()`, which factorises in float32 and
+            gives up stuck starts early, for up to 2048, and above `NewtonKrylov()`, which forms no matrix per start.
+            `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to such where they get stuck.
         tolerances: which q counts as fixed and which as slow.
         merge_distance: root-mean-square distance below which two converged states are the same point.
         seed: for the strategies that draw at random.
@@ -63,18 +67,29 @@ def find_fixed_points(
     if not 0 <= merge_distance < float("inf"):
         raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
     if solver is None:
-        solver = Newton() if dynamics.size <= DENSE else NewtonKrylov()
+        solver = default_solver(dynamics.size)
     tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
     generator = torch.Generator().manual_seed(seed)
     strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
     first = strategy.draw(dynamics, generator) if isinstance(strategy, StartStrategy) else strategy
     first = as_starts(dynamics, first)
+    if isinstance(strategy, Adaptive) and strategy.max_starts is not None:
+        first = first[: strategy.max_starts]
     catalogue = Catalogue(dynamics, merge_distance)
     with torch.no_grad(), tqdm(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
+        stopped = ""
         outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
         if isinstance(strategy, Adaptive):
-            outcomes += _waves(strategy, solver, dynamics, catalogue, tolerances, generator, bar)
-        return _answer(dynamics, catalogue, Outcome.joined(outcomes))
+            more, stopped = _waves(strategy, solver, dynamics, catalogue, tolerances, generator, bar, len(first))
+            outcomes += more
+        return answer(dynamics, catalogue, Outcome.joined(outcomes), stopped)
+
+
+def default_solver(size: int) -> Solver:
+    """The solver that takes least time for states of `size` numbers."""
+    if size <= PLAIN:
+        return Newton()
+    return ChordNewton() if size <= DENSE else NewtonKrylov()
 
 
 def _waves(
@@ -85,26 +100,42 @@ def _waves(
     tolerances: Tolerances,
     generator: torch.Generator,
     bar: tqdm,
-) -> list[Outcome]:
+    done: int,
+) -> tuple[list[Outcome], str]:
+    """What became of the starts of further waves, and why there were no more; `done` starts came before."""
     outcomes: list[Outcome] = []
-    tried: set[tuple[int, int]] = set()
+    waves = Waves(strategy, dynamics, generator)
+    budget = float("inf") if strategy.max_starts is None else strategy.max_starts - done
     idle = 0
-    while len(outcomes) < strategy.waves - 1 and len(catalogue):
+    stopped = ""
+    while len(catalogue):
         missing = dynamics.invariant and catalogue.index_sum != 1
         if idle >= strategy.patience * (4 if missing else 1):
+            stopped = f"{_count(idle, 'wave')} in a row brought nothing new"
+            break
+        if len(outcomes) >= strategy.waves - 1:
+            stopped = f"the limit of {_count(strategy.waves, 'wave')} was reached"
+            break
+        if budget < 1:
+            stopped = f"the limit of {_count(strategy.max_starts or 0, 'start')} was reached"
             break
         known = catalogue.regular
-        starts = strategy.combine(catalogue.states, catalogue.index.tolist(), tried, generator)
-        if missing and idle:  # what is missing may lie outside the hull of what was found
-            starts = torch.cat([starts, Box(strategy.number).draw(dynamics, generator)])
+        starts = waves.next(catalogue, missing, idle)
+        starts = starts[: int(min(budget, len(starts)))]
+        budget -= len(starts)
         bar.total += len(starts)
         bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
-        outcomes.append(descend(solver, dynamics, dynamics.clamp(starts), catalogue, tolerances, bar.update))
+        outcomes.append(descend(solver, dynamics, starts, catalogue, tolerances, bar.update))
         idle = 0 if catalogue.regular > known else idle + 1
-    return outcomes
+    return outcomes, stopped
 
 
-def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> FixedPoints:
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
+    """What was found, for the user; `stopped` says why a search went no further."""
     point = outcome.root.clone()
     fixed = outcome.status == Status.FIXED
     slow_rows = (outcome.status == Status.SLOW).nonzero()[:, 0]
@@ -124,9 +155,11 @@ def _answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome) -> Fixed
         bounded=dynamics.invariant and not touching,
         rate=dynamics.rate,
         regular=(catalogue.index != 0).cpu(),
+        signs=catalogue.index.cpu(),
         left_box=dynamics.declared and not dynamics.invariant,
         starts=starts,
         slow=slow,
+        stopped=stopped,
     )
 
 

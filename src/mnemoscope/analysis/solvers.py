@@ -16,6 +16,19 @@ Parts = tuple[Tensor, ...]
 """What a solver keeps of the linearisation at each start, each (batch, ...)."""
 
 
+@dataclass(frozen=True)
+class Patience:
+    """When a start is stuck, and how much work it is then worth."""
+
+    window: int = 12
+    """A start is stuck when q has not fallen to ..."""
+    part: float = 0.9
+    """... this part of itself in that many iterations."""
+    thorough: bool = True
+    """Whether a minimiser of q is to follow every stuck start down to a minimum. If not, only starts that are already
+    slow are settled, and others count as unfinished: where a step is dear, a new start brings more."""
+
+
 @runtime_checkable
 class Solver(Protocol):
     """How a damped step is computed."""
@@ -26,11 +39,16 @@ class Solver(Protocol):
         ...
 
     @property
+    def patience(self) -> Patience:
+        """When it gives a start up."""
+        ...
+
+    @property
     def settle(self) -> Solver | None:
         """Who takes over where this solver gets stuck: one that minimises q, to tell a slow point from a failure."""
         ...
 
-    def chunk(self, size: int) -> int:
+    def chunk(self, size: int, device: torch.device) -> int:
         """How many starts to iterate together for states of `size` numbers."""
         ...
 
@@ -58,8 +76,12 @@ class Newton:
     def settle(self) -> Solver:
         return LevenbergMarquardt()
 
-    def chunk(self, size: int) -> int:
-        return jacobians_at_a_time(size)
+    @property
+    def patience(self) -> Patience:
+        return Patience()
+
+    def chunk(self, size: int, device: torch.device) -> int:
+        return jacobians_at_a_time(size, device)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         return (-solve(dynamics.residual_jacobian(x), f),)
@@ -83,8 +105,12 @@ class LevenbergMarquardt:
     def settle(self) -> None:
         return None
 
-    def chunk(self, size: int) -> int:
-        return jacobians_at_a_time(size)
+    @property
+    def patience(self) -> Patience:
+        return Patience()
+
+    def chunk(self, size: int, device: torch.device) -> int:
+        return jacobians_at_a_time(size, device)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
         J = dynamics.residual_jacobian(x)
@@ -103,8 +129,13 @@ class LevenbergMarquardt:
         return torch.where((info == 0)[:, None], step, torch.inf)  # a failed factorisation is a rejected step
 
 
-def jacobians_at_a_time(size: int) -> int:
-    """How many dense Jacobians to hold: some 8 MB of them."""
+def jacobians_at_a_time(size: int, device: torch.device) -> int:
+    """How many dense Jacobians to hold: some 8 MB of them on a CPU, which gains nothing from more, while starts lose
+    what earlier ones would have found; on a GPU, which takes all at once, as many as fit six times into its memory.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(4, min(1024, free // (6 * 8 * size**2)))
     return max(4, min(256, 2**20 // size**2))
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.cells import State, run_with_cache
+from mnemoscope.cells import EchoState, State, run_with_cache
+from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.state import leaves
 from mnemoscope.shapes import Float
 
@@ -33,15 +34,19 @@ class FromTrajectories:
         inputs: (time, batch, features), for example a batch of the task.
         number: how many starts.
         noise: standard deviation of Gaussian noise added to each.
+        rest: steps at the constant input before the search begins. Fast modes decay in some time constants, slow ones
+            stay where they are: a solver then has far less to do in a large network.
 
     """
 
     inputs: Tensor
     number: int = 1024
     noise: float = 0.0
+    rest: int = 0
 
     def __post_init__(self) -> None:
         _check_number(self.number)
+        _check_steps("rest", self.rest)
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
         if dynamics.continuous:
@@ -49,7 +54,7 @@ class FromTrajectories:
         inputs = self.inputs.to(dynamics.input)
         with torch.no_grad():
             states = run_with_cache(dynamics.cell, inputs)[1].flat().flatten(0, 1)
-        return _pick(states, self.number, self.noise, generator)
+        return rested(dynamics, _pick(states, self.number, self.noise, generator), self.rest)
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,99 @@ class Box:
 
 
 @dataclass(frozen=True)
+class FromOutputs:
+    """States of a reservoir that hears random outputs z in place of its own (Jang, section 6).
+
+    z is uniform in a cube and fed back for so many steps that the open loop settles. For a memory that stores values
+    of +-1 the cube should reach beyond them: fixed points lie inside and outside.
+
+    Args:
+        number: how many starts.
+        low: the cube's lower edge, the same for every output.
+        high: its upper edge.
+        steps: how long z is fed back, from the initial state on.
+        rest: steps with the loop closed again, as in `FromTrajectories`.
+
+    >>> from mnemoscope.cells import EchoState
+    >>> dynamics = Dynamics(EchoState(3, 50, output_size=3))
+    >>> FromOutputs(8).draw(dynamics, torch.Generator()).shape
+    torch.Size([8, 50])
+
+    """
+
+    number: int = 64
+    low: float = -1.5
+    high: float = 1.5
+    steps: int = 60
+    rest: int = 20
+
+    def __post_init__(self) -> None:
+        _check_number(self.number)
+        _check_steps("steps", self.steps)
+        _check_steps("rest", self.rest)
+        if not -float("inf") < self.low < self.high < float("inf"):
+            raise ValueError(f"FromOutputs needs finite low < high, but low is {self.low} and high is {self.high}.")
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        cell = dynamics.cell
+        if not isinstance(cell, EchoState) or cell.feedback is None:
+            raise ValueError(
+                "FromOutputs feeds outputs back to a reservoir: it needs an EchoState with an output_size, but the "
+                f"system is a {type(cell).__name__}{' without outputs' * isinstance(cell, EchoState)}. Use "
+                "FromTrajectories or Box."
+            )
+        if dynamics.continuous:
+            raise ValueError("FromOutputs steps a map; a flow has no steps. Pass its states, or use Box.")
+        unit = torch.rand(self.number, cell.output_size, generator=generator, dtype=dynamics.dtype)
+        z = (self.low + (self.high - self.low) * unit).to(dynamics.device)
+        alone = Reservoirs([cell])
+        x = alone.initial_state(self.number)
+        with torch.no_grad():
+            u = next(alone.driven(dynamics.input.expand(1, self.number, -1)))
+            for _ in range(self.steps):
+                x = alone.step(u, x, alone.rates(x), z)
+        return rested(dynamics, x[0], self.rest)
+
+
+@dataclass(frozen=True)
+class Several:
+    """What several strategies draw, one after the other; states are taken as they are, for instance fixed points of a
+    similar network (continuation).
+
+    >>> import mnemoscope as ms
+    >>> both = Several([Box(3), torch.zeros(2, 4)])
+    >>> both.draw(Dynamics(torch.nn.GRU(1, 4)), torch.Generator()).shape
+    torch.Size([5, 4])
+    """
+
+    parts: Sequence[State | StartStrategy]
+
+    def __post_init__(self) -> None:
+        if not len(self.parts):
+            raise ValueError("Several takes at least one strategy or tensor of states, but the list is empty.")
+        for part in self.parts:
+            if isinstance(part, Adaptive):
+                raise ValueError(
+                    "Adaptive goes on from what it found and cannot be one of several: use Adaptive(Several([...]))."
+                )
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        drawn = [
+            part.draw(dynamics, generator) if isinstance(part, StartStrategy) else as_starts(dynamics, part)
+            for part in self.parts
+        ]
+        return torch.cat(drawn)
+
+
+@dataclass(frozen=True)
 class Adaptive:
     """A few states, then combinations of the points found, in waves, until the set is complete and nothing new appears.
 
     A fixed point between two others is best looked for between them: saddles lie between attractors, saddles of higher
     index between saddles. Each wave starts from mid-points of pairs of found points (of equal index first), and from
-    random mixtures of several when the pairs are used up.
+    random mixtures of several when the pairs are used up. Of a system that is its own mirror image (an odd map), the
+    mirror images of what was found come for nothing. While the index sum shows that points are missing, waves also
+    leave every saddle, start between attractors and saddles, and look elsewhere (see `waves.elsewhere`).
 
     Args:
         initial: states to begin with, (starts, size), or a strategy that draws them. States that the network visits
@@ -102,6 +194,7 @@ class Adaptive:
             index sum shows that points are missing. Degenerate points do not count as new: a line of fixed points
             would never be exhausted.
         waves: upper limit.
+        max_starts: upper limit of starts in all; the summary says so where it ended a search that was not complete.
 
     """
 
@@ -109,9 +202,12 @@ class Adaptive:
     number: int = 32
     patience: int = 1
     waves: int = 40
+    max_starts: int | None = None
 
     def __post_init__(self) -> None:
         _check_number(self.number)
+        if self.max_starts is not None:
+            _check_number(self.max_starts)
         if self.patience < 1 or self.waves < 1:
             raise ValueError(f"patience and waves must be positive, but are {self.patience} and {self.waves}.")
 
@@ -129,12 +225,18 @@ class Adaptive:
         index: Sequence[int],
         tried: set[tuple[int, int]],
         generator: Generator,
+        nearest: bool = False,
     ) -> Float[Tensor, "starts size"]:
-        """The next wave from the roots found; `tried` remembers the pairs that were used."""
+        """The next wave from the roots found; `tried` remembers the pairs that were used. Of equal pairs the older
+        roots come first, or the `nearest` ones, which pays where a start is dear.
+        """
         # isolated points first; of a line of points, as many as make no endless list
         members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:CROWD]
         pairs = [(a, b) for b in sorted(members) for a in sorted(members) if a < b and (a, b) not in tried]
         # attractors first (index +1 twice), then saddles, then mixed pairs; stable, so older roots come first
+        if nearest and pairs:
+            apart = torch.cdist(roots, roots).tolist()
+            pairs.sort(key=lambda pair: apart[pair[0]][pair[1]])
         pairs.sort(key=lambda pair: -(index[pair[0]] + index[pair[1]]) if index[pair[0]] == index[pair[1]] else 3)
         pairs = pairs[: self.number]
         tried.update(pairs)
@@ -195,6 +297,21 @@ def _pick(states: Tensor, number: int, noise: float, generator: Generator) -> Te
         drawn = torch.randn(picked.shape, generator=generator, dtype=picked.dtype)
         picked = picked + noise * drawn.to(picked.device)
     return picked
+
+
+def rested(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int) -> Float[Tensor, "starts size"]:
+    """The states after so many steps of a map."""
+    if steps and dynamics.continuous:
+        raise ValueError("A flow has no steps to rest for; leave rest at 0.")
+    with torch.no_grad():
+        for _ in range(steps):
+            states = dynamics(states)
+    return states
+
+
+def _check_steps(name: str, steps: int) -> None:
+    if steps < 0:
+        raise ValueError(f"{name} counts steps, from 0 on, but is {steps}.")
 
 
 def _check_number(number: int) -> None:

@@ -1,0 +1,163 @@
+"""How long does a start of the fixed-point search take in a trained reservoir of 1000 units?
+
+    python benchmarks/reservoirs_fixed_points.py                 320 starts, one thread
+    python benchmarks/reservoirs_fixed_points.py --device cuda   all starts of a kind at once
+
+An echo state network learns the 3-bit flip-flop by FORCE here. Its fixed points are then looked for from four kinds of
+starts, as many of each: states of a run, the same with noise, random outputs fed back, and mid-points between what was
+found. CPU and wall seconds are given for each kind, with what it found. The result goes to runs/bench, or with --keep
+to benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read once, when torch is imported
+
+import torch
+from torch import Tensor
+
+import mnemoscope as ms
+from common import folder, write_json
+from mnemoscope.analysis import Adaptive, Dynamics, FixedPoints, FromOutputs, FromTrajectories, Tolerances
+from mnemoscope.analysis.catalogue import Catalogue
+from mnemoscope.analysis.descent import Outcome, descend
+from mnemoscope.analysis.fixed_points import Status
+from mnemoscope.analysis.search import answer, default_solver
+from mnemoscope.analysis.starts import rested
+from mnemoscope.cells import EchoState
+from mnemoscope.tasks import FlipFlop
+
+REST = 25
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kind of starts."""
+
+    starts: str
+    number: int
+    cpu_seconds: float
+    wall_seconds: float
+    reached: int
+    """Starts that ended at a fixed point."""
+    new: int
+    """Fixed points that were not known before."""
+    index_sum: int
+    """Of all found so far."""
+
+
+class Search:
+    """One catalogue, filled by one kind of starts after the other."""
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self.dynamics, self.catalogue = dynamics, Catalogue(dynamics)
+        self.rows: list[Measured] = []
+        self.outcomes: list[Outcome] = []
+
+    def run(self, kind: str, starts: Tensor, since: tuple[float, float]) -> None:
+        """Search from `starts`, whose drawing began at `since` (CPU, wall) and counts too."""
+        known = len(self.catalogue)
+        solver = default_solver(self.dynamics.size)
+        with torch.no_grad():
+            outcome = descend(solver, self.dynamics, starts, self.catalogue, Tolerances())
+        cpu, wall = (now - then for now, then in zip(clock(self.dynamics), since, strict=True))
+        self.outcomes.append(outcome)
+        reached = int((outcome.status == Status.FIXED).sum())
+        row = Measured(kind, len(starts), cpu, wall, reached, len(self.catalogue) - known, self.catalogue.index_sum)
+        self.rows.append(row)
+        print(
+            f"{kind:16} {row.number:4} starts {cpu:8.2f} CPU s {wall:8.2f} s, {cpu / row.number:.3f} CPU s each, "
+            f"{reached} reached a point, {row.new} new, index sum {row.index_sum}",
+            flush=True,
+        )
+
+    def points(self) -> FixedPoints:
+        """All that was found."""
+        return answer(self.dynamics, self.catalogue, Outcome.joined(self.outcomes), "")
+
+
+def main() -> None:
+    """Train, search, print, write."""
+    options = _options()
+    torch.set_num_threads(options.threads)
+    cell, error = trained(options.size, options.seed)
+    dynamics = Dynamics(cell, device=options.device)
+    run = FlipFlop(3, 5000, 0.03, 11, 16, 15).batch(1, options.seed, 0, "test").inputs
+    search, generator, number = Search(dynamics), torch.Generator().manual_seed(options.seed), options.starts // 4
+    kinds = {
+        "trajectories": FromTrajectories(run, number, rest=REST),
+        "noisy": FromTrajectories(run, number, noise=options.noise, rest=REST),
+        "random outputs": FromOutputs(number),
+    }
+    for kind, strategy in kinds.items():
+        since = clock(dynamics)
+        search.run(kind, strategy.draw(dynamics, generator), since)
+    since = clock(dynamics)
+    found = search.catalogue
+    middle = Adaptive(number=number).combine(found.states, found.index.tolist(), set(), generator, nearest=True)
+    search.run("mid-points", rested(dynamics, middle, REST), since)
+    since = clock(dynamics)
+    fp = search.points()
+    kinds_found = Counter(f"{kind}, {up} unstable" for kind, up in zip(fp.kind, fp.unstable.tolist(), strict=True))
+    summary = fp.summary()
+    cpu, wall = (now - then for now, then in zip(clock(dynamics), since, strict=True))
+    print(f"{'their stability':16} {len(fp):4} points {cpu:8.2f} CPU s {wall:8.2f} s\n{summary}")
+    total = sum(row.cpu_seconds for row in search.rows), sum(row.wall_seconds for row in search.rows)
+    starts = sum(row.number for row in search.rows)
+    print(f"{total[0] / starts:.3f} CPU s and {total[1] / starts:.3f} s a start, {total[1]:.1f} s in all")
+    path = folder(options.keep) / f"reservoirs_fixed_points_{dynamics.device.type}.json"
+    write_json(
+        path,
+        units=options.size,
+        threads=options.threads,
+        device=dynamics.device.type,
+        training_error=error,
+        rows=[asdict(row) for row in search.rows],
+        cpu_seconds_per_start=total[0] / starts,
+        wall_seconds_per_start=total[1] / starts,
+        stability={"cpu_seconds": cpu, "wall_seconds": wall},
+        points=dict(sorted(kinds_found.items())),
+        index_sum=fp.index_sum,
+        largest_q=float(fp.q.max()),
+        summary=summary,
+    )
+    print(f"Written to {path}")
+
+
+def trained(size: int, seed: int) -> tuple[EchoState, float]:
+    """A reservoir that learned the 3-bit flip-flop, and its mean error while it was still taught."""
+    torch.manual_seed(seed)
+    cell = EchoState(3, size, output_size=3, input_scale=4.0)
+    batch = FlipFlop(3, 30000, 0.03, 11, 16, 0).batch(1, seed, 0)
+    run = ms.force(cell, batch.inputs, batch.targets, mask=batch.mask)
+    print(run.summary(), flush=True)
+    return cell, float(run.errors[-len(run.errors) // 10 :].mean())
+
+
+def clock(dynamics: Dynamics) -> tuple[float, float]:
+    """CPU and wall seconds, when the device has done what it was asked."""
+    if dynamics.device.type == "cuda":
+        torch.cuda.synchronize(dynamics.device)
+    return time.process_time(), time.perf_counter()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=1000, help="units of the reservoir")
+    parser.add_argument("--starts", type=int, default=320, help="a quarter of each kind")
+    parser.add_argument("--noise", type=float, default=0.5, help="standard deviation of the noisy starts")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
