@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,7 +82,7 @@ def _leaving(J: torch.Tensor) -> torch.Tensor:
         values, vectors = np.linalg.eig(J.numpy())
         vector = vectors[:, np.abs(values).argmax()]
     else:
-        _, vectors = eigs(J.numpy(), k=1, which="LM", v0=np.ones(J.shape[0]), tol=1e-8)
-        vector = vectors[:, 0]
+        found: Any = eigs(J.numpy(), k=1, which="LM", v0=np.ones(J.shape[0]))
+        vector = found[1][:, 0]
     vector = torch.from_numpy(np.real(vector).copy())
     return vector / vector.norm()
