@@ -1,4 +1,4 @@
-"""How the memories of a reservoir come to be: its fixed points followed through the lesson, bifurcation by bifurcation."""
+"""How the memories of a reservoir come to be: its fixed points followed through the lesson that teaches it."""
 
 from __future__ import annotations
 
@@ -152,6 +152,7 @@ class FlipFlopEvolution(Study):
             heights = [one.get(kind, 0) for one in first["unstable"]]
             upper.plot(first["at"], heights, color=COLOUR[kind], marker="o", markersize=4, label=label)
         upper.set(ylabel="fixed points", ylim=(-0.5, None))
+        upper.locator_params(axis="y", integer=True)
         for height, change in ((1, "appeared"), (-1, "vanished"), (0, "changed stability")):
             places = [event["at"] for event in first["events"] if event["change"] == change]
             lower.scatter(places, [height] * len(places), marker="|", s=90, color=COLOUR["ink"])

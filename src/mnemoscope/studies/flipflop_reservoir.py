@@ -29,17 +29,19 @@ from mnemoscope.report.svg import COLOUR, blank, inline, quiet
 from mnemoscope.shapes import Float
 from mnemoscope.studies.computing import above, spread
 from mnemoscope.studies.learning import by_name
-from mnemoscope.studies.reservoirs import Recipe, corners, lesson, released, table, tried, written
+from mnemoscope.studies.reservoirs import Recipe, corners, hearing, lesson, released, table, tried, written
 from mnemoscope.studies.saddles import Way, neighbours, ways_down
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHOWN = 1500
-"""Steps of the test that the figure shows."""
+SHOWN, EVERY = 1200, 3
+"""Steps of the test that the figure shows, and how many of them are left out between two."""
 THROWS = 200
 """Random outputs, inside the cube of memories and outside, from which a reservoir is released."""
+RELEASED = 200
+"""Steps for which the page shows how random states go."""
 NEAR = 0.5
 """An output is at a corner if each of its numbers is nearer than this."""
 
@@ -60,16 +62,19 @@ class FlipFlopReservoir(Study):
         self.question = f"Does a reservoir that learned to hold {bits} bits rest at the corners of a cube?"
         self.published = published
         small = Recipe(bits=min(bits, 3), units=150, steps=3000, test_steps=600)
-        whole = Recipe(bits=bits)
+        whole, calm = Recipe(bits=bits), Recipe(bits=bits, gain=0.9)
+        logistic = Recipe(bits=bits, nonlinearity="logistic")
         self.presets: Mapping[str, Preset] = {
             "smoke": Preset("One small reservoir, a short lesson: it shows that the machinery works, no more.",
                             {"recipes": {"small": small.settings()}, "starts": 60}),
-            "cpu": Preset("Table 1's reservoirs of 1000 units, three seeds, some minutes each.",
-                          {"recipes": {"tanh": whole.settings()}, "starts": 400}, (0, 1, 2)),
-            "paper": Preset("Table 1's reservoirs of 1000 units, five seeds, tanh and logistic, a longer search.",
-                            {"recipes": {"tanh": whole.settings(),
-                                         "logistic": Recipe(bits=bits, nonlinearity="logistic").settings()},
-                             "starts": 1000}, (0, 1, 2, 3, 4)),
+            "cpu": Preset("Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9); two "
+                          "seeds, some minutes each.",
+                          {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings()}, "starts": 400},
+                          (0, 1)),
+            "paper": Preset("The same and the logistic function, five seeds, a longer search.",
+                            {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings(),
+                                         "g = 1.5, logistic": logistic.settings()}, "starts": 1000},
+                            (0, 1, 2, 3, 4)),
         }  # fmt: skip
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -96,8 +101,8 @@ class FlipFlopReservoir(Study):
         searched = process_time() - begin
         z = cell.read(cell.output(fp.states.to(cell.recurrent)))
         ways = ways_down(dynamics, fp, cell)
-        thrown = _thrown(cell, recipe.bits, trial.seed)
-        seen = attractors(dynamics, memories.states.double(), seed=trial.seed)
+        thrown = _throws(recipe.bits, trial.seed)
+        seen = attractors(dynamics, hearing(cell, torch.cat([one[:16] for one in thrown.values()])).double())
         result = {
             "accuracy": trial_run["accuracy"],
             "mse": trial_run["mse"],
@@ -112,18 +117,19 @@ class FlipFlopReservoir(Study):
             "search_cpu_seconds": round(searched, 2),
             "edges": len({way.corners for way in ways if way.bits == 1}),
             "ways": dict(sorted(Counter(str(way.bits) for way in ways).items())),
-            "thrown": thrown,
+            "thrown": {name: _where(cell, begin) for name, begin in thrown.items()},
             "verdict": seen.verdict,
             "lesson_seconds": round(taught.seconds, 2),
             "curve": taught.curve(),
             "outputs": table(z),
             "ups": fp.unstable.tolist(),
             "test": {
-                "targets": table(test.targets[:SHOWN, 0], 0),
-                "outputs": table(trial_run["outputs"][:SHOWN, 0], 2),
+                "targets": table(test.targets[:SHOWN:EVERY, 0], 0),
+                "outputs": table(trial_run["outputs"][:SHOWN:EVERY, 0], 2),
             },
         }
-        _write_page(folder, recipe, trial, fp, dynamics, test.inputs, result, ways)
+        begin = hearing(cell, torch.cat([one[:24] for one in thrown.values()]))
+        _write_page(folder, recipe, trial, fp, dynamics, begin, result, ways)
         return result
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
@@ -197,27 +203,29 @@ def _stable_corners(fp: FixedPoints, z: Float[Tensor, "points bits"]) -> int:
     return int((apart < NEAR).any(0).sum())
 
 
-def _thrown(cell: EchoState, bits: int, seed: int) -> dict[str, dict[str, float]]:
-    """Of random outputs inside and outside the cube: which share goes to a corner, and to that of its own signs."""
+def _throws(bits: int, seed: int) -> dict[str, Float[Tensor, "throws bits"]]:
+    """Random outputs inside the cube of memories and outside it, where one number or more lies beyond +-1."""
     generator = torch.Generator().manual_seed(seed)
     unit = 2 * torch.rand(THROWS, bits, generator=generator) - 1
-    # outside: at least one number beyond +-1, up to twice as far
-    outside = unit / unit.abs().amax(1, keepdim=True) * (1 + torch.rand(THROWS, 1, generator=generator))
-    found = {}
-    for name, begin in (("inside", unit), ("outside", outside)):
-        end = released(cell, begin)[0]
-        at_corner = ((end - end.sign()).abs() < NEAR).all(1)
-        own = at_corner & (end.sign() == begin.sign()).all(1)
-        found[name] = {"corner": at_corner.double().mean().item(), "own": own.double().mean().item()}
-    return found
+    reach = 1 + torch.rand(THROWS, 1, generator=generator)
+    return {"inside": unit, "outside": unit / unit.abs().amax(1, keepdim=True) * reach}
+
+
+def _where(cell: EchoState, begin: Float[Tensor, "throws bits"]) -> dict[str, float]:
+    """Of random outputs: which share goes to a corner, and which to that of its own signs."""
+    end = released(cell, hearing(cell, begin))
+    at_corner = ((end - end.sign()).abs() < NEAR).all(1)
+    own = at_corner & (end.sign() == begin.sign()).all(1)
+    return {"corner": at_corner.double().mean().item(), "own": own.double().mean().item()}
 
 
 def _draw_test(figure: Any, grid: Any, test: Mapping[str, Any], bits: int) -> None:
     for bit in range(bits):
         axes = figure.add_subplot(grid[bit, :])
         labels = ("target", "output") if bit == 0 else (None, None)
-        axes.plot([row[bit] for row in test["targets"]], color=COLOUR["path"], linewidth=2.4, label=labels[0])
-        axes.plot([row[bit] for row in test["outputs"]], color=COLOUR["stable"], linewidth=1, label=labels[1])
+        steps = [EVERY * row for row in range(len(test["targets"]))]
+        axes.plot(steps, [row[bit] for row in test["targets"]], color=COLOUR["path"], linewidth=2.4, label=labels[0])
+        axes.plot(steps, [row[bit] for row in test["outputs"]], color=COLOUR["stable"], linewidth=1, label=labels[1])
         axes.set(ylim=(-1.5, 1.5), yticks=[-1, 1], ylabel=f"bit {bit + 1}")
         if bit < bits - 1:
             axes.set_xticklabels([])
@@ -252,12 +260,13 @@ def _write_page(
     trial: Trial,
     fp: FixedPoints,
     dynamics: Dynamics,
-    inputs: Tensor,
+    begin: Float[Tensor, "throws hidden"],
     result: Mapping[str, Any],
     ways: Sequence[Way],
 ) -> None:
+    silence = dynamics.input.expand(RELEASED, len(begin), -1)
     with torch.no_grad():
-        visited = run_with_cache(dynamics.cell, inputs[:SHOWN].to(dynamics.input))[1].flat()
+        paths = run_with_cache(dynamics.cell, silence, begin.to(dynamics.input))[1].flat()
     facts = [
         ("Cell", f"echo state network, {recipe.units} units, {recipe.nonlinearity}, g = {recipe.gain:g}, tau = "
                  f"{recipe.tau:g}"),
@@ -271,7 +280,7 @@ def _write_page(
         title=f"{recipe.bits}-bit flip-flop in a reservoir of {recipe.units} units",
         fixed_points=fp,
         facts=facts,
-        trajectories=visited,
+        trajectories=paths,
         cites=FlipFlopReservoir.cites,
         sections=[_between(ways, recipe.bits), _released_section(result["thrown"]), _lesson_section(result["curve"])],
     )

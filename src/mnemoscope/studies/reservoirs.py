@@ -199,20 +199,29 @@ def written(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memorie
 
 
 @torch.no_grad()
-def released(
-    cell: EchoState, outputs: Float[Tensor, "throws bits"], heard: int = 100, steps: int = LEFT_ALONE
-) -> tuple[Float[Tensor, "throws bits"], Float[Tensor, "throws hidden"]]:
-    """Let a reservoir hear these outputs in place of its own, then its own again: where it goes from there.
+def hearing(cell: EchoState, outputs: Float[Tensor, "throws bits"], steps: int = 100) -> Float[Tensor, "throws hidden"]:
+    """The states of a reservoir that hears these outputs in place of its own, and no input, for so many steps.
 
-    So one looks at states that no input leads to (Jang, section 6). Returns the last outputs and states.
+    So one looks at states that no input leads to (Jang, section 6).
     """
     alone = Reservoirs([cell])
     x = alone.initial_state(len(outputs))
-    silence = torch.zeros(heard, len(outputs), cell.input_size or 1).to(x)
-    for u in alone.driven(silence):
+    for u in alone.driven(_silence(cell, steps, len(outputs))):
         x = alone.step(u, x, alone.rates(x), outputs.to(x).unsqueeze(0))
-    last, states = alone.outputs_of(torch.zeros(steps, len(outputs), cell.input_size or 1).to(x), x)
-    return last[-1, 0], states[0]
+    return x[0]
+
+
+@torch.no_grad()
+def released(
+    cell: EchoState, states: Float[Tensor, "throws hidden"], steps: int = LEFT_ALONE
+) -> Float[Tensor, "throws bits"]:
+    """The outputs of a reservoir that was left alone for so many steps from these states."""
+    outputs, _ = Reservoirs([cell]).outputs_of(_silence(cell, steps, len(states)), states.unsqueeze(0))
+    return outputs[-1, 0]
+
+
+def _silence(cell: EchoState, steps: int, batch: int) -> Tensor:
+    return cell.recurrent.new_zeros(steps, batch, cell.drive.shape[1])
 
 
 @torch.no_grad()
