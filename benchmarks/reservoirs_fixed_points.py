@@ -29,7 +29,6 @@ from mnemoscope.analysis.catalogue import Catalogue
 from mnemoscope.analysis.descent import Outcome, descend
 from mnemoscope.analysis.fixed_points import Status
 from mnemoscope.analysis.search import answer, default_solver
-from mnemoscope.analysis.starts import rested
 from mnemoscope.cells import EchoState
 from mnemoscope.tasks import FlipFlop
 
@@ -101,7 +100,7 @@ def main() -> None:
     since = clock(dynamics)
     found = search.catalogue
     middle = Adaptive(number=number).combine(found.states, found.index.tolist(), set(), generator, nearest=True)
-    search.run("mid-points", rested(dynamics, middle, REST), since)
+    search.run("mid-points", middle, since)
     since = clock(dynamics)
     fp = search.points()
     kinds_found = Counter(f"{kind}, {up} unstable" for kind, up in zip(fp.kind, fp.unstable.tolist(), strict=True))

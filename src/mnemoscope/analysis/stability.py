@@ -73,7 +73,7 @@ def _nothing_left(J: np.ndarray, found: np.ndarray, boundary: Boundary, which: s
     if not found.shape[1]:  # the leading eigenvalue itself is stable
         return True
     # complex eigenvectors come in conjugate pairs: their real and imaginary parts span the same space
-    basis = np.linalg.qr(np.concatenate([found.real, found.imag], 1), mode="reduced")
+    basis = np.linalg.qr(np.concatenate([np.real(found), np.imag(found)], 1), mode="reduced")
     Q = _spanned(basis[0], basis[1], found.shape[1])
     if Q is None:
         return False

@@ -49,7 +49,7 @@ class Waves:
         """
         index = catalogue.index.tolist()
         between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.dear)
-        parts = [self.mirror_images(catalogue), self._rested(between)]
+        parts = [self.mirror_images(catalogue), between]
         if missing and self.dear:
             parts += [self.departures(catalogue), self.edges(catalogue), self._rested(self.lines(catalogue))]
         if missing and idle:
@@ -58,7 +58,8 @@ class Waves:
 
     def mirror_images(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
         """-x of the new roots x, where that is a root too: always for an odd map, such as tanh units without bias."""
-        images = -catalogue.states[self.mirrored :]
+        isolated = catalogue.index[self.mirrored :] != 0  # a line of points would be mirrored for ever
+        images = -catalogue.states[self.mirrored :][isolated]
         self.mirrored = len(catalogue)
         return images[self.dynamics.residual(images).norm(dim=1) <= 1e-9 * magnitude(images)]
 
