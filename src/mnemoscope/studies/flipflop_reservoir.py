@@ -67,8 +67,8 @@ class FlipFlopReservoir(Study):
         self.presets: Mapping[str, Preset] = {
             "smoke": Preset("One small reservoir, a short lesson: it shows that the machinery works, no more.",
                             {"recipes": {"small": small.settings()}, "starts": 60}),
-            "cpu": Preset("Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9); two "
-                          "seeds, some minutes each.",
+            "cpu": Preset("Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9), "
+                          "two seeds, some minutes each.",
                           {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings()}, "starts": 400},
                           (0, 1)),
             "paper": Preset("The same and the logistic function, five seeds, a longer search.",
@@ -185,13 +185,14 @@ def _search(
     dynamics: Dynamics, inputs: Tensor, memories: Tensor, starts: int, seed: int, progress: bool
 ) -> FixedPoints:
     """From trajectories, with noise and without, from the memories, from random outputs, then from mid-points."""
-    quarter = max(8, starts // 8)
+    each = max(8, starts // 10)
     first = Several([
+        dynamics.origin,
         memories.double(),
-        FromTrajectories(inputs, quarter),
-        FromTrajectories(inputs, quarter, noise=0.3),
-        FromOutputs(quarter, -1.0, 1.0),
-        FromOutputs(quarter, -2.0, 2.0),
+        FromTrajectories(inputs, each, rest=25),
+        FromTrajectories(inputs, each, noise=0.3, rest=25),
+        FromOutputs(each, -1.0, 1.0),
+        FromOutputs(each, -2.0, 2.0),
     ])  # fmt: skip
     return find_fixed_points(dynamics, Adaptive(first, max_starts=starts), seed=seed, progress=progress)
 
