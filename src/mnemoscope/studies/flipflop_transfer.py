@@ -67,9 +67,10 @@ class FlipFlopTransfer(Study):
     caption = (
         "Above: the memory states of one reservoir in the first principal components of its currents, with the edges "
         "between memories that differ in one bit; those of the last bit, which the transferred one learned later, in "
-        "another colour. Below: distances of memories by the number of bits in which they differ, in units of the "
-        "mean edge, with standard deviations over pairs, a mean over reservoirs; dotted: a regular tesseract, the "
-        "square root. Right: how far the two readouts are from each other during the lesson."
+        "another colour; the second is turned, or mirrored, to be like the first. Below: distances of memories by the "
+        "number of bits in which they differ, in units of the mean edge, with standard deviations over pairs, a mean "
+        "over reservoirs; dotted: a regular tesseract, the square root. Right: the distance between the two readouts "
+        "during the lesson, over the length of the fresh one, a line per reservoir."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -137,8 +138,7 @@ class FlipFlopTransfer(Study):
         counts = ", ".join(
             f"{along.count(count)} nearest to a {shape}" for count, shape in named.items() if count in along
         )
-        chances = ", ".join(f"{shape} {share:.0%}" for shape, share in zip(SHAPES[bits], by_chance(bits), strict=True))
-        remark = f"{counts}; in rates {', '.join(map(str, in_rates))}; random views: {chances}"
+        remark = f"{counts}; in rates {', '.join(map(str, in_rates))}"
         return self.compared(own, stated, stated.quantity, along, ", ".join(map(str, along)), remark)
 
     def _edges(self, own: Sequence[Finished], stated: Published) -> Row:
@@ -153,8 +153,10 @@ class FlipFlopTransfer(Study):
         parts: Any = figure.subfigures(2, 1, height_ratios=(1.5, 1))
         above, below = parts
         drawn = next((one for one in results if "moved" in one.result), None)
+        first: Tensor | None = None
         for place, name in enumerate(BEGINNINGS):
-            _draw_shape(above, place, name, bits, None if drawn is None else drawn.result[name]["currents"])
+            shape = None if drawn is None else drawn.result[name]["currents"]
+            first = _draw_shape(above, place, name, bits, shape, first)
         left, right = below.subplots(1, 2)
         numbers = range(1, bits + 1)
         for place, (name, colour) in enumerate(BEGINNINGS.items()):
@@ -220,9 +222,11 @@ def _measures(own: Sequence[Finished], name: str, bits: int) -> list[Row]:
         f"{shape} {spread_in_words([one['likeness'][place] for one in seen], '.2f')}"
         for place, shape in enumerate(SHAPES[bits])
     ]
+    chances = ", ".join(f"{shape} {share:.0%}" for shape, share in zip(SHAPES[bits], by_chance(bits), strict=True))
     ideal = "12 of a prism, 8 of a cuboid" if bits == BITS else "not published"
     return [
-        Row(f"{name}: likeness to", "not published", "; ".join(likeness), remark="cosine of the directions of view"),
+        Row(f"{name}: likeness to", "not published", "; ".join(likeness),
+            remark=f"cosine of the directions of view; random views: {chances}"),
         Row(f"{name}: corners of the hull", ideal, _several([one["hull"] for one in seen]),
             remark=f"of the projection; closest pair {spread_in_words([one['closest'] for one in seen], '.2f')} of the "
                    f"mean distance, 0 in both"),
@@ -259,26 +263,33 @@ def _several(counts: Sequence[int]) -> str:
     return str(counts[0]) if len(set(counts)) == 1 else ", ".join(map(str, counts))
 
 
-def _draw_shape(figure: Any, place: int, name: str, bits: int, shape: Mapping[str, Any] | None) -> None:
+def _draw_shape(
+    figure: Any, place: int, name: str, bits: int, shape: Mapping[str, Any] | None, like: Tensor | None
+) -> Tensor | None:
+    """One projection, turned such that it is nearest to another one, `like`; gives the points as drawn."""
     deep = bits > 3
     axes: Any = figure.add_subplot(1, 2, place + 1, projection="3d" if deep else "rectilinear")
     axes.set_axis_off()
     title = f"{name}: not all are held" if shape is None else f"{name}: nearest to a {shape['shape']}"
     axes.set_title(title, color=COLOUR["ink"], size=LARGEST_LETTERS)
     if shape is None:
-        return
+        return None
     points = torch.tensor(shape["projected"])
+    if like is not None:
+        U, _, V_T = torch.linalg.svd(points.mT @ like)
+        points = points @ U @ V_T
     for one, other, bit in tesseract_edges(bits):
         colour = COLOUR["saddle-1" if bit == bits - 1 else "path"]
         axes.plot(*points[[one, other]].T.tolist(), color=colour, linewidth=1.6)
     axes.scatter(*points.T.tolist(), color=COLOUR["stable"], s=36, zorder=3, **({"depthshade": False} if deep else {}))
     if deep:
-        axes.set_box_aspect((1, 1, 1), zoom=1.2)
+        axes.set_box_aspect((1, 1, 1), zoom=1.35)
         axes.view_init(elev=18, azim=-55)
         reach = float(points.abs().max())
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
     else:
         axes.set_aspect("equal")
+    return points
 
 
 STUDY = FlipFlopTransfer()

@@ -11,8 +11,8 @@ edges are alike and orthogonal, the tesseract is seen
 - k = 4, vertex-first: a rhombic dodecahedron with 14 corners and a pair at its centre.
 
 Any d is near one of these: the cosine between |d| and k equal bits is `(sum of the k largest |d_i|) / sqrt(k)`.
-Without a projection, d is the bits' combination in which the states vary least (the last right singular vector of E).
-Where edges are alike and orthogonal no direction varies least, and accidents choose the view.
+Of states that are exactly `c + E s`, d is the last right singular vector of E, the combination of bits in which they
+vary least. Where edges are alike and orthogonal they vary alike in all, and accidents choose the view.
 """
 
 from __future__ import annotations
