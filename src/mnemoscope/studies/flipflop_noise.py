@@ -87,7 +87,7 @@ class FlipFlopNoise(Study):
     cites = ("jang", "sussillo2009")
     caption = (
         "Gaussian noise of standard deviation eta on all entries of W_r. Left: mean squared error on the test; dotted: "
-        "that of an output that is always 0. Right: corners of the cube that are still held. Means over draws of the "
+        "that of an output that is always 0. Right: written corners that are still held. Means over draws of the "
         "noise and networks; bars: standard deviation over the networks, or over the draws where there is one network."
     )
 
