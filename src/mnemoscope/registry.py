@@ -452,6 +452,22 @@ studies.add(
         ("jang", "sussillo2009", "sussillo2013"),
     ),
     Entry(
+        "flipflop-transfer",
+        "how the 16 memories of a 4-bit flip-flop lie that was taught from nothing, or from a 3-bit one",
+        "Jang, sections 7 and 7.1, Fig 8",
+        "mnemoscope.studies.flipflop_transfer:STUDY",
+        ("dynamics",),
+        ("jang", "sussillo2009"),
+    ),
+    Entry(
+        "flipflop-noise",
+        "error and surviving memories of 4-bit flip-flops with noise on their recurrent weights",
+        "Jang, section 8 and Fig 9",
+        "mnemoscope.studies.flipflop_noise:STUDY",
+        ("dynamics",),
+        ("jang", "sussillo2009"),
+    ),
+    Entry(
         "nonlinear-capacity",
         "what a finite dynamic range does to Fisher memory and to linear memory capacity",
         "Renanse, section 2.5",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -95,14 +96,15 @@ class Reservoirs:
                 last, rates = next(steps)
                 row.copy_(rates)
             return kept, last
-        # one matrix for each thread at a time, through the whole sequence: it stays in that thread's cache
-        ends = []
-        for part in torch.arange(len(self.cells)).split(torch.get_num_threads()):
-            few = slice(int(part[0]), int(part[-1]) + 1)
-            some = self if len(part) == len(self.cells) else Reservoirs(self.cells[few])
-            ends.append(some._fill(kept[:, few], xs if xs.dim() == 3 else xs[:, few], last[few]))
-        return kept, torch.cat(ends)
+        alone = [self] if len(self.cells) == 1 else [Reservoirs([cell]) for cell in self.cells]
 
+        def fill(number: int) -> Tensor:
+            own = slice(number, number + 1)
+            return alone[number]._fill(kept[:, own], xs if xs.dim() == 3 else xs[:, own], last[own])
+
+        return kept, torch.cat(_side_by_side(fill, len(alone), self._blocks.values().numel() // len(alone)))
+
+    @torch.no_grad()  # which holds in this thread alone
     def _fill(self, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
         """Write the rates at every step of sparse reservoirs, a sequence each, into `kept`; returns the last states."""
         assert self._blocks is not None
@@ -164,6 +166,29 @@ class Reservoirs:
             x = self.step(u, x, rates, z)
             rates = self.rates(x)
             yield x, rates
+
+
+SMALL = 500_000
+"""A product with a sparse matrix of fewer entries is done before a second thread has woken up."""
+
+
+def _side_by_side(fill: Callable[[int], Tensor], jobs: int, entries: int) -> list[Tensor]:
+    """The jobs, each in one thread and as many at a time as torch has: a small matrix stays in that thread's cache."""
+    threads = torch.get_num_threads()
+    if entries >= SMALL:
+        return [fill(number) for number in range(jobs)]
+
+    def alone(number: int) -> Tensor:
+        torch.set_num_threads(1)
+        return fill(number)
+
+    try:
+        if jobs == 1 or threads == 1:
+            return [alone(number) for number in range(jobs)]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(alone, range(jobs)))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -152,6 +152,30 @@ def lesson(
     return _read(cell, file)
 
 
+def transferred(
+    recipe: Recipe, seed: int, folder: Path, *, keep: Iterable[int] = (), progress: bool = False
+) -> tuple[Lesson, Lesson]:
+    """A lesson in one bit less, and the whole lesson of a reservoir that begins with its readout (Jang, section 7.1).
+
+    W_r is the same in both. The smaller one has all columns of W_fb and B but the last; the last row of W_o, whose bit
+    is new, begins at 0. The larger is `recipe.reservoir(seed)`: from one that is taught from nothing, its beginning
+    alone differs.
+    """
+    if recipe.bits < 2:
+        raise ValueError(f"A lesson in one bit less needs two bits or more, but bits is {recipe.bits}.")
+    cell, fewer = recipe.reservoir(seed), recipe.bits - 1
+    W_fb, W_o = cell.feedback, cell.readout
+    assert W_fb is not None
+    assert W_o is not None
+    small = EchoState.of_weights(cell.recurrent, cell.drive[:, :fewer], feedback=W_fb[:, :fewer], bias=cell.bias,
+                                 leak=cell.leak, nonlinearity=cell.phi, form=cell.form)  # fmt: skip
+    before = lesson(replace(recipe, bits=fewer), seed, folder / "before.safetensors", cell=small, progress=progress)
+    with torch.no_grad():
+        W_o[:fewer] = before.cell.get_parameter("readout")
+    file = folder / "transferred.safetensors"
+    return before, lesson(recipe, seed, file, cell=cell, keep=keep, progress=progress)
+
+
 def _read(cell: EchoState, file: Path) -> Lesson:
     stored = load_file(file)
     cell.load_state_dict({name.removeprefix("cell."): value for name, value in stored.items() if "cell." in name})
@@ -185,17 +209,22 @@ class Memories:
         return (self.outputs - corners(self.outputs.shape[1])).abs()[self.held].mean().item()
 
 
-@torch.no_grad()
-def written(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memories:
-    """Write every corner by pulses, channel after channel, and leave the reservoir alone for so many steps."""
+def writing(recipe: Recipe, steps: int = LEFT_ALONE) -> Float[Tensor, "time corners bits"]:
+    """Pulses that write every corner, channel after channel, and then nothing for so many steps."""
     signs = corners(recipe.bits)
     pause = 2 * recipe.apart
     inputs = torch.zeros(recipe.bits * pause + steps, len(signs), recipe.bits)
     for bit in range(recipe.bits):
         inputs[bit * pause : bit * pause + recipe.width, :, bit] = signs[:, bit]
-    outputs, states = Reservoirs([cell]).outputs_of(inputs)
+    return inputs
+
+
+@torch.no_grad()
+def written(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memories:
+    """Write every corner by pulses, channel after channel, and leave the reservoir alone for so many steps."""
+    outputs, states = Reservoirs([cell]).outputs_of(writing(recipe, steps))
     last = outputs[-1, 0]
-    return Memories(states[0], last, (last.sign() == signs).all(1))
+    return Memories(states[0], last, (last.sign() == corners(recipe.bits)).all(1))
 
 
 @torch.no_grad()
