@@ -3,10 +3,11 @@
     pip install reservoirpy
     python benchmarks/reservoirs.py --keep
 
-One reservoir of 1000 units (spectral radius .9, a tenth of the entries, leak .1) over 30,000 steps; sixteen of them,
-which reservoirpy runs one after the other and mnemoscope together; and a readout of three outputs learned online by
-recursive least squares at every step. Both sides have the same weights in float64, and are compared before they are
-timed: states, and readouts after the lesson.
+One reservoir of 1000 units (spectral radius .9, a tenth of the entries, leak .1) over 30,000 steps; sixteen sequences
+through one reservoir, and one sequence through sixteen, which reservoirpy runs one after the other and mnemoscope
+together; and a readout of three outputs learned online by recursive least squares at every step. Both sides have the
+same weights in float64, and are compared before they are timed: states, and readouts after the lesson. With `--device
+cuda` the sixteen of mnemoscope run on the GPU, the peer's on the CPU.
 
 Medians of repeats that take turns, so that all meet the same machine; compare ratios. Two threads unless
 OMP_NUM_THREADS says otherwise, for torch and numpy alike.
@@ -18,6 +19,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -70,17 +72,18 @@ def main() -> None:
     inputs = torch.randn(options.steps, 1, INPUTS, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rows = [
         _measured("one reservoir", options.steps, _one(peer, cells[0], inputs), options.repeats),
-        _measured(f"{TOGETHER} reservoirs", options.steps, _together(peer, cells, inputs), options.repeats),
+        _measured(f"{TOGETHER} sequences, one reservoir", options.steps,
+                  _sequences(peer, cells[0], options.steps, options.device), options.repeats),
+        _measured(f"{TOGETHER} reservoirs", options.steps, _together(peer, cells, inputs, options.device),
+                  options.repeats),
         _measured("recursive least squares, every step", options.lesson,
                   _lesson(peer, cells[0], inputs[: options.lesson]), options.repeats),
     ]  # fmt: skip
-    results = folder(options.keep)
+    results, name = folder(options.keep), f"reservoirs_{options.device}"
     content = [{**asdict(row), "ratio": row.ratio} for row in rows]
-    write_json(
-        results / "reservoirs.json", threads=THREADS, density=options.density, peer=peer.__version__, rows=content
-    )
-    (results / "reservoirs.md").write_text(_table(rows, peer.__version__, options))
-    print((results / "reservoirs.md").read_text())
+    write_json(results / f"{name}.json", threads=THREADS, density=options.density, peer=peer.__version__, rows=content)
+    (results / f"{name}.md").write_text(_table(rows, peer.__version__, options))
+    print((results / f"{name}.md").read_text())
 
 
 Work = tuple[dict[str, Callable[[], Any]], float]
@@ -97,20 +100,46 @@ def _one(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
     return {"ours": ours, "peer": theirs}, _difference(ours()[:, 0].numpy(), theirs())
 
 
-def _together(peer: Any, cells: list[EchoState], inputs: torch.Tensor) -> Work:
-    def ours(keep: int | None = None) -> torch.Tensor | None:
-        together, state, kept = Reservoirs(cells), None, None
-        for piece in inputs.split(PIECE):
-            rates, state = together.run(piece, state)
-            kept = rates.clone() if keep is not None and kept is None else kept
-        return kept
+def _in_pieces(cells: list[EchoState], inputs: torch.Tensor) -> torch.Tensor:
+    """Run them, and give the first piece's rates on the CPU."""
+    together, state, first = Reservoirs(cells), None, None
+    for piece in inputs.split(PIECE):
+        rates, state = together.run(piece, state)
+        first = rates.cpu() if first is None else first
+    assert first is not None
+    return first
+
+
+def _sequences(peer: Any, cell: EchoState, steps: int, device: str) -> Work:
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(steps, TOGETHER, INPUTS, dtype=torch.float64, generator=generator)
+    own, moved = deepcopy(cell).to(device), inputs.to(device)
+
+    def ours() -> torch.Tensor:
+        return _in_pieces([own], moved)
+
+    def theirs() -> None:
+        for number in range(TOGETHER):
+            _node(peer, cell).run(inputs[:, number].numpy())
+
+    first = ours()
+    piece = inputs[: len(first)]
+    runs = [_node(peer, cell).run(piece[:, number].numpy()) for number in range(TOGETHER)]
+    apart = [_difference(first[:, 0, number].numpy(), run) for number, run in enumerate(runs)]
+    return {"ours": ours, "peer": theirs}, max(apart)
+
+
+def _together(peer: Any, cells: list[EchoState], inputs: torch.Tensor, device: str) -> Work:
+    own, moved = [deepcopy(cell).to(device) for cell in cells], inputs.to(device)
+
+    def ours() -> torch.Tensor:
+        return _in_pieces(own, moved)
 
     def theirs() -> None:
         for cell in cells:
             _node(peer, cell).run(inputs[:, 0].numpy())
 
-    first = ours(PIECE)
-    assert first is not None
+    first = ours()
     piece = inputs[: len(first), 0].numpy()
     apart = [
         _difference(first[:, number, 0].numpy(), _node(peer, cell).run(piece)) for number, cell in enumerate(cells)
@@ -193,6 +222,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lesson", type=int, default=3_000, help="steps of the lesson")
     parser.add_argument("--density", type=float, default=0.1, help="share of entries of W_r that are not zero")
     parser.add_argument("--repeats", type=int, default=3, help="turns after the first")
+    parser.add_argument("--device", default="cpu", help="where mnemoscope runs sixteen together: cpu or cuda")
     parser.add_argument("--peer", type=Path, help="a folder that holds the package reservoirpy")
     parser.add_argument("--keep", action="store_true", help="write to benchmarks/results")
     options = parser.parse_args()

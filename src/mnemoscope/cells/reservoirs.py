@@ -15,6 +15,8 @@ from mnemoscope.shapes import Float
 
 SPARSE = 0.3
 """Below this share of entries a product with a sparse matrix takes less time than with a dense one (N = 1000, CPU)."""
+GROUP = 4
+"""Sparse reservoirs that one thread steps together: enough that Python does not count, few enough for its cache."""
 CHUNK = 256
 """Steps whose inputs are driven at once: a few MB, whatever the length of the sequence."""
 
@@ -96,13 +98,15 @@ class Reservoirs:
                 last, rates = next(steps)
                 row.copy_(rates)
             return kept, last
-        alone = [self] if len(self.cells) == 1 else [Reservoirs([cell]) for cell in self.cells]
+        whole = len(self.cells) <= GROUP
+        parts = [slice(first, first + GROUP) for first in range(0, len(self.cells), GROUP)]
+        groups = [self if whole else Reservoirs(self.cells[part]) for part in parts]
 
         def fill(number: int) -> Tensor:
-            own = slice(number, number + 1)
-            return alone[number]._fill(kept[:, own], xs if xs.dim() == 3 else xs[:, own], last[own])
+            own = parts[number]
+            return groups[number]._fill(kept[:, own], xs if xs.dim() == 3 else xs[:, own], last[own])
 
-        return kept, torch.cat(_side_by_side(fill, len(alone), self._blocks.values().numel() // len(alone)))
+        return kept, torch.cat(_side_by_side(fill, len(groups), self._blocks.values().numel() // len(groups)))
 
     @torch.no_grad()  # which holds in this thread alone
     def _fill(self, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
