@@ -23,6 +23,8 @@ from mnemoscope.studies.computing import above
 from mnemoscope.studies.learning import by_name
 from mnemoscope.studies.reservoirs import Lesson, Recipe, lesson, tried, written
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.training.files import read_json, write_json
+from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,6 +90,7 @@ class FlipFlopEvolution(Study):
             starts = Several([FromTrajectories(test.inputs, STARTS), FromOutputs(STARTS, -1.5, 1.5)])
             seen = follow(between([taught.at(step) for step in at], at), at, starts=starts, tolerance=WITHIN,
                           seed=trial.seed, progress=progress)  # fmt: skip
+            write_json(folder / "environment.json", environment())
             seen.save(saved)
         _write_page(folder, recipe, trial, taught, seen, test.inputs)
         return {
@@ -107,6 +110,10 @@ class FlipFlopEvolution(Study):
             "origin_at_published_gain": _origin(recipe, trial.seed, PUBLISHED_GAIN),
             "origin_loses_stability": _origin_leaves(seen),
         }
+
+    def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
+        """Where the points were followed, which need not be where they are looked at."""
+        return read_json(folder / "environment.json")
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
