@@ -180,11 +180,16 @@ def _node(peer: Any, cell: EchoState) -> Any:
 
 
 def _measured(name: str, steps: int, work: Work, repeats: int) -> Measured:
-    wall, cpu = take_turns(work[0], repeats, warm_up=1)
+    wall, cpu = take_turns(work[0], repeats, warm_up=1, wait=_wait)
     row = Measured(name, steps, wall["ours"], wall["peer"], cpu["ours"], cpu["peer"], work[1])
     print(f"{name}: ours {row.ours_s:.2f} s, reservoirpy {row.peer_s:.2f} s, {row.ratio:.1f}x; "
           f"largest difference {row.difference:.1e}", flush=True)  # fmt: skip
     return row
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:

@@ -1,5 +1,7 @@
 """Echo state networks: their step, their Jacobian on W_c, and many of them at once."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -103,9 +105,9 @@ def test_unbounded_rates_know_no_box():
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("form", FORMS)
 def test_reservoirs_together_are_reservoirs_alone(density, batch, form):
-    cells = [made(form, seed=seed, units=40, density=density) for seed in range(3)]
+    cells = [made(form, seed=seed, units=40, density=density) for seed in range(9)]  # more than one group
     shared = torch.randn(30, batch, 2, dtype=torch.float64)
-    own = torch.randn(30, 3, batch, 2, dtype=torch.float64)
+    own = torch.randn(30, 9, batch, 2, dtype=torch.float64)
     for xs in (shared, own):
         rates, last = Reservoirs(cells).run(xs)
         outputs, _ = Reservoirs(cells).outputs_of(xs)
@@ -148,6 +150,47 @@ def test_a_frozen_copy_forms_the_combined_matrix_and_keeps_the_parts():
         cell.readout.zero_()
     assert not torch.equal(frozen.combined(), cell.combined())
     torch.testing.assert_close(frozen.combined(), frozen.recurrent + frozen.feedback @ frozen.readout)
+
+
+def test_a_frozen_copy_that_is_changed_forms_the_matrix_anew():
+    frozen = made().frozen(torch.float64)
+    frozen.load_state_dict(made(seed=1).state_dict())
+    torch.testing.assert_close(frozen.combined(), frozen.recurrent + frozen.feedback @ frozen.readout)
+
+
+@pytest.mark.parametrize("number", [3, 9])
+def test_reservoirs_are_what_they_were_made_of(number):
+    cells = [made(seed=seed, units=40) for seed in range(number)]
+    together, xs = Reservoirs(cells), torch.randn(10, 1, 2, dtype=torch.float64)
+    before = together.run(xs)[0]
+    with torch.no_grad():
+        for cell in cells:
+            cell.readout.zero_()
+    assert torch.equal(together.run(xs)[0], before)
+
+
+def test_threads_are_as_they_were():
+    cells, before = [made(seed=seed, units=40) for seed in range(9)], torch.get_num_threads()
+    together, xs = Reservoirs(cells), torch.randn(50, 1, 2, dtype=torch.float64)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: together.run(xs), range(6)))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == before
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("which", ["modrelu", torch.sin])
+def test_any_nonlinearity_runs_by_the_fast_path(which, batch):
+    cell, xs = made(nonlinearity=which, units=40), torch.randn(10, batch, 2, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(ms.scan(cell, xs, backend="fused")[0], ms.scan(cell, xs, backend="loop")[0])
+
+
+def test_half_precision_runs():
+    cell = made(units=40).bfloat16()
+    with torch.no_grad():
+        assert ms.scan(cell, torch.randn(3, 1, 2, dtype=torch.bfloat16))[0].dtype == torch.bfloat16
 
 
 def test_weights_survive_saving(tmp_path):
@@ -205,6 +248,9 @@ def test_a_reservoir_below_the_edge_forgets_and_one_above_does_not():
         (lambda: EchoState.of_weights(torch.eye(2), torch.zeros(2, 1), leak=1.5), "leak"),
         (lambda: Reservoirs([]), "the list is empty"),
         (lambda: Reservoirs([EchoState(1, 5), EchoState(1, 6)]), "must agree in sizes"),
+        (lambda: Reservoirs([made(nonlinearity=one) for one in (torch.sin, torch.tanh)]), "must agree in sizes"),
+        (lambda: Reservoirs([made(nonlinearity="modrelu", seed=seed) for seed in (0, 1)]), "must agree in sizes"),
+        (lambda: Reservoirs([made(nonlinearity="tanh"), made(nonlinearity="relu")]), "must agree in sizes"),
         (lambda: Reservoirs([EchoState(1, 5)]).outputs_of(torch.zeros(3, 1, 1)), "no readout"),
         (lambda: Reservoirs([EchoState(1, 5)]).run(torch.zeros(3, 1, 2)), "1 input features"),
     ],

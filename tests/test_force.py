@@ -27,14 +27,14 @@ def slow_rls(r, f, alpha):
 
 
 def learned(r, f, alpha=1.0, at_once=1, **options):
-    learner = RecursiveLeastSquares(r.shape[1], alpha, dtype=r.dtype, **options)
+    learner = RecursiveLeastSquares(r.shape[1], alpha, **options)
     W = torch.zeros(f.shape[1], r.shape[1], dtype=r.dtype)
     for one, target in zip(r.split(at_once), f.split(at_once), strict=True):
         W += learner.update(one, one @ W.mT - target)
     return learner, W
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 32])
+@pytest.mark.parametrize("at_once", [1, 3, 32, 70])
 def test_recursive_least_squares_is_the_equations_and_ridge_regression(at_once):
     r, f = samples(200, 15, 3)
     learner, W = learned(r, f, alpha=0.5, at_once=at_once)
@@ -65,21 +65,24 @@ def test_several_learners_learn_as_each_alone():
         torch.testing.assert_close(W[number], learned(own, target, 0.2)[1], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "accuracy"), [(torch.float64, 1e-9), (torch.float32, 2e-2)])
+@pytest.mark.parametrize(("dtype", "accuracy"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
 def test_a_hundred_thousand_updates_keep_p_symmetric_and_positive(dtype, accuracy):
+    """Half of the units nearly saturated, as rates are, so that the least eigenvalues of P fall far below 1 / alpha."""
     generator = torch.Generator().manual_seed(0)
-    mix = torch.randn(12, 40, generator=generator, dtype=torch.float64)  # 12 strong directions, 28 weak ones
+    mix = torch.randn(12, 60, generator=generator, dtype=torch.float64)
     latent = torch.randn(100_000, 12, generator=generator, dtype=torch.float64)
-    r = torch.tanh(latent @ mix + 0.01 * torch.randn(100_000, 40, generator=generator, dtype=torch.float64))
-    true = torch.randn(2, 40, generator=generator, dtype=torch.float64)
+    shift = torch.arange(60) % 2 * 2.0
+    r = torch.tanh(latent @ mix / 3 + shift + 0.01 * torch.randn(100_000, 60, generator=generator, dtype=torch.float64))
+    true = torch.randn(2, 60, generator=generator, dtype=torch.float64)
     f = r @ true.mT
     learner, W = learned(r.to(dtype), f.to(dtype))
     P = learner.P
     assert torch.equal(P, P.mT)
-    assert torch.linalg.eigvalsh(P.double()).min() > 0
-    exact = torch.linalg.inv(r.mT @ r + torch.eye(40, dtype=torch.float64))
-    assert (P.double() - exact).norm() < accuracy * exact.norm()
-    best = ridge(r, f, alpha=1.0)
+    assert torch.linalg.eigvalsh(P).min() > 0
+    r = r.to(dtype).double()
+    exact = torch.linalg.inv(r.mT @ r + torch.eye(60, dtype=torch.float64))
+    assert (P - exact).norm() < 1e-8 * exact.norm()
+    best = ridge(r, f.to(dtype).double(), alpha=1.0)
     assert (W.double() - best).norm() < accuracy * best.norm()
 
 
@@ -245,8 +248,6 @@ def test_a_flip_flop_is_taught(dtype):
         (lambda c, x, f: ridge(x[:, 0], f[:3, 0]), ValueError, "ridge takes"),
         (lambda c, x, f: ridge(x[:, 0] * torch.nan, f[:, 0]), ValueError, "150 of 150 samples"),
         (lambda c, x, f: RecursiveLeastSquares(0), ValueError, "at least one feature"),
-        (lambda c, x, f: RecursiveLeastSquares(2).update(torch.ones(40, 2).double(), torch.ones(40, 1).double()),
-         ValueError, "At most 32"),
     ],
 )  # fmt: skip
 def test_bad_input_is_told(make, error, message):
@@ -256,7 +257,25 @@ def test_bad_input_is_told(make, error, message):
 
 def test_growth_without_bound_is_told():
     torch.manual_seed(0)
-    cell = EchoState(2, 20, 2, gain=30.0, tau=1.0, nonlinearity="relu")
+    cell = EchoState(2, 20, 2, gain=30.0, tau=1.0, density=1.0, nonlinearity="relu")
     inputs, targets = (part.float() for part in signals())
     with pytest.raises(FloatingPointError, match="did not stay finite"):
         force(cell, inputs, targets)
+    assert not cell.readout.any()  # as it was
+
+
+def test_errors_are_of_the_steps_that_count_and_large_batches_are_taken():
+    cell, (inputs, targets) = reservoir(), signals(time=3, batch=70)
+    mask = torch.zeros(3, 70, dtype=torch.bool)
+    mask[:, 4] = True
+    run = force(cell, inputs, targets, every=1, mask=mask)
+    own = (run.outputs - targets)[:, 4].abs().mean(1)
+    torch.testing.assert_close(run.errors, own)
+
+
+def test_fitting_twice_is_fitting_once():
+    cell, (inputs, targets) = reservoir(nonlinearity="logistic"), signals()
+    fit_readout(cell, inputs, targets)
+    first = cell.readout.detach().clone()
+    fit_readout(cell, inputs, targets)
+    assert torch.equal(first, cell.readout)

@@ -41,7 +41,7 @@ class Status(IntEnum):
             Status.FIXED: "reached a fixed point",
             Status.SLOW: "came to rest at a slow point",
             Status.STALLED: "stalled at a local minimum of q that is not slow",
-            Status.UNFINISHED: "ran out of steps",
+            Status.UNFINISHED: "ran out of steps or did not get on",
             Status.OUTSIDE: "stopped at the edge of the box on the way out",
             Status.DIVERGED: "left to infinity",
         }[self]

@@ -184,7 +184,7 @@ class Adaptive:
     index between saddles. Each wave starts from mid-points of pairs of found points (of equal index first), and from
     random mixtures of several when the pairs are used up. Of a system that is its own mirror image (an odd map), the
     mirror images of what was found come for nothing. While the index sum shows that points are missing, waves also
-    leave every saddle, start between attractors and saddles, and look elsewhere (see `waves.elsewhere`).
+    leave every saddle of index -1, start between attractors and saddles, and look elsewhere (see `waves.elsewhere`).
 
     Args:
         initial: states to begin with, (starts, size), or a strategy that draws them. States that the network visits

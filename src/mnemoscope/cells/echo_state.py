@@ -90,6 +90,7 @@ class EchoState(Cell):
         self.feedback = _constant(feedback_scale * (2 * torch.rand(N, output_size) - 1)) if output_size else None
         self.readout = nn.Parameter(torch.zeros(output_size, N)) if output_size else None
         self.register_buffer("_formed", None, persistent=False)
+        self._formed_of: tuple[int, ...] = ()
 
     @classmethod
     def of_weights(
@@ -151,7 +152,7 @@ class EchoState(Cell):
 
     def combined(self) -> Float[Tensor, "hidden hidden"]:
         """`W_c = W_r + W_fb W_o` (Eq 26)."""
-        if self._formed is not None:
+        if self._formed is not None and self._formed_of == self._versions():
             return self._formed
         if self.feedback is None or self.readout is None:
             return self.recurrent
@@ -222,8 +223,13 @@ class EchoState(Cell):
         """As for every cell; W_c is formed here once and for all."""
         cell = super().frozen(dtype, device)
         assert isinstance(cell, EchoState)
-        cell._formed = cell.combined().detach()
+        cell._formed, cell._formed_of = cell.combined().detach(), cell._versions()
         return cell
+
+    def _versions(self) -> tuple[int, ...]:
+        """Changes when W_r, W_fb or W_o are written to."""
+        parts = (self.recurrent, self.feedback, self.readout)
+        return tuple(part._version for part in parts if part is not None)
 
     def extra_repr(self) -> str:
         sizes = f"{self.input_size}, {self.hidden_size}, {self.output_size}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
 
 import torch
 from torch import Tensor
 
 from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.echo_state import EchoState
+from mnemoscope.cells.nonlinearity import Elementwise, Nonlinearity
 from mnemoscope.shapes import Float
 
 SPARSE = 0.3
@@ -47,9 +50,13 @@ class Reservoirs:
         with torch.no_grad():
             self._drive = torch.stack([cell.drive for cell in self.cells])
             self._bias = torch.stack([cell.bias for cell in self.cells])
-            self._blocks = _sparse([cell.recurrent for cell in self.cells])
+            matrices = [cell.recurrent for cell in self.cells]
+            self._blocks = _sparse(matrices)
             """All W_r as one sparse matrix, None where they are not sparse enough."""
-            self._W_T = None if self._blocks is not None else torch.stack([cell.recurrent.mT for cell in self.cells])
+            self._W_T = None if self._blocks is not None else torch.stack([W.mT for W in matrices])
+            self._groups = [slice(first, first + GROUP) for first in range(0, len(matrices), GROUP)]
+            """Which are stepped together by one thread."""
+            self._blocks_of = [] if self._blocks is None else [_block_diagonal(matrices[own]) for own in self._groups]
             self.feedback = _stacked([cell.feedback for cell in self.cells])
             self.readout = _stacked([cell.readout for cell in self.cells])
             """W_o of each (reservoirs, output, hidden), a copy; None where there is none."""
@@ -57,16 +64,19 @@ class Reservoirs:
     def initial_state(self, batch: int) -> Float[Tensor, "reservoirs batch hidden"]:
         return self._bias.new_zeros(len(self.cells), batch, self.size)
 
-    def driven(self, xs: Float[Tensor, "time ... features"]) -> Iterator[Float[Tensor, "reservoirs batch hidden"]]:
+    def driven(
+        self, xs: Float[Tensor, "time ... features"], own: slice = slice(None)
+    ) -> Iterator[Float[Tensor, "reservoirs batch hidden"]]:
         """`B u + b` of each step, for inputs (time, batch, features) that all share, or (time, reservoirs, batch,
-        features).
+        features); of some of the reservoirs.
         """
+        drive, bias = self._drive[own], self._bias[own]
         for part in xs.split(CHUNK):
             if part.dim() == 3:  # one product for all
-                us = (part @ self._drive.flatten(0, 1).mT).unflatten(-1, (-1, self.size)).transpose(1, 2)
+                us = (part @ drive.flatten(0, 1).mT).unflatten(-1, (-1, self.size)).transpose(1, 2)
             else:
-                us = part @ self._drive.mT
-            yield from (us + self._bias.unsqueeze(1)).contiguous().unbind()
+                us = part[:, own] @ drive.mT
+            yield from (us + bias.unsqueeze(1)).contiguous().unbind()
 
     def rates(self, x: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch hidden"]:
         return self.phi(x) if self.form == "current" else x
@@ -98,29 +108,32 @@ class Reservoirs:
                 last, rates = next(steps)
                 row.copy_(rates)
             return kept, last
-        whole = len(self.cells) <= GROUP
-        parts = [slice(first, first + GROUP) for first in range(0, len(self.cells), GROUP)]
-        groups = [self if whole else Reservoirs(self.cells[part]) for part in parts]
+        groups = list(zip(self._groups, self._blocks_of, strict=True))
 
         def fill(number: int) -> Tensor:
-            own = parts[number]
-            return groups[number]._fill(kept[:, own], xs if xs.dim() == 3 else xs[:, own], last[own])
+            own, blocks = groups[number]
+            return self._fill(own, blocks, kept[:, own], xs, last[own])
 
         return kept, torch.cat(_side_by_side(fill, len(groups), self._blocks.values().numel() // len(groups)))
 
     @torch.no_grad()  # which holds in this thread alone
-    def _fill(self, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
-        """Write the rates at every step of sparse reservoirs, a sequence each, into `kept`; returns the last states."""
-        assert self._blocks is not None
+    def _fill(self, own: slice, blocks: Tensor, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
+        """Write the rates at every step of some sparse reservoirs, a sequence each, into `kept`; returns their last
+        states.
+        """
         x, r = state.flatten().clone(), self.rates(state).flatten()
         pre = torch.empty_like(x)
-        phi = self.phi.description()
-        squash = (lambda z: z.copy_(self.phi(z.view_as(state)).flatten())) if phi is None else phi.in_place(pre, None)
+        known = self.phi.description()
+        known = None if known is None or known.takes_bias else known
+        slow = partial(_squash, self.phi, state.shape)
+        squash = slow if known is None else known.in_place(pre, None)
+        W_o_T = None if self.readout is None else self.readout[own].mT
+        W_fb_T = None if self.feedback is None else self.feedback[own].mT
         current = self.form == "current"
-        for row, u in zip(kept.flatten(1).unbind(), self.driven(xs), strict=True):
-            torch.addmv(u.flatten(), self._blocks, r, out=pre)
-            if self.feedback is not None:
-                pre.view_as(state).add_(self.read(r.view_as(state)) @ self.feedback.mT)
+        for row, u in zip(kept.flatten(1).unbind(), self.driven(xs, own), strict=True):
+            torch.addmv(u.flatten(), blocks, r, out=pre)
+            if W_fb_T is not None and W_o_T is not None:
+                pre.view_as(state).add_(r.view_as(state) @ W_o_T @ W_fb_T)
             if current:
                 row.copy_(x.lerp_(pre, self.leak))
                 squash(row)
@@ -178,7 +191,6 @@ SMALL = 500_000
 
 def _side_by_side(fill: Callable[[int], Tensor], jobs: int, entries: int) -> list[Tensor]:
     """The jobs, each in one thread and as many at a time as torch has: a small matrix stays in that thread's cache."""
-    threads = torch.get_num_threads()
     if entries >= SMALL:
         return [fill(number) for number in range(jobs)]
 
@@ -186,13 +198,18 @@ def _side_by_side(fill: Callable[[int], Tensor], jobs: int, entries: int) -> lis
         torch.set_num_threads(1)
         return fill(number)
 
-    try:
-        if jobs == 1 or threads == 1:
-            return [alone(number) for number in range(jobs)]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(alone, range(jobs)))
-    finally:
-        torch.set_num_threads(threads)
+    with _THREADS:  # the number of threads belongs to the whole process: whoever changes it puts it back
+        threads = torch.get_num_threads()
+        try:
+            if jobs == 1 or threads == 1:
+                return [alone(number) for number in range(jobs)]
+            with ThreadPoolExecutor(threads) as pool:
+                return list(pool.map(alone, range(jobs)))
+        finally:
+            torch.set_num_threads(threads)
+
+
+_THREADS = Lock()
 
 
 def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:
@@ -200,7 +217,8 @@ def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:
     first = matrices[0]
     filled = sum(int(torch.count_nonzero(W)) for W in matrices)
     few = filled < SPARSE * len(matrices) * first.numel()
-    if not (few and first.device.type == "cpu" and torch.backends.mkl.is_available()):
+    precise = first.dtype in (torch.float32, torch.float64)
+    if not (few and precise and first.device.type == "cpu" and torch.backends.mkl.is_available()):
         return None
     return _block_diagonal(matrices)
 
@@ -222,6 +240,23 @@ def _block_diagonal(matrices: Sequence[Tensor]) -> Tensor:
         )
 
 
+def _squash(phi: Nonlinearity, shape: torch.Size, z: Tensor) -> None:
+    z.copy_(phi(z.view(shape)).flatten())
+
+
+def _same(a: Nonlinearity, b: Nonlinearity) -> bool:
+    """Whether two nonlinearities are the same function, as far as can be told."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Elementwise) and isinstance(b, Elementwise):
+        return a.function is b.function
+    theirs = dict(b.named_parameters())
+    alike = all(torch.equal(value, theirs[name]) for name, value in a.named_parameters())
+    return alike and a.description() is not None and a.description() is b.description()
+
+
 def _stacked(matrices: Sequence[Tensor | None]) -> Tensor | None:
     there = [matrix for matrix in matrices if matrix is not None]
     return torch.stack(there).detach().clone() if there else None
@@ -232,10 +267,10 @@ def _check_alike(cells: Sequence[EchoState]) -> None:
         raise ValueError("There is no reservoir to run: the list is empty.")
     kinds = {
         (cell.input_size, cell.hidden_size, cell.output_size, cell.feedback is None, cell.form, cell.leak,
-         str(cell.phi), cell.recurrent.dtype, cell.recurrent.device)
+         cell.recurrent.dtype, cell.recurrent.device)
         for cell in cells
     }  # fmt: skip
-    if len(kinds) > 1:
+    if len(kinds) > 1 or not all(_same(cells[0].phi, cell.phi) for cell in cells):
         raise ValueError(
             "Reservoirs that run together must agree in sizes, form, leak, nonlinearity, dtype and device, but these "
             f"differ: {'; '.join(sorted(map(repr, cells)))}"

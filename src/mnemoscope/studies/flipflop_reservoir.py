@@ -30,7 +30,7 @@ from mnemoscope.shapes import Float
 from mnemoscope.studies.computing import above, spread
 from mnemoscope.studies.learning import by_name
 from mnemoscope.studies.reservoirs import Recipe, corners, hearing, lesson, released, table, tried, written
-from mnemoscope.studies.saddles import Way, neighbours, ways_down
+from mnemoscope.studies.saddles import NEAR, Way, neighbours, ways_down
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ THROWS = 200
 """Random outputs, inside the cube of memories and outside, from which a reservoir is released."""
 RELEASED = 200
 """Steps for which the page shows how random states go."""
-NEAR = 0.5
-"""An output is at a corner if each of its numbers is nearer than this."""
 
 
 class FlipFlopReservoir(Study):
@@ -86,7 +84,7 @@ class FlipFlopReservoir(Study):
 
     def as_published(self, trial: Trial) -> bool:
         recipe = Recipe.of(dict(trial.settings))
-        return recipe.as_published and recipe.bits == self.bits
+        return recipe.as_published and recipe.bits == self.bits and recipe.nonlinearity == "tanh"
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         recipe = Recipe.of(dict(trial.settings))
@@ -115,8 +113,8 @@ class FlipFlopReservoir(Study):
             "completeness": fp.completeness,
             "starts": 0 if fp.starts is None else len(fp.starts),
             "search_cpu_seconds": round(searched, 2),
-            "edges": len({way.corners for way in ways if way.bits == 1}),
-            "ways": dict(sorted(Counter(str(way.bits) for way in ways).items())),
+            "edges": _edges(ways),
+            "ways": dict(sorted(Counter(way.words for way in ways).items())),
             "thrown": {name: _where(cell, begin) for name, begin in thrown.items()},
             "verdict": seen.verdict,
             "lesson_seconds": round(taught.seconds, 2),
@@ -288,10 +286,15 @@ def _write_page(
     write_page(folder / "page.html", content)
 
 
+def _edges(ways: Sequence[Way]) -> int:
+    """Pairs of corners one bit apart that have a saddle between them."""
+    return len({way.corners for way in ways if way.bits == 1 and way.arrived})
+
+
 def _between(ways: Sequence[Way], bits: int) -> Section:
     counted = Counter((way.bits, way.words) for way in ways)
     rows = [(words, str(count)) for (_, words), count in sorted(counted.items())]
-    edges = len({way.corners for way in ways if way.bits == 1})
+    edges = _edges(ways)
     lead = (
         f"From every saddle with one unstable direction two ways lead down. {edges} of the {len(neighbours(bits))} "
         f"pairs of corners one bit apart have such a saddle between them."

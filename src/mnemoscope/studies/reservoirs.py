@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
@@ -10,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -19,15 +21,13 @@ from mnemoscope.tasks import Batch, FlipFlop
 from mnemoscope.training import force
 from mnemoscope.training.seeding import seeded
 
-TABLE = {"units": 1000, "gain": 1.5, "tau": 10.0, "every": 2, "steps": 30_000, "test_steps": 5_000}
-"""Jang, Table 1."""
 LEFT_ALONE = 1000
 """Steps, a hundred time constants, for which a corner must be held to count as a memory."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A flip-flop reservoir and its lesson. Table 1 tells the first six numbers; the rest is what works.
+    """A flip-flop reservoir and its lesson. Jang's Table 1 tells six numbers after the bits; the rest is what works.
 
     As released, pulses of strength 1 do not overcome the feedback once learning has stopped: here the input is five
     times as strong, pulses keep a distance, and nothing is learned for `settle` steps after a flip.
@@ -57,8 +57,8 @@ class Recipe:
 
     @property
     def as_published(self) -> bool:
-        """Whether it has the numbers of Table 1."""
-        return all(getattr(self, name) == value for name, value in TABLE.items())
+        """Whether it has the numbers of Table 1, and is the recipe that works in all else but the nonlinearity."""
+        return replace(self, nonlinearity="tanh") == Recipe(bits=self.bits)
 
     def settings(self) -> dict[str, Any]:
         """As plain data."""
@@ -135,9 +135,10 @@ def lesson(
         progress: show a progress bar.
 
     """
-    cell = recipe.reservoir(seed) if cell is None else cell
+    cell, keep = recipe.reservoir(seed) if cell is None else cell, sorted(keep)
+    about = {"recipe": json.dumps(recipe.settings(), sort_keys=True), "seed": str(seed), "keep": str(keep)}
     if file.exists():
-        return _read(cell, file)
+        return _read(cell, file, about)
     batch = recipe.task(recipe.steps).batch(1, seed, 0)
     begin = perf_counter()
     run = force(cell, batch.inputs, batch.targets, every=recipe.every, alpha=recipe.alpha, mask=batch.mask, keep=keep,
@@ -147,9 +148,9 @@ def lesson(
     weights = {f"cell.{name}": value.detach() for name, value in cell.state_dict().items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished")
-    save_file({"steps": run.steps, "errors": run.errors, "seconds": seconds, **kept, **weights}, unfinished)
+    save_file({"steps": run.steps, "errors": run.errors, "seconds": seconds, **kept, **weights}, unfinished, about)
     unfinished.replace(file)  # all or nothing, so that an interrupted study does not read half a lesson
-    return _read(cell, file)
+    return _read(cell, file, about)
 
 
 def transferred(
@@ -176,7 +177,12 @@ def transferred(
     return before, lesson(recipe, seed, file, cell=cell, keep=keep, progress=progress)
 
 
-def _read(cell: EchoState, file: Path) -> Lesson:
+def _read(cell: EchoState, file: Path, about: dict[str, str]) -> Lesson:
+    with safe_open(file, "pt") as opened:
+        if opened.metadata() != about:
+            raise ValueError(
+                f"{file} holds another lesson (other settings, seed or snapshots); remove it, and it is taught anew."
+            )
     stored = load_file(file)
     cell.load_state_dict({name.removeprefix("cell."): value for name, value in stored.items() if "cell." in name})
     kept = {int(name.removeprefix("snapshot.")): value for name, value in stored.items() if "snapshot." in name}

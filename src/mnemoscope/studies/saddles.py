@@ -13,6 +13,8 @@ from scipy.sparse.linalg import eigs
 from mnemoscope.analysis import Dynamics, FixedPoints
 from mnemoscope.cells import EchoState
 
+NEAR = 0.5
+"""An output is at a corner if each of its numbers is nearer than this."""
 STEP = 1e-2
 """How far from a saddle, relative to its state, its ways begin."""
 LONGEST = 4000
@@ -26,7 +28,7 @@ class Way:
     corners: tuple[tuple[int, ...], ...]
     """Signs of the outputs there, in order; one where both ways lead to the same."""
     arrived: bool
-    """Whether both ended at rest."""
+    """Whether both ended at rest, at a corner."""
 
     @property
     def bits(self) -> int:
@@ -38,7 +40,7 @@ class Way:
     @property
     def words(self) -> str:
         if not self.arrived:
-            return "not at rest after the time that was given"
+            return "at least one end that is no corner, or not at rest in the time given"
         apart = {0: "one corner and itself", 1: "two corners one bit apart"}
         return apart.get(self.bits, f"two corners {self.bits} bits apart")
 
@@ -69,7 +71,9 @@ def ways_down(dynamics: Dynamics, fp: FixedPoints, cell: EchoState) -> list[Way]
         if dynamics.residual(ends).norm(dim=1).max() < 1e-8:
             break
     resting = dynamics.residual(ends).norm(dim=1) < 1e-5 * ends.norm(dim=1).clamp_min(1)
-    signs = cell.read(cell.output(ends.to(cell.recurrent))).sign().int().tolist()
+    z = cell.read(cell.output(ends.to(cell.recurrent)))
+    resting &= ((z - z.sign()).abs() < NEAR).all(1)
+    signs = z.sign().int().tolist()
     n = len(saddles)
     return [
         Way(tuple(sorted({tuple(signs[k]), tuple(signs[n + k])})), bool(resting[k] & resting[n + k])) for k in range(n)

@@ -107,8 +107,7 @@ def force(
     if wanted and not 0 <= wanted[0] <= wanted[-1] <= len(inputs):
         raise ValueError(f"keep holds numbers of steps between 0 and {len(inputs)}, but {wanted} were given.")
     learner = RecursiveLeastSquares(student.readout.shape[-1], alpha, learners=tuple(student.readout.shape[:-2]),
-                                    forgetting=forgetting, dtype=student.readout.dtype,
-                                    device=student.readout.device)  # fmt: skip
+                                    forgetting=forgetting, device=student.readout.device)  # fmt: skip
     outputs, errors, steps, change = [], [], [], []
     snapshots = [Snapshot(0, student.kept())] if wanted[:1] == [0] else []
     due = torch.zeros(len(inputs), dtype=torch.bool)
@@ -127,18 +126,18 @@ def force(
                     features, e = features * mask[t].unsqueeze(-1), e * mask[t].unsqueeze(-1)
                 delta = learner.update(features, e)
                 student.readout += delta
-                errors.append(e.abs().mean())
+                errors.append(e.abs().sum() / (mask[t].sum() * e.shape[-1]))
                 change.append(delta.norm())
                 steps.append(t)
             if t + 1 in wanted:
                 snapshots.append(Snapshot(t + 1, student.kept()))
+        if not torch.isfinite(student.readout).all():
+            raise FloatingPointError(
+                "The readout did not stay finite, and the network was left as it was: it or its feedback grows without "
+                "bound. Use a bounded nonlinearity, a larger alpha or a smaller feedback_scale."
+            )
         student.write()
     nothing = torch.zeros(0)
-    if not torch.isfinite(student.readout).all():
-        raise FloatingPointError(
-            "The readout did not stay finite: the network or its feedback grows without bound. Use a bounded "
-            "nonlinearity, a larger alpha or a smaller feedback_scale."
-        )
     return ForceRun(
         outputs=student.as_given(torch.stack(outputs)),
         errors=torch.stack(errors).cpu() if errors else nothing,
@@ -190,6 +189,7 @@ def fit_readout(
     if not mask.any():
         raise ValueError("Nothing is left to learn from: the mask and the washout leave out every step.")
     features = []
+    student.z = torch.zeros_like(targets[0])  # nothing is heard before the first target
     with torch.no_grad():
         for one, f in zip(student.steps(), targets.unbind(), strict=True):
             features.append(one)

@@ -20,14 +20,15 @@ class RecursiveLeastSquares:
 
     P begins as I / alpha, and W after any number of samples is the ridge regression with that alpha on all of them.
     Several samples may come at once (rank-k update), and several independent learners have leading dimensions.
-    P stays symmetric by construction: it only ever loses products V^T V.
+    P only ever loses products V^T V, so that it stays symmetric, and is kept in float64 whatever the features are: in
+    float32 its least eigenvalues would drown in the rounding of 1 / alpha, and turn negative.
 
     Args:
         features: numbers in r.
         alpha: the weight of |W|^2 against the sum of squared errors, positive.
         learners: leading dimensions.
-        forgetting: factor in (0, 1] by which the weight of the past shrinks at each update.
-        dtype: of P; float32 keeps its symmetry and its positive eigenvalues too, to fewer digits.
+        forgetting: factor in (0, 1] by which the weight of the past shrinks at each update. Below 1, P grows without
+            bound in directions in which no feature points any more.
         device: of P.
 
     >>> r, f = torch.randn(50, 8).double(), torch.randn(50, 2).double()
@@ -46,7 +47,6 @@ class RecursiveLeastSquares:
         *,
         learners: tuple[int, ...] = (),
         forgetting: float = 1.0,
-        dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
         if features < 1:
@@ -55,7 +55,7 @@ class RecursiveLeastSquares:
         if not 0 < forgetting <= 1:
             raise ValueError(f"forgetting is a factor in (0, 1], but is {forgetting}.")
         self.forgetting = forgetting
-        eye = torch.eye(features, dtype=dtype, device=device) / alpha
+        eye = torch.eye(features, dtype=torch.float64, device=device) / alpha
         self._base = eye.expand(*learners, -1, -1).clone()  # P = scale (base - V^T V)
         self._scale = 1.0
         self._V = eye.new_zeros(*learners, BLOCK, features)
@@ -71,9 +71,15 @@ class RecursiveLeastSquares:
         self, features: Float[Tensor, "*learners samples features"], errors: Float[Tensor, "*learners samples outputs"]
     ) -> Float[Tensor, "*learners outputs features"]:
         """Take samples in, and return the change of W: features r and the errors W r - f before the change."""
+        change, forgetting = None, self.forgetting
+        for R, e in zip(features.double().split(BLOCK, -2), errors.double().split(BLOCK, -2), strict=True):
+            now = self._update(R, e if change is None else e + R @ change.mT, forgetting)
+            change, forgetting = now if change is None else change + now, 1.0  # the past is forgotten once
+        assert change is not None
+        return change.to(features)
+
+    def _update(self, features: Tensor, errors: Tensor, forgetting: float) -> Tensor:
         samples = features.shape[-2]
-        if samples > BLOCK:
-            raise ValueError(f"At most {BLOCK} samples are taken at once, but {samples} were given.")
         if self._filled + samples > BLOCK:
             self._flush()
         old = self._V[..., : self._filled, :]
@@ -85,16 +91,16 @@ class RecursiveLeastSquares:
             RP = RP * self._scale
         inner = RP @ features.mT
         if samples == 1:  # the usual case, without a factorisation
-            root = (inner + self.forgetting).sqrt()
+            root = (inner + forgetting).sqrt()
             V, e = RP / root, errors / root
         else:
-            inner.diagonal(dim1=-2, dim2=-1).add_(self.forgetting)
+            inner.diagonal(dim1=-2, dim2=-1).add_(forgetting)
             L = torch.linalg.cholesky(0.5 * (inner + inner.mT))
             V = torch.linalg.solve_triangular(L, RP, upper=False)
             e = torch.linalg.solve_triangular(L, errors, upper=False)
         self._V[..., self._filled : self._filled + samples, :] = V if self._scale == 1 else V * self._scale**-0.5
         self._filled += samples
-        self._scale /= self.forgetting
+        self._scale /= forgetting
         return -(e.mT @ V)
 
     def _flush(self) -> None:

@@ -67,7 +67,8 @@ class OfReservoirs:
     def steps(self) -> Iterator[Tensor]:
         together = self.together
         rates = together.rates(self.x)
-        self.z = rates @ self.readout.mT
+        if self.z is None:
+            self.z = rates @ self.readout.mT
         for u in together.driven(self.inputs):
             self.x = together.step(u, self.x, rates, self.z)
             if self.noise:
