@@ -550,3 +550,34 @@ def test_the_lenses_are_registered():
     assert ms.registry.lenses["cycles"].load() is ms.find_cycles
     assert ms.registry.lenses["lyapunov"].load() is ms.lyapunov_spectrum
     assert ms.registry.lenses["attractors"].load() is ms.attractors
+
+
+def test_many_points_are_all_points():
+    """Six independent bits: sixty-four points, more than any list of a few."""
+    seen = ms.attractors(tanh_network(2 * torch.eye(6)), 200)
+    assert set(seen.kind) == {Kind.POINT}
+    assert len(seen.kind) > 50
+    slow_but_one = ms.attractors(system(lambda x, h: 0.997 * h, 1), torch.linspace(-1, 1, 64).double()[:, None])
+    assert list(slow_but_one.kind) == [Kind.POINT]
+    assert slow_but_one.shares.tolist() == [1.0]
+
+
+def test_exponents_of_different_attractors_are_not_averaged_in_words():
+    """Chaos on one side, a stable point on the other."""
+
+    def two(x, h):
+        return torch.where(h[:, :1] > 0, 3.99 * h * (1 - h), 0.5 * h)
+
+    starts = torch.tensor([[0.3], [0.4], [-0.5], [-0.2]]).double()
+    seen = ms.lyapunov_spectrum(system(two, 1), steps=600, starts=starts)
+    assert "From 2 starts nearby states part, from 2 they come together" in seen.summary()
+
+
+@pytest.mark.parametrize("dt", [0.05, 0.02])
+def test_chaos_that_was_not_watched_for_long_is_no_torus(dt):
+    def rossler(x, h):
+        a, b, c = h.unbind(1)
+        return torch.stack([-b - c, a + 0.2 * b, 0.2 + c * (a - 5.7)], 1)
+
+    seen = ms.attractors(system(rossler, 3, continuous=True, rate=1.0), torch.tensor([[1.0, 1, 1]]).double(), dt=dt)
+    assert Kind.TORUS not in seen.kind

@@ -371,3 +371,27 @@ def test_the_page_shows_every_snapshot_and_event(growing):
         evolution_section(growing, trajectories=[None])
     with pytest.raises(ValueError, match=r"\(time, batch, 12\)"):
         evolution_section(growing, trajectories=[torch.zeros(3, 2, 5)] * 6)
+
+
+def test_rounding_on_the_unit_circle_is_no_bifurcation():
+    """Orthogonal for every parameter: all modes are on the boundary, and stay there."""
+    S = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    S = S - S.T
+    seen = ms.follow(maps(lambda h, mu: h @ torch.matrix_exp((0.1 + mu) * S).T, 5), [0.0, 0.1, 0.2, 0.3])
+    assert not [event for event in seen.events if event.name in ("Neimark-Sacker", "unknown")]
+
+
+def test_snapshots_stay_in_order_beside_a_bifurcation():
+    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h)), [0.5, 1.0, 1.0001, 2.0], starts=LINE)
+    assert (seen.snapshots.diff() > 0).all()
+
+
+def test_the_mirror_is_the_reason_only_where_the_point_is_its_own_image():
+    def step(h, g):
+        return torch.stack([torch.tanh(2 * h[:, 0]), torch.tanh(g * h[:, 1])], 1)
+
+    grid = torch.cartesian_prod(LINE[::2, 0], LINE[::2, 0])
+    seen = ms.follow(maps(step, 2), [0.5, 1.5], starts=grid)
+    forks = [event for event in seen.events if event.name == "pitchfork"]
+    assert len(forks) == 3
+    assert sum("symmetry" in event.sentence for event in forks) == 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -224,7 +225,8 @@ def _checked(dynamics: Dynamics, periods: int | Iterable[int]) -> list[int]:
             "A flow takes no steps, and its cycles close after no whole number of them: attractors(dynamics, dt=...) "
             "follows it and says whether it runs in a loop."
         )
-    asked = [periods] if isinstance(periods, int) else list(periods)
+    given = [periods] if isinstance(periods, int | np.integer) else list(periods)
+    asked = [int(k) if isinstance(k, np.integer) else k for k in given]
     if not asked or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in asked):
         raise ValueError(f"periods must be whole numbers of steps, 1 or more, at least one of them, but are {asked}.")
     return sorted(set(asked))

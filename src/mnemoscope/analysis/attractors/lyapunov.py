@@ -170,7 +170,13 @@ def _sentences(seen: LyapunovSpectrum) -> Iterator[str]:
     rest = f" (the first {len(pairs)} of {seen.count})" if seen.count > len(pairs) else ""
     yield f"{what[0].upper()}{what[1:]}, {unit}{rest}: {shown}; over {seen.steps} steps from {alive} starts."
     value, error = pairs[0]
-    if value > 2 * error and value > 0:
+    part, meet = _signs(seen)
+    if part and meet:
+        yield (
+            f"From {part} starts nearby states part, from {meet} they come together: these are different attractors, "
+            f"and the means belong to none of them; `exponents` has each start's own."
+        )
+    elif value > 2 * error and value > 0:
         dimension = seen.dimension
         size = f"{dimension:.3g}" if dimension == dimension else f"beyond the {seen.count} exponents computed"
         more = "at least " if seen.count < seen.size and float(seen.mean[-1]) > 0 else ""
@@ -182,6 +188,12 @@ def _sentences(seen: LyapunovSpectrum) -> Iterator[str]:
         yield "The largest is negative from every start: nearby states come together, and the start is forgotten."
     else:
         yield "The largest cannot be told from 0, or its sign differs between starts."
+
+
+def _signs(seen: LyapunovSpectrum) -> tuple[int, int]:
+    """From how many starts the largest exponent is positive, and negative, for certain."""
+    largest, error = seen.exponents[seen.alive][:, 0], seen.errors[seen.alive][:, 0]
+    return int((largest > 3 * error).sum()), int((largest < -3 * error).sum())
 
 
 def _time(seen: LyapunovSpectrum) -> str:

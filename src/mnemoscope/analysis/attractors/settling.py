@@ -35,8 +35,6 @@ CERTAIN = 3.0
 ZERO = 5.0
 """An exponent counts as 0 if a difference grew or shrank by less than so many e-foldings in all that was watched: along
 a closed curve or torus it comes and goes, but within bounds, so that the exponent falls as 1 / time."""
-MOST_POINTS = 32
-"""Resting states that are refined, after those that agree have been merged."""
 WORK = 4e7
 """Numbers times vectors: large networks have fewer trajectories whose exponents are taken, but at least 8."""
 DRAWN = 300
@@ -173,7 +171,6 @@ class _Judge:
         if not rows:
             return
         chosen, which = _distinct(seen.states[rows], AT_REST * extent)
-        chosen = chosen[:MOST_POINTS]
         fp = find_fixed_points(self.system, seen.states[rows][chosen], seed=self.seed)
         assert fp.starts is not None
         marginal: dict[int, list[int]] = {}
@@ -181,7 +178,7 @@ class _Judge:
         unstable: list[int] = []
         values: dict[int, Complex[Tensor, " size"]] = {}
         for row, group in zip(rows, which, strict=True):
-            if group >= len(chosen) or fp.starts.status[group] != Status.FIXED:
+            if fp.starts.status[group] != Status.FIXED:
                 continue
             point = int(fp.starts.point[group])
             here = fp.states[point].to(seen.states)
@@ -327,7 +324,8 @@ class _Judge:
         certain = values.abs() > CERTAIN * errors
         # within the bounds, but so even that it looks like slow growth: neither 0 for certain nor not 0
         slight = certain & (values.abs() > floor / ZERO)
-        zero = (values.abs() <= floor) & ~slight
+        # one that is 0 of a steady motion is so from block to block; large errors are of an exponent not yet known
+        zero = (values.abs() <= floor) & ~slight & (2 * CERTAIN * errors <= floor)
         shrinks = (values < -floor) & certain
         before = shrinks.cumsum(0) == 0  # those that decide: all that come before the first that shrinks for certain
         neutral = int((zero & before).sum())

@@ -33,8 +33,9 @@ def follow(
 
     Points are continued from snapshot to snapshot, with steps halved where they turn or meet. At each snapshot a search
     from fresh starts looks for new ones, which are followed back to where they were born, through earlier snapshots if
-    need be. Near each bifurcation the points that it must have are looked for as well. A pair that appears and
-    vanishes between two snapshots leaves no trace and is not seen.
+    need be. Near each bifurcation the points that it must have are looked for as well. What happens and is undone
+    between two snapshots leaves no trace and is not seen: a pair that appears and vanishes, a point that loses its
+    stability and regains it.
 
     Args:
         family: the system at a parameter; `between(cells, at)` and `along_inputs(cell, inputs)` make such functions.
@@ -45,7 +46,7 @@ def follow(
         eigenvalues: how many of the leading ones are kept at each place; of large states as many as were needed to
             count, at least one stable one.
         count_at: the snapshots at which unstable directions are counted, where states are so large that eigenvalues
-            take long (more than 300 numbers); all by default. Crossings of +1 are seen in any case.
+            take long (more than 300 numbers); all by default. Crossings of +1 show in the index in any case.
         seed: for the strategies that draw at random.
         progress: show a progress bar.
 
@@ -154,7 +155,8 @@ def _words(one: Bifurcation, changes: list[Happening], size: int, symmetric: boo
     if one.name == "saddle-node":
         return f"two points {verb}, {kinds} (saddle-node, branches {numbers})."
     if one.name == "pitchfork":
-        mirror = ", as the symmetry x -> -x asks for" if symmetric else ""
+        own_image = symmetric and float(one.parts[0].node.state.abs().max()) < 1e-6  # only then x -> -x asks for it
+        mirror = ", as the symmetry x -> -x asks for" if own_image else ""
         return f"{_turn(one.parts[0], size)} and two points {verb} beside it, {kinds} (pitchfork{mirror})."
     if one.name == "transcritical":
         return (

@@ -136,7 +136,8 @@ class Follower:
         found = self._search(snapshot, predicted(at))
         if found.regular is not None and not bool(found.regular.all()):
             inwards = -1 if snapshot == len(self.at) - 1 else 1
-            self.at[snapshot] = at + inwards * NUDGE * self.tracer.tolerance
+            room = abs(self.at[snapshot + inwards] - at) / 3  # the snapshots stay in order
+            self.at[snapshot] = at + inwards * min(NUDGE * self.tracer.tolerance, room)
             beside = self._search(snapshot, predicted(self.at[snapshot]))
             if beside.regular is not None and bool(beside.regular.all()):
                 found = beside
