@@ -17,7 +17,7 @@ FIRST = 2
 MOST = 16
 """Beyond this it is never asked for: all together take no longer."""
 ROUNDING = 1e-9
-"""A mode that grows by less is on the boundary, as far as rounding lets one tell: orthogonal matrices are not unstable."""
+"""A mode that grows by less is on the boundary, as far as rounding tells: orthogonal matrices are not unstable."""
 RESTARTS = 8
 """After so many restarts without success, all eigenvalues are computed."""
 
