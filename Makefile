@@ -14,7 +14,7 @@ demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write 
 	$(BIN)/mnemoscope demo
 
 test: .venv/installed lint  ## lint, types, every test and every docstring example
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # a thread for each of the two processes: more would wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup  # a thread for each of the two processes: more would wait for each other
 
 lint: .venv/installed
 	$(BIN)/ruff check .

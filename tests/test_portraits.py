@@ -150,13 +150,18 @@ def holds_three_bits(scale, size=12):
     return cell
 
 
+TOGETHER = pytest.mark.xdist_group("growing")
+"""In one process, which follows the network once."""
+
+
 @pytest.fixture(scope="module")
 def growing():
-    return ms.follow(between([holds_three_bits(0), holds_three_bits(1)], [0, 1]), np.linspace(0, 1, 6).tolist())
+    return ms.follow(between([holds_three_bits(0), holds_three_bits(1)], [0, 1]), np.linspace(0, 1, 4).tolist())
 
 
+@TOGETHER
 def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
-    assert growing.index_sum.tolist() == [1] * 6
+    assert growing.index_sum.tolist() == [1] * 4
     assert growing.count(0) == 1
     last = find_fixed_points(ms.Dynamics(holds_three_bits(1)))
     assert growing.count(-1) == len(last) > 10
@@ -169,14 +174,16 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
     assert sorted([0, *born]) == list(range(len(growing)))  # each branch but the first has its birth
 
 
+@TOGETHER
 def test_events_do_not_depend_on_the_snapshots(growing):
     family = between([holds_three_bits(0), holds_three_bits(1)], [0, 1])
-    finer = ms.follow(family, np.linspace(0, 1, 9).tolist())
+    finer = ms.follow(family, np.linspace(0, 1, 6).tolist())
     assert [event.name for event in finer.events] == [event.name for event in growing.events]
     for one, other in zip(finer.events, growing.events, strict=True):
         assert max(one.low, other.low) <= min(one.high, other.high) + 1e-12  # brackets of the same event overlap
 
 
+@TOGETHER
 def test_every_place_is_a_fixed_point_of_its_system(growing):
     family = between([holds_three_bits(0), holds_three_bits(1)], [0, 1])
     for row in range(0, len(growing.at), 7):
