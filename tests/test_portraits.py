@@ -288,6 +288,7 @@ def test_the_tangent_is_the_derivative_of_the_branch():
     assert (float(tangent[0]) - x) / 1e-6 == pytest.approx(slope, rel=1e-5)
 
 
+@TOGETHER
 def test_saved_and_loaded(growing, tmp_path):
     growing.save(tmp_path / "evolution.safetensors")
     again = Evolution.load(tmp_path / "evolution.safetensors")
@@ -300,6 +301,7 @@ def test_saved_and_loaded(growing, tmp_path):
         Evolution.load(tmp_path / "points.safetensors")
 
 
+@TOGETHER
 def test_branches_and_table(growing):
     headings, rows = growing.table()
     assert len(rows) == len(growing.events)
@@ -311,6 +313,7 @@ def test_branches_and_table(growing):
         growing.points(6)
 
 
+@TOGETHER
 def test_the_figure_draws_every_branch_and_event(growing):
     figure = growing.figure()
     top = figure.axes[0]
@@ -358,6 +361,7 @@ def test_bad_input_is_refused_in_words():
         along_inputs(torch.nn.GRU(1, 2), torch.zeros(3))
 
 
+@TOGETHER
 def test_the_page_shows_every_snapshot_and_event(growing):
     paths = [torch.randn(5, 2, 12).double() if snapshot != 2 else None for snapshot in range(6)]
     section = evolution_section(growing, trajectories=paths, parameter="scale")
