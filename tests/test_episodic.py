@@ -696,8 +696,9 @@ def test_kinds_say_whether_points_are_missing(tmp_path):
     assert whole.index_sum == 1
     assert "no sign of a missing point, though no proof" in ms.classify_memories(memory, whole).summary()
     stable = (whole.unstable == 0).nonzero()[0, 0]
-    fewer = replace(whole, **{name: torch.cat([getattr(whole, name)[:stable], getattr(whole, name)[stable + 1 :]])
-                              for name in ("states", "q", "jacobians", "reached")}, regular=None, signs=None)  # fmt: skip
+    rest = [point for point in range(len(whole)) if point != int(stable)]
+    parts = {name: getattr(whole, name)[rest] for name in ("states", "q", "jacobians", "reached")}
+    fewer = replace(whole, **parts, regular=None, signs=None)
     kinds = ms.classify_memories(memory, fewer)
     assert "The index sum is 0 and must be 1: at least 1 point" in kinds.summary()
     kinds.save(tmp_path / "kinds.safetensors")

@@ -156,12 +156,12 @@ TOGETHER = pytest.mark.xdist_group("growing")
 
 @pytest.fixture(scope="module")
 def growing():
-    return ms.follow(between([holds_three_bits(0), holds_three_bits(1)], [0, 1]), np.linspace(0, 1, 4).tolist())
+    return ms.follow(between([holds_three_bits(0), holds_three_bits(1)], [0, 1]), np.linspace(0, 1, 6).tolist())
 
 
 @TOGETHER
 def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
-    assert growing.index_sum.tolist() == [1] * 4
+    assert growing.index_sum.tolist() == [1] * 6
     assert growing.count(0) == 1
     last = find_fixed_points(ms.Dynamics(holds_three_bits(1)))
     assert growing.count(-1) == len(last) > 10
@@ -177,7 +177,7 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
 @TOGETHER
 def test_events_do_not_depend_on_the_snapshots(growing):
     family = between([holds_three_bits(0), holds_three_bits(1)], [0, 1])
-    finer = ms.follow(family, np.linspace(0, 1, 6).tolist())
+    finer = ms.follow(family, np.linspace(0, 1, 9).tolist())
     assert [event.name for event in finer.events] == [event.name for event in growing.events]
     for one, other in zip(finer.events, growing.events, strict=True):
         assert max(one.low, other.low) <= min(one.high, other.high) + 1e-12  # brackets of the same event overlap

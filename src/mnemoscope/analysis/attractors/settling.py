@@ -324,8 +324,7 @@ class _Judge:
         certain = values.abs() > CERTAIN * errors
         # within the bounds, but so even that it looks like slow growth: neither 0 for certain nor not 0
         slight = certain & (values.abs() > floor / ZERO)
-        # one that is 0 of a steady motion is so from block to block; large errors are of an exponent not yet known
-        zero = (values.abs() <= floor) & ~slight & (2 * CERTAIN * errors <= floor)
+        zero = (values.abs() <= floor) & ~slight
         shrinks = (values < -floor) & certain
         before = shrinks.cumsum(0) == 0  # those that decide: all that come before the first that shrinks for certain
         neutral = int((zero & before).sum())
@@ -347,6 +346,9 @@ class _Judge:
         elif neutral == 1:
             time = self.seen.return_time(row) * (self.dt or 1.0)
             self._join(Kind.CIRCLE, row, values, errors, 1.0, time)
+        elif bool((zero & before & (2 * CERTAIN * errors > floor)).any()):
+            # a 0 of steady motion is so from block to block; large errors are of an exponent not yet known
+            self._undecided([row], "several exponents are near 0, but not known well: watch it for more steps")
         else:
             self._join(Kind.TORUS, row, values, errors, float(neutral))
 
