@@ -1,6 +1,7 @@
 """Fixed points followed over a parameter, against families whose bifurcations are known."""
 
 import json
+import os
 import re
 from math import atanh, cos, sin, sqrt
 
@@ -15,6 +16,8 @@ from mnemoscope.analysis.portraits.tracing import Tracer
 from mnemoscope.cells import Elman
 from mnemoscope.report import render_frame
 from mnemoscope.report.evolution import evolution_section
+
+SLOW = pytest.mark.skipif("MNEMOSCOPE_SLOW" not in os.environ, reason="takes long; set MNEMOSCOPE_SLOW=1 to run it")
 
 LINE = torch.linspace(-1.5, 1.5, 13, dtype=torch.float64)[:, None]
 
@@ -174,6 +177,7 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
     assert sorted([0, *born]) == list(range(len(growing)))  # each branch but the first has its birth
 
 
+@SLOW
 @TOGETHER
 def test_events_do_not_depend_on_the_snapshots(growing):
     family = between([holds_three_bits(0), holds_three_bits(1)], [0, 1])
