@@ -77,7 +77,7 @@ class FlipFlopNoise(Study):
         "smoke": Preset("Three bits, small reservoirs, short lessons: it shows that the machinery works, no more.",
                         Recipe(bits=3, units=400, steps=6000, test_steps=1000).settings()
                         | {"levels": (0.0, 0.003, 0.01, 0.03), "draws": 2, "left_alone": 200}),
-        "cpu": Preset("N = 1000 as published, five seeds, three draws of the noise; some twelve minutes on one core.",
+        "cpu": Preset("N = 1000 as published, five seeds, three draws of the noise.",
                       Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 3, "left_alone": LEFT_ALONE},
                       (0, 1, 2, 3, 4)),
         "paper": Preset("The same with ten seeds and ten draws.",

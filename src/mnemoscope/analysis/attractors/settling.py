@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,9 +151,9 @@ class _Judge:
         assert not self.left
         return self._result()
 
-    def _take(self, kind: Kind, rows: list[int], **known: object) -> None:
+    def _take(self, kind: Kind, rows: list[int], **known: Any) -> None:
         if rows:
-            self.found.append(_Found(kind, self.seen.states[rows[0]], list(rows), **known))  # type: ignore[arg-type]
+            self.found.append(_Found(kind, self.seen.states[rows[0]], list(rows), **known))
             self.left = [row for row in self.left if row not in rows]
 
     def _undecided(self, rows: list[int], note: str) -> None:
