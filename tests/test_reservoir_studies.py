@@ -183,13 +183,18 @@ def test_area_and_half():
 def test_verdicts_on_noise():
     held = [[16, 10, 2]]
     results = [
-        shaken(kind, [[0.0, error, 1.0]], held, seed)
-        for seed, errors in enumerate(((0.5, 0.2, 0.9), (0.5, 0.9, 0.4)))
+        shaken(kind, [[0.0, error, 2 * error]], held, seed)
+        for seed, errors in enumerate(((0.5, 0.2, 0.9), (0.5, 0.6, 0.4)))
         for kind, error in zip(flipflop_noise.KINDS, errors, strict=True)
     ]
     rows = flipflop_noise.STUDY.summarise(results)
-    assert [row.verdict for row in rows[:4]] == ["agrees", *["agrees in 1 of 2"] * 3]
+    assert [row.verdict for row in rows[:4]] == ["agrees in 1 of 2"] * 4  # no seed is alike and less
     assert {row.verdict for row in rows[4:]} == {NOT_COMPARED}
+    stubborn = [*results, shaken("tanh", [[0.0, 0.1, 0.1]], [[16, 16, 15]], 2)]
+    halves = next(
+        row for row in flipflop_noise.STUDY.summarise(stubborn) if row.quantity == "tanh: eta that leaves half"
+    )
+    assert halves.ours == "0.015 +- 0; above 0.03 in 1 of 3"
     smaller = [replace(one, trial=replace(one.trial, settings={**one.trial.settings, "units": 100})) for one in results]
     assert {row.verdict for row in flipflop_noise.STUDY.summarise(smaller)} == {NOT_COMPARED}
     assert flipflop_noise.STUDY.figure(results).axes

@@ -69,7 +69,7 @@ class FlipFlopNoise(Study):
     question = "How much noise on the recurrent weights do the memories survive, by nonlinearity and by beginning?"
     published = (
         Published("area of logistic / tanh: alike", "performed similarly", "Jang, section 8", agreeing=(0.67, 1.5)),
-        Published("area of logistic / tanh: less", "logistic most robust", "Jang, Fig 9", agreeing=(0, 1)),
+        Published("area of logistic / tanh: less", "logistic most robust", "Jang, Fig 9", agreeing=(0, 0.67)),
         Published("area of tanh / transferred", "transferred more sensitive", "Jang, section 8", agreeing=(0, 1)),
         Published("area of worst other / transferred", "transferred worst", "Jang, Fig 9", agreeing=(0, 1)),
     )
@@ -201,15 +201,24 @@ def _kind(kind: str, own: Sequence[Finished]) -> list[Row]:
         return []
     intact = [fmean(row[0] for row in one.result["mse"]) for one in own]
     held = ", ".join(f"{one.result['held'][0][0]}" for one in own)
-    halves = [half_level(one) for one in own]
+    halves = _halves_in_words([half_level(one) for one in own], own[0].trial.settings["levels"][-1])
     return [
         Row(f"{kind}: MSE without noise", "not published", spread_in_words(intact, ".2g"),
             remark=f"memories held: {held} of {2 ** own[0].trial.settings['bits']}"),
-        Row(f"{kind}: eta that leaves half", "not published", spread_in_words(halves, ".2g"),
+        Row(f"{kind}: eta that leaves half", "not published", halves,
             remark="of the corners, on average over draws"),
         Row(f"{kind}: area under the MSE", "drawn only", spread_in_words([area(one) for one in own], ".2f"),
             remark="mean over eta; 1: the error of an output that is always 0"),
     ]  # fmt: skip
+
+
+def _halves_in_words(halves: Sequence[float], last: float) -> str:
+    """The mean of those that fell to half, and how many did not up to the last level."""
+    fallen = [half for half in halves if half < inf]
+    told = [spread_in_words(fallen, ".2g")] if fallen else []
+    if len(fallen) < len(halves):
+        told.append(f"above {last:g} in {len(halves) - len(fallen)} of {len(halves)}")
+    return "; ".join(told)
 
 
 STUDY = FlipFlopNoise()

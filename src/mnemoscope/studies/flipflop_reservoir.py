@@ -95,7 +95,7 @@ class FlipFlopReservoir(Study):
         memories = written(cell, recipe)
         dynamics = Dynamics(cell)
         begin = process_time()
-        fp = _search(dynamics, test.inputs, memories.states, trial.settings["starts"], trial.seed, progress)
+        fp = _search(cell, test.inputs, memories.states, trial.settings["starts"], trial.seed, progress)
         searched = process_time() - begin
         z = cell.read(cell.output(fp.states.to(cell.recurrent)))
         ways = ways_down(dynamics, fp, cell)
@@ -179,14 +179,16 @@ class FlipFlopReservoir(Study):
         return figure
 
 
-def _search(
-    dynamics: Dynamics, inputs: Tensor, memories: Tensor, starts: int, seed: int, progress: bool
-) -> FixedPoints:
-    """From trajectories, with noise and without, from the memories, from random outputs, then from mid-points."""
-    each = max(8, starts // 10)
+def _search(cell: EchoState, inputs: Tensor, memories: Tensor, starts: int, seed: int, progress: bool) -> FixedPoints:
+    """From the memories, the middles of the cube's edges, faces and so on, trajectories with noise and without, and
+    random outputs; then from mid-points of what was found.
+    """
+    each, dynamics = max(8, starts // 10), Dynamics(cell)
+    middles = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0])] * cell.output_size)
     first = Several([
         dynamics.origin,
         memories.double(),
+        hearing(cell, middles).double(),
         FromTrajectories(inputs, each, rest=25),
         FromTrajectories(inputs, each, noise=0.3, rest=25),
         FromOutputs(each, -1.0, 1.0),
