@@ -36,5 +36,13 @@ _BOTH = ("forward", "prepare")
 
 
 def hold(mask: Bool[Tensor, " batch"], new: State, old: State) -> State:
-    """`new` where the mask is True, else `old`, in every tensor of the state."""
-    return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, o), new, old)
+    """`new` where the mask is True, else `old`, in every tensor of the state; what a state grew by is 0 in the old."""
+    return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, _grown(o, n)), new, old)
+
+
+def _grown(old: Tensor, new: Tensor) -> Tensor:
+    if old.shape == new.shape:
+        return old
+    grown = old.new_zeros(new.shape)
+    grown[:, : old.shape[1]] = old
+    return grown

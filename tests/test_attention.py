@@ -1,0 +1,195 @@
+"""Attention over the past: against the obvious algorithm, one sample and one state at a time."""
+
+import pytest
+import torch
+from torch import nn
+
+import mnemoscope as ms
+from mnemoscope.cells import GRU, LSTM, Elman, Stack
+from mnemoscope.cells.state import leaves
+from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
+
+CELLS = {
+    "elman": lambda: Elman(5, 12, "tanh"),
+    "orthogonal": lambda: ms.cells.named.exprnn(5, 12),
+    "lstm": lambda: LSTM(5, 12),
+    "gru": lambda: GRU(5, 12),
+}
+PASTS = {
+    "full": FullHistory(),
+    "screen": RelevanceScreen(3, 4),
+    "one and one": RelevanceScreen(1, 1),
+    "normalised": RelevanceScreen(3, 4, "normalised"),
+}
+
+
+def reference(cell, xs, nu, rho):
+    """The settled algorithm for one sample: lists of states, a loop over them; returns the macro-states."""
+    inner, align = cell.cell.initial_state(1), cell.alignment
+    s, buffer, relevant, outputs = cell.cell.output(inner), [], [], []
+    for x in xs:
+        inner = cell.cell(x[None], s if torch.is_tensor(inner) else inner._replace(h=s))
+        h = cell.cell.output(inner)
+        buffer.append([h, 0.0])
+        if len(buffer) > nu:
+            leaving = buffer.pop(0)
+            if len(relevant) < rho:
+                relevant.append(leaving)
+            else:
+                least = min(range(rho), key=lambda i: relevant[i][1])
+                if leaving[1] > relevant[least][1]:
+                    relevant[least] = leaving
+        rows = [row for row, _ in buffer + relevant]
+        e = torch.stack(
+            [(align.direction * torch.tanh(align.query.weight @ s[0] + align.key.weight @ m[0])).sum() for m in rows]
+        )
+        a = torch.softmax(e, 0)
+        for place, entry in enumerate(buffer):
+            entry[1] += float(a[place].detach())
+        s = h + sum(weight * m for weight, m in zip(a, rows, strict=True))
+        outputs.append(s[0])
+    return torch.stack(outputs)
+
+
+def gradients(cell, xs, outputs):
+    weights = torch.linspace(-1, 1, outputs.numel(), dtype=outputs.dtype).view_as(outputs)
+    return torch.autograd.grad((outputs * weights).sum(), [xs, *cell.parameters()])
+
+
+def gap(one, other):
+    return max(
+        float(((a - b).abs().max() / (1 + b.abs().max())).detach()) for a, b in zip(one, other, strict=True) if len(a)
+    )
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("kind", ["elman", "lstm"])
+@pytest.mark.parametrize("backend", ["loop", "fused"])
+def test_screening_is_the_obvious_algorithm_sample_by_sample(kind, backend, dtype, within):
+    torch.manual_seed(1)
+    cell = Attentive(CELLS[kind](), RelevanceScreen(3, 4)).to(dtype)
+    with torch.no_grad():
+        cell.alignment.direction.mul_(20)  # attention that differs from state to state
+    xs = torch.randn(25, 3, 5, dtype=dtype, requires_grad=True)
+    slow = torch.stack([reference(cell, xs[:, sample], 3, 4) for sample in range(3)], dim=1)
+    fast, _ = ms.scan(cell, xs, backend=backend)
+    assert gap([fast], [slow]) <= within
+    assert gap(gradients(cell, xs, fast), gradients(cell, xs, slow)) <= within
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("options", [{}, {"alignment": "dot", "heads": 3}, {"heads": 2, "combine": "concatenate"}])
+@pytest.mark.parametrize("past", PASTS)
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_scan_gives_what_the_steps_give(kind, past, options, masked):
+    torch.manual_seed(2)
+    cell = Attentive(CELLS[kind](), PASTS[past], scale=0.5, **options).double()
+    xs = torch.randn(17, 4, 5, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(17, 4) > 0.3 if masked else None
+    found = []
+    for backend in ("loop", "fused"):
+        outputs, state = ms.scan(cell, xs, mask=mask, backend=backend)
+        total = (outputs * torch.arange(12.0)).sum() + state.rows.square().sum() + state.s.sum()
+        found.append([outputs, *leaves(state), *torch.autograd.grad(total, [xs, *cell.parameters()])])
+    assert [one.shape for one in found[0]] == [one.shape for one in found[1]]
+    assert gap(*found) <= 1e-12
+
+
+@pytest.mark.parametrize("past", PASTS)
+@pytest.mark.parametrize("backend", ["loop", "fused"])
+def test_a_sample_that_waits_is_as_one_of_its_own_length(past, backend):
+    torch.manual_seed(3)
+    cell = Attentive(LSTM(5, 12), PASTS[past]).double()
+    xs = torch.randn(20, 2, 5, dtype=torch.float64)
+    mask = torch.ones(20, 2, dtype=torch.bool)
+    mask[[0, 3, 4, 17], 1] = False
+    together, state = ms.scan(cell, xs, mask=mask, backend=backend)
+    alone, own = ms.scan(cell, xs[mask[:, 1], 1:], backend=backend)
+    assert torch.allclose(together[mask[:, 1], 1:], alone, rtol=0, atol=1e-13)
+    assert state.step.tolist() == [[20.0], [16.0]]
+    kept = state.time[1] > 0
+    assert state.time[1][kept].tolist() == own.time[0][own.time[0] > 0].tolist()
+
+
+@pytest.mark.parametrize("past", PASTS)
+@pytest.mark.parametrize("backend", ["loop", "fused"])
+def test_a_scan_goes_on_from_its_last_state(past, backend):
+    torch.manual_seed(4)
+    cell = Attentive(Elman(5, 12, "tanh"), PASTS[past]).double()
+    xs = torch.randn(20, 2, 5, dtype=torch.float64, requires_grad=True)
+    whole, last = ms.scan(cell, xs, backend=backend)
+    first, state = ms.scan(cell, xs[:8], backend=backend)
+    second, end = ms.scan(cell, xs[8:], state, backend=backend)
+    parts = torch.cat([first, second])
+    assert gap([parts, *leaves(end)], [whole, *leaves(last)]) <= 1e-13
+    assert gap(gradients(cell, xs, parts), gradients(cell, xs, whole)) <= 1e-12
+
+
+def test_gradients_may_be_asked_for_twice_and_are_the_same():
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
+    xs = torch.randn(15, 2, 5, dtype=torch.float64, requires_grad=True)
+    loss = ms.scan(cell, xs)[0].square().sum()
+    once, twice = (torch.autograd.grad(loss, xs, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(once, twice)
+
+
+def test_a_parameter_changed_before_the_backward_pass_is_noticed():
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4))
+    loss = ms.scan(cell, torch.randn(15, 2, 5))[0].square().sum()
+    with torch.no_grad():
+        cell.alignment.direction.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_full_attention_is_a_softmax_over_all_states():
+    torch.manual_seed(5)
+    cell = Attentive(Elman(5, 12, "tanh"), FullHistory()).double()
+    xs = torch.randn(9, 1, 5, dtype=torch.float64)
+    outputs, state = ms.scan(cell, xs)
+    before = ms.scan(cell, xs[:8])[0][-1]
+    h = state.rows[0, :, :12]
+    e = torch.tanh(cell.alignment.query(before) + cell.alignment.key(h)) @ cell.alignment.direction
+    assert torch.allclose(outputs[-1, 0], h[-1] + e.softmax(0) @ h, rtol=0, atol=1e-14)
+
+
+def test_normalised_scores_count_competitors():
+    """With equal attention every state has the same normalised score, and the published one favours the first."""
+    kept = {}
+    for score in ("published", "normalised"):
+        cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4, score)).double()
+        nn.init.zeros_(cell.alignment.direction)
+        state = ms.scan(cell, torch.randn(30, 1, 5, dtype=torch.float64))[1]
+        kept[score] = state.score[0, 3:]
+    assert kept["published"].tolist() == pytest.approx([1 + 1 / 2 + 1 / 3, 1 / 2 + 1 / 3 + 1 / 4, 1 / 3 + 1 / 4 + 1 / 5,
+                                                        1 / 4 + 1 / 5 + 1 / 6])  # fmt: skip
+    assert kept["normalised"].tolist() == pytest.approx([3.0] * 4)
+
+
+def test_memory_of_attention_weights_is_seen_step_by_step():
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4), heads=2)
+    cache = ms.run_with_cache(cell, torch.randn(9, 2, 5))[1]
+    assert cache["weights"].shape == (9, 2, 7, 2)
+    assert torch.allclose(cache["weights"].sum(2), torch.ones(9, 2, 2))
+
+
+@pytest.mark.parametrize("sizes", [(0, 4), (3, 0), (-1, 2), (True, 2)])
+def test_screens_need_room(sizes):
+    with pytest.raises(ValueError, match="at least one state in both sets"):
+        RelevanceScreen(*sizes)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Attentive(Stack([GRU(3, 4)]), FullHistory()), "whose output is a real tensor"),
+        (lambda: Attentive(ms.cells.named.urnn(3, 4), FullHistory()), "whose output is a real tensor"),
+        (lambda: Attentive(GRU(3, 4), FullHistory(), heads=3), "cannot be shared by 3 heads"),
+        (lambda: Attentive(GRU(3, 4), FullHistory(), alignment="cosine"), "alignment must be one of additive, dot"),
+        (lambda: Attentive(GRU(3, 4), FullHistory(), combine="product"), "combine must be"),
+        (lambda: RelevanceScreen(3, 4, "random"), "score must be"),
+    ],
+)
+def test_bad_input_is_refused_in_words(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
