@@ -142,6 +142,14 @@ def test_a_parameter_changed_before_the_backward_pass_is_noticed():
         loss.backward()
 
 
+def test_second_derivatives_are_those_of_the_loop_or_refused():
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
+    xs = torch.randn(6, 1, 5, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="backend='loop'"):
+        torch.autograd.grad(ms.scan(cell, xs)[0].sum(), xs, create_graph=True)
+    assert torch.autograd.grad(ms.scan(cell, xs, backend="loop")[0].sum(), xs, create_graph=True)[0].requires_grad
+
+
 def test_full_attention_is_a_softmax_over_all_states():
     torch.manual_seed(5)
     cell = Attentive(Elman(5, 12, "tanh"), FullHistory()).double()

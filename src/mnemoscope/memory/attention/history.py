@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.shapes import Bool, Float, Int
@@ -81,8 +80,8 @@ class _Write(torch.autograd.Function):
         return token.clone()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (grad,) = grads
         return grad, ctx.history.grad[ctx.place], None, None
 
 
@@ -99,8 +98,8 @@ class _Attend(torch.autograd.Function):
         return context, weights
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Any) -> Any:
+        grad = grads[0]
         pull = ctx.alignment.pull(grad, ctx.saved_tensors[0], ctx.history.gathered(ctx.places), ctx.valid)
         ctx.history.pulled(ctx.places, pull.rows)
         return grad.new_zeros(0), pull.query, None, None, None, None, *pull.weights
@@ -113,8 +112,8 @@ class _Read(torch.autograd.Function):
         return history.gathered(places)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (grad,) = grads
         ctx.history.pulled(ctx.places, grad)
         return grad.new_zeros(0), None, None
 
@@ -126,7 +125,11 @@ class _Close(torch.autograd.Function):
         return tuple(result.view_as(result) for result in results)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "Second derivatives through a shared history of attention are not computed. Ask scan for the steps "
+                "themselves: backend='loop'."
+            )
         ctx.history.grad = torch.zeros_like(ctx.history.rows)
         return None, grads[0].new_zeros(0), *grads
