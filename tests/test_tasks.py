@@ -14,6 +14,7 @@ from mnemoscope.tasks import (
     ComposeCopy,
     Copy,
     DataTask,
+    Denoise,
     Endless,
     FlipFlop,
     PennTreebank,
@@ -39,6 +40,7 @@ SMALL = {
     "copy": [Copy(delay=3, symbols=2, alphabet=3), Copy(delay=1, symbols=1, alphabet=2)],
     "adding": [Adding(length=7), Adding(length=8), Adding(length=2)],
     "transfer-copy": [TransferCopy(delay=2, test_delay=4, symbols=2, alphabet=3)],
+    "denoise": [Denoise(delay=4, symbols=2, alphabet=3), Denoise(delay=2, symbols=2, alphabet=2)],
     "repeat-copy": [RepeatCopy(variables=3, size=2, horizon=7, test_horizon=9), RepeatCopy(2, 5, horizon=1)],
     "compose-copy": [ComposeCopy(variables=3, size=3, horizon=7, test_horizon=9)],
     "binding": [

@@ -165,6 +165,12 @@ BIBTEX: dict[str, str] = {
   pages     = {1733--1741},
   year      = {2017}
 }""",
+    "bahdanau2015": r"""@inproceedings{bahdanau2015,
+  title = {Neural Machine Translation by Jointly Learning to Align and Translate},
+  author = {Bahdanau, Dzmitry and Cho, Kyunghyun and Bengio, Yoshua},
+  booktitle = {International Conference on Learning Representations},
+  year = {2015},
+}""",
     "jing2019": r"""@article{jing2019,
   author  = {Jing, Li and Gulcehre, Caglar and Peurifoy, John and Shen, Yichen and Tegmark, Max and
              Solja{\v{c}}i{\'c}, Marin and Bengio, Yoshua},

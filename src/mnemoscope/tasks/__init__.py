@@ -4,6 +4,7 @@ from mnemoscope.tasks.adding import Adding
 from mnemoscope.tasks.binding import ComposeCopy, RepeatCopy, VariableBinding
 from mnemoscope.tasks.copy import Copy
 from mnemoscope.tasks.data_task import DataTask
+from mnemoscope.tasks.denoise import Denoise
 from mnemoscope.tasks.flipflop import FlipFlop
 from mnemoscope.tasks.mnist import PermutedMNIST, SequentialMNIST
 from mnemoscope.tasks.penn_treebank import PennTreebank
@@ -16,6 +17,7 @@ __all__ = [
     "ComposeCopy",
     "Copy",
     "DataTask",
+    "Denoise",
     "Endless",
     "FlipFlop",
     "PennTreebank",

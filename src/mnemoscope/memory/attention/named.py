@@ -1,0 +1,41 @@
+"""The attentive networks of the literature, by their names and with their published sizes (Kerg, chapter 4)."""
+
+from __future__ import annotations
+
+from mnemoscope.cells import LSTM, Elman
+from mnemoscope.connectivity import Dense
+from mnemoscope.memory.attention.attentive import Attentive
+from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen
+
+
+def memrnn(input_size: int, hidden_size: int, nonlinearity: str = "tanh", alignment: str = "additive", heads: int = 1,
+           scale: float = 1.0) -> Attentive:  # fmt: skip
+    """An Elman network that attends to all of its states; its matrix starts as rotations (Henaff et al. 2016)."""
+    cell = _orthogonal(input_size, hidden_size, nonlinearity)
+    return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
+
+
+def memlstm(
+    input_size: int, hidden_size: int, alignment: str = "additive", heads: int = 1, scale: float = 1.0
+) -> Attentive:
+    """An LSTM that attends to all of its outputs."""
+    return Attentive(LSTM(input_size, hidden_size), FullHistory(), alignment=alignment, heads=heads, scale=scale)
+
+
+def relrnn(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, nonlinearity: str = "tanh",
+           score: str = "published", alignment: str = "additive", heads: int = 1, scale: float = 1.0) -> Attentive:  # fmt: skip
+    """An Elman network that attends to its newest and its relevant states."""
+    past = RelevanceScreen(short_term, relevant, score)
+    cell = _orthogonal(input_size, hidden_size, nonlinearity)
+    return Attentive(cell, past, alignment=alignment, heads=heads, scale=scale)
+
+
+def rellstm(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
+            alignment: str = "additive", heads: int = 1, scale: float = 1.0) -> Attentive:  # fmt: skip
+    """An LSTM that attends to its newest and its relevant outputs."""
+    past = RelevanceScreen(short_term, relevant, score)
+    return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
+
+
+def _orthogonal(input_size: int, hidden_size: int, nonlinearity: str) -> Elman:
+    return Elman(input_size, hidden_size, nonlinearity, Dense(hidden_size, "henaff"))
