@@ -11,7 +11,9 @@ import mnemoscope as ms
 from mnemoscope.analysis.attractors import Kind
 from mnemoscope.analysis.attractors.lyapunov import kaplan_yorke
 from mnemoscope.analysis.attractors.maps import Iterated, RungeKutta
+from mnemoscope.analysis.attractors.sameness import Visits
 from mnemoscope.analysis.attractors.tangents import Tangents
+from mnemoscope.analysis.attractors.watching import watch
 from mnemoscope.cells import LSTM, Cell, Elman
 
 SLOW = pytest.mark.skipif("MNEMOSCOPE_SLOW" not in os.environ, reason="takes long; set MNEMOSCOPE_SLOW=1 to run it")
@@ -550,6 +552,142 @@ def test_what_attractors_refuses():
     ):
         with pytest.raises(ValueError, match=words):
             ms.attractors(logistic(3.2), **options)
+
+
+# ------------------------------------------------------------------------------------------- one attractor or several
+
+
+def beside(function, apart):
+    """A system, and one more number that comes to +-apart / 2 by its sign."""
+
+    def both(x, h):
+        side = 0.5 * apart * torch.tanh(8 * h[:, -1:] / apart) / math.tanh(4)
+        return torch.cat([function(x, h[:, :-1]), side], 1)
+
+    return both
+
+
+def sides(starts, apart):
+    """Each start on both sides."""
+    half = torch.full((len(starts), 1), 0.4 * apart, dtype=torch.float64)
+    return torch.cat([torch.cat([starts, half], 1), torch.cat([starts + 0.01, -half], 1)])
+
+
+def two_circles(inner, outer, angle=1.0):
+    """Radii are drawn to the nearer of two."""
+    R, middle = rotation(angle), 0.5 * (inner + outer)
+
+    def function(x, h):
+        radius = h.norm(dim=1, keepdim=True)
+        target = torch.where(radius < middle, inner, outer)
+        return (h @ R.T) / radius * (target + 0.5 * (radius - target))
+
+    return function
+
+
+@pytest.mark.parametrize("angle", [1.0, 2 * math.pi * (0.01 + 1e-7)], ids=["round", "nearly closed after 100 steps"])
+def test_concentric_circles_are_two_attractors(angle):
+    directions = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.28, 0.96]]).double()
+    starts = torch.cat([0.9 * directions, 1.3 * directions])
+    seen = ms.attractors(system(two_circles(1.0, 1.25, angle), 2), starts, patience=0)
+    assert_all(seen, Kind.CIRCLE)
+    assert sorted(seen.states.norm(dim=1).tolist()) == pytest.approx([1.0, 1.25])
+    assert seen.member[:3].unique().numel() == seen.member[3:].unique().numel() == 1
+
+
+def test_chaotic_sets_beside_each_other_are_two_attractors():
+    starts = sides(torch.tensor([[0.3], [0.41], [0.77]]).double(), 0.06)
+    seen = ms.attractors(system(beside(lambda x, h: 3.99 * h * (1 - h), 0.06), 2), starts, patience=0)
+    assert_all(seen, Kind.CHAOS)
+    assert len(seen) == 2
+    assert seen.shares.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-5])
+def test_cycles_beside_each_other_are_two_attractors(apart):
+    starts = sides(torch.tensor([[0.3], [-0.4], [0.7]]).double(), apart)
+    seen = ms.attractors(system(beside(lambda x, h: -torch.tanh(2 * h), apart), 2), starts)
+    assert_all(seen, Kind.CYCLE)
+    assert seen.periods.tolist() == [2, 2]
+    assert seen.shares.tolist() == [0.5, 0.5]  # whichever of its two states a start ends at
+    assert sorted(seen.states[:, 1].tolist()) == pytest.approx([-apart / 2, apart / 2])
+
+
+def test_a_cycle_that_starts_have_not_come_to_yet_is_one():
+    def slowly(x, h):
+        return torch.stack([-torch.tanh(2 * h[:, 0]), 0.997 * h[:, 1]], 1)
+
+    starts = torch.tensor([[0.3, 0.5], [-0.4, 0.2], [0.7, -0.7]]).double()
+    seen = ms.attractors(system(slowly, 2), starts)
+    assert_all(seen, Kind.CYCLE)
+    assert len(seen) == 1
+
+
+def test_chaos_from_several_starts_is_one_attractor():
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape):
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    for dynamics, starts, options in (
+        (system(henon, 2), 0.1 * drawn(8, 2), {"steps": 256, "count": 2}),
+        (logistic(3.58), drawn(8, 1), {"count": 1}),  # in bands
+        (tanh_network(random_network(100, 1.6)), drawn(6, 100) - 0.5, {"steps": 600, "count": 1}),
+        (tanh_network(random_network(100, 2.0, 2)), drawn(6, 100) - 0.5, {"steps": 400, "count": 1}),
+    ):
+        seen = ms.attractors(dynamics, starts, patience=0, **options)
+        assert_all(seen, Kind.CHAOS)
+        assert len(seen) == 1, seen.summary()
+
+
+@pytest.mark.parametrize("steps", [500, 1000])
+def test_the_wings_of_the_lorenz_flow_are_one_set(steps):
+    """In 10 or 20 units of time some starts are mostly on one wing, some on the other."""
+    step = ms.Dynamics(RungeKutta(ms.Dynamics(Lorenz(), continuous=True).cell, 0.02))
+    starts = 10 * torch.rand(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    visits = Visits(watch(step, starts + torch.tensor([0.0, 0.0, 15.0]), 500, steps))
+    assert all(visits.same_chaos(row, other) for row in range(6) for other in range(row))
+    assert not all(visits.same_mean(row, other) for row in range(6) for other in range(row))
+
+
+def ring_of_points(x, h):
+    """Radii are drawn to 1; angles stay."""
+    radius = h.norm(dim=1, keepdim=True)
+    return h / radius * (1 + 0.5 * (radius - 1))
+
+
+@pytest.mark.parametrize("apart", [1.0, 0.06])
+@pytest.mark.parametrize(
+    ("function", "size"), [(lambda x, h: h, 1), (ring_of_points, 2)], ids=["parallel lines", "rings"]
+)
+def test_continuous_attractors_beside_each_other_are_two(function, size, apart):
+    generator = torch.Generator().manual_seed(1)
+    starts = sides(torch.randn(8, size, generator=generator, dtype=torch.float64), apart)
+    seen = ms.attractors(system(beside(function, apart), size + 1), starts)
+    assert_all(seen, Kind.CONTINUOUS)
+    assert seen.shares.tolist() == [0.5, 0.5]
+    assert seen.dimensions.tolist() == [1, 1]
+    assert "one of 2 continuous attractors, lines of marginal points" in seen.verdict
+    assert "no rests were found in between" in seen.summary()
+
+
+def test_continuous_attractors_of_one_piece_are_one():
+    plane = torch.diag(torch.tensor([1.0, 1.0, 0.5])).double()
+    for function, size, dimension in ((ring_of_points, 2, 1), (lambda x, h: h @ plane, 3, 2)):
+        seen = ms.attractors(system(function, size), 10)
+        assert_all(seen, Kind.CONTINUOUS)
+        assert seen.dimensions.tolist() == [dimension]
+        assert seen.notes == ("",)
+
+
+def test_the_way_of_an_undecided_start_that_escapes_stays_finite():
+    starts = torch.tensor([[0.1], [-0.07]], dtype=torch.float64)
+    escaping = system(lambda x, h: 1.015 * h + 1e-3 * h**3, 1)
+    seen = ms.attractors(escaping, starts, transient=0, steps=256, patience=0)
+    assert_all(seen, Kind.UNDECIDED)
+    assert torch.isfinite(seen.paths).all()
+    assert seen.paths[:, -1].equal(seen.paths[:, -2])
+    assert seen.figure().axes
 
 
 def test_the_lenses_are_registered():
