@@ -388,7 +388,7 @@ def test_starts_that_leave_are_told_apart():
 
 
 def test_the_error_is_the_scatter_of_repetitions():
-    seen = ms.lyapunov_spectrum(logistic(3.9, (0.09, 0.976)), steps=1000, starts=64)
+    seen = ms.lyapunov_spectrum(logistic(3.9, (0.09, 0.976)), steps=400, starts=64)
     assert 0.6 < float(seen.errors.mean() / seen.exponents.std()) < 1.6
 
 
@@ -447,7 +447,7 @@ def assert_all(seen, kind):
 
 @pytest.mark.parametrize(("r", "period"), [(3.2, 2), (3.5, 4), (3.83, 3)])
 def test_verdict_on_cycles(r, period):
-    seen = ms.attractors(logistic(r), 16)
+    seen = ms.attractors(logistic(r), 16, **BRIEFLY)
     assert_all(seen, Kind.CYCLE)
     assert seen.periods.tolist() == [period]
     assert f"a cycle of period {period} (all of 16 starts)" in seen.verdict
@@ -474,7 +474,13 @@ def test_verdict_on_a_flip_flop():
 
 def test_verdict_on_chaos():
     assert_all(ms.attractors(logistic(4.0), 4, **BRIEFLY), Kind.CHAOS)
-    seen = ms.attractors(system(henon, 2), torch.tensor([[0.1, 0.1], [0.0, 0.0], [9.0, 9.0]]).double(), patience=0)
+    seen = ms.attractors(
+        system(henon, 2),
+        torch.tensor([[0.1, 0.1], [0.0, 0.0], [9.0, 9.0]]).double(),
+        transient=100,
+        steps=600,
+        patience=0,
+    )
     assert [kind.words for kind in seen.kind_of_starts] == ["chaos", "chaos", "divergence"]
     assert float(seen.exponents[0, 0]) == pytest.approx(0.42, abs=0.03)
     assert "leaves to infinity (1 of 3 starts)" in seen.verdict
@@ -501,7 +507,9 @@ def test_verdict_on_an_invariant_circle():
     """h' = g R h / sqrt(1 + |h|^2) turns by the angle of R on |h|^2 = g^2 - 1; radially it contracts by 1 / g^2."""
     R = rotation(GOLDEN)
     gain = 1.3
-    seen = ms.attractors(system(lambda x, h: gain * (h @ R.T) / (1 + h.square().sum(1, keepdim=True)).sqrt(), 2), 4)
+    seen = ms.attractors(
+        system(lambda x, h: gain * (h @ R.T) / (1 + h.square().sum(1, keepdim=True)).sqrt(), 2), 3, transient=100
+    )
     assert_all(seen, Kind.CIRCLE)
     assert len(seen) == 1
     assert seen.states[0].square().sum() == pytest.approx(gain**2 - 1)
@@ -516,7 +524,7 @@ def test_verdict_on_a_torus():
         turned = [part @ R.T for part, R in zip(h.split(2, 1), pair, strict=True)]
         return torch.cat([1.3 * part / (1 + part.square().sum(1, keepdim=True)).sqrt() for part in turned], 1)
 
-    seen = ms.attractors(system(two, 4), 2, transient=200, patience=0)
+    seen = ms.attractors(system(two, 4), 2, transient=100, patience=0)
     assert_all(seen, Kind.TORUS)
     assert seen.dimensions.tolist() == [2]
 
@@ -676,10 +684,10 @@ def test_chaos_from_several_starts_is_one_attractor():
         return torch.rand(*shape, generator=generator, dtype=torch.float64)
 
     for dynamics, starts, options in (
-        (system(henon, 2), 0.1 * drawn(8, 2), {"count": 2}),
-        (logistic(3.58), drawn(8, 1), {"steps": 1000, "count": 1}),  # in bands
-        (tanh_network(random_network(100, 1.6)), drawn(6, 100) - 0.5, {"steps": 600, "count": 1}),
-        (tanh_network(random_network(100, 2.0, 2)), drawn(6, 100) - 0.5, {"count": 1}),
+        (system(henon, 2), 0.1 * drawn(4, 2), {"count": 2}),
+        (logistic(3.58), drawn(4, 1), {"steps": 600, "count": 1}),  # in bands
+        (tanh_network(random_network(100, 1.6)), drawn(4, 100) - 0.5, {"steps": 600, "count": 1}),
+        (tanh_network(random_network(100, 2.0, 2)), drawn(4, 100) - 0.5, {"count": 1}),
     ):
         seen = ms.attractors(dynamics, starts, **BRIEFLY | options)
         assert_all(seen, Kind.CHAOS)
@@ -772,7 +780,8 @@ def test_chaos_that_was_not_watched_for_long_is_no_torus():
         system(rossler, 3, continuous=True, rate=1.0),
         torch.tensor([[1.0, 1, 1]]).double(),
         dt=0.05,
-        transient=300,
+        transient=200,
+        steps=400,
         patience=0,
     )
     assert Kind.TORUS not in seen.kind
