@@ -15,7 +15,7 @@ NEAREST = 0.25
 be apart, but not all; two attractors are apart everywhere."""
 WIDER = 3.0
 """Gaps between two trajectories that are so many times those within one are between two sets. In visits of
-1,000 states to one set, of maps, the Lorenz flow and networks, they were at most 1.2 times as wide."""
+1,000 states to one set, of maps, the Lorenz flow and networks, they were at most 1.8 times as wide."""
 FINE = 0.1
 """Gaps below this share of the spread show a set in detail; those of chaos of a high dimension never do."""
 CHANCE = 3.0
