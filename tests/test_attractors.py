@@ -1,7 +1,6 @@
 """Cycles, Lyapunov exponents and verdicts on systems whose answers are known."""
 
 import math
-import os
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from mnemoscope.analysis.attractors.sameness import Visits
 from mnemoscope.analysis.attractors.tangents import Tangents
 from mnemoscope.analysis.attractors.watching import watch
 from mnemoscope.cells import LSTM, Cell, Elman
-
-SLOW = pytest.mark.skipif("MNEMOSCOPE_SLOW" not in os.environ, reason="takes long; set MNEMOSCOPE_SLOW=1 to run it")
+from slow import SLOW
 
 BRIEFLY = {"transient": 300, "steps": 300, "patience": 0}
 """For systems that are soon where they come to, and do not need more to be known."""
