@@ -40,18 +40,21 @@ def admit(follower: Follower, place: Place) -> Track | None:
     return older if follower.join(older, track, before) else None
 
 
-def go_on(follower: Follower, track: Track, place: Place, direction: int) -> bool:
-    """Let a branch that seemed to end go on from a place beyond; False where another branch leads through it."""
+def go_on(follower: Follower, track: Track, place: Place, direction: int) -> Track | None:
+    """Let a branch that seemed to end go on from a place beyond.
+
+    Returns the branch that is part of it from now on, or None where another one leads through the place.
+    """
     more = owner(follower, place)
     if more is None:
         more = Track([follower.node(place, count=True)])
         before, after = _snapshots_beside(follower, place.at)
         if follower.lead(more, place, after if direction > 0 else before, direction) is not None:
-            return False
+            return None
     else:
         begins = more.born if direction > 0 else more.died
         if more is track or begins is None or abs(begins.there - place.at) > SLACK * follower.tracer.tolerance:
-            return False
+            return None
     track.nodes += more.nodes
     track.crossings += more.crossings
     if direction > 0:
@@ -59,7 +62,7 @@ def go_on(follower: Follower, track: Track, place: Place, direction: int) -> boo
     else:
         track.born = more.born
     follower.tracks = [one for one in follower.tracks if one is not more]
-    return True
+    return more
 
 
 def _snapshots_beside(follower: Follower, at: float) -> tuple[int, int]:

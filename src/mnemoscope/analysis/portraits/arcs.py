@@ -9,8 +9,7 @@ from torch import Tensor
 
 from mnemoscope.analysis.catalogue import magnitude
 from mnemoscope.analysis.portraits.folds import curvature
-from mnemoscope.analysis.portraits.places import Corrector, Place, weakest
-from mnemoscope.analysis.search import find_fixed_points
+from mnemoscope.analysis.portraits.places import Place, weakest
 
 if TYPE_CHECKING:
     from mnemoscope.analysis.portraits.tracing import Tracer
@@ -69,11 +68,9 @@ def _there(tracer: Tracer, curve: _Curve, here: Place, y: Tensor, new: Tensor, t
     a, b = curve.parameter(y), curve.parameter(new)
     share = (target - a) / (b - a)
     guess = torch.lerp(y, new, share)[:-1]
-    system = tracer.system(target)
-    found = find_fixed_points(system, system.clamp(guess[None]), solver=Corrector())
-    if not len(found):
+    place = tracer.corrected(target, guess)
+    if place is None:
         return None
-    place = tracer.place(target, found, 0)
     off = float((place.state - guess).norm())
     if place.index == 0 or off > float((new - y)[:-1].norm()) or torch.equal(place.state, here.state):
         return None

@@ -43,7 +43,32 @@ def _complete(follower: Follower, part: Happening, track: Track, links: list[tup
     if not any(one is track for one in follower.tracks):
         return False  # it became part of another meanwhile
     found = _look_near(follower, part)
-    return (part.kind != "crossed" and _look_round(follower, part, track, links)) or found
+    if part.kind != "crossed":
+        found = _look_through(follower, part, track) or found
+        found = _look_round(follower, part, track, links) or found
+    return found
+
+
+def _look_through(follower: Follower, part: Happening, track: Track) -> bool:
+    """Whether the branch that passes nearest crosses +1 here: one that crosses twice keeps its index at snapshots."""
+    tolerance = follower.tracer.tolerance
+    low, high = max(part.low - tolerance, follower.at[0]), min(part.high + tolerance, follower.at[-1])
+    passing = [one for one in follower.tracks if one is not track and one.covers(low) and one.covers(high)]
+    size = float(magnitude(part.node.state[None]))
+    apart = [float((one.interpolated(part.node.at) - part.node.state).norm()) / size for one in passing]
+    if not passing or min(apart) > NEAR:
+        return False
+    nearest = passing[apart.index(min(apart))]
+    if any(before.at <= high and after.at >= low for before, after in nearest.crossings):
+        return False
+    start = follower.place_of(nearest.nearest(low))
+    way = None if start is None else follower.tracer.advance(start, low)
+    way = follower.tracer.advance(way.end, high) if way is not None and way.arrived else None
+    if way is None or not way.arrived:
+        return False
+    nearest.crossings += [follower.sides(crossing, 1) for crossing in way.crossings]
+    nearest.nodes += [follower.node(place) for place in way.passed] if way.crossings else []
+    return bool(way.crossings)
 
 
 def _look_near(follower: Follower, part: Happening) -> bool:
@@ -74,7 +99,10 @@ def _look_round(follower: Follower, part: Happening, track: Track, links: list[t
     if other is None:
         return False
     if other.at != here.at:
-        return other.index == here.index and go_on(follower, track, other, direction)
+        more = go_on(follower, track, other, direction) if other.index == here.index else None
+        if more is not None:
+            links[:] = [tuple(track if one is more else one for one in pair) for pair in links]
+        return more is not None
     if other.index == here.index:
         return False  # through the fork from prong to prong
     partner = owner(follower, other) or admit(follower, other)

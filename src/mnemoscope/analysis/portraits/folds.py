@@ -9,8 +9,7 @@ from torch import Tensor
 
 from mnemoscope.analysis.catalogue import magnitude
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.portraits.places import Corrector, Place, weakest
-from mnemoscope.analysis.search import find_fixed_points
+from mnemoscope.analysis.portraits.places import Place, weakest
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
@@ -41,12 +40,8 @@ def leaps(tracer: Tracer, here: Place, target: float) -> tuple[list[Place], floa
         dp = dp if abs(dp) < 0.9 * abs(fold) else 0.9 * fold
         root = (s * s - 4 * b * c * dp) ** 0.5
         guess = here.state + (-2 * b * dp / (s + root)) * v
-        there = tracer.system(here.at + dp)
-        found = find_fixed_points(there, there.clamp(guess[None]), solver=Corrector())
-        if not len(found) or not tracer.moderate(here, guess):
-            return made, 0.6 * abs(fold)
-        new = tracer.place(here.at + dp, found, 0, here.known)
-        if new.index != here.index or not tracer.as_foretold(here, guess, new):
+        new = tracer.corrected(here.at + dp, guess, here.known) if tracer.moderate(here, guess) else None
+        if new is None or new.index != here.index or not tracer.as_foretold(here, guess, new):
             return made, 0.6 * abs(fold)
         made.append(new)
         here = new

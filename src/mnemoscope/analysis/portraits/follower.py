@@ -11,10 +11,9 @@ from tqdm import tqdm
 from mnemoscope.analysis.fixed_points import Status
 from mnemoscope.analysis.portraits.branches import End, Node, Track, which
 from mnemoscope.analysis.portraits.leading import DENSE
-from mnemoscope.analysis.portraits.places import Corrector, Crossing, Place, Way
+from mnemoscope.analysis.portraits.places import Crossing, Place, Way
 from mnemoscope.analysis.portraits.snapshots import Given, Snapshots
 from mnemoscope.analysis.portraits.tracing import Tracer
-from mnemoscope.analysis.search import find_fixed_points
 
 
 class Follower:
@@ -57,8 +56,7 @@ class Follower:
 
     def place_of(self, node: Node) -> Place | None:
         """The place again, with its factors."""
-        found = find_fixed_points(self.tracer.system(node.at), node.state[None], solver=Corrector())
-        return self.tracer.place(node.at, found, 0) if len(found) else None
+        return self.tracer.corrected(node.at, node.state.to(self.tracer.system(node.at).device))
 
     def _onwards(self, snapshot: int) -> None:
         """From one snapshot to the next."""
@@ -151,7 +149,7 @@ class Follower:
         """Note what lies on a way; its last place is left to the caller where it arrived."""
         track.nodes += [self.node(place) for place in (way.passed[1:-1] if way.arrived else way.passed[1:])]
         for crossing in way.crossings:
-            track.crossings.append(self._sides(crossing, direction))
+            track.crossings.append(self.sides(crossing, direction))
         if way.stuck:
             self.notes.append(
                 f"A point was given up near {way.end.at:g} after too many short steps; where it ends is not known."
@@ -163,7 +161,8 @@ class Follower:
             else:
                 track.born = end
 
-    def _sides(self, crossing: Crossing, direction: int) -> tuple[Node, Node]:
+    def sides(self, crossing: Crossing, direction: int) -> tuple[Node, Node]:
+        """The places before and after a crossing, counted, in the order of the parameter."""
         sides = self.node(crossing.before, count=True), self.node(crossing.after, count=True)
         return sides if direction > 0 else (sides[1], sides[0])
 

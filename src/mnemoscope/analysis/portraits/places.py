@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemoscope.analysis.catalogue import Catalogue, magnitude
+from mnemoscope.analysis.descent import NEARLY, Tolerances
+from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.solvers import Newton
 from mnemoscope.shapes import Float
@@ -65,24 +68,68 @@ class Way:
         return self.passed[-1]
 
 
-def place_of(
-    at: float, found: FixedPoints, point: int, device: torch.device, known: tuple[float, int] | None = None
+def found_place(at: float, found: FixedPoints, point: int, device: torch.device) -> Place:
+    """A point that a search found. Its results lie on the CPU; `device` takes the place."""
+    regular = found.regular is None or bool(found.regular[point])
+    state, jacobian = found.states[point].to(device), found.jacobians[point].to(device)
+    return _factorised(at, state, float(found.q[point]), jacobian, regular, found.continuous, found.rate, None)
+
+
+def corrected_place(
+    system: Dynamics, at: float, guess: Float[Tensor, " size"], known: tuple[float, int] | None = None
+) -> Place | None:
+    """The point that Newton's method leads to from a guess, or None.
+
+    The same as a search from one start, judged by the same catalogue, without what many starts need.
+    """
+    solver, catalogue, tolerances = Corrector(), Catalogue(system), Tolerances.for_dtype(system.dtype)
+    x = system.clamp(guess[None])
+    f = system.residual(x)
+    q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
+    parts = None
+    for count in range(solver.max_steps + 1):
+        near = bool(q <= max(NEARLY, tolerances.fixed) * magnitude(x).square() / system.size)
+        if near and int(catalogue.offer(x, tolerances.fixed)) == 0:
+            state, regular = catalogue.states[0], bool(catalogue.index[0])
+            jacobian, speed = system.jacobian(state[None])[0], float(catalogue.q[0]) * system.rate**2
+            return _factorised(at, state, speed, jacobian, regular, system.continuous, system.rate, known)
+        if count == solver.max_steps or not bool(torch.isfinite(q)):
+            break
+        parts = solver.linearise(system, x, f) if parts is None else parts
+        x_new = system.clamp(x + solver.step(system, x, f, parts, damping))
+        f_new = system.residual(x_new)
+        q_new = 0.5 * f_new.square().sum(1)
+        if bool(q_new < q):
+            damping = damping * (q_new / q).clamp(0.01, 0.5)
+            x, f, q, parts = x_new, f_new, q_new, None
+        else:
+            damping = (damping * 4).clamp_min(1e-3)
+    return None
+
+
+def _factorised(
+    at: float,
+    state: Tensor,
+    q: float,
+    jacobian: Tensor,
+    regular: bool,
+    continuous: bool,
+    rate: float,
+    known: tuple[float, int] | None,
 ) -> Place:
-    """A found point, with its Jacobian factorised: one LU. What a search finds lies on the CPU; `device` takes it."""
-    jacobian = found.jacobians[point].to(device)
+    """With one LU, and the index by its signs."""
     G = jacobian.clone()
-    if found.continuous:
-        G /= found.rate
+    if continuous:
+        G /= rate
     else:
         G.diagonal().sub_(1)
     LU, pivots, failed = torch.linalg.lu_factor_ex(G)
     size = len(G)
-    swaps = int((pivots != torch.arange(1, size + 1, device=device)).sum())
+    swaps = int((pivots != torch.arange(1, size + 1, device=pivots.device)).sum())
     negative = int((LU.diagonal() < 0).sum()) + swaps + size
-    regular = int(failed) == 0 and (found.regular is None or bool(found.regular[point]))
-    index = (1 - 2 * (negative % 2)) if regular else 0
+    index = (1 - 2 * (negative % 2)) if regular and int(failed) == 0 else 0
     told = (at, index) if index or known is None else known
-    return Place(at, found.states[point].to(device), index, float(found.q[point]), (LU, pivots), jacobian, told)
+    return Place(at, state, index, q, (LU, pivots), jacobian, told)
 
 
 def weakest(place: Place) -> tuple[Tensor, Tensor, float]:

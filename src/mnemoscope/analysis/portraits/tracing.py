@@ -12,8 +12,7 @@ from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.portraits.families import Family
 from mnemoscope.analysis.portraits.folds import distance, leaps
-from mnemoscope.analysis.portraits.places import Corrector, Crossing, Place, Way, place_of
-from mnemoscope.analysis.search import find_fixed_points
+from mnemoscope.analysis.portraits.places import Crossing, Place, Way, corrected_place, found_place
 
 TRUST = 0.5
 """A step is believed if the point lies no further from the tangent's prediction than this share of what it moved, and
@@ -69,9 +68,14 @@ class Tracer:
             self._systems[at] = made
         return self._systems[at]
 
-    def place(self, at: float, found: FixedPoints, point: int, known: tuple[float, int] | None = None) -> Place:
-        """A found point, with its Jacobian factorised."""
-        return place_of(at, found, point, self.system(at).device, known)
+    def place(self, at: float, found: FixedPoints, point: int) -> Place:
+        """A point that a search found at a parameter."""
+        return found_place(at, found, point, self.system(at).device)
+
+    def corrected(self, at: float, guess: Tensor, known: tuple[float, int] | None = None) -> Place | None:
+        """The point that a guess leads to."""
+        with torch.no_grad():
+            return corrected_place(self.system(at), at, guess, known)
 
     def predict(self, here: Place, to: float) -> tuple[Tensor, Tensor]:
         """The tangent's prediction, and the same improved by simplified Newton steps with the factors at hand.
@@ -98,11 +102,8 @@ class Tracer:
         tangent, start = self.predict(here, to)
         if not self.moderate(here, tangent):
             return None
-        found = find_fixed_points(self.system(to), start[None], solver=Corrector())
-        if len(found) == 0:
-            return None
-        new = self.place(to, found, 0, here.known)
-        return new if self.believed(here, tangent, new) else None
+        new = self.corrected(to, start, here.known)
+        return new if new is not None and self.believed(here, tangent, new) else None
 
     def moderate(self, here: Place, tangent: Tensor) -> bool:
         """Whether the prediction is not too far away to be of any use."""
