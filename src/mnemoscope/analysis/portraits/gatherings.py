@@ -1,9 +1,10 @@
 """Bifurcations at one point: several branches that meet there, as far as the tolerance tells.
 
 Points that part at a fold or fork do so as the root of the distance in the parameter: their sum of squares about their
-mean is linear in it, and extrapolates to 0 where they meet. Points of one bifurcation therefore have a sum of squares
-that vanishes within a tolerance of it. For the pair of a fold and a third point at a distance D, it vanishes at
-(4/3) (D / L)^2 tolerances from the fold, where L is the distance of the two points one tolerance beyond it.
+mean is linear in it, and extrapolates to 0 where they meet. Points are taken to meet in one bifurcation if their sum of
+squares vanishes inside the bracket that was found for it, which is about a tolerance wide. For the pair of a fold and a
+third point at a distance D, it vanishes at (4/3) (D / L)^2 tolerances from the fold, where L is the distance of the two
+points one tolerance beyond it.
 """
 
 from __future__ import annotations
@@ -40,8 +41,25 @@ def gathered(follower: Follower, found: list[Bifurcation]) -> list[Bifurcation]:
                 groups.remove(group)
                 joined = both
         groups.append(joined)
-    groups = [meeting.balanced(meeting.with_passers(group)) for group in groups]
+    groups = [meeting.balanced(group) for group in _apart(groups, meeting)]
     return groups + [one for one in rest if not any(_part_of(one, group, follower) for group in groups)]
+
+
+def _apart(groups: list[Bifurcation], meeting: _Meeting) -> list[Bifurcation]:
+    """With the branches that pass. One that would pass through two of them at once, on its two sides, is in neither."""
+    wider = [meeting.with_passers(group) for group in groups]
+    kept = []
+    for group, wide in zip(groups, wider, strict=True):
+        shared = any(
+            other is not wide and _passing(other) & _passing(wide) and _same_side(other, wide, meeting.tolerance)
+            for other in wider
+        )
+        kept.append(group if shared else wide)
+    return kept
+
+
+def _passing(one: Bifurcation) -> set[int]:
+    return {part.track for part in one.parts if part.kind == "stayed"}
 
 
 def _together(one: Bifurcation, other: Bifurcation) -> Bifurcation:
@@ -88,14 +106,14 @@ class _Meeting:
         return edge + way * FIRST * self.tolerance, edge + way * SECOND * self.tolerance
 
     def at_one_point(self, one: Bifurcation) -> bool:
-        """Whether the sum of squares of these branches vanishes within a tolerance of the bracket."""
+        """Whether the sum of squares of these branches vanishes inside the bracket."""
         a, b = self.beside(one)
         tracks = sorted({part.track for part in one.parts})
         first, second = self._spread(tracks, a), self._spread(tracks, b)
         if first is None or second is None or second <= first:
             return False
         meet = a - (b - a) * first / (second - first)
-        return _low(one) - self.tolerance <= meet <= _high(one) + self.tolerance
+        return _low(one) <= meet <= _high(one)
 
     def with_passers(self, one: Bifurcation) -> Bifurcation:
         """The bifurcation with the branches that pass through its point, the nearest first."""

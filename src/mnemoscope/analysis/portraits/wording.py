@@ -14,9 +14,15 @@ def told(one: Bifurcation, size: int, tolerance: float, symmetric: bool) -> Even
     change = one.changes[0].kind if one.changes else "changed stability"
     where = _where(low, high, tolerance)
     return Event(
-        change, one.name, one.crossing, low, high, tuple(part.track for part in one.parts),
+        change, one.name, one.crossing, low, high, _branches(one),
         f"{where} {_words(one, size, symmetric)}",
     )  # fmt: skip
+
+
+def _branches(one: Bifurcation) -> tuple[int, ...]:
+    """The branches, that which the others leave first; of a multiple one, in order."""
+    tracks = tuple(dict.fromkeys(part.track for part in one.parts))
+    return tuple(sorted(tracks)) if one.name == "multiple" else tracks
 
 
 def _bracket(one: Bifurcation) -> tuple[float, float]:
@@ -49,11 +55,13 @@ def _words(one: Bifurcation, size: int, symmetric: bool) -> str:
     if one.name == "multiple":
         return _multiple(one, verb)
     if one.name == "pitchfork":
-        own_image = symmetric and float(one.parts[0].node.state.abs().max()) < 1e-6  # only then x -> -x asks for it
-        why = "as the symmetry x -> -x asks for" if own_image else "or a fold beside it, nearer than can be told"
-        if one.parts[0].kind == "stayed":
-            return f"two points {verb} beside branch {one.parts[0].track}, {kinds} (pitchfork, {why})."
-        return f"{_turn(one.parts[0], size)} and two points {verb} beside it, {kinds} (pitchfork, {why})."
+        main = one.parts[0]
+        near = "or a fold beside it, nearer than can be told"
+        if main.kind == "stayed":
+            return f"two points {verb} beside branch {main.track}, {kinds} (pitchfork, {near})."
+        own_image = symmetric and float(main.node.state.abs().max()) < 1e-6  # only then x -> -x asks for it
+        why = "as the symmetry x -> -x asks for" if own_image else near
+        return f"{_turn(main, size)} and two points {verb} beside it, {kinds} (pitchfork, {why})."
     if one.name == "transcritical":
         return (
             f"two branches cross and exchange their stability: {_turn(one.parts[0], size)}, "
@@ -80,7 +88,7 @@ def _multiple(one: Bifurcation, verb: str) -> str:
     before, after = counts if one.changes[0].kind == "appeared" else counts[::-1]
     said = (
         f"{len(one.changes)} points {verb} at one point, as far as can be told: {before} before, {after} after "
-        f"(multiple, branches {', '.join(str(part.track) for part in one.parts)})."
+        f"(multiple, branches {', '.join(map(str, _branches(one)))})."
     )
     if one.lacking:
         less = abs(one.lacking)
