@@ -17,6 +17,7 @@ from mnemoscope.analysis.portraits.arcs import round_the_bend
 from mnemoscope.analysis.portraits.leading import leading_eigenvalues
 from mnemoscope.analysis.portraits.tracing import Tracer
 from mnemoscope.cells import Elman
+from mnemoscope.cells.adapt import FunctionCell
 from mnemoscope.report import render_frame
 from mnemoscope.report.evolution import evolution_section
 from mnemoscope.studies import flipflop_evolution
@@ -30,11 +31,27 @@ LINE = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)[:, None]
 GRID = torch.cartesian_prod(LINE[::3, 0], LINE[::3, 0])
 
 
-def maps(step, size=1, **options):
+@pytest.fixture(scope="module", autouse=True)
+def _systems_are_tried_out_elsewhere():
+    """Hundreds of systems are made for each family; that each is tried out when it is made has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mnemoscope.analysis.dynamics.check_step", lambda dynamics: None)
+        yield
+
+
+class Uncoupled(FunctionCell):
+    """Units that do not hear each other: their Jacobian is the diagonal of derivatives, far quicker than all of it."""
+
+    def jacobian(self, x, state):
+        with torch.enable_grad():
+            h = state.detach().requires_grad_()
+            return torch.diag_embed(torch.autograd.grad(self.function(x, h).sum(), h)[0])
+
+
+def maps(step, size=1, bounds=None, coupled=False, **options):
     """The family of maps h' = step(h, parameter)."""
-    return lambda parameter: ms.Dynamics(
-        ms.adapt(lambda x, h: step(h, parameter), state_size=size, bounds=None), **options
-    )
+    cell = FunctionCell if coupled else Uncoupled
+    return lambda at: ms.Dynamics(cell(lambda x, h: step(h, at), size, bounds=bounds), **options)
 
 
 def turned(h, mu):
@@ -52,14 +69,18 @@ NORMAL_FORMS = {
 }
 
 
-AT_AND_BESIDE = [*((name, (-0.31, 0.0, 0.29)) for name in NORMAL_FORMS), ("saddle-node", (-0.1, 0.13))]
+AT_AND_BESIDE = [
+    *((name, (-0.31, 0.0, 0.29)) for name in NORMAL_FORMS if name != "saddle-node"),
+    ("saddle-node", (-0.1, 0.13)),
+    pytest.param("saddle-node", (-0.31, 0.0, 0.29), marks=SLOW),
+]
 
 
 @pytest.mark.parametrize(("name", "at"), AT_AND_BESIDE, ids=str)
 def test_normal_forms_are_named_and_located(name, at):
     step, size, change, crossing, branches = NORMAL_FORMS[name]
     starts = LINE if size == 1 else torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).double()
-    seen = ms.follow(maps(step, size), at, starts=starts, tolerance=1e-4)
+    seen = ms.follow(maps(step, size, coupled=size > 1), at, starts=starts, tolerance=1e-4)
     assert [(event.name, event.change, event.crossing) for event in seen.events] == [(name, change, crossing)]
     event = seen.events[0]
     assert event.low <= 0 <= event.high <= event.low + 1.01e-4
@@ -68,6 +89,7 @@ def test_normal_forms_are_named_and_located(name, at):
     assert any("snapshot lies at a bifurcation" in note for note in seen.notes) == shifted  # who is who, at +1 itself?
 
 
+@SLOW
 def test_a_subcritical_pitchfork_takes_two_points_away():
     seen = ms.follow(maps(lambda h, mu: h + mu * h + h**3), [-0.3, 0.2], starts=LINE, tolerance=1e-3)
     (event,) = seen.events
@@ -82,7 +104,9 @@ def test_a_flow_has_a_hopf_bifurcation_and_a_fold_at_zero():
         r2 = x**2 + y**2
         return torch.stack([mu * x - 3 * y - r2 * x, 3 * x + mu * y - r2 * y], 1)
 
-    seen = ms.follow(maps(hopf, 2, continuous=True), [-1, 1.1], starts=torch.randn(8, 2).double(), tolerance=1e-4)
+    seen = ms.follow(
+        maps(hopf, 2, coupled=True, continuous=True), [-1, 1.1], starts=torch.randn(8, 2).double(), tolerance=1e-4
+    )
     assert [(event.name, event.crossing) for event in seen.events] == [("Hopf", "imaginary pair")]
     assert seen.events[0].low <= 0 <= seen.events[0].high
     fold = ms.follow(maps(lambda h, mu: mu - h**2, continuous=True), [-1, 1.1], starts=LINE, tolerance=1e-4)
@@ -96,12 +120,13 @@ def symmetric_network(gain):
     return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(gain * h @ W), state_size=2, bounds=(-1, 1)))
 
 
+@SLOW
 def test_a_symmetric_network_forks_at_gain_one_and_two():
     """Along (1, 1) the points solve x = tanh(g x), along (1, -1) x = tanh(g x / 2); more fork off those later."""
-    seen = ms.follow(symmetric_network, [0.5, 1.8, 2.2], starts=GRID, tolerance=1e-3)
+    seen = ms.follow(symmetric_network, [0.5, 1.8, 2.2], starts=GRID, tolerance=1e-2)
     assert seen.symmetric
     assert all(event.name == "pitchfork" and "symmetry" in event.sentence for event in seen.events)
-    assert [event.at for event in seen.events[:2]] == pytest.approx([1, 2], abs=1e-3)
+    assert [event.at for event in seen.events[:2]] == pytest.approx([1, 2], abs=1e-2)
     assert seen.index_sum.tolist() == [1] * 3
     x = torch.linspace(0.1, 1, 200_001, dtype=torch.float64)
     root = x[(torch.tanh(1.8 * x) - x).abs().argmin()]
@@ -110,19 +135,15 @@ def test_a_symmetric_network_forks_at_gain_one_and_two():
     assert float((states + root).norm(dim=1).min()) < 1e-5
 
 
-def cusp(u):
-    return ms.Dynamics(
-        ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1)),
-        torch.tensor([u], dtype=torch.float64),
-    )
+cusp = maps(lambda h, u: torch.tanh(2 * h + u), bounds=(-1, 1))
 
 
-@pytest.mark.parametrize("at", [(-1, 0.1, 1), (-1, 1)], ids=str)
+@pytest.mark.parametrize("at", [pytest.param((-1, 0.1, 1), marks=SLOW), (-1, 1)], ids=str)
 def test_hysteresis_has_two_folds_even_where_no_snapshot_lies_between(at):
     """x = tanh(2 x + u) folds where 2 (1 - x^2) = 1. Without a snapshot between, folds lead to the middle branch."""
     x = sqrt(0.5)
     fold = 2 * x - atanh(x)
-    seen = ms.follow(cusp, at, starts=LINE, tolerance=1e-3)
+    seen = ms.follow(cusp, at, starts=LINE, tolerance=1e-2)
     assert [event.name for event in seen.events] == ["saddle-node", "saddle-node"]
     assert [event.change for event in seen.events] == ["appeared", "vanished"]
     for event, exact in zip(seen.events, (-fold, fold), strict=True):
@@ -145,7 +166,7 @@ def test_a_pair_that_lives_between_two_snapshots_is_not_seen_and_that_is_said():
     assert [event.at for event in seen.events] == pytest.approx([-0.1, 0.1], abs=1e-3)
 
 
-UNITS = 8
+UNITS = 6
 
 
 def holds_bits(scale, size=UNITS):
@@ -169,7 +190,7 @@ TOGETHER = pytest.mark.xdist_group("growing")
 
 @pytest.fixture(scope="module")
 def growing():
-    return ms.follow(between([holds_bits(0), holds_bits(1)], [0, 1]), np.linspace(0, 1, 4).tolist())
+    return ms.follow(between([holds_bits(0), holds_bits(1)], [0, 1]), np.linspace(0, 1, 4).tolist(), tolerance=1e-2)
 
 
 @TOGETHER
@@ -191,7 +212,7 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
 @TOGETHER
 def test_events_do_not_depend_on_the_snapshots(growing):
     family = between([holds_bits(0), holds_bits(1)], [0, 1])
-    finer = ms.follow(family, np.linspace(0, 1, 7).tolist())
+    finer = ms.follow(family, np.linspace(0, 1, 7).tolist(), tolerance=1e-2)
     assert [event.name for event in finer.events] == [event.name for event in growing.events]
     for one, other in zip(finer.events, growing.events, strict=True):
         assert max(one.low, other.low) <= min(one.high, other.high) + 1e-12  # brackets of the same event overlap
@@ -215,10 +236,7 @@ def test_what_a_search_missed_is_found_later_and_followed_back():
     def starts(at):
         return torch.tensor([[0.9]]).double() if at < 2 else LINE
 
-    def family(gain):
-        return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(gain * h + 0.05), state_size=1, bounds=(-1, 1)))
-
-    late = ms.follow(family, [1.5, 1.7, 2.1], starts=starts)
+    late = ms.follow(maps(lambda h, gain: torch.tanh(gain * h + 0.05), bounds=(-1, 1)), [1.5, 1.7, 2.1], starts=starts)
     assert [late.count(snapshot) for snapshot in range(3)] == [3, 3, 3]
     assert late.index_sum.tolist() == [1, 1, 1]
 
@@ -283,7 +301,7 @@ def test_a_large_state_counts_where_it_is_asked_to():
         return ms.Dynamics(cell)
 
     starts = torch.cat([torch.tanh(5 * v)[None], -torch.tanh(5 * v)[None], torch.zeros(1, size).double()])
-    seen = ms.follow(family, [0.5, 1.4], starts=starts, tolerance=1e-2, count_at=[1.4])
+    seen = ms.follow(family, [0.5, 1.4], starts=starts, tolerance=0.05, count_at=[1.4])
     (event,) = seen.events
     assert event.name == "pitchfork"
     largest = [torch.linalg.eigvals(W + gain * torch.outer(v, v)).real.max() for gain in (event.low, event.high)]
@@ -335,7 +353,7 @@ def test_the_figure_draws_every_branch_and_event(growing):
     assert len(marks) == len(growing.events)
     assert len(top.lines) - len(marks) >= len(growing)
     assert growing.figure(torch.eye(UNITS)[0]).axes[0].get_ylabel() == "states along the given direction"
-    with pytest.raises(ValueError, match=r"shape \(8,\)"):
+    with pytest.raises(ValueError, match=r"shape \(6,\)"):
         growing.figure(torch.ones(3))
 
 
@@ -390,11 +408,11 @@ def test_the_page_shows_every_snapshot_and_event(growing):
     assert "prefers-reduced-motion" in section.html
     given = evolution_section(growing, projection=torch.eye(UNITS, 3))
     assert "readout 1" in given.lead
-    with pytest.raises(ValueError, match=r"shape \(8, 3\)"):
+    with pytest.raises(ValueError, match=r"shape \(6, 3\)"):
         evolution_section(growing, projection=torch.eye(UNITS))
     with pytest.raises(ValueError, match="4 snapshots, but trajectories of 1"):
         evolution_section(growing, trajectories=[None])
-    with pytest.raises(ValueError, match=r"\(time, batch, 8\)"):
+    with pytest.raises(ValueError, match=r"\(time, batch, 6\)"):
         evolution_section(growing, trajectories=[torch.zeros(3, 2, 5)] * 4)
 
 
@@ -403,21 +421,22 @@ def test_rounding_on_the_unit_circle_is_no_bifurcation():
     S = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     S = S - S.T
     starts = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    family = maps(lambda h, mu: h @ torch.matrix_exp((0.1 + mu) * S).T, 5)
+    family = maps(lambda h, mu: h @ torch.matrix_exp((0.1 + mu) * S).T, 5, coupled=True)
     seen = ms.follow(family, [0.0, 0.15, 0.3], starts=starts)
     assert not [event for event in seen.events if event.name in ("Neimark-Sacker", "unknown")]
 
 
 def test_snapshots_stay_in_order_beside_a_bifurcation():
-    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h)), [0.5, 1.0, 1.0001, 2.0], starts=LINE[::2])
+    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h)), [0.5, 1.0, 1.0001], starts=LINE[3:4])
     assert (seen.snapshots.diff() > 0).all()
 
 
+@SLOW
 def test_the_mirror_is_the_reason_only_where_the_point_is_its_own_image():
     def step(h, g):
         return torch.stack([torch.tanh(2 * h[:, 0]), torch.tanh(g * h[:, 1])], 1)
 
-    seen = ms.follow(maps(step, 2), [0.5, 1.5], starts=GRID, tolerance=1e-2)
+    seen = ms.follow(maps(step, 2), [0.5, 1.5], starts=GRID, tolerance=3e-2)
     forks = [event for event in seen.events if event.name == "pitchfork"]
     assert len(forks) == 3
     assert sum("symmetry" in event.sentence for event in forks) == 1
@@ -425,7 +444,7 @@ def test_the_mirror_is_the_reason_only_where_the_point_is_its_own_image():
 
 def test_identical_bits_that_fork_together_are_one_event():
     """h' = tanh(g h), unit by unit: 9 points where there was 1, all of them from the origin at g = 1."""
-    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h), 2), [0.5, 1.6], starts=GRID, tolerance=1e-2)
+    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h), 2), [0.5, 1.6], starts=GRID, tolerance=3e-2)
     (event,) = seen.events
     assert (event.name, event.change, event.branches) == ("multiple", "appeared", tuple(range(9)))
     assert event.low <= 1 <= event.high
@@ -454,7 +473,8 @@ def test_folds_at_one_parameter_but_two_places_are_two_events():
 
 @pytest.mark.parametrize(
     ("bias", "tolerance", "name"),
-    [(1e-8, 1e-4, "pitchfork"), (1e-5, 1e-2, "pitchfork"), (1e-2, 1e-2, "saddle-node"), (1e-5, 1e-4, "saddle-node"),
+    [(1e-8, 1e-4, "pitchfork"), (1e-2, 1e-2, "saddle-node"),
+     pytest.param(1e-5, 1e-2, "pitchfork", marks=SLOW), pytest.param(1e-5, 1e-4, "saddle-node", marks=SLOW),
      *(pytest.param(bias, 1e-4, "pitchfork", marks=SLOW) for bias in (1e-7, 1e-9, 1e-10)),
      pytest.param(1e-7, 1e-6, "saddle-node", marks=SLOW)],
 )  # fmt: skip
@@ -467,7 +487,7 @@ def test_a_broken_pitchfork_is_told_from_a_fold_where_the_tolerance_allows_it(bi
     assert ("nearer than can be told" in event.sentence) == (name == "pitchfork")
 
 
-@pytest.mark.parametrize("tolerance", [0.01, 0.02])
+@pytest.mark.parametrize("tolerance", [pytest.param(0.01, marks=SLOW), 0.02])
 def test_points_that_are_far_apart_a_tolerance_from_their_fold_are_its_partners(tolerance):
     """Points at +-10 sqrt(mu): within the tolerance of the fold they are still up to 2.8 apart."""
     starts = torch.linspace(-12, 12, 7, dtype=torch.float64)[:, None]
@@ -526,23 +546,23 @@ def test_every_end_in_a_small_reservoir_has_its_partner(tmp_path):
 def test_unknown_events_do_not_count_as_located(growing):
     lost = Event("vanished", "unknown", "+1", 0.5, 0.6, (0,), "A point vanishes.")
     known = len(growing.events)
-    assert growing.how_located == f"{known} bifurcations are located to 0.0001."
+    assert growing.how_located == f"{known} bifurcations are located to 0.01."
     seen = replace(growing, events=(*growing.events, lost))
-    said = f"{known} bifurcations are located to 0.0001, 1 is unknown"
+    said = f"{known} bifurcations are located to 0.01, 1 is unknown"
     assert said in seen.summary()
     assert said in evolution_section(seen).lead
     wide = replace(growing, events=(*growing.events, replace(lost, name="saddle-node")))
-    assert wide.how_located == f"{known} bifurcations are located to 0.0001; of 1 only a wider interval is known."
+    assert wide.how_located == f"{known} bifurcations are located to 0.01; of 1 only a wider interval is known."
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
 def test_following_on_a_gpu_is_following_on_a_cpu():
     at = [0, 0.5, 1]
-    here = ms.follow(between([holds_bits(0), holds_bits(1)], [0, 1]), at)
-    there = ms.follow(between([holds_bits(0).cuda(), holds_bits(1).cuda()], [0, 1]), at)
+    here = ms.follow(between([holds_bits(0), holds_bits(1)], [0, 1]), at, tolerance=1e-2)
+    there = ms.follow(between([holds_bits(0).cuda(), holds_bits(1).cuda()], [0, 1]), at, tolerance=1e-2)
     assert there.states.device.type == "cpu"
     assert [event.name for event in there.events] == [event.name for event in here.events]
-    assert [event.at for event in there.events] == pytest.approx([event.at for event in here.events], abs=1e-4)
+    assert [event.at for event in there.events] == pytest.approx([event.at for event in here.events], abs=1e-2)
     apart = torch.cdist(there.states[there.points(-1)], here.states[here.points(-1)])
     assert float(apart.min(0).values.max()) < 1e-6
     broken = ms.follow(lambda g: ms.Dynamics(biased(g).cuda()), [0.5, 1.6], starts=LINE, tolerance=1e-4)

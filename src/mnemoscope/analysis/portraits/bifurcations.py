@@ -101,7 +101,7 @@ def _look_round(follower: Follower, part: Happening, track: Track, links: list[t
     if other.at != here.at:
         more = go_on(follower, track, other, direction) if other.index == here.index else None
         if more is not None:
-            links[:] = [tuple(track if one is more else one for one in pair) for pair in links]
+            links[:] = [(track if a is more else a, track if b is more else b) for a, b in links]
         return more is not None
     if other.index == here.index:
         return False  # through the fork from prong to prong

@@ -82,14 +82,14 @@ def corrected_place(
 
     The same as a search from one start, judged by the same catalogue, without what many starts need.
     """
-    solver, catalogue, tolerances = Corrector(), Catalogue(system), Tolerances.for_dtype(system.dtype)
+    solver, catalogue, tolerances = Corrector(), _OfOne(system), Tolerances.for_dtype(system.dtype)
     x = system.clamp(guess[None])
     f = system.residual(x)
     q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
     parts = None
     for count in range(solver.max_steps + 1):
         near = bool(q <= max(NEARLY, tolerances.fixed) * magnitude(x).square() / system.size)
-        if near and int(catalogue.offer(x, tolerances.fixed)) == 0:
+        if near and catalogue.takes(x, tolerances.fixed):
             state, regular = catalogue.states[0], bool(catalogue.index[0])
             jacobian, speed = system.jacobian(state[None])[0], float(catalogue.q[0]) * system.rate**2
             return _factorised(at, state, speed, jacobian, regular, system.continuous, system.rate, known)
@@ -105,6 +105,15 @@ def corrected_place(
         else:
             damping = (damping * 4).clamp_min(1e-3)
     return None
+
+
+class _OfOne(Catalogue):
+    """A catalogue of one root: nothing in it need be recognised."""
+
+    def takes(self, state: Float[Tensor, "1 size"], fixed: float) -> bool:
+        """Refine a state, and keep it if it is a root."""
+        self._enter(state, fixed)
+        return len(self) == 1
 
 
 def _factorised(
