@@ -234,7 +234,7 @@ def test_a_reservoir_below_the_edge_forgets_and_one_above_does_not():
 
 def test_copies_of_reservoirs_run_together_as_well():
     cells = [made(nonlinearity="tanh", seed=seed) for seed in (0, 1)]
-    xs = torch.randn(5, 1, cells[0].input_size)
+    xs = torch.randn(5, 1, 2, dtype=torch.float64)
     own, copied = (Reservoirs(several).run(xs)[0] for several in (cells, [deepcopy(cell) for cell in cells]))
     assert torch.equal(own, copied)
 
