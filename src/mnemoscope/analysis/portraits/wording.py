@@ -87,12 +87,12 @@ def _multiple(one: Bifurcation, verb: str) -> str:
     counts = (passing, passing + len(one.changes))
     before, after = counts if one.changes[0].kind == "appeared" else counts[::-1]
     said = (
-        f"{len(one.changes)} points {verb} at one point, as far as can be told: {before} before, {after} after "
+        f"several branches meet at one point, as far as can be told: {before} before, {after} after "
         f"(multiple, branches {', '.join(map(str, _branches(one)))})."
     )
     if one.lacking:
         less = abs(one.lacking)
-        said += f" At least {less} of index {'+1' if one.lacking > 0 else '-1'} must {verb} too and was not found."
+        said += f" At least {less} more of index {'+1' if one.lacking > 0 else '-1'} must {verb} too and was not found."
     return said
 
 
