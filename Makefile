@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -13,8 +13,11 @@ BIN := .venv/bin
 demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write the page
 	$(BIN)/mnemoscope demo
 
-test: .venv/installed lint  ## lint, types, every test and every docstring example
+test: .venv/installed lint  ## lint, types, tests and docstring examples
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup  # a thread for each of the two processes: more would wait for each other
+
+test-all: .venv/installed lint  ## the same and the tests that take minutes each
+	MNEMOSCOPE_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -1,7 +1,6 @@
 """Cycles, Lyapunov exponents and verdicts on systems whose answers are known."""
 
 import math
-import os
 
 import numpy as np
 import pytest
@@ -11,10 +10,14 @@ import mnemoscope as ms
 from mnemoscope.analysis.attractors import Kind
 from mnemoscope.analysis.attractors.lyapunov import kaplan_yorke
 from mnemoscope.analysis.attractors.maps import Iterated, RungeKutta
+from mnemoscope.analysis.attractors.sameness import Visits
 from mnemoscope.analysis.attractors.tangents import Tangents
+from mnemoscope.analysis.attractors.watching import watch
 from mnemoscope.cells import LSTM, Cell, Elman
+from slow import SLOW
 
-SLOW = pytest.mark.skipif("MNEMOSCOPE_SLOW" not in os.environ, reason="takes long; set MNEMOSCOPE_SLOW=1 to run it")
+BRIEFLY = {"transient": 300, "steps": 300, "patience": 0}
+"""For systems that are soon where they come to, and do not need more to be known."""
 
 GOLDEN = 2 * math.pi * (math.sqrt(5) - 1) / 2
 
@@ -136,21 +139,21 @@ def test_the_stable_cycle_of_the_logistic_map(r, period, bounds):
 
 def test_all_cycles_of_the_logistic_map_at_4():
     """x = sin^2(t) turns it to doubling of t: 2^k states of period k or a divisor, multiplier +-2^k (4^k at x = 0)."""
-    cycles = ms.find_cycles(logistic(4.0), periods=(1, 2, 3, 4, 5))
+    cycles = ms.find_cycles(logistic(4.0), periods=(3, 4, 5))
     assert [len(cycles.of_period(k)) for k in (1, 2, 3, 4, 5)] == [2, 1, 2, 3, 6]
     for cycle, period in enumerate(cycles.periods.tolist()):
         size = abs(cycles.multipliers[cycle, 0].item())
         at_zero = bool((cycles.orbit(cycle).abs() < 1e-9).any())
         assert size == pytest.approx((4 if at_zero else 2) ** period, rel=1e-6)  # 4 x (1 - x) is steep beside 0
     # the graph crosses the diagonal up and down in turn, 2^k times
-    assert cycles.index_sums.tolist() == [0] * 5
+    assert cycles.index_sums.tolist() == [0] * 3
     assert cycles.open_ends == 0
 
 
 def test_index_sums_where_an_interval_is_mapped_into_its_inside():
-    cycles = ms.find_cycles(logistic(3.9, (0.09, 0.976)), periods=(1, 2, 3, 4, 5))
-    assert [len(cycles.of_period(k)) for k in (1, 2, 3, 4, 5)] == [1, 1, 2, 1, 2]
-    assert cycles.index_sums.tolist() == [1] * 5
+    cycles = ms.find_cycles(logistic(3.9, (0.09, 0.976)), periods=(3, 4))
+    assert [len(cycles.of_period(k)) for k in (1, 2, 3, 4)] == [1, 1, 2, 1]
+    assert cycles.index_sums.tolist() == [1] * 2
 
 
 def test_a_period_alone_finds_its_divisors_too_and_does_not_count_them_twice():
@@ -203,6 +206,49 @@ def test_no_cycle_where_there_is_none(tmp_path):
     cycles.save(tmp_path / "none.safetensors")
     assert len(ms.Cycles.load(tmp_path / "none.safetensors")) == 0
     assert cycles.figure().axes
+
+
+def test_a_continuum_of_cycles_is_called_one(tmp_path):
+    R = rotation(2 * math.pi / 5)  # in single precision: it keeps radii to 1e-7
+    exact = torch.linalg.matrix_exp(2 * math.pi / 5 * torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
+
+    def bent(x, h):  # a rotation in coordinates (a, b - 0.3 a^2)
+        a, b = (torch.stack([h[:, 0], h[:, 1] - 0.3 * h[:, 0] ** 2], 1) @ R.T).unbind(1)
+        return torch.stack([a, b + 0.3 * a**2], 1)
+
+    def saturating(x, h):  # any radius up to 1 is kept
+        return h @ R.T / h.norm(dim=1, keepdim=True).clamp_min(1)
+
+    def curve(x, h):  # (a, a^2) goes to (-a, a^2): a curved family in a plane that contracts to it
+        a, b = h.unbind(1)
+        return torch.stack([-a, a**2 + 0.5 * (b - a**2)], 1)
+
+    starts = 0.5 * torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).double()
+    for function, period in (
+        (lambda x, h: h @ R.T, 5),
+        (lambda x, h: h @ exact.T, 5),
+        (bent, 5),
+        (saturating, 5),
+        (curve, 2),
+        (lambda x, h: torch.stack([-h[:, 0], 0.5 * h[:, 1]], 1), 2),
+    ):
+        cycles = ms.find_cycles(system(function, 2), (1, period), starts)
+        assert cycles.families == (period,)
+        words = cycles.summary()
+        assert f"A continuum of cycles of period {period}" in words
+        assert f"cycles of period {period} (" not in words  # they are not counted
+        assert f"Of {period} steps: roots in a continuum have no index" in words
+        cycles.save(tmp_path / "family.safetensors")
+        assert ms.Cycles.load(tmp_path / "family.safetensors").summary() == words
+
+
+def test_degenerate_cycles_that_are_isolated_are_no_continuum():
+    """Where cycles part from a fixed point, the k-fold map has an eigenvalue 1 and one root."""
+    starts = torch.tensor([[-0.1], [0.0], [0.3]], dtype=torch.float64)
+    for function in (lambda x, h: -torch.tanh(h), lambda x, h: -h + h**3, lambda x, h: -h + h**5):
+        cycles = ms.find_cycles(system(function, 1), (1, 2), starts)
+        assert cycles.families == ()
+        assert "continuum" not in cycles.summary()
 
 
 def test_what_find_cycles_refuses():
@@ -280,7 +326,7 @@ def test_the_logistic_map_at_4_and_the_cat_map():
 @pytest.mark.parametrize("every", [1, 5])
 def test_the_henon_map(every):
     starts = 0.1 * torch.rand(24, 2, dtype=torch.float64)
-    seen = ms.lyapunov_spectrum(system(henon, 2), steps=1500, starts=starts, every=every)
+    seen = ms.lyapunov_spectrum(system(henon, 2), steps=800, starts=starts, every=every)
     assert torch.allclose(seen.exponents.sum(1), torch.tensor(math.log(0.3)).double().expand(24), atol=1e-11)  # |det J|
     assert abs(seen.leading - 0.4192) < 4 * float(seen.mean_errors[0]) + 1e-4  # the literature's last digit
     assert seen.dimension == pytest.approx(1.258, abs=0.01)
@@ -340,7 +386,7 @@ def test_starts_that_leave_are_told_apart():
 
 
 def test_the_error_is_the_scatter_of_repetitions():
-    seen = ms.lyapunov_spectrum(logistic(3.9, (0.09, 0.976)), steps=1000, starts=64)
+    seen = ms.lyapunov_spectrum(logistic(3.9, (0.09, 0.976)), steps=400, starts=64)
     assert 0.6 < float(seen.errors.mean() / seen.exponents.std()) < 1.6
 
 
@@ -399,7 +445,7 @@ def assert_all(seen, kind):
 
 @pytest.mark.parametrize(("r", "period"), [(3.2, 2), (3.5, 4), (3.83, 3)])
 def test_verdict_on_cycles(r, period):
-    seen = ms.attractors(logistic(r), 16)
+    seen = ms.attractors(logistic(r), 16, **BRIEFLY)
     assert_all(seen, Kind.CYCLE)
     assert seen.periods.tolist() == [period]
     assert f"a cycle of period {period} (all of 16 starts)" in seen.verdict
@@ -425,8 +471,14 @@ def test_verdict_on_a_flip_flop():
 
 
 def test_verdict_on_chaos():
-    assert_all(ms.attractors(logistic(4.0), 8), Kind.CHAOS)
-    seen = ms.attractors(system(henon, 2), torch.tensor([[0.1, 0.1], [0.0, 0.0], [9.0, 9.0]]).double())
+    assert_all(ms.attractors(logistic(4.0), 4, **BRIEFLY), Kind.CHAOS)
+    seen = ms.attractors(
+        system(henon, 2),
+        torch.tensor([[0.1, 0.1], [0.0, 0.0], [9.0, 9.0]]).double(),
+        transient=100,
+        steps=600,
+        patience=0,
+    )
     assert [kind.words for kind in seen.kind_of_starts] == ["chaos", "chaos", "divergence"]
     assert float(seen.exponents[0, 0]) == pytest.approx(0.42, abs=0.03)
     assert "leaves to infinity (1 of 3 starts)" in seen.verdict
@@ -437,7 +489,7 @@ def test_verdict_on_chaos():
 def test_verdict_on_random_networks(gain, kind):
     W = random_network(120, 1.0)
     W = W / torch.linalg.eigvals(W).abs().max()
-    seen = ms.attractors(tanh_network(gain * W), 8)
+    seen = ms.attractors(tanh_network(gain * W), 8, **BRIEFLY)
     assert_all(seen, kind)
     assert len(seen) == 1
     if kind == Kind.POINT:
@@ -453,12 +505,14 @@ def test_verdict_on_an_invariant_circle():
     """h' = g R h / sqrt(1 + |h|^2) turns by the angle of R on |h|^2 = g^2 - 1; radially it contracts by 1 / g^2."""
     R = rotation(GOLDEN)
     gain = 1.3
-    seen = ms.attractors(system(lambda x, h: gain * (h @ R.T) / (1 + h.square().sum(1, keepdim=True)).sqrt(), 2), 8)
+    seen = ms.attractors(
+        system(lambda x, h: gain * (h @ R.T) / (1 + h.square().sum(1, keepdim=True)).sqrt(), 2), 3, transient=100
+    )
     assert_all(seen, Kind.CIRCLE)
     assert len(seen) == 1
     assert seen.states[0].square().sum() == pytest.approx(gain**2 - 1)
     assert torch.allclose(seen.exponents[0], torch.tensor([0.0, -2 * math.log(gain)]).double(), atol=1e-3)
-    assert_all(ms.attractors(tanh_network(1.1 * R), 8), Kind.CIRCLE)
+    assert_all(ms.attractors(tanh_network(1.1 * R), 4, **BRIEFLY), Kind.CIRCLE)
 
 
 def test_verdict_on_a_torus():
@@ -468,7 +522,7 @@ def test_verdict_on_a_torus():
         turned = [part @ R.T for part, R in zip(h.split(2, 1), pair, strict=True)]
         return torch.cat([1.3 * part / (1 + part.square().sum(1, keepdim=True)).sqrt() for part in turned], 1)
 
-    seen = ms.attractors(system(two, 4), 4)
+    seen = ms.attractors(system(two, 4), 2, transient=100, patience=0)
     assert_all(seen, Kind.TORUS)
     assert seen.dimensions.tolist() == [2]
 
@@ -493,7 +547,7 @@ def test_what_cannot_be_judged_is_undecided():
         (lambda x, h: 1.0003 * h, 1, "transient has not ended"),
         (lambda x, h: h @ rotation(GOLDEN).T, 2, "keeps its amplitude"),
     ):
-        seen = ms.attractors(system(function, size), 4, patience=0)
+        seen = ms.attractors(system(function, size), 4, **BRIEFLY)
         assert_all(seen, Kind.UNDECIDED)
         assert words in seen.verdict
     unstable = ms.attractors(tanh_network(2 * torch.eye(2)), torch.zeros(1, 2).double())
@@ -552,6 +606,142 @@ def test_what_attractors_refuses():
             ms.attractors(logistic(3.2), **options)
 
 
+# ------------------------------------------------------------------------------------------- one attractor or several
+
+
+def beside(function, apart):
+    """A system, and one more number that comes to +-apart / 2 by its sign."""
+
+    def both(x, h):
+        side = 0.5 * apart * torch.tanh(8 * h[:, -1:] / apart) / math.tanh(4)
+        return torch.cat([function(x, h[:, :-1]), side], 1)
+
+    return both
+
+
+def sides(starts, apart):
+    """Each start on both sides."""
+    half = torch.full((len(starts), 1), 0.4 * apart, dtype=torch.float64)
+    return torch.cat([torch.cat([starts, half], 1), torch.cat([starts + 0.01, -half], 1)])
+
+
+def two_circles(inner, outer, angle=1.0):
+    """Radii are drawn to the nearer of two."""
+    R, middle = rotation(angle), 0.5 * (inner + outer)
+
+    def function(x, h):
+        radius = h.norm(dim=1, keepdim=True)
+        target = torch.where(radius < middle, inner, outer)
+        return (h @ R.T) / radius * (target + 0.5 * (radius - target))
+
+    return function
+
+
+@pytest.mark.parametrize("angle", [1.0, 2 * math.pi * (0.01 + 1e-7)], ids=["round", "nearly closed after 100 steps"])
+def test_concentric_circles_are_two_attractors(angle):
+    directions = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.28, 0.96]]).double()
+    starts = torch.cat([0.9 * directions, 1.3 * directions])
+    seen = ms.attractors(system(two_circles(1.0, 1.25, angle), 2), starts, **BRIEFLY)
+    assert_all(seen, Kind.CIRCLE)
+    assert sorted(seen.states.norm(dim=1).tolist()) == pytest.approx([1.0, 1.25])
+    assert seen.member[:3].unique().numel() == seen.member[3:].unique().numel() == 1
+
+
+def test_chaotic_sets_beside_each_other_are_two_attractors():
+    starts = sides(torch.tensor([[0.3], [0.41], [0.77]]).double(), 0.06)
+    seen = ms.attractors(system(beside(lambda x, h: 3.99 * h * (1 - h), 0.06), 2), starts, **BRIEFLY)
+    assert_all(seen, Kind.CHAOS)
+    assert len(seen) == 2
+    assert seen.shares.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-5])
+def test_cycles_beside_each_other_are_two_attractors(apart):
+    starts = sides(torch.tensor([[0.3], [-0.4], [0.7]]).double(), apart)
+    seen = ms.attractors(system(beside(lambda x, h: -torch.tanh(2 * h), apart), 2), starts)
+    assert_all(seen, Kind.CYCLE)
+    assert seen.periods.tolist() == [2, 2]
+    assert seen.shares.tolist() == [0.5, 0.5]  # whichever of its two states a start ends at
+    assert sorted(seen.states[:, 1].tolist()) == pytest.approx([-apart / 2, apart / 2])
+
+
+def test_a_cycle_that_starts_have_not_come_to_yet_is_one():
+    def slowly(x, h):
+        return torch.stack([-torch.tanh(2 * h[:, 0]), 0.997 * h[:, 1]], 1)
+
+    starts = torch.tensor([[0.3, 0.5], [-0.4, 0.2], [0.7, -0.7]]).double()
+    seen = ms.attractors(system(slowly, 2), starts)
+    assert_all(seen, Kind.CYCLE)
+    assert len(seen) == 1
+
+
+def test_chaos_from_several_starts_is_one_attractor():
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape):
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    for dynamics, starts, options in (
+        (system(henon, 2), 0.1 * drawn(4, 2), {"count": 2}),
+        (logistic(3.58), drawn(4, 1), {"steps": 600, "count": 1}),  # in bands
+        (tanh_network(random_network(100, 1.6)), drawn(4, 100) - 0.5, {"steps": 600, "count": 1}),
+        (tanh_network(random_network(100, 2.0, 2)), drawn(4, 100) - 0.5, {"count": 1}),
+    ):
+        seen = ms.attractors(dynamics, starts, **BRIEFLY | options)
+        assert_all(seen, Kind.CHAOS)
+        assert len(seen) == 1, seen.summary()
+
+
+def test_the_wings_of_the_lorenz_flow_are_one_set():
+    """In 20 units of time some starts are mostly on one wing, some on the other."""
+    step = ms.Dynamics(RungeKutta(ms.Dynamics(Lorenz(), continuous=True).cell, 0.02))
+    starts = 10 * torch.rand(10, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    visits = Visits(watch(step, starts + torch.tensor([0.0, 0.0, 15.0]), 500, 1000))
+    pairs = [(row, other) for row in range(10) for other in range(row)]
+    assert all(visits.same_chaos(*pair) for pair in pairs)
+    assert not all(visits.same_mean(*pair) for pair in pairs)
+
+
+def ring_of_points(x, h):
+    """Radii are drawn to 1; angles stay."""
+    radius = h.norm(dim=1, keepdim=True)
+    return h / radius * (1 + 0.5 * (radius - 1))
+
+
+@pytest.mark.parametrize("apart", [1.0, 0.06])
+@pytest.mark.parametrize(
+    ("function", "size"), [(lambda x, h: h, 1), (ring_of_points, 2)], ids=["parallel lines", "rings"]
+)
+def test_continuous_attractors_beside_each_other_are_two(function, size, apart):
+    generator = torch.Generator().manual_seed(1)
+    starts = sides(torch.randn(8, size, generator=generator, dtype=torch.float64), apart)
+    seen = ms.attractors(system(beside(function, apart), size + 1), starts)
+    assert_all(seen, Kind.CONTINUOUS)
+    assert seen.shares.tolist() == [0.5, 0.5]
+    assert seen.dimensions.tolist() == [1, 1]
+    assert "one of 2 continuous attractors, lines of marginal points" in seen.verdict
+    assert "no rests were found in between" in seen.summary()
+
+
+def test_continuous_attractors_of_one_piece_are_one():
+    plane = torch.diag(torch.tensor([1.0, 1.0, 0.5])).double()
+    for function, size, dimension in ((ring_of_points, 2, 1), (lambda x, h: h @ plane, 3, 2)):
+        seen = ms.attractors(system(function, size), 10)
+        assert_all(seen, Kind.CONTINUOUS)
+        assert seen.dimensions.tolist() == [dimension]
+        assert seen.notes == ("",)
+
+
+def test_the_way_of_an_undecided_start_that_escapes_stays_finite():
+    starts = torch.tensor([[0.08], [-0.07]], dtype=torch.float64)
+    escaping = system(lambda x, h: 1.015 * h + 1e-3 * h**3, 1)
+    seen = ms.attractors(escaping, starts, transient=0, steps=256, patience=0)
+    assert_all(seen, Kind.UNDECIDED)
+    assert torch.isfinite(seen.paths).all()
+    assert seen.paths[:, -1].equal(seen.paths[:, -2])
+    assert seen.figure().axes
+
+
 def test_the_lenses_are_registered():
     assert ms.registry.lenses["cycles"].load() is ms.find_cycles
     assert ms.registry.lenses["lyapunov"].load() is ms.lyapunov_spectrum
@@ -584,5 +774,12 @@ def test_chaos_that_was_not_watched_for_long_is_no_torus():
         a, b, c = h.unbind(1)
         return torch.stack([-b - c, a + 0.2 * b, 0.2 + c * (a - 5.7)], 1)
 
-    seen = ms.attractors(system(rossler, 3, continuous=True, rate=1.0), torch.tensor([[1.0, 1, 1]]).double(), dt=0.05)
+    seen = ms.attractors(
+        system(rossler, 3, continuous=True, rate=1.0),
+        torch.tensor([[1.0, 1, 1]]).double(),
+        dt=0.05,
+        transient=300,
+        patience=0,
+    )
     assert Kind.TORUS not in seen.kind
+    assert "several exponents are near 0, but not known well" in seen.verdict

@@ -1,6 +1,7 @@
 """Echo state networks: their step, their Jacobian on W_c, and many of them at once."""
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -229,6 +230,13 @@ def test_a_reservoir_below_the_edge_forgets_and_one_above_does_not():
         apart[gain] = (last[0] - last[1]).norm().item()
     assert apart[0.8] < 1e-4
     assert apart[2.0] > 1
+
+
+def test_copies_of_reservoirs_run_together_as_well():
+    cells = [made(nonlinearity="tanh", seed=seed) for seed in (0, 1)]
+    xs = torch.randn(5, 1, 2, dtype=torch.float64)
+    own, copied = (Reservoirs(several).run(xs)[0] for several in (cells, [deepcopy(cell) for cell in cells]))
+    assert torch.equal(own, copied)
 
 
 @pytest.mark.parametrize(

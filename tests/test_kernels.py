@@ -19,6 +19,7 @@ from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import ACTIVATIONS, diagonal_scan, elementwise_scan, linear_scan
 from mnemoscope.kernels import elementwise as elementwise_module
 from mnemoscope.kernels.precision import exact_products
+from slow import SLOW
 
 # torch loads its forward-mode formulas by a deprecated way of its own
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -616,6 +617,7 @@ def peak_bytes(units, options):
     return int(done.stdout)
 
 
+@SLOW
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
 def test_memory_of_a_hundred_thousand_steps():
     # N = 64, batch 1, float32: one (time, N) tensor is 25.6 MB, and a plain scan holds five of them at its peak
@@ -656,6 +658,7 @@ print("same")
 """
 
 
+@SLOW
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler, and there is no g++")
 def test_compiled_scan_is_one_graph():
     # in a process of its own: torch.compile cannot look through the shape checks of the tests

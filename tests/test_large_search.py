@@ -29,6 +29,7 @@ from mnemoscope.analysis.stability import ARNOLDI, Boundary, unstable_directions
 from mnemoscope.analysis.waves import DEAR, Waves
 from mnemoscope.cells import GRU, EchoState, Elman
 from mnemoscope.tasks import FlipFlop
+from slow import SLOW
 
 D = torch.float64
 
@@ -66,7 +67,7 @@ def assert_same_set(found, expected, distance=1e-9):
     assert gaps.min(1).values.max() < distance
 
 
-@pytest.mark.parametrize("size", [10, 150, 600])
+@pytest.mark.parametrize("size", [10, 150, pytest.param(600, marks=SLOW)])
 def test_planted_points_are_found_by_factors_in_float32(size):
     dynamics, roots = planted(size)
     noise = torch.randn(roots.shape, generator=torch.Generator().manual_seed(1), dtype=D)

@@ -16,6 +16,7 @@ from mnemoscope.report import NetworkPage, Section, render_page
 from mnemoscope.report.binding import binding_section
 from mnemoscope.report.spectra import linearisation_section, matrix_section
 from points import empty
+from slow import SLOW
 from test_report import cube, full_page, walks
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -267,7 +268,7 @@ def test_small_worlds(case, tmp_path):
     assert answer["marks"] == {"one dimension": 3, "flow in two dimensions": 9}.get(case, 0)
 
 
-@pytest.mark.parametrize("width", [420, 1000])
+@pytest.mark.parametrize("width", [420, pytest.param(1000, marks=SLOW)])
 def test_the_training_curve_s_legend_is_whole(width, tmp_path):
     # a loss that falls at the end leaves only the upper right corner, or the lower left, for the legend
     for name, losses in {"late": [0.9] * 15 + [1e-3] * 5, "early": [0.9] + [0.02, 0.01] * 10}.items():
@@ -291,8 +292,8 @@ def test_the_training_curve_s_legend_is_whole(width, tmp_path):
         assert answer["outside"] == []
 
 
-@pytest.mark.parametrize("width", [None, 390])
-@pytest.mark.parametrize("gain", [0.8, 1.5], ids=["stable", "growing"])
+@pytest.mark.parametrize("width", [pytest.param(None, marks=SLOW), 390])
+@pytest.mark.parametrize("gain", [pytest.param(0.8, marks=SLOW), 1.5], ids=["stable", "growing"])
 def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, tmp_path):
     fp = cube()
     sections = [linearisation_section(fp), matrix_section(spectrum(gain * torch.randn(16, 16) / 4))]
@@ -316,7 +317,7 @@ def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, 
     assert answer["rows"] == 4
 
 
-@pytest.mark.parametrize("width", [None, 380])
+@pytest.mark.parametrize("width", [pytest.param(None, marks=SLOW), 380])
 def test_variables_in_the_page(tmp_path, width):
     net = planted(3, 2, 12, 4, torch.Generator().manual_seed(0))
     section = binding_section(variable_memories(net.model))

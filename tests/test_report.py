@@ -20,6 +20,7 @@ from mnemoscope.report import states as state_section
 from mnemoscope.report.svg import COLOUR, blank, inline
 from mnemoscope.report.words import lead, verdict
 from points import empty
+from slow import SLOW
 
 
 def cube(size=16, bits=3):
@@ -489,6 +490,7 @@ def test_training_curves(curve, words):
     assert "done" not in text
 
 
+@SLOW
 def test_a_large_network_makes_a_page_of_less_than_8_megabytes(tmp_path):
     points, size = 40, 1000
     states = torch.randn(points, size).double()

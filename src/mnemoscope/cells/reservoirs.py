@@ -254,7 +254,7 @@ def _same(a: Nonlinearity, b: Nonlinearity) -> bool:
         return a.function is b.function
     theirs = dict(b.named_parameters())
     alike = all(torch.equal(value, theirs[name]) for name, value in a.named_parameters())
-    return alike and a.description() is not None and a.description() is b.description()
+    return alike and a.description() is not None and type(a.description()) is type(b.description())
 
 
 def _stacked(matrices: Sequence[Tensor | None]) -> Tensor | None:

@@ -71,8 +71,8 @@ def evolution_section(
         html += plain_table("What is not known", ("",), [(one,) for one in unknown])
     first, last = seen.count(0), seen.count(-1)
     lead = (
-        f"From {plural(first, 'fixed point')} to {last}, in {plural(len(seen.events), 'bifurcation')}, each located to "
-        f"{number(seen.tolerance)}. Play it or move the slider; drag the picture to turn it. Axes: {', '.join(labels)}."
+        f"From {plural(first, 'fixed point')} to {last}. {seen.how_located} Play it or move the slider; drag the "
+        f"picture to turn it. Axes: {', '.join(labels)}."
     )
     return Section(title, lead, html)
 

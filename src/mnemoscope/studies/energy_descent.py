@@ -179,7 +179,7 @@ class EnergyDescent(ComputedStudy):
         Published("Elman: rises of functions that exist", "none", "this project", agreeing=(0, 0)),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("2,000 steps of each activation.", {"cases": _cases(2_000)}),
+        "smoke": Preset("500 steps of each activation.", {"cases": _cases(500)}),
         "cpu": Preset("20,000 steps of each of six activations, three seeds; a minute or two on one core.",
                       {"cases": _cases(20_000)}, (0, 1, 2)),
         "paper": Preset("200,000 steps of each of six activations, five seeds; minutes. The source has no experiment.",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,8 @@ TRACE = 600
 """Steps of the test that the page shows at each snapshot."""
 STARTS = 24
 """Starts of either kind at each snapshot."""
+OUTPUTS = (-1.5, 1.5)
+"""Between which outputs are drawn that a reservoir hears at its starts."""
 WITHIN = 1.0
 """Events are located to this many steps of the lesson."""
 KINDS = ("stable", "saddle-1", "saddle-2", "saddle-3")
@@ -83,15 +87,7 @@ class FlipFlopEvolution(Study):
         recipe, at = Recipe.of(dict(trial.settings)), trial.settings["at"]
         taught = lesson(recipe, trial.seed, folder / "lesson.safetensors", keep=at, progress=progress)
         test = recipe.test(trial.seed)
-        saved = folder / "evolution.safetensors"
-        if saved.exists():
-            seen = Evolution.load(saved)
-        else:
-            starts = Several([FromTrajectories(test.inputs, STARTS), FromOutputs(STARTS, -1.5, 1.5)])
-            seen = follow(between([taught.at(step) for step in at], at), at, starts=starts, tolerance=WITHIN,
-                          seed=trial.seed, progress=progress)  # fmt: skip
-            write_json(folder / "environment.json", environment())
-            seen.save(saved)
+        seen = _followed(folder, recipe, trial, taught, progress)
         _write_page(folder, recipe, trial, taught, seen, test.inputs)
         return {
             "accuracy": tried(taught.cell, recipe, test)["accuracy"],
@@ -174,6 +170,23 @@ class FlipFlopEvolution(Study):
             quiet(axes)
         above(figure, 4)
         return figure
+
+
+def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progress: bool) -> Evolution:
+    """The evolution, read from its file where that was made in the same way, and followed anew otherwise."""
+    saved, at = folder / "evolution.safetensors", list(trial.settings["at"])
+    starts = Several([FromTrajectories(recipe.test(trial.seed).inputs, STARTS), FromOutputs(STARTS, *OUTPUTS)])
+    made = {"recipe": recipe.settings(), "seed": trial.seed, "at": at, "starts": STARTS, "outputs": OUTPUTS,
+            "within": WITHIN}  # fmt: skip
+    about = json.dumps(made, sort_keys=True)
+    if saved.exists() and (kept := Evolution.load(saved)).about == about:
+        return kept
+    family = between([taught.at(step) for step in at], at)
+    seen = follow(family, at, starts=starts, tolerance=WITHIN, seed=trial.seed, progress=progress)
+    write_json(folder / "environment.json", environment())
+    seen = replace(seen, about=about)
+    seen.save(saved)
+    return seen
 
 
 _ROUND = {0, 50, 60, 100, 150, 200, 400, 1000, 2000, 5000, 10_000, 30_000}

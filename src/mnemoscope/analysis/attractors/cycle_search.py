@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mnemoscope.analysis.attractors.cycle_families import family_periods
 from mnemoscope.analysis.attractors.cycles import Cycles
 from mnemoscope.analysis.attractors.maps import iterated
 from mnemoscope.analysis.catalogue import magnitude
@@ -25,6 +26,8 @@ ROUNDS = 6
 """At most so often is a search repeated from the shifts of the orbits that it found."""
 SAME = 10.0
 """The image of a root is another root if it lies within this many merge distances: one step may stretch its error."""
+
+NO_INDEX = "Roots in a continuum have no index, and the index sum says nothing."
 
 Search = Callable[[Dynamics, "State | StartStrategy | str"], FixedPoints]
 
@@ -43,9 +46,11 @@ def find_cycles(
 
     A state of period k is a fixed point of the k-fold map, and that is a cell like every other: the search, its merging
     and its index sum are those of `find_fixed_points`. Orbits found in part are completed by their own steps; roots of
-    a lower period are recognised and not counted again. What Newton's method costs on the map, it costs k times on the
-    k-fold map, and the number of cycles may grow exponentially with k: networks of more than some hundred units are
-    dear to search beyond their fixed points.
+    a lower period are recognised and not counted again. Where cycles lie beside each other in a continuum, as where an
+    amplitude is free, `families` names their periods, and the summary says so instead of counting them.
+
+    What Newton's method costs on the map, it costs k times on the k-fold map, and the number of cycles may grow
+    exponentially with k: networks of more than some hundred units are dear to search beyond their fixed points.
 
     Args:
         dynamics: a map, at its constant input.
@@ -89,7 +94,8 @@ def find_cycles(
         lost = [orbit for orbit in known if not bool(near(orbit[:1], own, gathered.distance)[1].all())]
         if lost:
             roots[k] = search(folds[k], torch.cat([own, *lost]))
-    return _answer(dynamics, gathered, roots, search)
+    families = {k: family_periods(dynamics, folds[k], k, roots[k]) for k in wanted}
+    return _answer(dynamics, gathered, roots, search, families)
 
 
 def near(
@@ -158,7 +164,13 @@ def _closed(
     return found
 
 
-def _answer(dynamics: Dynamics, gathered: _Gathered, roots: dict[int, FixedPoints], search: Search) -> Cycles:
+def _answer(
+    dynamics: Dynamics,
+    gathered: _Gathered,
+    roots: dict[int, FixedPoints],
+    search: Search,
+    families: dict[int, set[int]],
+) -> Cycles:
     orbits = sorted(gathered.orbits, key=len)
     kept: list[Tensor] = []
     parts: list[FixedPoints] = []
@@ -191,8 +203,9 @@ def _answer(dynamics: Dynamics, gathered: _Gathered, roots: dict[int, FixedPoint
         ),
         searched=torch.tensor(list(roots), dtype=torch.int64),
         index_sums=torch.tensor([fp.index_sum for fp in roots.values()], dtype=torch.int64),
-        completeness=tuple(fp.completeness for fp in roots.values()),
+        completeness=tuple(NO_INDEX if families[k] else fp.completeness for k, fp in roots.items()),
         open_ends=gathered.open_ends,
+        families=tuple(sorted(set().union(*families.values()))),
     )
 
 

@@ -46,6 +46,8 @@ class Cycles:
     """What each of these sums says, in words."""
     open_ends: int = 0
     """Roots of k-fold maps that could not be joined to a cycle, as happens where they are degenerate."""
+    families: tuple[int, ...] = ()
+    """Periods whose cycles lie beside each other in a continuum; those listed are the ones that a search met."""
 
     def __len__(self) -> int:
         return self.periods.shape[0]
@@ -99,7 +101,7 @@ class Cycles:
         """Write one `.safetensors` file; `Cycles.load` reads it back."""
         points = {f"points.{name}": getattr(self.points, name) for name in _POINTS}
         tensors = {name: getattr(self, name) for name in _TENSORS} | points
-        flags = {"completeness": list(self.completeness), "open_ends": self.open_ends}
+        flags = {"completeness": list(self.completeness), "open_ends": self.open_ends, "families": list(self.families)}
         save_result(path, "Cycles", tensors, flags)
 
     @classmethod
@@ -109,7 +111,8 @@ class Cycles:
         own: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
         points: dict[str, Any] = {name: tensors[f"points.{name}"] for name in _POINTS}
         kept = FixedPoints(**points, continuous=False, bounded=False)
-        return cls(**own, points=kept, completeness=tuple(flags["completeness"]), open_ends=flags["open_ends"])
+        words, families = tuple(flags["completeness"]), tuple(flags.get("families", ()))  # older files have none
+        return cls(**own, points=kept, completeness=words, open_ends=flags["open_ends"], families=families)
 
     def figure(self) -> Figure:
         """Orbits in the state space and multipliers beside the unit circle (needs the `report` extra)."""
@@ -125,14 +128,19 @@ _POINTS = ("states", "q", "jacobians", "reached", "regular")
 def _sentences(cycles: Cycles) -> Iterator[str]:
     asked = cycles.searched.tolist()
     words = f"of period{'s' * (len(asked) > 1)} {', '.join(map(str, asked))}"
-    if not len(cycles):
+    if not len(cycles) and not cycles.families:
         yield f"No cycle {words} was found."
     counts = Counter(zip(cycles.periods.tolist(), cycles.kind, strict=True))
-    for period in sorted(set(cycles.periods.tolist())):
-        kinds = [f"{number} {kind}" for (own, kind), number in counts.items() if own == period]
-        number = len(cycles.of_period(period))
+    for period in sorted({*cycles.periods.tolist(), *cycles.families}):
+        of_period = f" of period {period}" * (period > 1)
         what = "fixed point" if period == 1 else "cycle"
-        yield f"{number} {what}{'s' * (number > 1)}{f' of period {period}' * (period > 1)} ({', '.join(kinds)})."
+        if period in cycles.families:
+            met = counts.pop((period, "marginal"), 0)
+            yield f"A continuum of {what}s{of_period}, beside each other without end; the search met {met} of them."
+        kinds = {kind: number for (own, kind), number in counts.items() if own == period}
+        if kinds:
+            number, each = sum(kinds.values()), [f"{number} {kind}" for kind, number in kinds.items()]
+            yield f"{number} {what}{'s' * (number > 1)}{of_period} ({', '.join(each)})."
     for sentence in dict.fromkeys(cycles.completeness):  # what several searches have in common is said once
         steps = [str(k) for k, own in zip(asked, cycles.completeness, strict=True) if own == sentence]
         yield f"Of {', '.join(steps)} step{'s' * (steps != ['1'])}: {sentence[0].lower()}{sentence[1:]}"

@@ -171,8 +171,11 @@ def _does(seen: Attractors, kind: Kind, rows: list[int]) -> str:
             f"comes to rest at one of {number} stable fixed points" if number > 1 else "comes to rest at a fixed point"
         )
     if kind == Kind.CONTINUOUS:
-        lines = {1.0: "line", 2.0: "surface"}.get(float(seen.dimensions[first]), "manifold")
-        return f"comes to rest anywhere on a continuous attractor, a {lines} of marginal points"
+        shapes = {({1.0: "line", 2.0: "surface"}.get(float(seen.dimensions[row]), "manifold")) for row in rows}
+        shape = shapes.pop() if len(shapes) == 1 else "manifold"
+        if number > 1:
+            return f"comes to rest anywhere on one of {number} continuous attractors, {shape}s of marginal points"
+        return f"comes to rest anywhere on a continuous attractor, a {shape} of marginal points"
     if kind == Kind.CYCLE:
         periods = sorted({int(period) for period in seen.periods[rows].tolist()})
         many = f"one of {number} cycles" if number > 1 else "a cycle"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ class Watched:
     """Length of the step from the last state."""
     diverged: Bool[Tensor, " starts"]
 
-    @property
+    @cached_property
     def extent(self) -> float:
         """How far apart starts and last states lie from their mean (rms over states): what is near is measured in it.
 
@@ -51,28 +52,28 @@ class Watched:
         spread = float((cloud - cloud.mean(0)).square().sum(1).mean().sqrt())
         return spread or float(self.first_step[kept].max()) or 1.0
 
-    @property
+    @cached_property
     def speed(self) -> float:
         """The typical speed: median length of the first step, over the starts."""
         return float(self.first_step[~self.diverged].median()) if not bool(self.diverged.all()) else 0.0
 
-    @property
+    @cached_property
     def centre(self) -> Float[Tensor, "starts sketch"]:
         """Mean state in the window."""
         return self.path.mean(0)
 
-    @property
+    @cached_property
     def spread(self) -> Float[Tensor, " starts"]:
         """Root mean square distance from `centre` in the window."""
         return (self.path - self.centre).square().sum(2).mean(0).sqrt()
 
-    @property
+    @cached_property
     def centre_error(self) -> Float[Tensor, " starts"]:
         """Standard error of `centre`, from the scatter of means over blocks of steps."""
         means = torch.stack([block.mean(0) for block in self.path.tensor_split(BLOCKS)])
         return (means.var(0).sum(1) / BLOCKS).sqrt()
 
-    @property
+    @cached_property
     def stationary(self) -> Bool[Tensor, " starts"]:
         """Whether the second half of the window looks like the first, in mean and spread."""
         half = len(self.path) // 2
@@ -83,7 +84,7 @@ class Watched:
         chance = 6 * self.centre_error  # three standard errors of the difference of two halves
         return (shift <= torch.maximum(ALIKE * wide, chance)) & (narrow >= (1 - ALIKE) * wide)
 
-    @property
+    @cached_property
     def straight(self) -> Bool[Tensor, " starts"]:
         """Whether the way led on and not back: its ends lie apart by more than half of its length."""
         return (self.states - self.before).norm(dim=1) > 0.5 * self.length
@@ -110,6 +111,7 @@ class Watched:
             found = torch.where((found == 0) & (gap <= AGAIN * spread.cpu()), k, found)
         return found
 
+    @cached_property
     def returns(self) -> Bool[Tensor, " starts"]:
         """Whether the last state lies near one of the window's first half."""
         half = self.path[: len(self.path) // 2]

@@ -27,7 +27,7 @@ LABELS = {
 """Kinds of points in words, in the order of a legend."""
 MARKS = {
     "saddle-node": "o", "pitchfork": "^", "transcritical": "X", "flip": "s", "Neimark-Sacker": "D", "Hopf": "D",
-    "double": "P", "unknown": "*",
+    "double": "P", "multiple": "p", "unknown": "*",
 }  # fmt: skip
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+CLOSE = 4.0
+"""An event is located where it is known to so many tolerances: brackets of partners may lie side by side."""
+
+
 @dataclass(frozen=True)
 class Event:
     """A bifurcation: where it happens, what crosses, and which branches take part."""
@@ -27,7 +31,8 @@ class Event:
     change: str
     """One of "appeared", "vanished", "changed stability"."""
     name: str
-    """One of "saddle-node", "pitchfork", "transcritical", "flip", "Neimark-Sacker", "Hopf", "double", "unknown"."""
+    """One of "saddle-node", "pitchfork", "transcritical", "multiple" (several of them at one point), "flip",
+    "Neimark-Sacker", "Hopf", "double" (two eigenvalues cross together), "unknown"."""
     crossing: str
     """What an eigenvalue crosses: "+1", "-1", "complex pair", ... ; "0" and "imaginary pair" of a flow."""
     low: float
@@ -97,6 +102,8 @@ class Evolution:
     symmetric: bool
     """Whether F(-x) = -F(x), as far as some states tell: then points other than the origin come in pairs."""
     rate: float = 1.0
+    about: str = ""
+    """Whatever its maker wants to be kept with it, to know it again: settings, for example."""
 
     def __len__(self) -> int:
         """Branches."""
@@ -154,6 +161,25 @@ class Evolution:
                 )
         return tuple(said)
 
+    @cached_property
+    def located(self) -> tuple[Event, ...]:
+        """The events that are explained and lie within a few tolerances."""
+        return tuple(
+            one for one in self.events if one.name != "unknown" and one.high - one.low <= CLOSE * self.tolerance
+        )
+
+    @property
+    def how_located(self) -> str:
+        """How many events are located how closely, and how many are not, in a sentence."""
+        known, unknown = len(self.located), sum(event.name == "unknown" for event in self.events)
+        said = f"{known} bifurcation{'s are' if known != 1 else ' is'} located to {self.tolerance:.2g}"
+        if unknown:
+            said += f", {unknown} {'are' if unknown > 1 else 'is'} unknown: points that must take part were not found"
+        wide = len(self.events) - known - unknown
+        if wide:
+            said += f"; of {wide} only a wider interval is known"
+        return f"{said}."
+
     def summary(self) -> str:
         """The result in words."""
         first, last = float(self.snapshots[0]), float(self.snapshots[-1])
@@ -169,9 +195,7 @@ class Evolution:
         elif not self.missing:
             said.append("The index sum is 1 at every snapshot where all points have one: no sign of a missing point.")
         said += [*self.missing, *self.notes]
-        said.append(
-            f"Events are located to {self.tolerance:.2g}; what appears and vanishes between two snapshots is not seen."
-        )
+        said += [self.how_located, "What appears and vanishes between two snapshots is not seen."]
         return " ".join(said)
 
     def __repr__(self) -> str:
@@ -196,7 +220,7 @@ class Evolution:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "Evolution", "an evolution of fixed points")
         events = tuple(Event(**{**one, "branches": tuple(one["branches"])}) for one in json.loads(flags["events"]))
-        plain = {name: flags[name] for name in _FLAGS}
+        plain = {name: flags[name] for name in _FLAGS if name in flags}  # older files say nothing about themselves
         return cls(**tensors, **plain, events=events, notes=tuple(json.loads(flags["notes"])))
 
     def figure(self, projection: Float[Tensor, " size"] | Sequence[float] | None = None) -> Figure:
@@ -212,4 +236,4 @@ class Evolution:
 _TENSORS = (
     "snapshots", "at", "states", "branch", "snapshot", "index", "unstable", "eigenvalues", "q", "bounded",
 )  # fmt: skip
-_FLAGS = ("tolerance", "continuous", "symmetric", "rate")
+_FLAGS = ("tolerance", "continuous", "symmetric", "rate", "about")

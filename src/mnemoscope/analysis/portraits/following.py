@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, isfinite, log10
+from math import isfinite
 
 import torch
 
 from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.portraits.evolution import Event, Evolution
+from mnemoscope.analysis.portraits.bifurcations import bifurcations
+from mnemoscope.analysis.portraits.branches import Node
+from mnemoscope.analysis.portraits.evolution import Evolution
 from mnemoscope.analysis.portraits.families import Family, increasing
-from mnemoscope.analysis.portraits.happenings import Bifurcation, Happening, bifurcations
+from mnemoscope.analysis.portraits.follower import Follower
+from mnemoscope.analysis.portraits.happenings import Bifurcation
+from mnemoscope.analysis.portraits.snapshots import Given
 from mnemoscope.analysis.portraits.tracing import Tracer
-from mnemoscope.analysis.portraits.tracks import Follower, Given, Node
+from mnemoscope.analysis.portraits.wording import told
 
 TOLERANCE = 1e-4
 """Of the whole range of the parameter: how closely events are located by default."""
@@ -96,7 +100,7 @@ def _answer(follower: Follower, found: list[Bifurcation], symmetric: bool) -> Ev
             values[row, : len(some)] = some
     states = torch.stack([node.state for _, node in rows]) if rows else torch.zeros(0, first.size).double()
     notes = list(dict.fromkeys(follower.notes))
-    events = [_event(one, follower, symmetric) for one in found]
+    events = [told(one, first.size, follower.tracer.tolerance, symmetric) for one in found]
     notes += [f"Not explained: {event.sentence}" for event in events if event.name == "unknown"]
     return Evolution(
         snapshots=torch.tensor(follower.at, dtype=torch.float64),
@@ -125,72 +129,6 @@ def _ordered(nodes: list[Node]) -> list[Node]:
         if node.at not in kept or node.snapshot >= 0:
             kept[node.at] = node
     return [kept[at] for at in sorted(kept)]
-
-
-def _event(one: Bifurcation, follower: Follower, symmetric: bool) -> Event:
-    low, high = max(part.low for part in one.parts), min(part.high for part in one.parts)
-    if low > high:  # brackets of partners that only touch
-        low, high = high, low
-    changes = [part for part in one.parts if part.kind != "crossed"]
-    change = changes[0].kind if changes else "changed stability"
-    size = follower.tracer.system(follower.at[0]).size
-    where = _where(low, high, follower.tracer.tolerance)
-    return Event(
-        change, one.name, one.crossing, low, high, tuple(part.track for part in one.parts),
-        f"{where} {_words(one, changes, size, symmetric)}",
-    )  # fmt: skip
-
-
-def _where(low: float, high: float, tolerance: float) -> str:
-    digits = max(0, 1 - floor(log10(tolerance)))
-    if high - low > 4 * tolerance:
-        return f"Between {low:.{digits}f} and {high:.{digits}f}"
-    return f"At {round(0.5 * (low + high), digits) + 0.0:.{digits}f}"
-
-
-def _words(one: Bifurcation, changes: list[Happening], size: int, symmetric: bool) -> str:
-    numbers = ", ".join(str(part.track) for part in changes)
-    kinds = " and ".join(_kind(part.node.unstable, size) for part in changes)
-    verb = {"appeared": "appear", "vanished": "vanish"}[changes[0].kind] if changes else ""
-    if one.name == "saddle-node":
-        return f"two points {verb}, {kinds} (saddle-node, branches {numbers})."
-    if one.name == "pitchfork":
-        own_image = symmetric and float(one.parts[0].node.state.abs().max()) < 1e-6  # only then x -> -x asks for it
-        mirror = ", as the symmetry x -> -x asks for" if own_image else ""
-        return f"{_turn(one.parts[0], size)} and two points {verb} beside it, {kinds} (pitchfork{mirror})."
-    if one.name == "transcritical":
-        return (
-            f"two branches cross and exchange their stability: {_turn(one.parts[0], size)}, "
-            f"{_turn(one.parts[1], size)} (transcritical)."
-        )
-    if changes:
-        verb = "vanishes" if verb == "vanish" else "appears"
-        return f"{kinds} {verb} (branch {numbers}), but the point of opposite index that must do so too was not found."
-    turn = _turn(one.parts[0], size)
-    if one.name == "unknown":
-        return f"{turn}: an eigenvalue crosses {one.crossing}, but the branches that must meet it there were not found."
-    meaning = {
-        "flip": "an eigenvalue crosses -1 (flip: a cycle of two states is near)",
-        "Neimark-Sacker": "a complex pair crosses the unit circle (Neimark-Sacker: an oscillation is near)",
-        "Hopf": "a complex pair crosses the imaginary axis (Hopf: an oscillation is near)",
-        "double": f"two real eigenvalues cross {one.crossing.split()[0]} together",
-    }[one.name]
-    return f"{turn}: {meaning}."
-
-
-def _turn(part: Happening, size: int) -> str:
-    before, after = part.node.unstable, part.after.unstable if part.after is not None else -1
-    return f"branch {part.track}, {_kind(before, size)}, becomes {_kind(after, size)}"
-
-
-def _kind(up: int, size: int) -> str:
-    if up < 0:
-        return "a point"
-    if up == 0:
-        return "a stable point"
-    if up == size:
-        return "an unstable point"
-    return f"a saddle with {up} unstable direction{'s' * (up > 1)}"
 
 
 def _is_odd(system: Dynamics) -> bool:
