@@ -106,9 +106,9 @@ def test_a_sample_that_waits_is_as_one_of_its_own_length(past, backend):
     together, state = ms.scan(cell, xs, mask=mask, backend=backend)
     alone, own = ms.scan(cell, xs[mask[:, 1], 1:], backend=backend)
     assert torch.allclose(together[mask[:, 1], 1:], alone, rtol=0, atol=1e-13)
-    assert state.step.tolist() == [[20.0], [16.0]]
-    kept = state.time[1] > 0
-    assert state.time[1][kept].tolist() == own.time[0][own.time[0] > 0].tolist()
+    there = state.filled[1] > 0
+    assert torch.allclose(state.rows[1][there], own.rows[0][own.filled[0] > 0], rtol=0, atol=1e-13)
+    assert torch.allclose(state.score[1][there], own.score[0][own.filled[0] > 0], rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("past", PASTS)
@@ -201,3 +201,18 @@ def test_screens_need_room(sizes):
 def test_bad_input_is_refused_in_words(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_what_keeps_all_of_its_past_is_no_system_of_one_size():
+    with pytest.raises(ValueError, match="grows with every step"):
+        ms.Dynamics(Attentive(Elman(5, 4, "tanh"), FullHistory()))
+
+
+def test_a_screened_network_has_a_fixed_point():
+    """At a constant input states repeat, scores settle, and a state that is not more relevant replaces none."""
+    cell = Attentive(Elman(1, 4, "tanh"), RelevanceScreen(2, 2)).double()
+    with torch.no_grad():
+        cell.cell.connectivity.matrix.mul_(0.2)
+    dynamics = ms.Dynamics(cell, torch.ones(1))
+    state = ms.scan(cell, torch.ones(300, 1, 1, dtype=torch.float64))[1]
+    assert dynamics.residual(dynamics.flatten(state)).norm() < 1e-12

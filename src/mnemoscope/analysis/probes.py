@@ -17,6 +17,11 @@ def check_step(dynamics: Dynamics) -> None:
     whose derivative autograd cannot see.
     """
     name = _name(getattr(dynamics.cell, "function", dynamics.cell))
+    if dynamics.cell.grows:
+        raise ValueError(
+            f"The state of {name} grows with every step, as it keeps all of its past: it is no system of one size, and "
+            f"has no fixed points. A network that keeps a limited past has (memory.attention.RelevanceScreen)."
+        )
     states = _random_states(dynamics, 3)
     given = states.clone()
     new = _step(dynamics, given, name)

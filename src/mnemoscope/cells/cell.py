@@ -36,6 +36,11 @@ class Cell(nn.Module):
     input_size: int | None = None
     """Number of input features; None if any number is accepted."""
 
+    @property
+    def grows(self) -> bool:
+        """Whether its state grows from step to step, as a list of all that was seen; it then has no fixed points."""
+        return False
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_where_overridden(cls)

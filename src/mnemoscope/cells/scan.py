@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 from mnemoscope.cells.cell import Cell, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath, obstacle
 from mnemoscope.cells.loop import run_loop, steps_of
-from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves
+from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
 from mnemoscope.shapes import Bool, Float, Inexact
 
 Backend = Literal["auto", "loop", "fused"]
@@ -222,8 +222,8 @@ def run_with_cache(
         state = step(u, state)
         states.append(state)
         outputs.append(cell.output(state))
-    intermediates = {name: torch.stack([one[name] for one in inner]) for name in inner[0]}
-    return torch.stack(outputs), Cache(map_state(lambda *tensors: torch.stack(tensors), *states), intermediates)
+    intermediates = {name: stack_states([one[name] for one in inner]) for name in inner[0]}
+    return torch.stack(outputs), Cache(stack_states(states), intermediates)
 
 
 def _start(cell: Cell, xs: Tensor, state: State | None) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -42,6 +42,20 @@ def map_state(function: Callable[..., Any], *states: State) -> State:
         raise _not_a_state(first)
     parts = [map_state(function, *items) for items in zip(*states, strict=True)]
     return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+
+
+def stack_states(states: Sequence[State]) -> State:
+    """One state with each tensor (time, batch, ...); where states grow, the earlier ones are filled up with zeros."""
+    return map_state(_stacked, *states)
+
+
+def _stacked(*tensors: Tensor) -> Tensor:
+    if tensors[0].shape == tensors[-1].shape:
+        return torch.stack(tensors)
+    whole = tensors[-1].new_zeros(len(tensors), *tensors[-1].shape)
+    for row, tensor in zip(whole.unbind(), tensors, strict=True):
+        row[:, : tensor.shape[1]] = tensor
+    return whole
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,8 @@ class AttentiveState(NamedTuple):
     """The past states that are kept, each with its key."""
     score: Float[Tensor, "batch slots"]
     """Their relevance."""
-    time: Float[Tensor, "batch slots"]
-    """The steps they were seen at, from 1 on; 0 where a slot is empty."""
-    step: Float[Tensor, "batch 1"]
-    """How many steps were taken."""
+    filled: Float[Tensor, "batch slots"]
+    """1 where there is a state, 0 where a slot is empty."""
 
 
 class Attentive(Cell):
@@ -61,8 +59,8 @@ class Attentive(Cell):
     >>> import mnemoscope as ms
     >>> rellstm = Attentive(LSTM(10, 32), RelevanceScreen(short_term=5, relevant=5))
     >>> outputs, state = ms.scan(rellstm, torch.zeros(20, 4, 10))
-    >>> outputs.shape, state.time[0].int().tolist()[:5]
-    (torch.Size([20, 4, 32]), [16, 17, 18, 19, 20])
+    >>> outputs.shape, state.rows.shape
+    (torch.Size([20, 4, 32]), torch.Size([4, 10, 64]))
 
     """
 
@@ -92,6 +90,10 @@ class Attentive(Cell):
             self.mix = nn.Linear(2 * h.shape[-1], h.shape[-1], bias=False)
             self.mix.weight = nn.Parameter(torch.cat([eye, eye], dim=1))
 
+    @property
+    def grows(self) -> bool:
+        return isinstance(self.past, FullHistory)
+
     def extra_repr(self) -> str:
         return f"past={self.past}, scale={self.scale}"
 
@@ -99,8 +101,7 @@ class Attentive(Cell):
         inner = self.cell.initial_state(batch)
         s = self.cell.output(inner)
         rows = s.new_zeros(batch, self.past.slots, self.alignment.width)
-        score, time = s.new_zeros(2, batch, self.past.slots)
-        return AttentiveState(inner, s, rows, score, time, s.new_zeros(batch, 1))
+        return AttentiveState(inner, s, rows, *s.new_zeros(2, batch, self.past.slots))
 
     def output(self, state: AttentiveState) -> Float[Tensor, "batch features"]:
         return state.s
@@ -126,18 +127,19 @@ class Attentive(Cell):
         """The slow, obvious way, with rows in the state."""
         inner = inner_step(u, _seeing(state.inner, state.s))
         h = self.cell.output(inner)
-        step = state.step + 1
+        slots = Slots(state.score, state.filled)
         rows = torch.cat([state.rows, self.alignment.row(h).unsqueeze(1)], dim=1)
-        slots = Slots(state.score, state.time).with_newest(step)
         if isinstance(self.past, RelevanceScreen):
-            source = self.past.admit(Slots(state.score, state.time))
+            source = self.past.admit(slots)
             rows = rows.gather(1, source.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
-            slots = slots.taken(source)
+            slots = slots.with_newest().taken(source)
+        else:
+            slots = slots.with_newest()
         c, weights = self.alignment.attend(self.alignment.query(state.s), rows.transpose(0, 1), slots.valid.T)
         weights = weights.transpose(0, 1)
         if isinstance(self.past, RelevanceScreen):
             slots = self.past.noted(slots, weights.mean(-1))
-        return AttentiveState(inner, self._macro(h, c), rows, *slots, step), weights
+        return AttentiveState(inner, self._macro(h, c), rows, *slots), weights
 
     def _macro(self, h: Tensor, c: Tensor) -> Tensor:
         s = h + c if self.mix is None else self.mix(torch.cat([h, c], dim=-1))
@@ -149,11 +151,11 @@ class Attentive(Cell):
     def _scan(self, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> tuple[Tensor, AttentiveState]:
         """What the steps give, with places of a shared history in place of the rows."""
         us, inner_step = steps_of(self.cell, xs)
-        slots, begin = Slots(state.score, state.time), state.rows.shape[1]
+        slots, begin = Slots(state.score, state.filled), state.rows.shape[1]
         if isinstance(self.past, RelevanceScreen):
-            book = Screened(self.past, slots, state.step, mask)
+            book = Screened(self.past, slots, mask)
         else:
-            book = Everything(slots, state.step, len(xs), mask)
+            book = Everything(slots, len(xs), mask)
         history = History(begin + len(xs), self.alignment.row(state.s))
         if begin:
             history.write(slice(0, begin), state.rows.transpose(0, 1))
@@ -168,11 +170,11 @@ class Attentive(Cell):
             new = new_inner, self._macro(h, c)
             inner, s = new if mask is None else hold(mask[t], new, (inner, s))
             outputs.append(s)
-        places, slots, step = book.last()
+        places, slots = book.last()
         rows = history.read(places).transpose(0, 1)
         whole, rows, *parts = history.close(torch.stack(outputs), rows, *leaves(inner))
         parts = iter(parts)
-        return whole, AttentiveState(map_state(lambda _: next(parts), inner), whole[-1], rows, *slots, step)
+        return whole, AttentiveState(map_state(lambda _: next(parts), inner), whole[-1], rows, *slots)
 
 
 def _visible(cell: Cell, state: State) -> Tensor:

@@ -1,7 +1,7 @@
 """Which past states a network may attend to, under which budget.
 
-A past is a policy over slots: it never sees the states themselves, only their scores and times, and says which of the
-slots and the newcomer stay. So one policy serves a step, whose slots hold states, and a scan, whose slots hold places
+A past is a policy over slots: it never sees the states themselves, only their scores, and says which of the slots and
+the newcomer stay. So one policy serves a step, whose slots hold states, and a scan, whose slots hold places
 in a history.
 """
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mnemoscope.shapes import Bool, Float, Int
 
@@ -21,20 +22,20 @@ class Slots(NamedTuple):
 
     score: Float[Tensor, "batch slots"]
     """Relevance beta, from 0 on."""
-    time: Float[Tensor, "batch slots"]
-    """At which of its own steps, from 1 on, the state was seen; 0 where a slot is empty."""
+    filled: Float[Tensor, "batch slots"]
+    """1 where there is a state, 0 where a slot is empty."""
 
     @property
     def valid(self) -> Bool[Tensor, "batch slots"]:
-        return self.time > 0
+        return self.filled > 0
 
-    def with_newest(self, step: Float[Tensor, "batch 1"]) -> Slots:
+    def with_newest(self) -> Slots:
         """One more slot at the end, for the state of this step."""
-        return Slots(torch.cat([self.score, torch.zeros_like(step)], 1), torch.cat([self.time, step], 1))
+        return Slots(pad(self.score, (0, 1)), pad(self.filled, (0, 1), value=1.0))
 
     def taken(self, source: Int[Tensor, "batch kept"]) -> Slots:
         """The slots at `source`."""
-        return Slots(self.score.gather(1, source), self.time.gather(1, source))
+        return Slots(self.score.gather(1, source), self.filled.gather(1, source))
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,11 @@ class RelevanceScreen:
         return places
 
     def noted(self, slots: Slots, weights: Float[Tensor, "batch slots"]) -> Slots:
-        """The scores after the attention of a step: those of the relevant set stay as they are."""
-        new = weights[:, : self.short_term].detach()
+        """The scores after the attention of a step: those of the relevant set stay as they are.
+
+        They are only compared with each other, so that no gradient of a loss passes through them.
+        """
+        new = weights[:, : self.short_term]  # 0 where a slot is empty
         if self.score == "normalised":
-            new = new * slots.valid.sum(1, keepdim=True)
-        score = slots.score.clone()
-        score[:, : self.short_term] += new  # 0 where a slot is empty
-        return slots._replace(score=score)
+            new = new * slots.filled.sum(1, keepdim=True)
+        return slots._replace(score=slots.score + pad(new, (0, self.relevant)))

@@ -1,0 +1,176 @@
+"""What does attention to the past cost in time and memory as sequences grow?
+
+    python benchmarks/attention.py --keep
+    python benchmarks/attention.py --device cuda --keep
+
+Forward and backward pass of networks of 128 units, batch 10, as in Kerg, Fig 2 (centre). "eager MemRNN" is the plain
+way to write it: a list of states, stacked and attended to at every step. Each measurement is a process of its own, after
+a short warm-up; memory is what its peak rises by: resident memory on the CPU, allocated memory on a GPU. Slopes are of
+seconds and megabytes against T in the log, between the two longest: 1 is linear, 2 quadratic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from math import log
+
+import torch
+from torch import Tensor, nn
+
+import mnemoscope as ms
+from common import command, folder, write_json
+from mnemoscope.cells import Cell
+from mnemoscope.memory.attention.named import memlstm, memrnn, rellstm, relrnn
+
+UNITS, BATCH, FEATURES, WARM = 128, 10, 10, 20
+LENGTHS = {
+    "rnn": (1000, 2000, 4000, 8000),
+    "lstm": (1000, 2000, 4000, 8000),
+    "relrnn": (200, 1000, 2000, 4000, 8000),
+    "rellstm": (1000, 2000, 4000, 8000),
+    "memrnn": (200, 1000, 2000),
+    "memlstm": (1000, 2000),
+    "eager MemRNN": (200, 1000),
+}
+MODELS = {
+    "rnn": lambda: ms.cells.Elman(FEATURES, UNITS, "tanh"),
+    "lstm": lambda: ms.cells.LSTM(FEATURES, UNITS),
+    "relrnn": lambda: relrnn(FEATURES, UNITS),
+    "rellstm": lambda: rellstm(FEATURES, UNITS),
+    "memrnn": lambda: memrnn(FEATURES, UNITS),
+    "memlstm": lambda: memlstm(FEATURES, UNITS),
+    "eager MemRNN": lambda: Eager(),
+}
+
+
+class Eager(nn.Module):
+    """Full attention as one writes it first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drive = nn.Linear(FEATURES, UNITS)
+        self.recur, self.query, self.key = (nn.Linear(UNITS, UNITS, bias=False) for _ in range(3))
+        self.direction = nn.Parameter(torch.randn(UNITS) / UNITS**0.5)
+
+    def forward(self, xs: Tensor) -> Tensor:
+        s = xs.new_zeros(xs.shape[1], UNITS)
+        states, keys, outputs = [], [], []
+        for u in self.drive(xs).unbind():
+            h = torch.tanh(u + self.recur(s))
+            states.append(h)
+            keys.append(self.key(h))
+            past = torch.stack(states)
+            scores = torch.tanh(self.query(s) + torch.stack(keys)) @ self.direction
+            s = h + (scores.softmax(0).unsqueeze(-1) * past).sum(0)
+            outputs.append(s)
+        return torch.stack(outputs)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one model at one length."""
+
+    model: str
+    length: int
+    seconds: float
+    megabytes: float
+
+
+def main() -> None:
+    """Measure in processes of their own, print, write."""
+    options = _options()
+    if options.one:
+        print(json.dumps(asdict(_measure(options.one, options.length, options.device))))
+        return
+    rows = []
+    for model, lengths in LENGTHS.items():
+        for length in lengths:
+            rows.append(_in_a_process(model, length, options.device, options.repeats))
+            last = rows[-1]
+            print(f"{model:14} T = {length:5}: {last.seconds:8.3f} s, {last.megabytes:8.1f} MB", flush=True)
+    results, name = folder(options.keep), f"attention_{options.device}"
+    write_json(results / f"{name}.json", units=UNITS, batch=BATCH, rows=[asdict(row) for row in rows])
+    (results / f"{name}.md").write_text(_table(rows, options.device))
+    print((results / f"{name}.md").read_text())
+
+
+def _in_a_process(model: str, length: int, device: str, repeats: int) -> Cost:
+    """The least of several: what disturbs a measurement adds to it."""
+    call = [sys.executable, __file__, "--one", model, "--length", str(length), "--device", device]
+    found = []
+    for _ in range(repeats):
+        done = subprocess.run(call, capture_output=True, text=True, check=True)
+        found.append(Cost(**json.loads(done.stdout)))
+    return Cost(model, length, min(one.seconds for one in found), min(one.megabytes for one in found))
+
+
+def _measure(name: str, length: int, device: str) -> Cost:
+    torch.manual_seed(0)
+    model = MODELS[name]().to(device)
+
+    def work(steps: int) -> None:
+        xs = torch.randn(steps, BATCH, FEATURES, device=device)
+        outputs = ms.scan(model, xs)[0] if isinstance(model, Cell) else model(xs)
+        outputs.square().mean().backward()
+
+    work(WARM)
+    before = _peak(device)
+    _wait(device)
+    begin = time.perf_counter()
+    work(length)
+    _wait(device)
+    return Cost(name, length, time.perf_counter() - begin, (_peak(device) - before) / 1e6)
+
+
+def _peak(device: str) -> float:
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _table(rows: list[Cost], device: str) -> str:
+    lines = [
+        f"`{command()}`: forward and backward, {UNITS} units, batch {BATCH}, on "
+        + (f"one {torch.cuda.get_device_name()}." if device == "cuda" else f"{os.cpu_count()} CPU cores."),
+        "",
+        "| model | T | seconds | MB | MB per step | slope of time | slope of memory |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for model in LENGTHS:
+        own = [row for row in rows if row.model == model]
+        for place, row in enumerate(own):
+            slopes = ["", ""]
+            if place == len(own) - 1:
+                short = own[place - 1]
+                apart = log(row.length / short.length)
+                slopes = [f"{log(row.seconds / short.seconds) / apart:.2f}",
+                          f"{log(row.megabytes / short.megabytes) / apart:.2f}"]  # fmt: skip
+            lines.append(f"| {model} | {row.length:,} | {row.seconds:.3f} | {row.megabytes:.0f} | "
+                         f"{row.megabytes / row.length:.3f} | {slopes[0]} | {slopes[1]} |")  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--repeats", type=int, default=2, help="of which the least counts")
+    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results")
+    parser.add_argument("--one", choices=tuple(LENGTHS), help=argparse.SUPPRESS)
+    parser.add_argument("--length", type=int, default=1000, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
