@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.fast import has_hooks
-from mnemoscope.cells.state import State, map_state
+from mnemoscope.cells.state import State, grown, map_state
 from mnemoscope.shapes import Bool
 
 
@@ -37,12 +37,4 @@ _BOTH = ("forward", "prepare")
 
 def hold(mask: Bool[Tensor, " batch"], new: State, old: State) -> State:
     """`new` where the mask is True, else `old`, in every tensor of the state; what a state grew by is 0 in the old."""
-    return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, _grown(o, n)), new, old)
-
-
-def _grown(old: Tensor, new: Tensor) -> Tensor:
-    if old.shape == new.shape:
-        return old
-    grown = old.new_zeros(new.shape)
-    grown[:, : old.shape[1]] = old
-    return grown
+    return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, grown(o, n)), new, old)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mnemoscope.shapes import Float
 
@@ -46,16 +47,14 @@ def map_state(function: Callable[..., Any], *states: State) -> State:
 
 def stack_states(states: Sequence[State]) -> State:
     """One state with each tensor (time, batch, ...); where states grow, the earlier ones are filled up with zeros."""
-    return map_state(_stacked, *states)
+    return map_state(lambda *tensors: torch.stack([grown(tensor, tensors[-1]) for tensor in tensors]), *states)
 
 
-def _stacked(*tensors: Tensor) -> Tensor:
-    if tensors[0].shape == tensors[-1].shape:
-        return torch.stack(tensors)
-    whole = tensors[-1].new_zeros(len(tensors), *tensors[-1].shape)
-    for row, tensor in zip(whole.unbind(), tensors, strict=True):
-        row[:, : tensor.shape[1]] = tensor
-    return whole
+def grown(tensor: Tensor, like: Tensor) -> Tensor:
+    """The tensor (batch, slots, ...) with zeros for the slots that one of a later state has more."""
+    if tensor.shape == like.shape:
+        return tensor
+    return pad(tensor, (0, 0) * (tensor.dim() - 2) + (0, like.shape[1] - tensor.shape[1]))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ def memlstm(
 
 
 def relrnn(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, nonlinearity: str = "tanh",
-           score: str = "published", alignment: str = "additive", heads: int = 1, scale: float = 1.0) -> Attentive:  # fmt: skip
+           score: str = "published", alignment: str = "additive", heads: int = 1,
+           scale: float = 1.0) -> Attentive:  # fmt: skip
     """An Elman network that attends to its newest and its relevant states."""
     past = RelevanceScreen(short_term, relevant, score)
     cell = _orthogonal(input_size, hidden_size, nonlinearity)
