@@ -4,9 +4,9 @@
     python benchmarks/attention.py --device cuda --keep
 
 Forward and backward pass of networks of 128 units, batch 10, as in Kerg, Fig 2 (centre). "eager MemRNN" is the plain
-way to write it: a list of states, stacked and attended to at every step. Each measurement is a process of its own, after
-a short warm-up; memory is what its peak rises by: resident memory on the CPU, allocated memory on a GPU. Slopes are of
-seconds and megabytes against T in the log, between the two longest: 1 is linear, 2 quadratic.
+way to write it: a list of states, stacked and attended to at every step. Each measurement is a process of its own,
+after a short warm-up; memory is what its peak rises by: resident memory on the CPU, allocated memory on a GPU. Slopes
+are of seconds and megabytes against T in the log, between the two longest: 1 is linear, 2 quadratic.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Alignment(nn.Module):
 
     def _mixed(self, weights: Tensor, values: Tensor) -> Tensor:
         if self.heads == 1:
-            return torch.einsum("sb,sbn->bn", weights.squeeze(-1), values)
+            return (weights * values).sum(0)  # a product of matrices would first copy the values
         return (weights.unsqueeze(-1) * self._by_heads(values)).sum(0).flatten(-2)
 
 
