@@ -639,5 +639,5 @@ def test_the_limits_of_what_can_be_followed_are_told():
         with pytest.raises(TypeError, match="list of at least two numbers"):
             unwrap(increasing)(at, "at")
     for option in ({"eigenvalues": 1.5}, {"seed": "x"}, {"tolerance": "a"}, {"count_at": 0.5}):
-        with pytest.raises((TypeError, ValueError), match="must be a (whole )?(number|list of snapshots)"):
+        with pytest.raises((TypeError, ValueError), match=r"must be a (whole )?(number|list of snapshots)"):
             unwrap(ms.follow)(family, [0.5, 2.0], **option)
