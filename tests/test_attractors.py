@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.analysis.attractors import Kind
+from mnemoscope.analysis.attractors import Kind, continua
 from mnemoscope.analysis.attractors.lyapunov import kaplan_yorke
 from mnemoscope.analysis.attractors.maps import Iterated, RungeKutta
 from mnemoscope.analysis.attractors.sameness import Visits
@@ -720,7 +720,46 @@ def test_continuous_attractors_beside_each_other_are_two(function, size, apart):
     assert seen.shares.tolist() == [0.5, 0.5]
     assert seen.dimensions.tolist() == [1, 1]
     assert "one of 2 continuous attractors, lines of marginal points" in seen.verdict
-    assert "no rests were found in between" in seen.summary()
+    assert "no rests were found between the nearest" in seen.summary()
+
+
+def two_rings_of_points(x, h):
+    """Radii are drawn to 1 or 2, from below 1.5 or above; angles stay."""
+    radius = h.norm(dim=1, keepdim=True)
+    return h / radius * (radius - 0.8 * (radius - 1) * (radius - 1.5) * (radius - 2))
+
+
+def lines_of_points(x, h):
+    """The second number is drawn to the nearest whole one; the first stays."""
+    return torch.stack([h[:, 0], h[:, 1] - 0.1 * torch.sin(2 * math.pi * h[:, 1])], 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "width", "number"),
+    [(two_rings_of_points, (2.0, 2.0), 2), (lines_of_points, (10.0, 1.4), 3)],
+    ids=["rings", "lines"],
+)
+@pytest.mark.parametrize("starts", [24, 80])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_continuous_attractor_is_split_where_another_is_nearer(function, width, number, starts, seed):
+    """The next rest of a ring's own is often further away than many of the other ring."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.tensor(width) * (2 * torch.rand(starts, 2, generator=generator, dtype=torch.float64) - 1)
+    seen = ms.attractors(system(function, 2), drawn)
+    assert_all(seen, Kind.CONTINUOUS)
+    assert len(seen) == number
+    own = seen.states.norm(dim=1) if number == 2 else seen.states[:, 1]
+    assert sorted(own.tolist()) == pytest.approx([1, 2] if number == 2 else [-1, 0, 1], abs=1e-6)
+
+
+def test_too_many_groups_to_compare_all_are_told(monkeypatch):
+    monkeypatch.setattr(continua, "MOST", 2)
+    rows = torch.tensor([[0.0], [1.0], [2.0]]).double()
+    drawn = torch.cat([torch.cat([rows, torch.full_like(rows, line)], 1) for line in range(6)])
+    seen = ms.attractors(system(lines_of_points, 2), drawn)
+    assert "where not every two were compared" in seen.summary()
+    monkeypatch.undo()
+    assert "not every two" not in ms.attractors(system(lines_of_points, 2), drawn).summary()
 
 
 def test_continuous_attractors_of_one_piece_are_one():
