@@ -1,13 +1,15 @@
 """Cycles, Lyapunov exponents and verdicts on systems whose answers are known."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.analysis.attractors import Kind
+from mnemoscope.analysis.attractors import Kind, continua
 from mnemoscope.analysis.attractors.lyapunov import kaplan_yorke
 from mnemoscope.analysis.attractors.maps import Iterated, RungeKutta
 from mnemoscope.analysis.attractors.sameness import Visits
@@ -545,11 +547,13 @@ def test_verdict_on_a_slow_manifold():
 def test_what_cannot_be_judged_is_undecided():
     for function, size, words in (
         (lambda x, h: 1.0003 * h, 1, "transient has not ended"),
-        (lambda x, h: h @ rotation(GOLDEN).T, 2, "keeps its amplitude"),
+        (lambda x, h: h @ rotation(GOLDEN).T, 2, "no exponent tells whether the motion does"),
     ):
         seen = ms.attractors(system(function, size), 4, **BRIEFLY)
         assert_all(seen, Kind.UNDECIDED)
         assert words in seen.verdict
+    shrinking = ms.attractors(logistic(3.0), 4, patience=0)  # as n^-1/2
+    assert "no exponent tells whether the motion does" in shrinking.verdict
     unstable = ms.attractors(tanh_network(2 * torch.eye(2)), torch.zeros(1, 2).double())
     assert_all(unstable, Kind.UNDECIDED)
     assert "not stable" in unstable.verdict
@@ -601,9 +605,29 @@ def test_what_attractors_refuses():
         ("patience must be", {"patience": -1}),
         ("count must be", {"count": 0}),
         ("dt belongs to a flow", {"dt": 0.1}),
+        ("seed must be a whole number", {"seed": 2**64}),
+        ("starts must be a number of starts, .* but is 'adaptive'", {"starts": "adaptive"}),
     ):
         with pytest.raises(ValueError, match=words):
             ms.attractors(logistic(3.2), **options)
+
+
+def test_words_on_arguments_of_a_wrong_type():
+    """Without the check of types that the tests run under, as a caller meets them."""
+    calls = {
+        "ms.attractors(d, seed='a')": "seed must be a whole number",
+        "ms.lyapunov_spectrum(d, seed=1.5)": "seed must be a whole number",
+        "ms.find_cycles(d, seed='a')": "seed must be a whole number",
+        "ms.find_cycles(d, 1.5)": "periods must be a whole number of steps, 1 or more, or several",
+        "ms.find_cycles(d, None)": "periods must be a whole number of steps, 1 or more, or several",
+        "ms.find_cycles(d, '2')": "periods must be a whole number of steps, 1 or more, or several",
+    }
+    lines = ["import mnemoscope as ms", "d = ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h, state_size=1), bounds=(0, 1))"]
+    for call in calls:
+        lines += ["try:", f"    {call}", "    print('accepted')", "except ValueError as error:", "    print(error)"]
+    told = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    for words, line in zip(calls.values(), told.stdout.splitlines(), strict=True):
+        assert line.startswith(words)
 
 
 # ------------------------------------------------------------------------------------------- one attractor or several
@@ -720,7 +744,46 @@ def test_continuous_attractors_beside_each_other_are_two(function, size, apart):
     assert seen.shares.tolist() == [0.5, 0.5]
     assert seen.dimensions.tolist() == [1, 1]
     assert "one of 2 continuous attractors, lines of marginal points" in seen.verdict
-    assert "no rests were found in between" in seen.summary()
+    assert "no rests were found between the nearest" in seen.summary()
+
+
+def two_rings_of_points(x, h):
+    """Radii are drawn to 1 or 2, from below 1.5 or above; angles stay."""
+    radius = h.norm(dim=1, keepdim=True)
+    return h / radius * (radius - 0.8 * (radius - 1) * (radius - 1.5) * (radius - 2))
+
+
+def lines_of_points(x, h):
+    """The second number is drawn to the nearest whole one; the first stays."""
+    return torch.stack([h[:, 0], h[:, 1] - 0.1 * torch.sin(2 * math.pi * h[:, 1])], 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "width", "number"),
+    [(two_rings_of_points, (2.0, 2.0), 2), (lines_of_points, (10.0, 1.4), 3)],
+    ids=["rings", "lines"],
+)
+@pytest.mark.parametrize("starts", [24, 80])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_continuous_attractor_is_split_where_another_is_nearer(function, width, number, starts, seed):
+    """The next rest of a ring's own is often further away than many of the other ring."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.tensor(width) * (2 * torch.rand(starts, 2, generator=generator, dtype=torch.float64) - 1)
+    seen = ms.attractors(system(function, 2), drawn)
+    assert_all(seen, Kind.CONTINUOUS)
+    assert len(seen) == number
+    own = seen.states.norm(dim=1) if number == 2 else seen.states[:, 1]
+    assert sorted(own.tolist()) == pytest.approx([1, 2] if number == 2 else [-1, 0, 1], abs=1e-6)
+
+
+def test_too_many_groups_to_compare_all_are_told(monkeypatch):
+    monkeypatch.setattr(continua, "MOST", 2)
+    rows = torch.tensor([[0.0], [1.0], [2.0]]).double()
+    drawn = torch.cat([torch.cat([rows, torch.full_like(rows, line)], 1) for line in range(6)])
+    seen = ms.attractors(system(lines_of_points, 2), drawn)
+    assert "where not every two were compared" in seen.summary()
+    monkeypatch.undo()
+    assert "not every two" not in ms.attractors(system(lines_of_points, 2), drawn).summary()
 
 
 def test_continuous_attractors_of_one_piece_are_one():
@@ -730,6 +793,33 @@ def test_continuous_attractors_of_one_piece_are_one():
         assert_all(seen, Kind.CONTINUOUS)
         assert seen.dimensions.tolist() == [dimension]
         assert seen.notes == ("",)
+
+
+def test_a_curve_is_said_to_close_after_no_number_of_steps_that_was_tried():
+    """A turn by a 70th closes after 70 steps, which is known only if it is tried."""
+    cos, sin = math.cos(2 * math.pi / 70), math.sin(2 * math.pi / 70)
+    turn = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+    ring = system(lambda x, h: ring_of_points(x, h) @ turn.T, 2)
+    seen = ms.attractors(ring, 4, **BRIEFLY)
+    assert_all(seen, Kind.CIRCLE)
+    assert "which no number of steps up to 64 closes" in seen.verdict
+    assert_all(ms.attractors(ring, 4, **BRIEFLY, longest=70), Kind.CYCLE)
+
+
+def test_what_is_undefined_has_not_left_to_infinity(tmp_path):
+    seen = ms.attractors(system(lambda x, h: torch.log(h), 1), torch.tensor([[0.5], [2.0], [3.0]]).double())
+    assert_all(seen, Kind.DIVERGED)
+    assert seen.verdict == "Left alone, the system becomes undefined (NaN) (all of 3 starts)."
+
+    def both(x, h):
+        return torch.where(h > 0, 2 * h, torch.log(h))
+
+    seen = ms.attractors(system(both, 1), torch.tensor([[0.5], [-2.0], [3.0]]).double())
+    seen.save(tmp_path / "both.safetensors")
+    for own in (seen, ms.Attractors.load(tmp_path / "both.safetensors")):
+        assert "leaves to infinity (2 of 3 starts); becomes undefined (NaN) (1 of 3 starts)" in own.verdict
+        assert own.longest == 64
+        assert own.figure().axes
 
 
 def test_the_way_of_an_undecided_start_that_escapes_stays_finite():

@@ -1,9 +1,9 @@
 """Fixed points followed over a parameter, against families whose bifurcations are known."""
 
 import json
-import os
 import re
 from dataclasses import replace
+from inspect import unwrap
 from math import atanh, cos, sin, sqrt
 
 import numpy as np
@@ -14,6 +14,7 @@ import mnemoscope as ms
 from mnemoscope.analysis import Evolution, along_inputs, between, find_fixed_points, follow
 from mnemoscope.analysis.portraits import Event
 from mnemoscope.analysis.portraits.arcs import round_the_bend
+from mnemoscope.analysis.portraits.families import increasing
 from mnemoscope.analysis.portraits.leading import leading_eigenvalues
 from mnemoscope.analysis.portraits.tracing import Tracer
 from mnemoscope.cells import Elman
@@ -23,8 +24,7 @@ from mnemoscope.report.evolution import evolution_section
 from mnemoscope.studies import flipflop_evolution
 from mnemoscope.studies.reservoirs import Recipe, lesson
 from mnemoscope.studies.study import Trial
-
-SLOW = pytest.mark.skipif("MNEMOSCOPE_SLOW" not in os.environ, reason="takes long; set MNEMOSCOPE_SLOW=1 to run it")
+from slow import SLOW
 
 LINE = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)[:, None]
 
@@ -598,3 +598,46 @@ def test_a_kept_evolution_is_used_again_only_if_it_was_made_in_the_same_way(tmp_
     assert followed().tolerance == 2
     assert followed().tolerance == 2
     assert len(calls) == 3
+
+
+def along(function, at):
+    """Events of maps of one number, searched from a row of starts."""
+
+    def family(m):
+        return ms.Dynamics(ms.adapt(lambda x, h: function(h, m), state_size=1), bounds=None)
+
+    seen = ms.follow(family, at, starts=torch.linspace(-3, 3, 21, dtype=torch.float64)[:, None], tolerance=1e-2)
+    assert seen.notes == ()
+    return [(event.name, event.change, round(event.at, 1) + 0.0) for event in seen.events]
+
+
+@pytest.mark.parametrize("drift", [-0.5, -0.2, 0.5])
+def test_branches_that_cross_in_a_moving_frame_do_not_change_places(drift):
+    def crossing(h, m):
+        return h + 0.3 * (h - drift * m) * (m - (h - drift * m))
+
+    assert along(crossing, [-1, 0.7]) == [("transcritical", "changed stability", 0.0)]
+
+
+@pytest.mark.parametrize("at", [(-1, 1), (-1, 0.7)])
+def test_no_branch_is_continued_over_a_gap_without_points(at):
+    found = along(lambda h, m: h + 0.3 * (m**2 - 0.09 - h**2), at)
+    assert found == [("saddle-node", "vanished", -0.3), ("saddle-node", "appeared", 0.3)]
+
+
+def test_a_smooth_bend_is_no_event():
+    assert along(lambda h, m: h + 0.3 * (m**2 - h), [-1, 1]) == []
+
+
+def test_the_limits_of_what_can_be_followed_are_told():
+    def family(m):
+        return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(m * h), state_size=1), dtype=torch.float32)
+
+    with pytest.raises(ValueError, match="float64"):
+        ms.follow(family, [0.5, 2.0])
+    for at in (3, None, "ab"):
+        with pytest.raises(TypeError, match="list of at least two numbers"):
+            unwrap(increasing)(at, "at")
+    for option in ({"eigenvalues": 1.5}, {"seed": "x"}, {"tolerance": "a"}, {"count_at": 0.5}):
+        with pytest.raises((TypeError, ValueError), match=r"must be a (whole )?(number|list of snapshots)"):
+            unwrap(ms.follow)(family, [0.5, 2.0], **option)

@@ -162,6 +162,7 @@ class FlipFlopEvolution(Study):
         lower.set(yticks=[1, 0, -1], yticklabels=["born", "changed", "died"], ylim=(-1.7, 1.7),
                   xlabel="steps of the lesson")  # fmt: skip
         lower.set_xscale("symlog", linthresh=50)
+        lower.set_xlim(-4, 1.15 * first["at"][-1])
         lower.set_xticks(
             [at for at in first["at"] if at in _ROUND], labels=[f"{at:,}" for at in first["at"] if at in _ROUND]
         )
@@ -189,7 +190,7 @@ def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progre
     return seen
 
 
-_ROUND = {0, 50, 60, 100, 150, 200, 400, 1000, 2000, 5000, 10_000, 30_000}
+_ROUND = (0, 50, 200, 1000, 5000, 30_000)
 
 
 def _kinds(seen: Evolution, snapshot: int) -> dict[str, int]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from mnemoscope.analysis.attractors.cycle_families import family_periods
 from mnemoscope.analysis.attractors.cycles import Cycles
 from mnemoscope.analysis.attractors.maps import iterated
+from mnemoscope.analysis.attractors.tangents import seeded
 from mnemoscope.analysis.catalogue import magnitude
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints
@@ -71,9 +72,9 @@ def find_cycles(
     ([3, 3], [1])
 
     """
-    wanted = _checked(dynamics, periods)
+    wanted, generator = _checked(dynamics, periods), seeded(seed)
     if isinstance(starts, StartStrategy):
-        starts = _drawn(starts, dynamics, torch.Generator().manual_seed(seed))
+        starts = _drawn(starts, dynamics, generator)
     elif not isinstance(starts, str):
         starts = as_starts(dynamics, starts)
 
@@ -237,6 +238,11 @@ def _checked(dynamics: Dynamics, periods: int | Iterable[int]) -> list[int]:
         raise ValueError(
             "A flow takes no steps, and its cycles close after no whole number of them: attractors(dynamics, dt=...) "
             "follows it and says whether it runs in a loop."
+        )
+    if isinstance(periods, str) or not isinstance(periods, int | np.integer | Iterable):
+        raise ValueError(
+            f"periods must be a whole number of steps, 1 or more, or several of them as in periods=(1, 2, 3), but is "
+            f"{periods!r}."
         )
     given = [periods] if isinstance(periods, int | np.integer) else list(periods)
     asked = [int(k) if isinstance(k, np.integer) else k for k in given]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.analysis.attractors.verdict import Kind
+from mnemoscope.analysis.attractors.verdict import UNDEFINED, Kind
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.projection import principal_projection
 from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
@@ -106,7 +106,7 @@ def draw_attractors(seen: Attractors, colours: Mapping[str, str] = LIGHT, *, let
     labels = ("state", "next state") if len(seen.labels) == 1 else seen.labels
     for name, label in zip("xyz", labels, strict=False):
         getattr(left, f"set_{name}label")(label)
-    left.set_title("Attractors" if drawn else "All starts left to infinity", fontsize=11)
+    left.set_title("Attractors" if drawn else _gone(seen), fontsize=11)
     places = np.arange(len(seen))[::-1]
     shares = seen.shares.numpy()
     right.barh(places, shares, color=[colours[KEYS[kind]] for kind in seen.kind], height=0.7)
@@ -186,3 +186,9 @@ def _multipliers(axes: Any, cycles: Cycles, order: list[int], colours: Mapping[s
 
 def _key(kind: str) -> str:
     return "saddle-2" if kind == "saddle" else kind
+
+
+def _gone(seen: Attractors) -> str:
+    undefined = [note == UNDEFINED for note in seen.notes]
+    ends = ["left to infinity"] * (not all(undefined)) + ["became undefined (NaN)"] * any(undefined)
+    return f"All starts {' or '.join(ends)}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemoscope.analysis.attractors.lyapunov import LyapunovSpectrum
 from mnemoscope.analysis.attractors.maps import in_steps
-from mnemoscope.analysis.attractors.tangents import Tangents, drawn_starts
+from mnemoscope.analysis.attractors.tangents import Tangents, drawn_starts, seeded
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.starts import StartStrategy
 from mnemoscope.cells import State
@@ -65,7 +65,7 @@ def lyapunov_spectrum(
     for name, value, least in (("transient", transient, 0), ("every", every, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be a whole number, {least} or more, but is {value!r}.")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     states = drawn_starts(dynamics, starts, generator)
     drive = None if inputs is None else _drive(system, inputs, len(states))
     block = _block_length(steps, transient, every, None if drive is None else len(drive))

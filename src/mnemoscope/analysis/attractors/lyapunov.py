@@ -29,7 +29,8 @@ class LyapunovSpectrum:
     """
 
     blocks: Float[Tensor, "starts blocks count"]
-    """Mean growth of each direction in each block of steps; NaN of a start that left to infinity."""
+    """Mean growth of each direction in each block of steps; NaN of a start that left to infinity or became
+    undefined."""
     steps: int
     """Steps that were averaged over."""
     size: int
@@ -46,7 +47,7 @@ class LyapunovSpectrum:
 
     @property
     def alive(self) -> Bool[Tensor, " starts"]:
-        """Which starts did not leave to infinity."""
+        """Which starts did not leave to infinity, nor become undefined (NaN)."""
         return ~self.blocks.isnan().flatten(1).any(1)
 
     @property
@@ -161,7 +162,7 @@ def _sentences(seen: LyapunovSpectrum) -> Iterator[str]:
     alive, starts = int(seen.alive.sum()), seen.blocks.shape[0]
     unit = "per step" if seen.dt is None else "per unit of time"
     if alive < starts:
-        yield f"{starts - alive} of {starts} starts left to infinity."
+        yield f"{starts - alive} of {starts} starts left to infinity or became undefined (NaN)."
     if not alive:
         return
     pairs = list(zip(seen.mean.tolist(), seen.mean_errors.tolist(), strict=True))[:4]

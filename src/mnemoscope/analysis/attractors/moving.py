@@ -82,7 +82,7 @@ class _Moving:
         """The kind and its dimension, or why it cannot be told."""
         floor = self.floor
         if values.isnan().any():
-            return "it left to infinity after it had seemed to stay"
+            return "it, or its Jacobian, left to infinity or became undefined (NaN) after it had seemed to stay"
         certain = values.abs() > CERTAIN * errors
         # within the bounds, but so even that it looks like slow growth: neither 0 for certain nor not 0
         slight = certain & (values.abs() > floor / ZERO)
@@ -100,7 +100,7 @@ class _Moving:
             longest = self.judgement.longest
             return f"nearby states come together, but on no fixed point and no cycle of up to {longest} steps"
         if neutral == len(values):
-            return "no direction shrinks among those computed: the motion keeps its amplitude"
+            return "no direction shrinks among those computed, and no exponent tells whether the motion does"
         if not bool(self.judgement.seen.returns[row]):
             return "differences neither grow nor shrink, but the state has not returned"
         if neutral == 1:

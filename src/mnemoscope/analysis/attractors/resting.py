@@ -83,9 +83,12 @@ def _take_marginal(
     seen = judgement.seen
     spots = fp.states[list(rests)].to(seen.states)
     points, manifolds = list(rests), []
-    groups = connected(judgement.system, spots, judgement.steps) if len(points) >= SEVERAL else [[n] for n in rests]
+    groups, all_tried = [[member] for member in range(len(points))], True
+    if len(points) >= SEVERAL:
+        groups, all_tried = connected(judgement.system, spots, judgement.steps)
     several = [group for group in groups if len(group) >= SEVERAL]
-    apart = "told from the others as no rests were found in between"
+    apart = "told from the others as no rests were found between the nearest states of both"
+    apart += "" if all_tried else ", where not every two were compared"
     alone = "marginal: the linearisation does not say that it attracts"
     for group in groups:
         own = [points[member] for member in group]

@@ -10,8 +10,8 @@ from mnemoscope.analysis.attractors.judgement import Found, Judgement
 from mnemoscope.analysis.attractors.moving import judge_moving
 from mnemoscope.analysis.attractors.repeating import judge_cycles
 from mnemoscope.analysis.attractors.resting import judge_creeping, judge_points
-from mnemoscope.analysis.attractors.tangents import drawn_starts
-from mnemoscope.analysis.attractors.verdict import Attractors, Kind
+from mnemoscope.analysis.attractors.tangents import drawn_starts, seeded
+from mnemoscope.analysis.attractors.verdict import UNDEFINED, Attractors, Kind
 from mnemoscope.analysis.attractors.watching import watch
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fixed_points import FixedPoints
@@ -73,7 +73,7 @@ def attractors(
     >>> def circling(x, h):
     ...     return 1.2 * (h @ turn.T) / (1 + h.square().sum(1, keepdim=True)).sqrt()
     >>> print(attractors(ms.Dynamics(ms.adapt(circling, state_size=2)), 4).verdict)
-    Left alone, the system runs round a closed curve, which no whole number of steps closes (all of 4 starts).
+    Left alone, the system runs round a closed curve, which no number of steps up to 64 closes (all of 4 starts).
 
     """
     system = checked_system(dynamics, dt)
@@ -83,7 +83,7 @@ def attractors(
         if isinstance(value, bool) or not isinstance(value, int) or value < low:
             why = f", 4 times the longest period of {longest}" if name == "steps" else ""
             raise ValueError(f"{name} must be a whole number, {low} or more{why}, but is {value!r}.")
-    begin = drawn_starts(dynamics, starts, torch.Generator().manual_seed(seed))
+    begin = drawn_starts(dynamics, starts, seeded(seed))
     seen = watch(system, begin, transient, steps)
     known = (longest, min(count, system.size), dt, seed)
     answer = _judged(Judgement(dynamics, system, seen, *known))
@@ -102,7 +102,9 @@ def _doubtful(answer: Attractors) -> list[int]:
 
 
 def _judged(judgement: Judgement) -> Attractors:
-    judgement.take(Kind.DIVERGED, judgement.seen.diverged.nonzero()[:, 0].tolist())
+    away, undefined = judgement.seen.diverged, judgement.seen.undefined
+    judgement.take(Kind.DIVERGED, (away & ~undefined).nonzero()[:, 0].tolist())
+    judgement.take(Kind.DIVERGED, undefined.nonzero()[:, 0].tolist(), note=UNDEFINED)
     with torch.no_grad():
         judge_points(judgement)
         judge_creeping(judgement)
@@ -135,11 +137,12 @@ def _result(judgement: Judgement) -> Attractors:
         labels=labels,
         steps=judgement.steps,
         dt=judgement.dt,
+        longest=judgement.longest,
     )
 
 
 def _paths(judgement: Judgement, order: list[Found]) -> tuple[Float[Tensor, "attractors time dims"], tuple[str, ...]]:
-    """The way on from the state of each, projected; one that leaves to infinity stays where it last was."""
+    """The way on from the state of each, projected; one that diverges stays where it last was."""
     x, seen = torch.stack([one.state for one in order]), judgement.seen
     limit = x.new_full((len(x),), torch.inf)
     largest = max(float(states.abs().max()) for states in (seen.first, seen.before, seen.states))

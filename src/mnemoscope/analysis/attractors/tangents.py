@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -67,11 +68,18 @@ class Tangents:
             return dynamics.cell.jacobian(dynamics.input, dynamics.unflatten(dynamics.origin)) is not None
 
 
+def seeded(seed: int) -> Generator:
+    """A generator of random numbers, or words on a seed that is none."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must be a whole number from -2^63 to 2^64 - 1, such as seed=0, but is {seed!r}.")
+    return Generator().manual_seed(int(seed))
+
+
 def drawn_starts(dynamics: Dynamics, starts: int | State | StartStrategy, generator: Generator) -> Tensor:
     """States to start from: given ones, a strategy's, or so many at random: in the box that the system keeps, or
     normal about the resting state where none is known.
     """
-    if isinstance(starts, bool) or (isinstance(starts, int) and starts < 1):
+    if isinstance(starts, bool | str) or (isinstance(starts, int) and starts < 1):
         raise ValueError(f"starts must be a number of starts, 1 or more, states or a strategy, but is {starts!r}.")
     if isinstance(starts, int):
         if dynamics.bounds is not None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+UNDEFINED = "a step gives NaN"
+"""The note on starts that have no next state, which is not known to be infinity."""
+
+
 class Kind(IntEnum):
     """What a start comes to."""
 
@@ -60,7 +64,8 @@ class Attractors:
     """
 
     kinds: Int[Tensor, " attractors"]
-    """Values of `Kind`; starts that are undecided for one reason, or have left to infinity, stand together."""
+    """Values of `Kind`; starts that are undecided for one reason, have left to infinity, or have become
+    undefined (NaN), stand together; the last two are both divergence, and `notes` tells them apart."""
     member: Int[Tensor, " starts"]
     """Which of these each start comes to."""
     states: Float[Tensor, "attractors size"]
@@ -84,6 +89,8 @@ class Attractors:
     """Steps after which the system was looked at, and for as many it was."""
     dt: float | None = None
     """Length of a step of a flow; None of a map."""
+    longest: int | None = None
+    """The longest period of a cycle that was looked for; None where that is not known."""
 
     def __len__(self) -> int:
         return self.kinds.shape[0]
@@ -130,7 +137,8 @@ class Attractors:
     def save(self, path: str | Path) -> None:
         """Write one `.safetensors` file; `Attractors.load` reads it back."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
-        flags = {"notes": list(self.notes), "labels": list(self.labels), "steps": self.steps, "dt": self.dt}
+        flags = {"notes": list(self.notes), "labels": list(self.labels)}
+        flags |= {name: getattr(self, name) for name in ("steps", "dt", "longest")}
         save_result(path, "Attractors", tensors, flags)
 
     @classmethod
@@ -156,10 +164,13 @@ def _verdict(seen: Attractors) -> str:
     order = [kind for kind in Kind if kind in seen.kind]
     starts = len(seen.member)
     for kind in order:
-        rows = [row for row, own in enumerate(seen.kind) if own == kind]
-        number = round(float(seen.shares[rows].sum()) * starts)
-        share = f"all of {starts} starts" if number == starts else f"{number} of {starts} starts"
-        parts.append(f"{_does(seen, kind, rows)} ({share})")
+        every = [row for row, own in enumerate(seen.kind) if own == kind]
+        undefined = [row for row in every if seen.notes[row] == UNDEFINED]
+        for rows in ([row for row in every if row not in undefined], undefined):
+            if rows:
+                number = round(float(seen.shares[rows].sum()) * starts)
+                share = f"all of {starts} starts" if number == starts else f"{number} of {starts} starts"
+                parts.append(f"{_does(seen, kind, rows)} ({share})")
     return f"Left alone, the system {'; '.join(parts)}."
 
 
@@ -182,7 +193,8 @@ def _does(seen: Attractors, kind: Kind, rows: list[int]) -> str:
         return f"runs in {many} of period{'s' * (len(periods) > 1)} {', '.join(map(str, periods))}"
     if kind == Kind.CIRCLE:
         many = f"one of {number} closed curves" if number > 1 else "a closed curve"
-        return f"runs round {many}" + ("" if seen.dt else ", which no whole number of steps closes")
+        tried = "that was tried" if seen.longest is None else f"up to {seen.longest}"
+        return f"runs round {many}" + ("" if seen.dt else f", which no number of steps {tried} closes")
     if kind == Kind.TORUS:
         return f"moves on {'a torus' if number == 1 else f'one of {number} tori'} of several incommensurate rhythms"
     if kind == Kind.CHAOS:
@@ -192,7 +204,7 @@ def _does(seen: Attractors, kind: Kind, rows: list[int]) -> str:
     if kind == Kind.SLOW:
         return "creeps along a slow manifold, far more slowly than it typically moves, and has not come to rest"
     if kind == Kind.DIVERGED:
-        return "leaves to infinity"
+        return "becomes undefined (NaN)" if seen.notes[first] == UNDEFINED else "leaves to infinity"
     reasons = dict.fromkeys(seen.notes[row] for row in rows)
     return f"cannot be judged: {', or '.join(reasons)}"
 

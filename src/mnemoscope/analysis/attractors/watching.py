@@ -38,6 +38,9 @@ class Watched:
     last_step: Float[Tensor, " starts"]
     """Length of the step from the last state."""
     diverged: Bool[Tensor, " starts"]
+    """Which have left to infinity, or become undefined."""
+    undefined: Bool[Tensor, " starts"]
+    """Which of these have no next state: a step from a finite one, not far out, gives NaN."""
 
     @cached_property
     def extent(self) -> float:
@@ -92,7 +95,7 @@ class Watched:
     def updated(self, rows: list[int], later: Watched) -> Watched:
         """The same, with what was seen later of some of the starts; their first steps stay."""
         changed = {}
-        for name in ("before", "states", "length", "step_before", "last_step", "diverged"):
+        for name in ("before", "states", "length", "step_before", "last_step", "diverged", "undefined"):
             changed[name] = getattr(self, name).clone()
             changed[name][rows] = getattr(later, name)
         path = self.path.clone()
@@ -152,12 +155,14 @@ def watch(dynamics: Dynamics, starts: Float[Tensor, "starts size"], transient: i
     limit = FAR * max(1.0, float(starts.abs().max()))
     mix = _mix(dynamics)
     x, gone = starts, torch.zeros(len(starts), dtype=torch.bool, device=starts.device)
+    undefined = gone
     path = starts.new_zeros(steps + 1, len(starts), mix.shape[1])
     length, still = starts.new_zeros(len(starts)), torch.finfo(starts.dtype).eps * float(starts.norm(dim=1).max())
     first_step, step_before, before, step = None, length, starts, length
     with torch.no_grad():
         for time in range(transient + steps + 1):
             new = dynamics(x)
+            undefined = undefined | (~gone & torch.isnan(new).any(1))
             gone = gone | ~(torch.isfinite(new).all(1) & (new.abs().amax(1) <= limit))
             new = torch.where(gone[:, None], x, new)  # what has left stays where it was last seen
             step = (new - x).norm(dim=1)
@@ -173,7 +178,7 @@ def watch(dynamics: Dynamics, starts: Float[Tensor, "starts size"], transient: i
                 length = length + step
             x = new
     assert first_step is not None
-    return Watched(starts, before, x, path, length, first_step, step_before, step, gone)
+    return Watched(starts, before, x, path, length, first_step, step_before, step, gone, undefined)
 
 
 def _mix(dynamics: Dynamics) -> Float[Tensor, "size sketch"]:

@@ -93,7 +93,10 @@ def along_inputs(
 
 def increasing(at: Sequence[float], name: str) -> tuple[float, ...]:
     """The parameters as numbers; refuses what is no increasing list of at least two."""
-    values = tuple(float(value) for value in at)
+    try:
+        values = tuple(float(value) for value in at)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a list of at least two numbers that increase, but is {at!r}.") from error
     if len(values) < 2:
         raise ValueError(f"{name} needs at least two parameters, but has {len(values)}.")
     if not all(isfinite(value) for value in values):

@@ -83,6 +83,7 @@ class Follower:
             new = reached(aim, here) if alone else None
             if new is None or new.index * here.known[1] < 0 or here.index == 0 or not (
                 self.tracer.moderate(here, tangent) and self.tracer.believed(here, tangent, new)
+                and self.tracer.smooth(here, new)
             ):  # fmt: skip
                 astray.append(number)
                 continue

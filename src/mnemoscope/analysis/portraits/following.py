@@ -68,20 +68,30 @@ def follow(
             f"between(cells, at) makes one from snapshots of a cell."
         )
     places = increasing(at, "at")
+    for name, value, low in (("eigenvalues", eigenvalues, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise ValueError(f"{name} must be a whole number, {low} or more, but is {value!r}.")
+    if tolerance is not None and not isinstance(tolerance, int | float):
+        raise TypeError(f"tolerance must be a number in units of the parameter, or None, but is {tolerance!r}.")
+    if count_at is not None and not isinstance(count_at, Sequence):
+        raise TypeError(f"count_at must be a list of snapshots, or None for all, but is {count_at!r}.")
     span = places[-1] - places[0]
     tolerance = TOLERANCE * span if tolerance is None else float(tolerance)
     if not (isfinite(tolerance) and 0 < tolerance < span):
         raise ValueError(f"tolerance must be positive and below the range of {span:g}, but is {tolerance:g}.")
     if tolerance < 1e-12 * max(abs(places[0]), abs(places[-1])):
         raise ValueError(f"tolerance {tolerance:g} is below the rounding of the parameter {places[-1]:g}.")
-    if eigenvalues < 1:
-        raise ValueError(f"eigenvalues must be at least 1, but is {eigenvalues}.")
     unknown = set(count_at or ()) - set(places)
     if unknown:
         raise ValueError(f"count_at names parameters that are no snapshots: {sorted(unknown)}.")
     counted = tuple(count_at is None or place in count_at for place in places)
     tracer = Tracer(family, tolerance)
     follower = Follower(tracer, places, starts, number=eigenvalues, counted=counted, seed=seed, progress=progress)
+    if tracer.system(places[0]).dtype != torch.float64:
+        raise ValueError(
+            "Bifurcations are located by differences far below the rounding of float32: let the family make systems in "
+            "float64, Dynamics(..., dtype=torch.float64), which is the default."
+        )
     with torch.no_grad():
         symmetric = all(_is_odd(tracer.system(place)) for place in (places[0], places[-1]))
         follower.run()

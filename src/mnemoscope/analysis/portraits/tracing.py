@@ -17,6 +17,15 @@ from mnemoscope.analysis.portraits.places import Crossing, Place, Way, corrected
 TRUST = 0.5
 """A step is believed if the point lies no further from the tangent's prediction than this share of what it moved, and
 if the tangent there leads back as well. A step to another branch passes one of both by chance, hardly ever both."""
+BEND = 0.5
+"""A step is believed if the slopes dx/dp at its ends differ by no more than this share of the larger one: on another
+branch, or beyond two folds, they hardly agree. Up to a fold at distance d, those of a step of 0.75 d do."""
+SMOOTH = 0.05
+"""Where they differ more, the branch may still be a smooth bend: then the end, and a point half-way, must lie within
+this share of the larger slope's move of where the slopes at both ends put them."""
+BESIDE = 0.01
+"""Of a step: the distance in the parameter over which a slope is taken, on the inner side of its end. Families may have
+kinks at the snapshots."""
 STILL = 1e-6
 """Differences below this (rms, relative to states larger than 1) are none."""
 REACH = 0.5
@@ -31,8 +40,8 @@ FINEST = 1 / 64
 """Of the least step: how short steps become where a branch bends sharply and no fold is ahead."""
 AHEAD = 3.0
 """Tolerances within which a fold is near. Steps fail at less than one of them, but the estimate is rough."""
-REMEMBERED = 12
-"""Systems that are kept for the next use."""
+REMEMBERED = 16
+"""Systems, and slopes, that are kept for the next use."""
 MOST_STEPS = 1000
 """Between two snapshots."""
 CHORDS = 6
@@ -48,6 +57,7 @@ class Tracer:
         self.least = LEAST * tolerance
         """The least step."""
         self._systems: dict[float, Dynamics] = {}
+        self._slopes: dict[tuple[Place, bool], tuple[float, Tensor]] = {}
 
     def system(self, at: float) -> Dynamics:
         if at not in self._systems:
@@ -78,16 +88,11 @@ class Tracer:
             return corrected_place(self.system(at), at, guess, known)
 
     def predict(self, here: Place, to: float) -> tuple[Tensor, Tensor]:
-        """The tangent's prediction, and the same improved by simplified Newton steps with the factors at hand.
-
-        With the residual r, one such step from the old state x is `x - r_x^-1 r(x, to)`: the tangent
-        `dx = -r_x^-1 r_p dp` with the difference of residuals in place of the derivative.
-        """
+        """The tangent's prediction, and the same improved by simplified Newton steps with the factors at hand."""
         there = self.system(to)
         with torch.no_grad():
             x = here.state
-            f = there.residual(x[None])[0]
-            tangent = x if here.index == 0 else self._shifted(there, here, x, f)
+            tangent = x if here.index == 0 else there.clamp((x + (to - here.at) * self._slope(here, to))[None])[0]
             better, f = tangent, there.residual(tangent[None])[0]
             for _ in range(CHORDS if here.index else 0):
                 trial = self._shifted(there, here, better, f)
@@ -103,7 +108,7 @@ class Tracer:
         if not self.moderate(here, tangent):
             return None
         new = self.corrected(to, start, here.known)
-        return new if new is not None and self.believed(here, tangent, new) else None
+        return new if new is not None and self.believed(here, tangent, new) and self.smooth(here, new) else None
 
     def moderate(self, here: Place, tangent: Tensor) -> bool:
         """Whether the prediction is not too far away to be of any use."""
@@ -125,10 +130,45 @@ class Tracer:
             return False
         if new.index == 0:
             return True
-        old = self.system(here.at)
-        with torch.no_grad():
-            back = self._shifted(old, new, new.state, old.residual(new.state[None])[0])
+        back = new.state + (here.at - new.at) * self._slope(new, here.at)
         return float((back - here.state).norm()) <= allowed
+
+    def smooth(self, here: Place, new: Place) -> bool:
+        """Whether the slopes at both ends of a step are those of one smooth branch.
+
+        The residuals of a step alone do not tell: they may lead from one branch to another that it crosses half-way, or
+        over a gap in which there is no point at all.
+        """
+        if here.index == 0 or new.index == 0:  # no slope can be told there; steps to and from such places are short
+            return True
+        wide = new.at - here.at
+        left, right = self._slope(here, new.at), self._slope(new, here.at)
+        reach = abs(wide) * max(float(left.norm()), float(right.norm()))
+        moved = new.state - here.state
+        if max(reach, float(moved.norm())) <= STILL * float(magnitude(here.state[None])):
+            return True
+        if abs(wide) * float((left - right).norm()) <= BEND * reach:
+            return True
+        if float((moved - 0.5 * wide * (left + right)).norm()) > SMOOTH * reach:
+            return False
+        half = 0.5 * (here.state + new.state) + wide / 8 * (left - right)  # of the cubic with these ends and slopes
+        middle = self.corrected(here.at + 0.5 * wide, half)
+        return middle is not None and float((middle.state - half).norm()) <= SMOOTH * reach
+
+    def _slope(self, place: Place, to: float) -> Tensor:
+        """dx/dp at a place, by the residual r a little way towards another parameter: `-r_x^-1 r_p`."""
+        kept = self._slopes.get((place, to > place.at))
+        if kept is not None and kept[0] <= 10 * BESIDE * abs(to - place.at):
+            return kept[1]
+        beside = BESIDE * (to - place.at)
+        with torch.no_grad():
+            x = place.state[None]
+            change = self.system(place.at + beside).residual(x)[0] - self.system(place.at).residual(x)[0]
+            slope = -torch.linalg.lu_solve(*place.factors, change[:, None])[:, 0] / beside
+        while len(self._slopes) >= REMEMBERED:
+            self._slopes.pop(next(iter(self._slopes)))
+        self._slopes[place, to > place.at] = abs(beside), slope
+        return slope
 
     def advance(self, start: Place, to: float) -> Way:
         """Follow a point to another parameter, in either direction.

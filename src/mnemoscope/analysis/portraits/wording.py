@@ -69,7 +69,10 @@ def _words(one: Bifurcation, size: int, symmetric: bool) -> str:
         )
     if changes:
         verb = "vanishes" if verb == "vanish" else "appears"
-        return f"{kinds} {verb} (branch {numbers}), but the point of opposite index that must do so too was not found."
+        return (
+            f"{kinds} {verb} (branch {numbers}), but no point of opposite index was found that does so too, as there "
+            f"must be where states are bounded."
+        )
     turn = _turn(one.parts[0], size)
     if one.name == "unknown":
         return f"{turn}: an eigenvalue crosses {one.crossing}, but the branches that must meet it there were not found."
