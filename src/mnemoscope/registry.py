@@ -217,6 +217,14 @@ cells.add(
         ("kerg2020",),
     ),
     Entry(
+        "sab",
+        "LSTM that attends to few of its stored states; the gradient goes far through them alone",
+        "Ke et al. 2018",
+        "mnemoscope.memory.attention.named:sab",
+        ("attention",),
+        ("ke2018", "kerg2020"),
+    ),
+    Entry(
         "echo-state",
         "fixed random reservoir with leak; only what reads it is learned",
         "Jang, Eq 22-26; Jaeger et al. 2007",
