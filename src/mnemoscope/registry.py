@@ -87,6 +87,13 @@ cells.add(
         cites=("hochreiter1997",),
     ),
     Entry(
+        "h-detach",
+        "LSTM whose gradient leaves h out at a random half of the steps",
+        "Kanuparthi et al. 2019",
+        "mnemoscope.cells:HDetach",
+        cites=("kanuparthi2019", "hochreiter1997"),
+    ),
+    Entry(
         "rnn",
         "Elman cell, modReLU, free matrix from normal numbers",
         "Kerg, A.1",
