@@ -224,6 +224,14 @@ cells.add(
         ("kerg2020",),
     ),
     Entry(
+        "relgru",
+        "GRU that attends to its newest and its relevant states, halved so that it stays bounded",
+        "Kerg et al. 2020, Algorithm 1",
+        "mnemoscope.memory.attention.named:relgru",
+        ("attention",),
+        ("kerg2020", "cho2014"),
+    ),
+    Entry(
         "sab",
         "LSTM that attends to few of its stored states; the gradient goes far through them alone",
         "Ke et al. 2018",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mnemoscope.cells import LSTM, Elman
+from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.memory.attention.attentive import Attentive
 from mnemoscope.memory.attention.backtracking import SparseBacktracking
@@ -37,6 +37,15 @@ def rellstm(input_size: int, hidden_size: int, short_term: int = 10, relevant: i
     """An LSTM that attends to its newest and its relevant outputs."""
     past = RelevanceScreen(short_term, relevant, score)
     return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
+
+
+def relgru(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
+           alignment: str = "additive", heads: int = 1, scale: float = 0.5) -> Attentive:  # fmt: skip
+    """A GRU that attends to its newest and its relevant states; with scale = 0.5, as a GRU passes on what it read, and
+    with 1 its state may grow without end.
+    """
+    past = RelevanceScreen(short_term, relevant, score)
+    return Attentive(GRU(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
 
 
 def sab(input_size: int, hidden_size: int, attend_every: int = 10, top_k: int = 5, truncate: int | None = 10,
