@@ -202,6 +202,23 @@ BIBTEX: dict[str, str] = {
   booktitle = {Topology, Algebra, and Geometry in Machine Learning ({TAG-ML}) Workshop at {ICML}},
   year      = {2023}
 }""",
+    "kanuparthi2019": """\
+@inproceedings{kanuparthi2019,
+  author    = {Kanuparthi, Bhargav and Arpit, Devansh and Kerg, Giancarlo and Ke, Nan Rosemary and Mitliagkas, Ioannis
+               and Bengio, Yoshua},
+  title     = {h-detach: Modifying the {LSTM} Gradient Towards Better Optimization},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2019}
+}""",
+    "ke2018": """\
+@inproceedings{ke2018,
+  author    = {Ke, Nan Rosemary and Goyal, Anirudh and Bilaniuk, Olexa and Binas, Jonathan and Mozer, Michael C. and
+               Pal, Chris and Bengio, Yoshua},
+  title     = {Sparse Attentive Backtracking: Temporal Credit Assignment Through Reminding},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {31},
+  year      = {2018}
+}""",
     "kerg2019": """\
 @inproceedings{kerg2019,
   author    = {Kerg, Giancarlo and Goyette, Kyle and Puelma Touzel, Maximilian and Gidel, Gauthier and

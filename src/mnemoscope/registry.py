@@ -87,6 +87,13 @@ cells.add(
         cites=("hochreiter1997",),
     ),
     Entry(
+        "h-detach",
+        "LSTM whose gradient leaves h out at a random half of the steps",
+        "Kanuparthi et al. 2019",
+        "mnemoscope.cells:HDetach",
+        cites=("kanuparthi2019", "hochreiter1997"),
+    ),
+    Entry(
         "rnn",
         "Elman cell, modReLU, free matrix from normal numbers",
         "Kerg, A.1",
@@ -215,6 +222,22 @@ cells.add(
         "mnemoscope.memory.attention.named:rellstm",
         ("attention",),
         ("kerg2020",),
+    ),
+    Entry(
+        "relgru",
+        "GRU that attends to its newest and its relevant states, halved so that it stays bounded",
+        "Kerg et al. 2020, Algorithm 1",
+        "mnemoscope.memory.attention.named:relgru",
+        ("attention",),
+        ("kerg2020", "cho2014"),
+    ),
+    Entry(
+        "sab",
+        "LSTM that attends to few of its stored states; the gradient goes far through them alone",
+        "Ke et al. 2018",
+        "mnemoscope.memory.attention.named:sab",
+        ("attention",),
+        ("ke2018", "kerg2020"),
     ),
     Entry(
         "echo-state",

@@ -9,6 +9,7 @@ from mnemoscope.cells.episodic_map import EpisodicMap
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.gru import GRU
+from mnemoscope.cells.h_detach import HDetach
 from mnemoscope.cells.load import load_network
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
@@ -32,6 +33,7 @@ __all__ = [
     "EpisodicState",
     "FastPath",
     "FunctionCell",
+    "HDetach",
     "LSTMState",
     "Layout",
     "Model",

@@ -198,7 +198,9 @@ class Cache(Mapping[str, Tensor]):
         return sum(1 for _ in self)
 
     def flat(self) -> Float[Tensor, "time batch size"]:
-        """The states as flat real vectors, the form that the analyses take."""
+        """The states as flat real vectors, the form that the analyses take; where states grow, all are of the size of
+        the last one, filled up with zeros.
+        """
         steps = range(leaves(self.states)[0].shape[0])
         layout = Layout(map_state(lambda tensor: tensor[0], self.states))
         return torch.stack([layout.flatten(map_state(lambda tensor, t=t: tensor[t], self.states)) for t in steps])

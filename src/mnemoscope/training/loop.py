@@ -12,7 +12,7 @@ from itertools import repeat
 from math import cos, inf, isfinite, pi
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,15 @@ _OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adamw": AdamW
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818 (as StopIteration: it says what happened)
     """The loss or its gradient became infinite or NaN."""
+
+
+@runtime_checkable
+class Penalised(Protocol):
+    """A part of a cell that adds to the loss: a matrix that is held near a set, a screen that learns to predict."""
+
+    def penalty(self) -> Tensor | None:
+        """What to add after the forward pass of a step; None: nothing."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,7 @@ class _Run:
         """At the last checkpoint, or at the beginning where there is none."""
         self.config, self.folder, self.task, self.model, self.optimiser = config, folder, task, model, optimiser
         self.matrices = [matrix for matrix in model.cell.modules() if isinstance(matrix, Connectivity)]
+        self.penalised = [part for part in model.cell.modules() if isinstance(part, Penalised)]
         self.checkpoint = folder.path / "checkpoint.safetensors"
         self.done, self.carried = Counters(threads=torch.get_num_threads()), Carried()
         if self.checkpoint.exists():
@@ -159,8 +169,8 @@ class _Run:
             total, state, accuracy = _backward(
                 self.model, task, batch, config.truncate, self.carried.state, scored=task is not self.task
             )
-            for matrix in self.matrices:
-                if (penalty := matrix.penalty()) is not None and penalty.requires_grad:
+            for part in self.penalised:
+                if (penalty := part.penalty()) is not None and penalty.requires_grad:
                     penalty.backward()
         length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
         if accuracy is not None and accuracy >= config.curriculum_score:

@@ -1,7 +1,21 @@
 """Attention of a recurrent network to its own past, under a stated budget."""
 
-from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
-from mnemoscope.memory.attention.attentive import Attentive, AttentiveState
-from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen
+from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot, Separable
+from mnemoscope.memory.attention.attentive import Attentive
+from mnemoscope.memory.attention.backtracking import BacktrackingState, SparseBacktracking
+from mnemoscope.memory.attention.held import AttentiveState
+from mnemoscope.memory.attention.past import FullHistory, Past, RelevanceScreen
 
-__all__ = ["Additive", "Alignment", "Attentive", "AttentiveState", "FullHistory", "RelevanceScreen", "ScaledDot"]
+__all__ = [
+    "Additive",
+    "Alignment",
+    "Attentive",
+    "AttentiveState",
+    "BacktrackingState",
+    "FullHistory",
+    "Past",
+    "RelevanceScreen",
+    "ScaledDot",
+    "Separable",
+    "SparseBacktracking",
+]

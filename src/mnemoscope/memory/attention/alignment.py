@@ -1,8 +1,9 @@
 """Alignments: how well a query matches the key of a past state, and the attention that follows, with its gradient.
 
-A past state lies in memory as one row: its values h, and its key. All rows of a step are (slots, batch, width), slots
-first, as a history in time lies. What is computed here has its gradient written beside it, so that a scan over a long
-sequence can compute the attention of a step again in the backward pass and need not keep it.
+A past state lies in memory as one row: its values h, its key, and a bias of its score where there is one. All rows of a
+step are (slots, batch, width), slots first, as a history in time lies. What is computed here has its gradient written
+beside it, so that a scan over a long sequence can compute the attention of a step again in the backward pass and need
+not keep it.
 """
 
 from __future__ import annotations
@@ -12,60 +13,68 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.memory.attention.sharing import Softmax, TopK
 from mnemoscope.shapes import Bool, Float
-
-NOTHING = -1e30
-"""Score of an empty slot: so low that its weight is 0, and finite, so that nothing but empty slots gives no NaN."""
 
 
 class Pull(NamedTuple):
     """Gradients of one step's attention."""
 
-    query: Float[Tensor, "batch features"]
+    query: Float[Tensor, "batch asked"]
     rows: Float[Tensor, "slots batch width"]
     weights: tuple[Tensor, ...]
     """Of the alignment's own parameters that enter the scores, as `Alignment.shared` gives them."""
 
 
 class Alignment(nn.Module):
-    """Scores `e = a(query, key)` per head; softmax over all slots; the values are the past states themselves.
+    """Scores `e = a(query, key)` per head, shared out over all slots; the values are the past states themselves.
 
     Args:
         size: features N of a state.
         heads: each compares and reads its own N / heads features.
+        share: what makes weights of scores.
+        biased: whether each state has a number of its own that is added to its scores.
 
     """
 
-    def __init__(self, size: int, heads: int = 1) -> None:
+    def __init__(self, size: int, heads: int = 1, share: Softmax | TopK | None = None, biased: bool = False) -> None:
         super().__init__()
         if size < 1 or heads < 1 or size % heads:
             raise ValueError(
                 f"Heads divide the features of a state among them: {size} features cannot be shared by {heads} heads."
             )
-        self.size, self.heads = size, heads
-        self.query = nn.Linear(size, size, bias=False)
-        """W_a, of the macro-state."""
-        self.key = nn.Linear(size, size, bias=False)
+        self.size, self.heads, self.biased = size, heads, biased
+        self.share = Softmax() if share is None else share
+        self.query: nn.Module = nn.Linear(size, size, bias=False)
+        """W_a, of what asks."""
+        self.key: nn.Module = nn.Linear(size, size, bias=False)
         """U_a, of a past state."""
 
-    def row(self, h: Float[Tensor, "batch features"]) -> Float[Tensor, "batch width"]:
-        """What is stored of a state: its values and its key, so that each key is formed once."""
-        return torch.cat([h, self.key(h)], dim=-1)
+    def row(
+        self, h: Float[Tensor, "batch features"], bias: Float[Tensor, "batch 1"] | None = None
+    ) -> Float[Tensor, "batch width"]:
+        """What is stored of a state: its values and its key, so that each key is formed once, and its bias."""
+        return torch.cat([h, self.key(h)] if bias is None else [h, self.key(h), bias], dim=-1)
+
+    @property
+    def key_size(self) -> int:
+        """Numbers in a key."""
+        return self.size
 
     @property
     def width(self) -> int:
         """Numbers in a row."""
-        return 2 * self.size
+        return self.size + self.key_size + self.biased
 
     def shared(self) -> tuple[Tensor, ...]:
         """Parameters that enter the scores beside query and key."""
         return ()
 
-    def compared(self, query: Tensor, keys: Tensor) -> Float[Tensor, "slots batch features"]:
+    def compared(self, query: Tensor, keys: Tensor) -> Float[Tensor, "slots batch asked"]:
         """Query and keys, feature by feature."""
         raise NotImplementedError(f"{type(self).__name__} must define compared(query, keys).")
 
-    def scores(self, compared: Float[Tensor, "slots batch features"]) -> Float[Tensor, "slots batch heads"]:
+    def scores(self, compared: Float[Tensor, "slots batch asked"]) -> Float[Tensor, "slots batch heads"]:
         """How well each key matches: sums over each head's features."""
         return compared.unflatten(-1, (self.heads, -1)).sum(-1)
 
@@ -77,51 +86,42 @@ class Alignment(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} must define pull_scores(query, keys, compared, grad).")
 
-    def weights(
-        self, scores: Float[Tensor, "slots batch heads"], valid: Bool[Tensor, "slots batch"] | None
-    ) -> Float[Tensor, "slots batch heads"]:
-        """Softmax over the valid slots."""
-        if valid is None:
-            return scores.softmax(0)
-        empty = ~valid.unsqueeze(-1)
-        return scores.masked_fill(empty, NOTHING).softmax(0).masked_fill(empty, 0.0)
-
-    def pull_weights(self, weights: Tensor, grad: Tensor) -> Float[Tensor, "slots batch heads"]:
-        """Gradient of the weights with respect to the scores."""
-        share = weights * grad
-        return share.addcmul(weights, share.sum(0), value=-1)
-
     def attend(
         self,
-        query: Float[Tensor, "batch features"],
+        query: Float[Tensor, "batch asked"],
         rows: Float[Tensor, "slots batch width"],
         valid: Bool[Tensor, "slots batch"] | None,
     ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:
         """The context c, and the weights; differentiable, and 0 where no slot is valid."""
-        values, keys = self._parts(rows)
-        weights = self.weights(self.scores(self.compared(query, keys)), valid)
+        values, keys, bias = self._parts(rows)
+        weights = self.share(self._with(bias, self.scores(self.compared(query, keys))), valid)
         return self._mixed(weights, values), weights
 
     def pull(
         self,
         grad: Float[Tensor, "batch features"],
-        query: Float[Tensor, "batch features"],
+        query: Float[Tensor, "batch asked"],
         rows: Float[Tensor, "slots batch width"],
         valid: Bool[Tensor, "slots batch"] | None,
     ) -> Pull:
         """Gradients of `attend`, from that of the context; all that it needs is computed again."""
-        values, keys = self._parts(rows)
+        values, keys, bias = self._parts(rows)
         compared = self.compared(query, keys)
-        weights = self.weights(self.scores(compared), valid)
+        scores = self._with(bias, self.scores(compared))
+        weights = self.share(scores, valid)
         into_weights = self._by_heads(values * grad).sum(-1)
         into_values = (weights.unsqueeze(-1) * self._by_heads(grad)).flatten(-2)
-        into_query, into_keys, into_shared = self.pull_scores(
-            query, keys, compared, self.pull_weights(weights, into_weights)
-        )
-        return Pull(into_query, torch.cat([into_values, into_keys], dim=-1), into_shared)
+        into_scores = self.share.pull(scores, weights, valid, into_weights)
+        into_query, into_keys, into_shared = self.pull_scores(query, keys, compared, into_scores)
+        into_rows = [into_values, into_keys] if bias is None else [into_values, into_keys, into_scores.sum(-1, True)]
+        return Pull(into_query, torch.cat(into_rows, dim=-1), into_shared)
 
-    def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        return rows[..., : self.size], rows[..., self.size :]
+    def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        values, keys = rows[..., : self.size], rows[..., self.size : self.size + self.key_size]
+        return values, keys, rows[..., -1:] if self.biased else None
+
+    def _with(self, bias: Tensor | None, scores: Tensor) -> Tensor:
+        return scores if bias is None else scores + bias
 
     def _by_heads(self, features: Tensor) -> Tensor:
         return features.unflatten(-1, (self.heads, -1))
@@ -139,8 +139,8 @@ class Alignment(nn.Module):
 class Additive(Alignment):
     """`e = v_a . tanh(W_a s + U_a h)` (Bahdanau et al. 2015; Kerg, section 4.4)."""
 
-    def __init__(self, size: int, heads: int = 1) -> None:
-        super().__init__(size, heads)
+    def __init__(self, size: int, heads: int = 1, share: Softmax | TopK | None = None, biased: bool = False) -> None:
+        super().__init__(size, heads, share, biased)
         self.direction = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
         """v_a."""
 
@@ -176,3 +176,30 @@ class ScaledDot(Alignment):
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         each = self._each(grad) * (self.size // self.heads) ** -0.5
         return (each * keys).sum(0), each * query, ()
+
+
+class Separable(Alignment):
+    """`e = w_q . tanh(s) + w_k . tanh(h)`, as in the code that Ke et al. (2018) released. What asks adds the same to
+    all scores, so that it has no say in which of them are the largest, nor by how much.
+    """
+
+    def __init__(self, size: int, heads: int = 1, share: Softmax | TopK | None = None, biased: bool = False) -> None:
+        if heads != 1:
+            raise ValueError(f'The score "released" has one head, but heads is {heads}.')
+        super().__init__(size, 1, share, biased)
+        w_q, w_k = nn.Linear(size, 1, bias=False), nn.Linear(size, 1, bias=False)
+        for w in (w_q, w_k):
+            nn.init.normal_(w.weight, std=0.01)
+        self.query, self.key = nn.Sequential(nn.Tanh(), w_q), nn.Sequential(nn.Tanh(), w_k)
+
+    @property
+    def key_size(self) -> int:
+        return 1
+
+    def compared(self, query: Tensor, keys: Tensor) -> Tensor:
+        return query + keys
+
+    def pull_scores(
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        return grad.sum(0), grad, ()

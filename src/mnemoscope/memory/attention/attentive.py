@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,38 +11,20 @@ from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold, steps_of
-from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
-from mnemoscope.memory.attention.history import History
-from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen, Slots
-from mnemoscope.memory.attention.places import Everything, Screened
+from mnemoscope.memory.attention.past import ALIGNMENTS, Past
 from mnemoscope.shapes import Float
-
-ALIGNMENTS = {"additive": Additive, "dot": ScaledDot}
-Past = FullHistory | RelevanceScreen
-
-
-class AttentiveState(NamedTuple):
-    """What an attentive cell knows."""
-
-    inner: State
-    """Of the cell itself, with its own h."""
-    s: Float[Tensor, "batch features"]
-    """The macro-state: what the cell reads in place of h, and what a readout sees."""
-    rows: Float[Tensor, "batch slots width"]
-    """The past states that are kept, each with its key."""
-    score: Float[Tensor, "batch slots"]
-    """Their relevance."""
-    filled: Float[Tensor, "batch slots"]
-    """1 where there is a state, 0 where a slot is empty."""
 
 
 class Attentive(Cell):
     """Any cell with attention to its past: `h_t = cell(x_t, s_{t-1})`, `s_t = scale (h_t + c_t)` (Kerg, Eq 4.4.1-2).
 
     c_t is a mean of the states that `past` keeps, h_t among them, weighted by a softmax of alignments between s_{t-1}
-    and each of them. Of a gated cell s takes the place of h, and its other memory stays as it is. A GRU passes on what
-    it read, so that its state grows by c in every step: with scale = 0.5 it stays bounded.
+    and each of them. Of a gated cell s takes the place of h, and its other memory stays as it is. `SparseBacktracking`
+    has an order and weights of its own.
+
+    A GRU passes on what it read, `h_t = (1 - z) n + z s_{t-1}`, so that with scale = 1 its state may grow by c in every
+    step, and so without end. With scale = 0.5 it cannot: if all |h| and |s| are at most 1, so are the next, as n is a
+    tanh and c a mean. LSTM and tanh cells have |h| <= 1 whatever they read.
 
     A scan stores each state once and computes the attention of a step again in the backward pass: memory grows with
     time alone, whatever is kept. Second derivatives need `backend="loop"`.
@@ -56,6 +38,7 @@ class Attentive(Cell):
         scale: 0.5 in the code that Kerg et al. released.
 
     >>> from mnemoscope.cells import LSTM
+    >>> from mnemoscope.memory.attention import RelevanceScreen
     >>> import mnemoscope as ms
     >>> rellstm = Attentive(LSTM(10, 32), RelevanceScreen(short_term=5, relevant=5))
     >>> outputs, state = ms.scan(rellstm, torch.zeros(20, 4, 10))
@@ -79,11 +62,11 @@ class Attentive(Cell):
             raise ValueError(f"alignment must be one of {', '.join(ALIGNMENTS)}, but is {alignment!r}.")
         if combine not in ("sum", "concatenate"):
             raise ValueError(f'combine must be "sum" or "concatenate", but is {combine!r}.')
-        begin = cell.initial_state(1)
-        h = _visible(cell, begin)
+        h = _visible(cell, cell.initial_state(1))
         self.cell, self.past, self.scale = cell, past, scale
         self.input_size = cell.input_size
-        self.alignment: Alignment = ALIGNMENTS[alignment](h.shape[-1], heads)
+        self.alignment = past.alignment(alignment, h.shape[-1], heads)
+        self.judge = past.judge(cell.input_size, h.shape[-1])
         self.mix: nn.Linear | None = None
         if combine == "concatenate":
             eye = torch.eye(h.shape[-1])
@@ -92,89 +75,73 @@ class Attentive(Cell):
 
     @property
     def grows(self) -> bool:
-        return isinstance(self.past, FullHistory)
+        return self.past.grows
 
     def extra_repr(self) -> str:
         return f"past={self.past}, scale={self.scale}"
 
-    def initial_state(self, batch: int) -> AttentiveState:
+    def initial_state(self, batch: int) -> Any:
         inner = self.cell.initial_state(batch)
-        s = self.cell.output(inner)
-        rows = s.new_zeros(batch, self.past.slots, self.alignment.width)
-        return AttentiveState(inner, s, rows, *s.new_zeros(2, batch, self.past.slots))
+        return self.past.begin(inner, self.cell.output(inner), self.alignment.width)
 
-    def output(self, state: AttentiveState) -> Float[Tensor, "batch features"]:
-        return state.s
+    def output(self, state: Any) -> Float[Tensor, "batch features"]:
+        return state.seen
 
     def prepare(self, xs: Tensor) -> tuple[Tensor, Step]:
-        us, inner_step = steps_of(self.cell, xs)
+        us, inner_step = self._driven(xs)
 
-        def step(u: Tensor, state: AttentiveState) -> AttentiveState:
+        def step(u: Tensor, state: Any) -> Any:
             return self._step(inner_step, u, state)[0]
 
         return us, step
 
-    def forward(self, x: Float[Tensor, "batch features"], state: AttentiveState) -> AttentiveState:
+    def forward(self, x: Float[Tensor, "batch features"], state: Any) -> Any:
         us, step = self.prepare(x)
         return step(us, state)
 
-    def intermediates(self, x: Float[Tensor, "batch features"], state: AttentiveState) -> dict[str, Tensor]:
+    def intermediates(self, x: Float[Tensor, "batch features"], state: Any) -> dict[str, Tensor]:
         """`weights` (batch, slots, heads): the attention of this step."""
-        us, inner_step = steps_of(self.cell, x)
-        return {"weights": self._step(inner_step, us, state)[1]}
+        us, inner_step = self._driven(x)
+        return {"weights": self._step(inner_step, us, state)[1].transpose(0, 1)}
 
-    def _step(self, inner_step: Step, u: Tensor, state: AttentiveState) -> tuple[AttentiveState, Tensor]:
-        """The slow, obvious way, with rows in the state."""
-        inner = inner_step(u, _seeing(state.inner, state.s))
-        h = self.cell.output(inner)
-        slots = Slots(state.score, state.filled)
-        rows = torch.cat([state.rows, self.alignment.row(h).unsqueeze(1)], dim=1)
-        if isinstance(self.past, RelevanceScreen):
-            source = self.past.admit(slots)
-            rows = rows.gather(1, source.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
-            slots = slots.with_newest().taken(source)
-        else:
-            slots = slots.with_newest()
-        c, weights = self.alignment.attend(self.alignment.query(state.s), rows.transpose(0, 1), slots.valid.T)
-        weights = weights.transpose(0, 1)
-        if isinstance(self.past, RelevanceScreen):
-            slots = self.past.noted(slots, weights.mean(-1))
-        return AttentiveState(inner, self._macro(h, c), rows, *slots), weights
-
-    def _macro(self, h: Tensor, c: Tensor) -> Tensor:
+    def macro(self, h: Float[Tensor, "batch features"], c: Float[Tensor, "batch features"]) -> Tensor:
+        """S from h and c."""
         s = h + c if self.mix is None else self.mix(torch.cat([h, c], dim=-1))
         return s if self.scale == 1 else self.scale * s
 
-    def fast_path(self, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> FastPath | NoFastPath:
+    def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         return FastPath("shared history", lambda: self._scan(xs, state, mask))
 
-    def _scan(self, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> tuple[Tensor, AttentiveState]:
+    def _step(self, inner_step: Step, u: Tensor, state: Any) -> tuple[Any, Tensor]:
+        """The slow, obvious way, with rows in the state."""
+        memory = self.past.held(self.alignment, state)
+        inner, s, seen, weights = self._turn(inner_step, u, state.inner, state.s, memory)
+        return memory.state(inner, s, seen), weights
+
+    def _scan(self, xs: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
         """What the steps give, with places of a shared history in place of the rows."""
-        us, inner_step = steps_of(self.cell, xs)
-        slots, begin = Slots(state.score, state.filled), state.rows.shape[1]
-        if isinstance(self.past, RelevanceScreen):
-            book = Screened(self.past, slots, mask)
-        else:
-            book = Everything(slots, len(xs), mask)
-        history = History(begin + len(xs), self.alignment.row(state.s))
-        if begin:
-            history.write(slice(0, begin), state.rows.transpose(0, 1))
-        inner, s, outputs = state.inner, state.s, []
+        us, inner_step = self._driven(xs)
+        memory = self.past.along(self.alignment, state, len(xs), mask)
+        inner, s, seen, outputs = state.inner, state.s, state.seen, []
         for t, u in enumerate(us.unbind()):
-            new_inner = inner_step(u, _seeing(inner, s))
-            h = self.cell.output(new_inner)
-            row = self.alignment.row(h)
-            history.write(begin + t, row if mask is None else row.masked_fill(~mask[t].unsqueeze(-1), 0.0))
-            c, weights = history.attend(self.alignment, self.alignment.query(s), *book.enter(begin + t))
-            book.note(t, weights)
-            new = new_inner, self._macro(h, c)
-            inner, s = new if mask is None else hold(mask[t], new, (inner, s))
-            outputs.append(s)
-        places, slots = book.last()
-        rows = history.read(places).transpose(0, 1)
-        whole, rows, *parts = history.close(torch.stack(outputs), rows, *leaves(inner))
-        parts = iter(parts)
-        return whole, AttentiveState(map_state(lambda _: next(parts), inner), whole[-1], rows, *slots)
+            new = self._turn(inner_step, u, inner, s, memory)[:3]
+            inner, s, seen = new if mask is None else hold(mask[t], new, (inner, s, seen))
+            outputs.append(seen)
+        return memory.close(torch.stack(outputs), inner)
+
+    def _turn(
+        self, inner_step: Step, u: Tensor, inner: State, s: Tensor, memory: Any
+    ) -> tuple[State, Tensor, Tensor, Tensor]:
+        """One step in any memory: the state of the cell itself, s, what a readout sees, and the weights."""
+        x = u[..., -self.input_size :] if self.past.sees_inputs and self.input_size is not None else None
+        inner, s = memory.carried(inner, s)
+        inner = inner_step(u if x is None else u[..., : -x.shape[-1]], _seeing(inner, s))
+        return inner, *self.past.turn(self, memory, s, self.cell.output(inner), x)
+
+    def _driven(self, xs: Tensor) -> tuple[Tensor, Step]:
+        """What drives the cell, with the inputs themselves behind it where the past wants them."""
+        us, inner_step = steps_of(self.cell, xs)
+        return torch.cat([us, xs], dim=-1) if self.past.sees_inputs else us, inner_step
 
 
 def _visible(cell: Cell, state: State) -> Tensor:

@@ -38,7 +38,7 @@ class History:
     def attend(
         self,
         alignment: Alignment,
-        query: Float[Tensor, "batch features"],
+        query: Float[Tensor, "batch asked"],
         places: Int[Tensor, "slots batch"] | int,
         valid: Bool[Tensor, "slots batch"] | None,
     ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:

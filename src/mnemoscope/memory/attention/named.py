@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mnemoscope.cells import LSTM, Elman
+from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.memory.attention.attentive import Attentive
+from mnemoscope.memory.attention.backtracking import SparseBacktracking
 from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen
 
 
@@ -36,6 +37,24 @@ def rellstm(input_size: int, hidden_size: int, short_term: int = 10, relevant: i
     """An LSTM that attends to its newest and its relevant outputs."""
     past = RelevanceScreen(short_term, relevant, score)
     return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
+
+
+def relgru(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
+           alignment: str = "additive", heads: int = 1, scale: float = 0.5) -> Attentive:  # fmt: skip
+    """A GRU that attends to its newest and its relevant states; with scale = 0.5, as a GRU passes on what it read, and
+    with 1 its state may grow without end.
+    """
+    past = RelevanceScreen(short_term, relevant, score)
+    return Attentive(GRU(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
+
+
+def sab(input_size: int, hidden_size: int, attend_every: int = 10, top_k: int = 5, truncate: int | None = 10,
+        score: str = "additive", alignment: str = "additive", heads: int = 1) -> Attentive:  # fmt: skip
+    """Sparse attentive backtracking: an LSTM that stores one state in `attend_every`, attends to `top_k` of them, and
+    learns over long times through attention alone (Ke et al. 2018). Its output is twice as wide as its state.
+    """
+    past = SparseBacktracking(attend_every, top_k, truncate, score)
+    return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads)
 
 
 def _orthogonal(input_size: int, hidden_size: int, nonlinearity: str) -> Elman:

@@ -8,57 +8,110 @@ in a history.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mnemoscope.shapes import Bool, Float, Int
+from mnemoscope.cells.state import State
+from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
+from mnemoscope.memory.attention.held import AttentiveState, Held
+from mnemoscope.memory.attention.places import Along, Everything, Screened
+from mnemoscope.memory.attention.relevance import Judged, Learned, Surprise
+from mnemoscope.memory.attention.slots import Slots
+from mnemoscope.shapes import Float, Int
+
+if TYPE_CHECKING:
+    from mnemoscope.memory.attention.attentive import Attentive
+
+ALIGNMENTS = {"additive": Additive, "dot": ScaledDot}
 
 
-class Slots(NamedTuple):
-    """What is known of each slot, (batch, slots); slots of one member of the batch differ from those of another."""
-
-    score: Float[Tensor, "batch slots"]
-    """Relevance beta, from 0 on."""
-    filled: Float[Tensor, "batch slots"]
-    """1 where there is a state, 0 where a slot is empty."""
-
-    @property
-    def valid(self) -> Bool[Tensor, "batch slots"]:
-        return self.filled > 0
-
-    def with_newest(self) -> Slots:
-        """One more slot at the end, for the state of this step."""
-        return Slots(pad(self.score, (0, 1)), pad(self.filled, (0, 1), value=1.0))
-
-    def taken(self, source: Int[Tensor, "batch kept"]) -> Slots:
-        """The slots at `source`."""
-        return Slots(self.score.gather(1, source), self.filled.gather(1, source))
-
-
-@dataclass(frozen=True)
-class FullHistory:
-    """All states so far (MemRNN, MemLSTM: Bahdanau et al. 2015 on the network's own past; Kerg, Eq 4.4.1-2)."""
+class Past:
+    """What an attentive cell asks of its past: how it begins, what a step and a scan remember in, and in which order a
+    step stores and looks.
+    """
 
     slots = 0
-    """Of the initial state; one more with every step."""
+    """Of the initial state."""
+    grows = False
+    """Whether there are more with every step."""
+    sees_inputs = False
+    """Whether the relevance of a state depends on the input that led to it."""
+
+    def alignment(self, kind: str, size: int, heads: int) -> Alignment:
+        """How states are compared."""
+        return ALIGNMENTS[kind](size, heads)
+
+    def judge(self, input_size: int | None, size: int) -> nn.Module | None:
+        """What says at once how relevant a state is, and learns it; None: nothing does."""
+        return None
+
+    def begin(self, inner: State, s: Float[Tensor, "batch features"], width: int) -> Any:
+        """The state before the first step."""
+        return AttentiveState(inner, s, s.new_zeros(len(s), self.slots, width), *s.new_zeros(2, len(s), self.slots))
+
+    def held(self, alignment: Alignment, state: Any) -> Any:
+        """The memory of one step."""
+        return Held(self, alignment, state)  # pyright: ignore[reportArgumentType]
+
+    def along(self, alignment: Alignment, state: Any, length: int, mask: Tensor | None) -> Any:
+        """The memory of a scan."""
+        raise NotImplementedError(f"{type(self).__name__} must define along(alignment, state, length, mask).")
+
+    def turn(
+        self, net: Attentive, memory: Any, s: Tensor, h: Tensor, x: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """From h to the macro-state: store h, then attend to all that is kept. Gives s, what a readout sees, and the
+        weights (slots, batch, heads).
+        """
+        judged = Judged() if net.judge is None else net.judge(s, h, x, memory.present)
+        memory.store(net.alignment.row(h, judged.bias), judged.score)
+        c, weights = memory.look(net.alignment.query(s))
+        memory.note(weights)
+        s = net.macro(h, c)
+        return s, s, weights
 
 
 @dataclass(frozen=True)
-class RelevanceScreen:
-    """The newest states, and of the older ones those that were attended to most while they were new (Kerg, Algorithm
-    1, with the state that leaves the buffer in place of the printed `t - rho`).
+class FullHistory(Past):
+    """All states so far (MemRNN, MemLSTM: Bahdanau et al. 2015 on the network's own past; Kerg, Eq 4.4.1-2)."""
 
-    The relevance of a state is the attention it was given in its first `short_term` steps. A state that leaves the
-    short-term buffer takes a free place of the relevant set, or that of the least relevant one if it is more relevant.
+    grows = True
+
+    def along(self, alignment: Alignment, state: AttentiveState, length: int, mask: Tensor | None) -> Along:
+        return Along(alignment, state, length, mask, Everything(Slots(state.score, state.filled), length, mask))
+
+    def admit(self, slots: Slots) -> None:
+        """Nothing leaves."""
+
+    def noted(self, slots: Slots, weights: Float[Tensor, "batch slots"]) -> Slots:
+        """Nothing is noted where nothing is screened."""
+        return slots
+
+
+@dataclass(frozen=True)
+class RelevanceScreen(Past):
+    """The newest states, and of the older ones those that are relevant (Kerg, Algorithm 1, with the state that leaves
+    the buffer in place of the printed `t - rho`).
+
+    The relevance of a state is the attention it was given in its first `short_term` steps, or what `score` says. A
+    state that leaves the short-term buffer takes a free place of the relevant set, or that of the least relevant one if
+    it is more relevant.
 
     Args:
         short_term: nu, the newest states, the present one among them.
         relevant: rho, places for older ones.
-        score: "published", or "normalised": attention times the number of states that compete for it. Few states
-            compete in the beginning, so that the published score keeps the first states whatever they are.
+        score: the screening function C(i).
+            "published": attention, as above.
+            "normalised": attention times the number of states that compete for it. Few states compete in the
+            beginning, so that the published score keeps the first states whatever they are.
+            "surprise": how far the input was from what a linear map of the macro-state before it had expected. The map
+            learns by its own penalty, which training adds to the loss (Kerg, section 4.8, in words).
+            "learned": `r = sigmoid(g(h))` of a small network g. As log r is added to the alignment score of h, the
+            loss teaches g: attention to a state that will be of use makes it relevant (Kerg, sections 4.8 and 7.5, in
+            words).
 
     >>> RelevanceScreen(10, 0)
     Traceback (most recent call last):
@@ -78,13 +131,30 @@ class RelevanceScreen:
                     f"A screen needs room for at least one state in both sets, but short_term is {self.short_term!r} "
                     f"and relevant is {self.relevant!r}."
                 )
-        if self.score not in ("published", "normalised"):
-            raise ValueError(f'score must be "published" or "normalised", but is {self.score!r}.')
+        if self.score not in ("published", "normalised", "surprise", "learned"):
+            raise ValueError(
+                f'score must be "published", "normalised", "surprise" or "learned", but is {self.score!r}.'
+            )
 
     @property
-    def slots(self) -> int:
+    def slots(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The short-term buffer, oldest first, then the relevant set in no order."""
         return self.short_term + self.relevant
+
+    @property
+    def sees_inputs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.score == "surprise"
+
+    def alignment(self, kind: str, size: int, heads: int) -> Alignment:
+        return ALIGNMENTS[kind](size, heads, biased=self.score == "learned")
+
+    def judge(self, input_size: int | None, size: int) -> nn.Module | None:
+        if self.score == "surprise":
+            return Surprise(input_size, size)
+        return Learned(size) if self.score == "learned" else None
+
+    def along(self, alignment: Alignment, state: AttentiveState, length: int, mask: Tensor | None) -> Along:
+        return Along(alignment, state, length, mask, Screened(self, Slots(state.score, state.filled), mask))
 
     def admit(self, slots: Slots) -> Int[Tensor, "batch slots"]:
         """Where each slot's content comes from when a new state enters; the new one is at the end of the old slots."""
@@ -103,6 +173,8 @@ class RelevanceScreen:
 
         They are only compared with each other, so that no gradient of a loss passes through them.
         """
+        if self.score in ("surprise", "learned"):  # known from the first step on
+            return slots
         new = weights[:, : self.short_term]  # 0 where a slot is empty
         if self.score == "normalised":
             new = new * slots.filled.sum(1, keepdim=True)

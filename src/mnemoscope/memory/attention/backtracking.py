@@ -1,0 +1,227 @@
+"""Sparse attentive backtracking (Ke et al. 2018): few states are stored, fewer attended to, and beyond a short window
+the gradient goes back through attention alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from mnemoscope.cells.state import State, map_state
+from mnemoscope.memory.attention.alignment import Alignment, Separable
+from mnemoscope.memory.attention.past import ALIGNMENTS, Past
+from mnemoscope.memory.attention.places import closed, opened
+from mnemoscope.memory.attention.sharing import TopK
+from mnemoscope.shapes import Bool, Float
+
+if TYPE_CHECKING:
+    from mnemoscope.memory.attention.attentive import Attentive
+
+
+class BacktrackingState(NamedTuple):
+    """What a cell with sparse attentive backtracking knows."""
+
+    inner: State
+    """Of the cell itself, with its own h."""
+    s: Float[Tensor, "batch features"]
+    """h after attention: what the cell reads in place of h."""
+    c: Float[Tensor, "batch features"]
+    """The attention of the last step."""
+    rows: Float[Tensor, "batch slots width"]
+    """The states that were stored, oldest first, each with its key."""
+    filled: Float[Tensor, "batch slots"]
+    """1 where there is a state, 0 where a slot is empty."""
+    phase: Float[Tensor, "batch 1"]
+    """Steps taken, modulo the period after which storing and truncating fall together again."""
+
+    @property
+    def seen(self) -> Float[Tensor, "batch features"]:
+        """What a readout sees: [s; c]."""
+        return torch.cat([self.s, self.c], dim=-1)
+
+
+@dataclass(frozen=True)
+class SparseBacktracking(Past):
+    """Every so many steps a state is stored; each step attends to the `top_k` stored states that score highest (SAB: Ke
+    et al. 2018).
+
+    h asks, `s = h + c`, a readout sees [s; c], and s is what is stored. The gradient through the recurrent state, with
+    all of its parts, ends every `truncate` steps; that through stored states does not. Where no more than `top_k`
+    states are stored, weights are a softmax over all of them.
+
+    Args:
+        attend_every: steps from one stored state to the next.
+        top_k: how many of the stored states get attention.
+        truncate: steps that the gradient goes back through the recurrent state; None: all. The state that a scan
+            begins with gets no gradient through it when a multiple of so many steps has been taken.
+        score: "additive": as the `alignment` of `Attentive` says, which depends on h. "released": as in the released
+            code, where the score does not depend on h once a threshold is subtracted, `top_k - 1` weights stay, the
+            initial state counts as stored, and the weights are the scores themselves while no more than `top_k` are
+            there. (The released code truncates one step earlier: there the first window is a step shorter.)
+
+    >>> SparseBacktracking(attend_every=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: attend_every must be a number of steps from 1 on, but is 0.
+
+    """
+
+    attend_every: int = 10
+    top_k: int = 5
+    truncate: int | None = 10
+    score: str = "additive"
+
+    grows = True
+
+    def __post_init__(self) -> None:
+        least = {"attend_every": 1, "top_k": 2 if self.score == "released" else 1, "truncate": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if value is None and name == "truncate":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                kind = "of stored states" if name == "top_k" else "of steps"
+                raise ValueError(f"{name} must be a number {kind} from {low} on, but is {value!r}.")
+        if self.score not in ("additive", "released"):
+            raise ValueError(f'score must be "additive" or "released", but is {self.score!r}.')
+
+    @property
+    def period(self) -> int:
+        """Steps after which storing and truncating fall together again."""
+        return lcm(self.attend_every, self.truncate or 1)
+
+    def alignment(self, kind: str, size: int, heads: int) -> Alignment:
+        share = TopK(self.top_k, self.score == "released")
+        return (Separable if self.score == "released" else ALIGNMENTS[kind])(size, heads, share)
+
+    def begin(self, inner: State, s: Tensor, width: int) -> BacktrackingState:
+        slots = int(self.score == "released")  # the initial state, whose row is 0 where it is 0
+        rows, filled = s.new_zeros(len(s), slots, width), s.new_ones(len(s), slots)
+        return BacktrackingState(inner, s, torch.zeros_like(s), rows, filled, s.new_zeros(len(s), 1))
+
+    def held(self, alignment: Alignment, state: BacktrackingState) -> _Held:
+        return _Held(self, alignment, state)
+
+    def along(self, alignment: Alignment, state: BacktrackingState, length: int, mask: Tensor | None) -> _Along:
+        return _Along(self, alignment, state, length, mask)
+
+    def turn(
+        self, net: Attentive, memory: _Held | _Along, s: Tensor, h: Tensor, x: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attend with h to what is stored, then store if it is time to."""
+        c, weights = memory.look(net.alignment.query(h))
+        s = net.macro(h, c)
+        if memory.due():
+            memory.store(net.alignment.row(s))
+        return s, torch.cat([s, c], dim=-1), weights
+
+    def ends(self, phase: Tensor) -> Bool[Tensor, " ..."]:
+        """Where the gradient through the recurrent state ends before a step."""
+        return torch.zeros_like(phase, dtype=torch.bool) if self.truncate is None else phase % self.truncate == 0
+
+    def stores(self, phase: Tensor) -> Bool[Tensor, " ..."]:
+        """Where the state after a step is stored."""
+        return (phase + 1) % self.attend_every == 0
+
+
+class _Held:
+    """The memory of one step: rows of the state."""
+
+    def __init__(self, past: SparseBacktracking, alignment: Alignment, state: BacktrackingState) -> None:
+        self.past, self.alignment = past, alignment
+        self.rows, self.filled, self.phase = state.rows, state.filled, state.phase
+
+    def carried(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
+        return _detached(self.past.ends(self.phase)[:, 0], (inner, s))
+
+    def look(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        return self.alignment.attend(query, self.rows.transpose(0, 1), (self.filled > 0).T)
+
+    def due(self) -> bool:
+        return bool(self.past.stores(self.phase).any())
+
+    def store(self, row: Float[Tensor, "batch width"]) -> None:
+        """Behind the last one of each member of the batch that stores."""
+        due, slots = self.past.stores(self.phase), self.rows.shape[1]
+        before = self.filled.sum(1, keepdim=True)
+        after = before + due
+        place = torch.arange(max(slots, int(after.max())), device=row.device)
+        rows = torch.cat([self.rows, row.unsqueeze(1)], dim=1)
+        source = torch.where((place == before) & due, slots, place.clamp(max=slots))
+        rows = rows.gather(1, source.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
+        self.rows = rows.masked_fill((place >= after).unsqueeze(-1), 0.0)
+        self.filled = (place < after).to(self.filled)
+
+    def state(self, inner: State, s: Tensor, seen: Tensor) -> BacktrackingState:
+        phase = (self.phase + 1) % self.past.period
+        return BacktrackingState(inner, s, seen[:, s.shape[1] :], self.rows, self.filled, phase)
+
+
+class _Along:
+    """The memory of a scan. A place of the history is written where any member of the batch stores; the others' rows
+    are empty there, which only masks and states of different phases bring about.
+    """
+
+    def __init__(
+        self, past: SparseBacktracking, alignment: Alignment, state: BacktrackingState, length: int,
+        mask: Bool[Tensor, "time batch"] | None,
+    ) -> None:  # fmt: skip
+        self.alignment, self._size = alignment, state.s.shape[1]
+        taken = torch.ones(length, len(state.s), dtype=torch.bool, device=state.s.device) if mask is None else mask
+        steps = taken.cumsum(0)
+        phases = (state.phase.T + (steps - taken.long()).to(state.phase)) % past.period
+        self._last_phase = (state.phase + steps[-1:].T.to(state.phase)) % past.period
+        self._stores, self._ends = taken & past.stores(phases), taken & past.ends(phases)
+        writes = self._stores.any(1)
+        self._writes, self._some_end = writes.tolist(), self._ends.any(1).tolist()
+        self._all_end = self._ends.all(1).tolist()
+        self._valid = torch.cat([state.filled.T > 0, self._stores[writes]])
+        # a step does not know who waits: it grows by a slot, which stays empty, for who would have stored
+        before = self._stores.cumsum(0) - self._stores.long() + state.filled.sum(1).long()
+        self._slots = max(state.rows.shape[1], int((before + past.stores(phases)).max()))
+        if mask is not None:
+            self._valid = pad(self._valid, (0, 0, 0, 1))
+        self._all_valid = bool(self._valid.all())
+        self.history = opened(state.rows, len(self._valid) - state.rows.shape[1])
+        self.written = state.rows.shape[1]
+        self.t = -1
+
+    def carried(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
+        self.t += 1
+        if not self._some_end[self.t]:
+            return inner, s
+        return _detached(None if self._all_end[self.t] else self._ends[self.t], (inner, s))
+
+    def look(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        valid = None if self._all_valid else self._valid[: self.written]
+        return self.history.attend(self.alignment, query, self.written, valid)
+
+    def due(self) -> bool:
+        return self._writes[self.t]
+
+    def store(self, row: Float[Tensor, "batch width"]) -> None:
+        if not self._all_valid:
+            row = row.masked_fill(~self._stores[self.t].unsqueeze(-1), 0.0)
+        self.history.write(self.written, row)
+        self.written += 1
+
+    def close(self, outputs: Float[Tensor, "time batch features"], inner: State) -> tuple[Tensor, BacktrackingState]:
+        """Outputs and the last state, with the stored states of each member of the batch one after the other."""
+        stored = self._valid.sum(0)
+        places = (~self._valid).to(torch.uint8).argsort(dim=0, stable=True)[: self._slots]
+        filled = torch.arange(self._slots, device=stored.device).unsqueeze(1) < stored
+        outputs, rows, inner = closed(self.history, outputs, places, inner)
+        s, c = outputs[-1][:, : self._size], outputs[-1][:, self._size :]
+        return outputs, BacktrackingState(inner, s, c, rows, filled.T.to(s), self._last_phase)
+
+
+def _detached(where: Bool[Tensor, " batch"] | None, state: State) -> State:
+    """The state without its gradient where it is said, or everywhere."""
+    if where is None:
+        return map_state(Tensor.detach, state)
+    return map_state(lambda x: torch.where(where.view(-1, *(1,) * (x.dim() - 1)), x.detach(), x), state)

@@ -1,0 +1,88 @@
+"""What says how relevant a state is as soon as it is there, and learns to (Kerg, sections 4.8 and 7.5, name both ways
+in words and give no formula).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from mnemoscope.shapes import Bool, Float
+
+
+class Judged(NamedTuple):
+    """What is known of a state when it is stored."""
+
+    bias: Float[Tensor, "batch 1"] | None = None
+    """Added to its alignment scores; None: nothing is."""
+    score: Float[Tensor, " batch"] | None = None
+    """Its relevance; None: it begins at 0."""
+
+
+class Learned(nn.Module):
+    """`r = sigmoid(g(h))`, g a network with one hidden layer; log r is the bias of h, r its relevance."""
+
+    def __init__(self, size: int, hidden: int = 16) -> None:
+        super().__init__()
+        self.g = nn.Sequential(nn.Linear(size, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+
+    def forward(
+        self, s: Tensor, h: Float[Tensor, "batch features"], x: Tensor | None, present: Tensor | None
+    ) -> Judged:
+        log_r = logsigmoid(self.g(h))
+        return Judged(log_r, log_r.exp().squeeze(-1))
+
+
+class Surprise(nn.Module):
+    """`|x_t - P s_{t-1} - b|^2`, the error of a linear prediction of the input by the macro-state before it.
+
+    The loss of a task does not reach P: it has a penalty of its own, the mean of that error over all steps taken in
+    training mode since the penalty was last asked for, which leaves everything but P and b as it is. Of these steps the
+    gradient is kept, not the steps. Steps under `torch.no_grad()` or a `torch.func` transform do not count.
+    """
+
+    def __init__(self, input_size: int | None, size: int) -> None:
+        super().__init__()
+        if input_size is None:
+            raise ValueError(
+                'The score "surprise" predicts inputs, and needs a cell that says how many features they have.'
+            )
+        self.predict = nn.Linear(size, input_size)
+        self._number = 0
+        self._error = self._into_weight = self._into_bias = torch.zeros(())
+
+    def forward(
+        self, s: Float[Tensor, "batch features"], h: Tensor, x: Float[Tensor, "batch inputs"],
+        present: Bool[Tensor, " batch"] | None,
+    ) -> Judged:  # fmt: skip
+        wrong = self.predict(s) - x
+        if self.training and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
+            self._count(s.detach(), wrong.detach(), present)
+        return Judged(None, wrong.square().sum(-1))
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """The mean error of the steps since the last call, or None if there was none."""
+        if not self._number:
+            return None
+        P, b = self.predict.weight, self.predict.bias
+        through = ((P - P.detach()) * self._into_weight).sum() + ((b - b.detach()) * self._into_bias).sum()
+        penalty = (self._error + through) / self._number  # the error, with the gradient that was kept
+        self._number, self._error = 0, self._error.new_zeros(())
+        return penalty
+
+    @torch.no_grad()
+    def _count(self, s: Tensor, wrong: Tensor, present: Tensor | None) -> None:
+        if present is not None:
+            wrong = wrong * present.unsqueeze(-1)
+        error, into_weight, into_bias = wrong.square().sum(), 2 * wrong.T @ s, 2 * wrong.sum(0)
+        if self._number:
+            error, into_weight, into_bias = (
+                error + self._error,
+                into_weight + self._into_weight,
+                into_bias + self._into_bias,
+            )
+        self._error, self._into_weight, self._into_bias = error, into_weight, into_bias
+        self._number += len(s) if present is None else int(present.sum())
