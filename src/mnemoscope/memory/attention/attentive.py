@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells import Cell, State
-from mnemoscope.cells.cell import Step
+from mnemoscope.cells.cell import Step, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold, steps_of
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
 from mnemoscope.memory.attention.history import History
 from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen, Slots
-from mnemoscope.memory.attention.places import Everything, Screened
+from mnemoscope.memory.attention.places import Everything, Screened, Seen
 from mnemoscope.shapes import Float
 
 ALIGNMENTS = {"additive": Additive, "dot": ScaledDot}
 Past = FullHistory | RelevanceScreen
+Watch = Callable[[int, Seen, Tensor, Slots], None]
+"""Told of each step of a scan: its number, where it looked, the weights (slots, batch, heads) there, and the slots
+after it (of a full history: all, with no scores)."""
 
 
 class AttentiveState(NamedTuple):
@@ -148,7 +152,47 @@ class Attentive(Cell):
     def fast_path(self, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> FastPath | NoFastPath:
         return FastPath("shared history", lambda: self._scan(xs, state, mask))
 
-    def _scan(self, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> tuple[Tensor, AttentiveState]:
+    def watched(
+        self,
+        xs: Float[Tensor, "time batch features"],
+        state: AttentiveState | None = None,
+        *,
+        mask: Tensor | None = None,
+        watch: Watch | None = None,
+        nudges: Float[Tensor, "time batch hidden"] | None = None,
+    ) -> Float[Tensor, "time batch hidden"]:
+        """The outputs of a scan, for those who look at what happens inside.
+
+        Args:
+            xs: inputs, time first.
+            state: the state before the first input; the initial state by default.
+            mask: (time, batch), False where a member of the batch has no input.
+            watch: is told of each step. Places count from the slots of the given state on: the state of step t lies
+                at `state.rows.shape[1] + t`.
+            nudges: are added to each h_t before anything reads it; the gradient of a loss with respect to nudges of 0
+                is that with respect to every h_t.
+
+        """
+        check_input(self, xs)
+        wanted = tuple(xs.shape[:2])
+        if mask is not None and (mask.shape != wanted or mask.dtype != torch.bool):
+            raise ValueError(
+                f"mask must be of bool and of shape (time, batch) = {wanted}, but is {mask.dtype} of shape "
+                f"{tuple(mask.shape)}."
+            )
+        if mask is not None:  # as in scan: what is not looked at must not spoil the gradients
+            xs = xs.masked_fill(~mask.unsqueeze(-1), 0)
+        state = self.initial_state(xs.shape[1]) if state is None else state
+        return self._scan(xs, state, mask, watch, nudges)[0]
+
+    def _scan(
+        self,
+        xs: Tensor,
+        state: AttentiveState,
+        mask: Tensor | None,
+        watch: Watch | None = None,
+        nudges: Tensor | None = None,
+    ) -> tuple[Tensor, AttentiveState]:
         """What the steps give, with places of a shared history in place of the rows."""
         us, inner_step = steps_of(self.cell, xs)
         slots, begin = Slots(state.score, state.filled), state.rows.shape[1]
@@ -160,13 +204,19 @@ class Attentive(Cell):
         if begin:
             history.write(slice(0, begin), state.rows.transpose(0, 1))
         inner, s, outputs = state.inner, state.s, []
+        pushes = None if nudges is None else nudges.unbind()
         for t, u in enumerate(us.unbind()):
             new_inner = inner_step(u, _seeing(inner, s))
+            if pushes is not None:
+                new_inner = _seeing(new_inner, self.cell.output(new_inner) + pushes[t])
             h = self.cell.output(new_inner)
             row = self.alignment.row(h)
             history.write(begin + t, row if mask is None else row.masked_fill(~mask[t].unsqueeze(-1), 0.0))
-            c, weights = history.attend(self.alignment, self.alignment.query(s), *book.enter(begin + t))
+            seen = book.enter(begin + t)
+            c, weights = history.attend(self.alignment, self.alignment.query(s), *seen)
             book.note(t, weights)
+            if watch is not None:
+                watch(t, seen, weights, book.last()[1])
             new = new_inner, self._macro(h, c)
             inner, s = new if mask is None else hold(mask[t], new, (inner, s))
             outputs.append(s)

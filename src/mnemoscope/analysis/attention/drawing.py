@@ -1,0 +1,148 @@
+"""Attention, what was kept, and gradients through time as figures; they need the `report` extra.
+
+`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
+from mnemoscope.shapes import Float
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mnemoscope.analysis.attention.looking import Attention
+    from mnemoscope.analysis.gradients import GradientNorms
+
+MAP = "viridis"
+LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1")
+"""Colours of networks side by side."""
+
+
+def draw_attention(
+    attention: Attention, sample: int = 0, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+) -> Figure:
+    """Weights as a map (Kerg, Fig 1); of a screen, what lay in memory over time, and the scores that decided."""
+    if not 0 <= sample < attention.batch:
+        raise ValueError(f"There are {attention.batch} sequences, counted from 0, but sequence {sample} was asked for.")
+    screened = attention.scores is not None
+    if figure is None:
+        figure = new_figure(13.5, 4.2) if screened else new_figure(9, 4.2)
+    if not screened:
+        weights, received = figure.subplots(1, 2)
+        draw_weights(figure, weights, attention, sample, colours, letters)
+        draw_received(received, attention, sample, colours, letters)
+        return figure
+    weights, kept, scores = figure.subplots(1, 3)
+    draw_weights(figure, weights, attention, sample, colours, letters)
+    draw_kept(figure, kept, attention, sample, colours, letters)
+    draw_scores(scores, attention, sample, colours, letters)
+    return figure
+
+
+def draw_weights(
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float
+) -> None:
+    """Row: the step that attends; column: the state that it attends to. Blank where nothing was in memory."""
+    weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
+    drawn = axes.imshow(weights, cmap=MAP, vmin=0, vmax=_reach(weights), interpolation="nearest")
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.85)
+    axes.set(xlabel="attends to the state of step", ylabel="step", title="Attention")
+    _finished((axes, bar.ax), colours, letters)
+
+
+def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
+    """The attention that each state was given in all."""
+    received = attention.received[:, sample].numpy()
+    axes.vlines(range(len(received)), 0, received, color=colours["stable"], linewidth=1.6)
+    axes.set(xlabel="state of step", ylabel="attention received in all", ylim=(0, None))
+    calm(axes, colours, letters)
+
+
+def draw_kept(
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float
+) -> None:
+    """Row: a state; column: the steps at which it lay in memory. Grey while it is new, by its score from then on."""
+    assert attention.scores is not None
+    kept, chosen = attention.kept[:, :, sample].T.numpy(), attention.chosen[:, :, sample].T.numpy()
+    scores = attention.scores[:, sample].numpy()
+    from matplotlib.colors import ListedColormap
+
+    new = np.where(kept & ~chosen, 1.0, np.nan)
+    axes.imshow(new, cmap=ListedColormap([colours["path"]]), interpolation="nearest", alpha=0.45)
+    by_score = np.where(chosen, scores[:, None], np.nan)
+    drawn = axes.imshow(by_score, cmap=MAP, vmin=0, vmax=_reach(by_score), interpolation="nearest")
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.85)
+    axes.set(xlabel="step", ylabel="state of step", title="In memory, by relevance")
+    _finished((axes, bar.ax), colours, letters)
+
+
+def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
+    """The relevance of each state, and what became of it."""
+    assert attention.scores is not None
+    steps = attention.taken[:, sample].nonzero().flatten()
+    scores, last = attention.scores[:, sample].numpy(), int(steps[-1])
+    held, chosen = attention.kept[last, :, sample].numpy(), attention.chosen[last, :, sample].numpy()
+    ever = attention.chosen[:, :, sample].any(0).numpy()
+    kinds = (
+        (chosen, "stable", "o", "kept to the end"),
+        (ever & ~chosen, "saddle-1", "v", "kept for a while"),
+        (~ever & ~held, "muted", ".", "let go"),
+        (held & ~chosen, "path", "|", "still new"),
+    )
+    there = np.arange(len(scores))
+    for which, colour, marker, label in kinds:
+        which = which & attention.taken[:, sample].numpy()
+        if which.any():
+            axes.vlines(there[which], 0, scores[which], color=colours[colour], linewidth=1)
+            axes.plot(
+                there[which], scores[which], marker, color=colours[colour], markersize=5, label=label, linestyle="none"
+            )
+    top = float(scores.max()) or 1.0
+    axes.set(
+        xlabel="state of step", ylabel="relevance", title="Why: attention received while new", ylim=(0, 1.35 * top)
+    )
+    axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], ncols=2, loc="upper center")
+    calm(axes, colours, letters)
+
+
+def draw_gradients(
+    gradients: GradientNorms,
+    colours: Mapping[str, str] = LIGHT,
+    *,
+    bounds: Mapping[str, Float[Tensor, " time"]] | None = None,
+    figure: Any = None,
+    letters: float = 9,
+) -> Figure:
+    """Log |dL/dh_t| against t, one line for each network; `bounds` are further lines by their names, dashed."""
+    if figure is None:
+        figure = new_figure(7, 4)
+    axes = figure.add_subplot()
+    for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.mean(2).numpy(), strict=True)):
+        axes.plot(norms, color=colours[LINES[number % len(LINES)]], linewidth=1.6, label=name or "measured")
+    styles = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
+    for number, (name, bound) in enumerate((bounds or {}).items()):
+        style = {"color": colours["muted"], "linestyle": styles[number % 3], "linewidth": 1.2}
+        axes.plot(bound.numpy(), label=name, **style)
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set(xlabel="step t", ylabel="|dL/dh_t|")
+    if len(gradients) + len(bounds or {}) > 1:
+        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"])
+    calm(axes, colours, letters)
+    return figure
+
+
+def _reach(values: np.ndarray) -> float:
+    return float(np.nanmax(values)) or 1.0 if np.isfinite(values).any() else 1.0
+
+
+def _finished(panels: tuple[Any, ...], colours: Mapping[str, str], letters: float) -> None:
+    for axes in panels:
+        calm(axes, colours, letters)
+    panels[1].spines[:].set_visible(False)
