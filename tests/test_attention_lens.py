@@ -27,6 +27,7 @@ from mnemoscope.analysis.gradients import GradientNorms, gradient_norms, gradien
 from mnemoscope.cells import GRU, LSTM, Cell, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
+from mnemoscope.report.attention import attention_section
 
 PASTS = {
     "full": FullHistory(),
@@ -385,6 +386,31 @@ def test_results_are_kept_and_drawn(tmp_path):
         loaded = Dependencies.load(tmp_path / "dependencies.safetensors")
         assert torch.equal(loaded.depth, attention.dependencies().depth)
         assert loaded.summary() == attention.dependencies().summary()
+
+
+@pytest.mark.parametrize("past", PASTS)
+def test_a_section_of_a_page(past):
+    cell, xs = attentive(PASTS[past]), randn(20, 2, 3)
+    attention = ms.attention_of(cell, xs)
+    gradients = gradients_of(cell, xs, lambda outputs: outputs[-1].sum(), name="<trained>")
+    matrix = cell.cell.connectivity().detach()
+    section = attention_section(attention, gradients, sample=1, matrix=matrix)
+    assert "<trained>" not in section.html
+    assert "&lt;trained&gt;" in section.html
+    assert ("Relevant states that are held at the end" in section.html) == (past != "full")
+    assert attention.summary() in section.lead
+    assert section.html.count("<svg") == (2 if past == "full" else 3)
+    with pytest.raises(ValueError, match="of the same sequences"):
+        attention_section(attention, gradients_of(cell, xs[:9], lambda outputs: outputs[-1].sum()))
+
+
+def test_primacy_is_what_uniform_attention_keeps():
+    """By the published score the first states are the most relevant, all attention being equal."""
+    cell = attentive(RelevanceScreen(3, 4))
+    nn.init.zeros_(cell.alignment.direction)
+    assert ms.attention_of(cell, randn(20, 2, 3)).primacy.tolist() == [1.0, 1.0]
+    assert ms.attention_of(cell, randn(3, 2, 3)).primacy.isnan().all()
+    assert "first that came" not in ms.attention_of(cell, randn(3, 2, 3)).summary()
 
 
 def test_the_lenses_are_registered():

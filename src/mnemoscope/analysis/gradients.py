@@ -31,8 +31,8 @@ class GradientNorms:
     >>> from mnemoscope.cells import Elman
     >>> from mnemoscope.connectivity import Dense
     >>> half = Elman(2, 3, "linear", Dense.holding(torch.eye(3) / 2))
-    >>> gradients_of(half, torch.randn(6, 1, 2), lambda outputs: outputs[-1].sum()).summary()
-    'From step to step back the gradient shrinks to 0.5 of itself; at the first step it is 0.0312 of that at the last.'
+    >>> gradients_of(half, torch.randn(5, 1, 2), lambda outputs: outputs[-1].sum()).summary()
+    'From step to step back the gradient shrinks to 0.5 of itself; at the first step it is 0.0625 of that at the last.'
     """
 
     norms: Float[Tensor, "networks time batch"]

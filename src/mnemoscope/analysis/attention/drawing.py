@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from mnemoscope.analysis.gradients import GradientNorms
 
 MAP = "viridis"
+GREY = "#9aa1a980"
+"""Of states that are new, to be seen on a light and on a dark ground."""
+SMALLEST = 1e-3
+"""Weights from here down have one colour."""
 LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1")
 """Colours of networks side by side."""
 
@@ -51,9 +56,13 @@ def draw_weights(
 ) -> None:
     """Row: the step that attends; column: the state that it attends to. Blank where nothing was in memory."""
     weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
-    drawn = axes.imshow(weights, cmap=MAP, vmin=0, vmax=_reach(weights), interpolation="nearest")
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.85)
-    axes.set(xlabel="attends to the state of step", ylabel="step", title="Attention")
+    from matplotlib.colors import LogNorm
+
+    # by magnitudes: the first weight is 1 whatever the network does, and all others would look alike beside it
+    least = min(max(float(np.nanmin(weights)), SMALLEST), 0.1)
+    drawn = axes.imshow(weights, cmap=MAP, norm=LogNorm(least, 1, clip=True), aspect="auto", interpolation="nearest")
+    bar = figure.colorbar(drawn, ax=axes, format=_plain)
+    axes.set(xlabel="to the state of step", ylabel="step", title="Attention")
     _finished((axes, bar.ax), colours, letters)
 
 
@@ -75,10 +84,11 @@ def draw_kept(
     from matplotlib.colors import ListedColormap
 
     new = np.where(kept & ~chosen, 1.0, np.nan)
-    axes.imshow(new, cmap=ListedColormap([colours["path"]]), interpolation="nearest", alpha=0.45)
+    how = {"aspect": "auto", "interpolation": "nearest"}
+    axes.imshow(new, cmap=ListedColormap([GREY]), **how)  # a raster, in which no colour of a page can be exchanged
     by_score = np.where(chosen, scores[:, None], np.nan)
-    drawn = axes.imshow(by_score, cmap=MAP, vmin=0, vmax=_reach(by_score), interpolation="nearest")
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.85)
+    drawn = axes.imshow(by_score, cmap=MAP, vmin=0, vmax=_reach(by_score), **how)
+    bar = figure.colorbar(drawn, ax=axes)
     axes.set(xlabel="step", ylabel="state of step", title="In memory, by relevance")
     _finished((axes, bar.ax), colours, letters)
 
@@ -86,8 +96,7 @@ def draw_kept(
 def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
     """The relevance of each state, and what became of it."""
     assert attention.scores is not None
-    steps = attention.taken[:, sample].nonzero().flatten()
-    scores, last = attention.scores[:, sample].numpy(), int(steps[-1])
+    scores, last = attention.scores[:, sample].numpy(), int(attention.last[sample])
     held, chosen = attention.kept[last, :, sample].numpy(), attention.chosen[last, :, sample].numpy()
     ever = attention.chosen[:, :, sample].any(0).numpy()
     kinds = (
@@ -126,16 +135,32 @@ def draw_gradients(
     axes = figure.add_subplot()
     for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.mean(2).numpy(), strict=True)):
         axes.plot(norms, color=colours[LINES[number % len(LINES)]], linewidth=1.6, label=name or "measured")
-    styles = ((0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
+    styles = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)))
     for number, (name, bound) in enumerate((bounds or {}).items()):
-        style = {"color": colours["muted"], "linestyle": styles[number % 3], "linewidth": 1.2}
+        style = {"color": colours["muted"], "linestyle": styles[number % 3], "linewidth": 1.4}
         axes.plot(bound.numpy(), label=name, **style)
     axes.set_yscale("log", nonpositive="mask")
-    axes.set(xlabel="step t", ylabel="|dL/dh_t|")
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if _narrow(*axes.get_ylim()):
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(_plain)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
     if len(gradients) + len(bounds or {}) > 1:
         axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"])
     calm(axes, colours, letters)
     return figure
+
+
+def _plain(value: float, _: Any = None) -> str:
+    """A number without raised letters, which the page's fonts do not have."""
+    return f"{value:g}"
+
+
+def _narrow(low: float, high: float) -> bool:
+    """Whether fewer than two powers of ten lie between these, so that 2 and 5 need numbers too."""
+    return floor(log10(high)) - ceil(log10(low)) < 1
 
 
 def _reach(values: np.ndarray) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from mnemoscope.cells import Cell
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
 from mnemoscope.memory.attention.past import Slots
 from mnemoscope.memory.attention.places import Seen
-from mnemoscope.shapes import Bool, Float
+from mnemoscope.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,6 +74,22 @@ class Attention:
         number = self.taken.long().cumsum(0)
         return self.kept & (number.unsqueeze(1) - number.unsqueeze(0) >= self.short_term)
 
+    @property
+    def last(self) -> Int[Tensor, " batch"]:
+        """The last step of each sequence."""
+        steps = torch.arange(len(self)).unsqueeze(1)
+        return steps.masked_fill(~self.taken, 0).amax(0)
+
+    @property
+    def primacy(self) -> Float[Tensor, " batch"]:
+        """Of the n states that a screen holds at the end as relevant, the share that are among the first n that came;
+        NaN where there are none. 1 where it kept what came first, whatever it was.
+        """
+        held = self.chosen[self.last, :, torch.arange(self.batch)].T
+        number = self.taken.long().cumsum(0)
+        first = held & (number <= held.sum(0))
+        return first.sum(0) / held.sum(0).to(self.weights)
+
     def dependencies(self, threshold: float | None = None) -> Dependencies:
         """Sparsity and dependency depth of these weights; a weight counts above `threshold`."""
         return dependencies(self, threshold)
@@ -89,6 +106,8 @@ class Attention:
             said.append(
                 f"Of its attention {float(old.mean()):.0%} goes to states older than the {self.short_term} newest."
             )
+            primacy = float(self.primacy.nanmean())
+            said += [f"Of those held at the end {primacy:.0%} are the first that came."] * (not isnan(primacy))
         return " ".join(said)
 
     def __repr__(self) -> str:

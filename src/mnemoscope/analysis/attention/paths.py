@@ -47,7 +47,7 @@ def theta(t: int, k: int, most: int, start: int = 0) -> Float[Tensor, " orders"]
 
 
 def chi(t: int, k: int, most: int | None = None) -> Float[Tensor, " orders"]:
-    """Coefficients chi_{0:k}(s), s = 0 ... most (all, up to k), of uniform attention, `alpha = 1 / t` (B.1.117); O(k s).
+    """Coefficients chi_{0:k}(s), s = 0 ... most (or k), of uniform attention, `alpha = 1 / t` (B.1.117); O(k s).
 
     A way to s_{t+k} comes from any s_{t+i} before it by attention, with 1 / (t + k), or from the one just before it by
     recurrence, with 1: `chi_{0:k}(s) = theta_{0:k}(s) / (t + k) + chi_{0:k-1}(s - 1)`.
