@@ -165,6 +165,31 @@ def test_nudges_move_the_loss_as_the_norms_say():
         assert float((up - down).detach() / 2e-5) == pytest.approx(float(norms[t]), rel=1e-7)
 
 
+@pytest.mark.parametrize("past", PASTS)
+def test_norms_from_a_later_state(past):
+    cell, xs = attentive(PASTS[past], LSTM), randn(12, 2, 3)
+    state = ms.scan(cell, xs[:7])[1]
+    whole, late = (gradient_norms(cell, *given) for given in (
+        (xs, lambda outputs: outputs[-1].sum()), (xs[7:], lambda outputs: outputs[-1].sum(), state)))  # fmt: skip
+    assert torch.allclose(whole[7:], late, rtol=1e-12)
+
+
+@pytest.mark.parametrize("past", ["full", "screen"])
+def test_memory_of_the_norms_grows_with_time_alone(past):
+    def kept(length):
+        sizes = []
+
+        def note(tensor):
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            gradient_norms(attentive(PASTS[past]), randn(length, 1, 3), lambda outputs: outputs[-1].sum())
+        return sum(sizes)
+
+    assert kept(160) < 2.1 * kept(80)
+
+
 def test_gradients_are_compared_described_and_kept(tmp_path):
     shrinks = Elman(2, 3, "linear", Dense.holding(torch.eye(3).double() / 2)).double()
     stays = Elman(2, 3, "linear", Dense.holding(torch.eye(3).double())).double()
@@ -311,11 +336,12 @@ def test_a_linear_network_that_attends_uniformly_has_these_norms():
 
 
 @pytest.mark.parametrize("value", [-0.9, -0.5, 0.0, 0.2, 0.5, 0.5 + 0.45j, -0.3 + 0.5j])
-def test_the_exponent_under_uniform_attention(value):
+@pytest.mark.parametrize("t", [1, 4])
+def test_the_exponent_under_uniform_attention(t, value):
     """By the recursion of B.1.14 up to T; printed is max(-1, Re lambda - 1), which this is not, but for 0."""
     found = {}
-    total = now = 2.0  # ds_1/dh_1
-    for step in range(2, 20_001):
+    total = now = 1 + 1 / t  # ds_t/dh_t
+    for step in range(t + 1, 20_001):
         now = (1 + value * total) / step + value * now
         total += now
         found[step] = abs(now)
@@ -388,7 +414,7 @@ def test_results_are_kept_and_drawn(tmp_path):
         assert loaded.summary() == attention.dependencies().summary()
 
 
-@pytest.mark.parametrize("past", PASTS)
+@pytest.mark.parametrize("past", ["full", "screen"])
 def test_a_section_of_a_page(past):
     cell, xs = attentive(PASTS[past]), randn(20, 2, 3)
     attention = ms.attention_of(cell, xs)
@@ -430,6 +456,7 @@ def test_the_lenses_are_registered():
         ),
         (lambda: ms.attention_of(attentive(FullHistory()), randn(5, 1, 3)).dependencies(1.0), ValueError, "below 1"),
         (lambda: ms.attention_of(attentive(FullHistory()), randn(5, 1, 3)).figure(1), ValueError, "sequence 1"),
+        (lambda: ms.attention_of(attentive(FullHistory()), randn(2000, 300, 3)), ValueError, "fewer sequences"),
         (lambda: chi(0, 3), ValueError, "count from t = 1"),
         (lambda: chi_of(uniform(4), 2, 3), ValueError, "at least 5 steps"),
         (lambda: sparse_uniform(torch.zeros(2, 2, dtype=torch.bool)), ValueError, "attends to none"),

@@ -100,7 +100,14 @@ class GradientNorms:
 def gradients_of(
     cell: Cell, xs: Inexact[Tensor, "time batch ..."], loss: Loss, *, name: str = "", state: State | None = None
 ) -> GradientNorms:
-    """`gradient_norms` as a result that can be compared, drawn and kept; arguments as there."""
+    """`gradient_norms` as a result that can be compared, drawn and kept; arguments as there.
+
+    Of a model on a task, before and after training:
+
+        before = gradients_of(model.cell, model.encode(batch.inputs),
+                              lambda outputs: task.loss(model.readout(outputs), batch), name="before training")
+        before.beside(after).figure()
+    """
     return GradientNorms(gradient_norms(cell, xs, loss, state).detach().double().cpu().unsqueeze(0), (name,))
 
 

@@ -48,9 +48,9 @@ def uniform_exponent(eigenvalues: Inexact[Tensor, " size"]) -> float:
 
     With S_k the sum of `C_j = ds_{t+j}/dh_t` up to k, the recursion `S_k - S_{k-1} = (1 + lambda S_{k-1}) / (t + k) +
     lambda (S_{k-1} - S_{k-2})` is solved by the constant -1 / lambda, which adds nothing to C, and by sums that grow as
-    `T^(lambda / (1 - lambda))`. The printed exponents, -1 and `lambda - 1` (B.1.243), are its first order in lambda.
-    So the bound 1 / T of Theorem B.1.34 needs an eigenvalue with `|lambda - 1/2| <= 1/2`: where all of them
-    are negative, say, the gradient fades faster.
+    `T^(lambda / (1 - lambda))`. Printed is `c / T + c' T^(lambda - 1)` (B.1.243): the second term is this to first
+    order in lambda, and there is no first but for lambda = 0. So the bound 1 / T of Theorem B.1.34 needs an eigenvalue
+    with `|lambda - 1/2| <= 1/2`: where all of them are negative, say, the gradient fades faster.
 
     >>> uniform_exponent(torch.tensor([0.0, -0.5])), round(uniform_exponent(torch.tensor([-0.5])), 4)
     (-1.0, -1.3333)

@@ -148,7 +148,8 @@ def draw_gradients(
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
     if len(gradients) + len(bounds or {}) > 1:
-        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"])
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3}
+        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], **above)
     calm(axes, colours, letters)
     return figure
 

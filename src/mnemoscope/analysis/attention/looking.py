@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+LARGEST = 10**9
+"""Weights that are recorded at most, of all sequences."""
+
+
 @dataclass(frozen=True)
 class Attention:
     """What a network attended to (Kerg, Fig 1), and which of its states lay in memory.
@@ -158,17 +162,20 @@ def attention_of(cell: Cell, xs: Float[Tensor, "time batch features"], mask: Ten
     frozen = cell.frozen(torch.float64)
     assert isinstance(frozen, Attentive)
     length, batch = xs.shape[:2]
-    record = _Record(frozen.past.slots, length, batch, xs.device)
+    if length**2 * batch > LARGEST:
+        raise ValueError(
+            f"The weights of {length} steps to each other, of {batch} sequences, would take "
+            f"{8 * length**2 * batch / 2**30:.0f} GiB: give fewer sequences, or shorter ones."
+        )
+    record = _Record(frozen.past.slots, length, batch, mask, xs.device)
     with torch.no_grad():
         frozen.watched(xs.to(torch.float64), mask=mask, watch=record)
-    taken = torch.ones(length, batch, dtype=torch.bool, device=xs.device) if mask is None else mask.clone()
-    there = taken.unsqueeze(1)
     screened = isinstance(cell.past, RelevanceScreen)
     return Attention(
-        weights=record.weights.masked_fill(~there, 0.0).cpu(),
-        kept=(record.kept & there).cpu(),
-        taken=taken.cpu(),
-        scores=record.scores(taken).cpu() if screened else None,
+        weights=record.weights.cpu(),
+        kept=record.kept.cpu(),
+        taken=record.taken.cpu(),
+        scores=record.scores.cpu() if screened else None,
         short_term=cell.past.short_term if isinstance(cell.past, RelevanceScreen) else 0,
         past=str(cell.past),
     )
@@ -177,25 +184,23 @@ def attention_of(cell: Cell, xs: Float[Tensor, "time batch features"], mask: Ten
 class _Record:
     """Writes down what a scan tells of each step, in the order of states."""
 
-    def __init__(self, begin: int, length: int, batch: int, device: torch.device) -> None:
+    def __init__(self, begin: int, length: int, batch: int, mask: Tensor | None, device: torch.device) -> None:
         self.begin = begin  # slots of the initial state, which are empty
         self.weights = torch.zeros(length, length, batch, dtype=torch.float64, device=device)
         self.kept = torch.zeros(length, length, batch, dtype=torch.bool, device=device)
-        self._scores = torch.zeros(length, length, batch, dtype=torch.float64, device=device)
+        self.scores = torch.zeros(length, batch, dtype=torch.float64, device=device)
+        self.taken = torch.ones(length, batch, dtype=torch.bool, device=device) if mask is None else mask.clone()
 
     def __call__(self, t: int, seen: Seen, weights: Tensor, slots: Slots) -> None:
         places, valid = seen
         number, batch = weights.shape[:2]
         if isinstance(places, int):
             places = torch.arange(places, device=weights.device).unsqueeze(1).expand(-1, batch)
-        valid = torch.ones_like(places, dtype=torch.bool) if valid is None else valid
-        self.weights[t] = self._by_state(places, weights.mean(-1))
-        self.kept[t] = self._by_state(places, valid.double()) > 0
-        self._scores[t] = self._by_state(places, slots.score.T[:number].masked_fill(~valid, 0.0))
-
-    def scores(self, taken: Bool[Tensor, "time batch"]) -> Float[Tensor, "time batch"]:
-        """Of each state, as it stood when it was last in memory; a score never falls."""
-        return self._scores.masked_fill(~taken.unsqueeze(1), 0.0).amax(0)
+        there = self.taken[t] if valid is None else self.taken[t] & valid
+        self.weights[t] = self._by_state(places, weights.mean(-1) * there)
+        self.kept[t] = self._by_state(places, there.double().expand(number, -1)) > 0
+        scores = self._by_state(places, slots.score.T[:number].masked_fill(~there, 0.0))
+        self.scores = torch.maximum(self.scores, scores)  # a score never falls
 
     def _by_state(self, places: Tensor, values: Tensor) -> Tensor:
         """Empty slots, whose value is 0, may share a place."""
