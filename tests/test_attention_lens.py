@@ -211,6 +211,11 @@ def test_gradients_are_compared_described_and_kept(tmp_path):
         before.beside(gradients_of(stays, randn(6, 2, 2), loss))
 
 
+def test_a_gradient_that_rises_again_is_said_to():
+    norms = torch.tensor([3.0, 1.0, 0.5, 1.0, 2.0]).double().view(1, 5, 1)
+    assert GradientNorms(norms).summary().endswith("it is 1.5 of that at the last, and smallest at step 2.")
+
+
 def test_a_gradient_that_never_arrives_is_said_not_to():
     cell = Elman(2, 3, "linear", Dense.holding(torch.zeros(3, 3)))
     lost = gradients_of(cell, torch.randn(4, 1, 2), lambda outputs: outputs[-1].sum())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,9 @@ class GradientNorms:
             ratio = 10 ** float(curve[0] - curve[-1])
             end = f"at the first step it is {ratio:.3g} of that at the last" if not isnan(ratio) else "none arrives"
             head = f"{name[0].upper()}{name[1:]}: from" if name else "From"
-            said.append(f"{head} step to step back the gradient {to}; {end}.")
+            least = int(curve.argmin())
+            low = f", and smallest at step {least}" if 0 < least < len(curve) - 1 and isfinite(curve[least]) else ""
+            said.append(f"{head} step to step back the gradient {to}; {end}{low}.")
         return " ".join(said)
 
     def __repr__(self) -> str:
