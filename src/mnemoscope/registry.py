@@ -478,6 +478,22 @@ lenses.add(
         ("dynamics",),
         ("jang", "benettin1980"),
     ),
+    Entry(
+        "attention",
+        "what a network attends to at every step, which states it keeps and why, sparsity and dependency depth",
+        "Kerg, 4.4 and Fig 1",
+        "mnemoscope.analysis:attention_of",
+        ("attention",),
+        ("kerg2020",),
+    ),
+    Entry(
+        "gradients",
+        "what of a loss reaches back to each step, by all ways, before and after training",
+        "Kerg, 4.7 and Fig 2",
+        "mnemoscope.analysis:gradients_of",
+        ("gradients",),
+        ("kerg2020",),
+    ),
 )
 
 studies = Registry("study")

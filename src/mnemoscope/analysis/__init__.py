@@ -1,5 +1,6 @@
 """The lenses."""
 
+from mnemoscope.analysis.attention import Attention, Dependencies, attention_of
 from mnemoscope.analysis.attractors import (
     Attractors,
     Cycles,
@@ -29,6 +30,7 @@ from mnemoscope.analysis.fisher import (
     memory_capacity,
 )
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
+from mnemoscope.analysis.gradients import GradientNorms, gradients_of
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
 from mnemoscope.analysis.mixed_precision import ChordNewton
@@ -43,11 +45,13 @@ from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
     "Adaptive",
+    "Attention",
     "Attractors",
     "Basin",
     "Box",
     "ChordNewton",
     "Cycles",
+    "Dependencies",
     "Design",
     "Dynamics",
     "EnergyReport",
@@ -58,6 +62,7 @@ __all__ = [
     "FromOutputs",
     "FromTrajectories",
     "GaussNewtonCG",
+    "GradientNorms",
     "Growth",
     "Kind",
     "LevenbergMarquardt",
@@ -83,6 +88,7 @@ __all__ = [
     "Transients",
     "VariableMemories",
     "along_inputs",
+    "attention_of",
     "attractors",
     "basin",
     "between",
@@ -95,6 +101,7 @@ __all__ = [
     "fisher_along",
     "fisher_memory",
     "follow",
+    "gradients_of",
     "lyapunov_spectrum",
     "measured_memory_capacity",
     "memory_capacity",

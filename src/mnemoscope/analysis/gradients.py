@@ -3,22 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite, isnan
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.memory.attention import Attentive
 from mnemoscope.shapes import Float, Inexact
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Loss = Callable[[Tensor], Tensor]
+"""From the outputs (time, batch, features) to one number."""
+
+
+@dataclass(frozen=True)
+class GradientNorms:
+    """What of a loss reaches back to each step, of one network or of several side by side (Kerg, Fig 2 left).
+
+    >>> from mnemoscope.cells import Elman
+    >>> from mnemoscope.connectivity import Dense
+    >>> half = Elman(2, 3, "linear", Dense.holding(torch.eye(3) / 2))
+    >>> gradients_of(half, torch.randn(5, 1, 2), lambda outputs: outputs[-1].sum()).summary()
+    'From step to step back the gradient shrinks to 0.5 of itself; at the first step it is 0.0625 of that at the last.'
+    """
+
+    norms: Float[Tensor, "networks time batch"]
+    """`|dL / dh_t|` of each sequence."""
+    names: tuple[str, ...] = ("",)
+    """Of the networks, as "before training", "after training"."""
+
+    def __len__(self) -> int:
+        """Networks."""
+        return len(self.names)
+
+    @property
+    def curve(self) -> Float[Tensor, "networks time"]:
+        """log10 of the mean norm over the sequences; -inf where nothing arrives."""
+        return self.norms.mean(2).log10()
+
+    @property
+    def decay(self) -> Float[Tensor, " networks"]:
+        """What a gradient is multiplied by from step to step back: the slope of a straight line through the curve, by
+        least squares over the steps where something arrives. NaN where there are fewer than two.
+        """
+        return torch.stack([_slope(curve) for curve in self.curve])
+
+    def beside(self, other: GradientNorms) -> GradientNorms:
+        """Both, side by side; of the same length and batch."""
+        if self.norms.shape[1:] != other.norms.shape[1:]:
+            raise ValueError(
+                f"Gradients are compared over the same steps and sequences, but one has (time, batch) = "
+                f"{tuple(self.norms.shape[1:])} and the other {tuple(other.norms.shape[1:])}."
+            )
+        return GradientNorms(torch.cat([self.norms, other.norms]), self.names + other.names)
+
+    def summary(self) -> str:
+        """The result in words."""
+        said = []
+        for name, curve, decay in zip(self.names, self.curve, self.decay.tolist(), strict=True):
+            verb = "shrinks" if decay < 1 else "grows"
+            to = f"{verb} to {decay:.3g} of itself" if not isnan(decay) else "cannot be followed"
+            ratio = 10 ** float(curve[0] - curve[-1])
+            end = f"at the first step it is {ratio:.3g} of that at the last" if not isnan(ratio) else "none arrives"
+            head = f"{name[0].upper()}{name[1:]}: from" if name else "From"
+            least = int(curve.argmin())
+            low = f", and smallest at step {least}" if 0 < least < len(curve) - 1 and isfinite(curve[least]) else ""
+            said.append(f"{head} step to step back the gradient {to}; {end}{low}.")
+        return " ".join(said)
+
+    def __repr__(self) -> str:
+        return f"GradientNorms({self.summary()})"
+
+    def save(self, path: str | Path) -> None:
+        """Write one `.safetensors` file; `GradientNorms.load` reads it back."""
+        save_result(path, "GradientNorms", {"norms": self.norms.detach().clone()}, {"names": self.names})
+
+    @classmethod
+    def load(cls, path: str | Path) -> GradientNorms:
+        """Read what `save` wrote."""
+        tensors, flags = load_result(path, "GradientNorms", "gradient norms")
+        return cls(tensors["norms"], tuple(flags["names"]))
+
+    def figure(self) -> Figure:
+        """Log |dL/dh_t| against t (needs the `report` extra)."""
+        from mnemoscope.analysis.attention.drawing import draw_gradients
+
+        return draw_gradients(self)
+
+
+def gradients_of(
+    cell: Cell, xs: Inexact[Tensor, "time batch ..."], loss: Loss, *, name: str = "", state: State | None = None
+) -> GradientNorms:
+    """`gradient_norms` as a result that can be compared, drawn and kept; arguments as there.
+
+    Of a model on a task, before and after training:
+
+        before = gradients_of(model.cell, model.encode(batch.inputs),
+                              lambda outputs: task.loss(model.readout(outputs), batch), name="before training")
+        before.beside(after).figure()
+    """
+    return GradientNorms(gradient_norms(cell, xs, loss, state).detach().double().cpu().unsqueeze(0), (name,))
 
 
 def gradient_norms(
     cell: Cell,
     xs: Inexact[Tensor, "time batch ..."],
-    loss: Callable[[Tensor], Tensor],
+    loss: Loss,
     state: State | None = None,
 ) -> Float[Tensor, "time batch"]:
     """`|dL / dh_t|` of every state along a sequence: what of the loss reaches back to time t, by all paths.
+
+    Of a cell that attends to its past, h_t is the output of the inner cell: its gradient comes through s_t and through
+    all later attention (Kerg, 4.4.1), exactly, in memory that grows with time alone. Of any other cell h_t is the whole
+    state.
 
     Args:
         cell: the recurrent cell.
@@ -36,6 +141,8 @@ def gradient_norms(
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     """
+    if isinstance(cell, Attentive):
+        return _of_attentive(cell, xs, loss, state)
     state = cell.initial_state(xs.shape[1]) if state is None else state
     with torch.enable_grad():
         us, step = cell.prepare(xs)
@@ -50,3 +157,21 @@ def gradient_norms(
         found = iter(torch.autograd.grad(loss(torch.stack(outputs)), flat, materialize_grads=True))
     squares = [sum(next(found).abs().square().flatten(1).sum(1) for _ in at) for at in probes]
     return torch.stack([torch.as_tensor(square) for square in squares]).sqrt()
+
+
+def _of_attentive(cell: Attentive, xs: Tensor, loss: Loss, state: State | None) -> Float[Tensor, "time batch"]:
+    h = cell.output(cell.initial_state(xs.shape[1]))
+    with torch.enable_grad():
+        nudges = h.new_zeros(len(xs), *h.shape).requires_grad_()
+        outputs = cell.watched(xs, state, nudges=nudges)
+        (found,) = torch.autograd.grad(loss(outputs), nudges, materialize_grads=True)
+    return found.norm(dim=-1)
+
+
+def _slope(curve: Float[Tensor, " time"]) -> Float[Tensor, ""]:
+    arrives = curve.isfinite()
+    if int(arrives.sum()) < 2:
+        return curve.new_tensor(torch.nan)
+    back = -torch.arange(len(curve), dtype=curve.dtype)[arrives]
+    back, logs = back - back.mean(), curve[arrives] - curve[arrives].mean()
+    return 10 ** (back @ logs / (back @ back))

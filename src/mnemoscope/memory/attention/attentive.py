@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells import Cell, State
-from mnemoscope.cells.cell import Step
+from mnemoscope.cells.cell import Step, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold, steps_of
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
+from mnemoscope.memory.attention.places import Along, Seen
+from mnemoscope.memory.attention.slots import Slots
 from mnemoscope.shapes import Float
+
+Watch = Callable[[int, Seen, Tensor, Slots], None]
+"""Told of each step of a scan: its number, where it looked, the weights (slots, batch, heads) there, and the slots
+after it (of a full history: all, with no scores)."""
 
 
 class Attentive(Cell):
@@ -112,30 +119,72 @@ class Attentive(Cell):
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         return FastPath("shared history", lambda: self._scan(xs, state, mask))
 
+    def watched(
+        self,
+        xs: Float[Tensor, "time batch features"],
+        state: Any = None,
+        *,
+        mask: Tensor | None = None,
+        watch: Watch | None = None,
+        nudges: Float[Tensor, "time batch hidden"] | None = None,
+    ) -> Float[Tensor, "time batch features"]:
+        """The outputs of a scan, for those who look at what happens inside.
+
+        Args:
+            xs: inputs, time first.
+            state: the state before the first input; the initial state by default.
+            mask: (time, batch), False where a member of the batch has no input.
+            watch: is told of each step. Places count from the slots of the given state on: the state of step t lies
+                at `state.rows.shape[1] + t`.
+            nudges: are added to each h_t before anything reads it; the gradient of a loss with respect to nudges of 0
+                is that with respect to every h_t.
+
+        """
+        check_input(self, xs)
+        wanted = tuple(xs.shape[:2])
+        if mask is not None and (mask.shape != wanted or mask.dtype != torch.bool):
+            raise ValueError(
+                f"mask must be of bool and of shape (time, batch) = {wanted}, but is {mask.dtype} of shape "
+                f"{tuple(mask.shape)}."
+            )
+        if mask is not None:  # as in scan: what is not looked at must not spoil the gradients
+            xs = xs.masked_fill(~mask.unsqueeze(-1), 0)
+        state = self.initial_state(xs.shape[1]) if state is None else state
+        return self._scan(xs, state, mask, watch, nudges)[0]
+
     def _step(self, inner_step: Step, u: Tensor, state: Any) -> tuple[Any, Tensor]:
         """The slow, obvious way, with rows in the state."""
         memory = self.past.held(self.alignment, state)
         inner, s, seen, weights = self._turn(inner_step, u, state.inner, state.s, memory)
         return memory.state(inner, s, seen), weights
 
-    def _scan(self, xs: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+    def _scan(
+        self, xs: Tensor, state: Any, mask: Tensor | None, watch: Watch | None = None, nudges: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
         """What the steps give, with places of a shared history in place of the rows."""
         us, inner_step = self._driven(xs)
         memory = self.past.along(self.alignment, state, len(xs), mask)
+        if watch is not None and not isinstance(memory, Along):
+            raise ValueError(f"The attention of a {type(self.past).__name__} cannot be watched; that of others can.")
         inner, s, seen, outputs = state.inner, state.s, state.seen, []
-        for t, u in enumerate(us.unbind()):
-            new = self._turn(inner_step, u, inner, s, memory)[:3]
-            inner, s, seen = new if mask is None else hold(mask[t], new, (inner, s, seen))
+        pushes = (None,) * len(us) if nudges is None else nudges.unbind()
+        for t, (u, push) in enumerate(zip(us.unbind(), pushes, strict=True)):
+            *new, weights = self._turn(inner_step, u, inner, s, memory, push)
+            if watch is not None:
+                watch(t, memory.seen, weights, memory.slots)
+            inner, s, seen = new if mask is None else hold(mask[t], tuple(new), (inner, s, seen))
             outputs.append(seen)
         return memory.close(torch.stack(outputs), inner)
 
     def _turn(
-        self, inner_step: Step, u: Tensor, inner: State, s: Tensor, memory: Any
+        self, inner_step: Step, u: Tensor, inner: State, s: Tensor, memory: Any, push: Tensor | None = None
     ) -> tuple[State, Tensor, Tensor, Tensor]:
         """One step in any memory: the state of the cell itself, s, what a readout sees, and the weights."""
         x = u[..., -self.input_size :] if self.past.sees_inputs and self.input_size is not None else None
         inner, s = memory.carried(inner, s)
         inner = inner_step(u if x is None else u[..., : -x.shape[-1]], _seeing(inner, s))
+        if push is not None:
+            inner = _seeing(inner, self.cell.output(inner) + push)
         return inner, *self.past.turn(self, memory, s, self.cell.output(inner), x)
 
     def _driven(self, xs: Tensor) -> tuple[Tensor, Step]:

@@ -52,7 +52,13 @@ class Along:
         self.alignment, self.mask, self.book = alignment, mask, book
         self.begin, self.t = state.rows.shape[1], 0
         self.history = opened(state.rows, length)
-        self._seen = Seen(0, None)
+        self.seen = Seen(0, None)
+        """Where the present step looks."""
+
+    @property
+    def slots(self) -> Slots:
+        """As they are now."""
+        return self.book.last()[1]
 
     @property
     def present(self) -> Bool[Tensor, " batch"] | None:
@@ -67,11 +73,11 @@ class Along:
         """The state of this step enters."""
         place = self.begin + self.t
         self.history.write(place, row if self.mask is None else row.masked_fill(~self.mask[self.t].unsqueeze(-1), 0.0))
-        self._seen = self.book.enter(place, None if score is None else score.detach())
+        self.seen = self.book.enter(place, None if score is None else score.detach())
 
     def look(self, query: Float[Tensor, "batch asked"]) -> tuple[Tensor, Float[Tensor, "slots batch heads"]]:
         """Attention to what there is to see: the context, and the weights."""
-        return self.history.attend(self.alignment, query, *self._seen)
+        return self.history.attend(self.alignment, query, *self.seen)
 
     def note(self, weights: Float[Tensor, "slots batch heads"]) -> None:
         """Keep the score of this step's attention; the step is over."""
