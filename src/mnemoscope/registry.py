@@ -556,6 +556,22 @@ studies.add(
         ("kerg2020",),
     ),
     Entry(
+        "screening-tradeoff",
+        "how the sizes of a screen change gradients and what is learned",
+        "Kerg, B.3 Fig 1",
+        "mnemoscope.studies.screening_tradeoff:STUDY",
+        ("attention", "gradients"),
+        ("kerg2020",),
+    ),
+    Entry(
+        "ptb-pmnist-attention",
+        "permuted MNIST and the Penn Treebank by networks that attend to their past",
+        "Kerg, chapter 4 Table 3",
+        "mnemoscope.studies.ptb_pmnist_attention:STUDY",
+        ("attention", "long sequences"),
+        ("kerg2020",),
+    ),
+    Entry(
         "psmnist",
         "digits from 784 pixels in a fixed random order",
         "Kerg, Fig 2, A.1 Table 2 and chapter 4 Table 3",

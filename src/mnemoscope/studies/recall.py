@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config import RunConfig
@@ -81,15 +82,15 @@ class RecallStudy(LearningStudy):
             curve, colour = one.result["curve"], colour_of[network_of(one.trial)]
             learning.plot(curve["step"], curve["accuracy"], color=colour, linewidth=1.2)
         for network, colour in colour_of.items():
-            at: dict[int, list[float]] = {}
+            found: dict[int, list[float]] = {}
             for one in results:
                 if network_of(one.trial) == network:
                     for delay, recall in self.recalled(one).items():
-                        at.setdefault(delay, []).append(recall)
-            means = {delay: sum(at[delay]) / len(at[delay]) for delay in sorted(at)}
+                        found.setdefault(delay, []).append(recall)
+            means = {delay: mean(found[delay]) for delay in sorted(found)}
             lengths.plot(list(means), list(means.values()), color=colour, marker=".", label=network)
-            told = {delay: value / 100 for delay, value in self.table.get(network, {}).items() if value in range(101)}
-            shown = {delay: value for delay, value in told.items() if delay in means}
+            told = self.table.get(network, {})
+            shown = {at: value / 100 for at, value in told.items() if at in means and isinstance(value, int)}
             lengths.plot(list(shown), list(shown.values()), "o", color=colour, fillstyle="none", markersize=9)
         learning.set(xlabel="iterations", ylabel="recall", ylim=(-0.03, 1.05))
         lengths.set(xlabel="delay", xscale="log", ylim=(-0.03, 1.05))
