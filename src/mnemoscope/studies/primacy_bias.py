@@ -118,6 +118,7 @@ class PrimacyBias(ComputedStudy):
         panels["published"].plot(range(1, 1 + len(flat)), flat / flat.mean(), color=COLOUR["ink"], linestyle="dotted")
         for score, axes in panels.items():
             axes.set(xlabel="place in the sequence", xscale="log", yscale="log")
+            axes.set_yticks([1, 2, 5])
             axes.set_title(f"{score} score", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
             for axis in (axes.xaxis, axes.yaxis):
                 plain_powers(axis)
