@@ -44,7 +44,7 @@ class DenoiseTable(RecallStudy):
         "smoke": Preset("A few iterations at delays of 12 and 15: it shows that the machinery works.",
                         {"networks": {name: NETWORKS[name] for name in ("relrnn", "lstm")}, "delays": (12, 15),
                          "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5}}),
-        "cpu": Preset("A delay of 100, a learning rate of 0.001 in place of 0.0002, at most 3,000 iterations; one seed.",
+        "cpu": Preset("A delay of 100, learning rate 0.001 in place of 0.0002, at most 3,000 iterations; one seed.",
                       {"networks": {name: NETWORKS[name] for name in ("relrnn", "rellstm", "lstm")}, "delays": (100,),
                        "changes": {"learning_rate": 1e-3, "steps": 3000, "evaluate_every": 50,
                                    "checkpoint_every": 50}}),
