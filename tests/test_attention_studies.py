@@ -7,7 +7,15 @@ from torch import nn
 from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.memory.attention.kept import kept_steps
-from mnemoscope.studies import Finished, denoise, primacy_bias, transfer_copy
+from mnemoscope.studies import (
+    Finished,
+    copy_table,
+    denoise,
+    primacy_bias,
+    ptb_pmnist_attention,
+    screening_tradeoff,
+    transfer_copy,
+)
 from mnemoscope.tasks import Copy
 from mnemoscope.training import evaluate, evaluate_each
 
@@ -92,8 +100,8 @@ def test_equal_attention_keeps_the_first_states():
     assert kept.relevant[-1].sort(1).values.tolist() == [[0, 1, 2, 3]] * 2
 
 
-def learned(study, network, tested=(), **result):
-    settings = study.presets["cpu"].settings
+def learned(study, network, tested=(), preset="cpu", **result):
+    settings = study.presets[preset].settings
     trial = next(one for one in study.trials(settings, (0,)) if one.name == network)
     curve = {"step": [100.0, 200.0], "accuracy": [0.5, 0.995], "loss": [1.0, 0.01]}
     whole = {"parameters": 7, "curve": curve, "loss": 0.01, "steps": 200, "seconds": 12.0}
@@ -124,3 +132,37 @@ def test_a_network_that_had_less_time_is_not_compared():
 def test_out_of_memory_is_told_and_not_compared():
     stated = transfer_copy.STUDY.stated("memrnn: recall at delay 5000")
     assert (stated.value, stated.verdict([1.0])) == ("out of memory", "not compared")
+
+
+@pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "agrees"), ([-1.0, -2.0], "differs")])
+def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
+    study = screening_tradeoff.STUDY
+    one = learned(study, "rho = 3", preset="paper", gradient=gradient, accuracy=0.5)
+    row = study.summarise([one])[1]
+    assert (row.quantity, row.verdict) == ("rho = 3: decades of the gradient norm", verdict)
+    assert float(row.ours) == max(gradient) - min(gradient)
+    smaller = learned(study, "rho = 3", gradient=gradient, accuracy=0.5)
+    assert study.summarise([smaller])[1].verdict == "not compared"
+    assert study.figure([one, smaller]).axes
+
+
+def test_two_data_sets_are_compared_under_their_own_conditions():
+    study = ptb_pmnist_attention.STUDY
+    digits = learned(study, "pmnist, rellstm", preset="paper", accuracy=0.94)
+    characters = learned(study, "ptb, rellstm", preset="paper", accuracy=0.6, bpc=1.37)
+    rows = {row.quantity: row.verdict for row in study.summarise([digits, characters])}
+    assert rows == {
+        "pmnist, rellstm: accuracy": "agrees",
+        "ptb, rellstm: accuracy": "differs",
+        "ptb, rellstm: bits per character": "agrees",
+    }
+    few = learned(study, "pmnist, rellstm", accuracy=0.94)
+    assert [row.verdict for row in study.summarise([few])] == ["not compared"]
+    assert len(study.figure([digits, characters]).axes) == 2
+
+
+def test_every_network_that_is_trained_was_published():
+    for study in (transfer_copy.STUDY, denoise.STUDY, copy_table.STUDY, ptb_pmnist_attention.STUDY):
+        stated = {one.quantity.replace(",", ":").split(":")[0] for one in study.published}
+        for trial in study.trials(study.presets["paper"].settings, (0,)):
+            assert trial.name.replace(",", ":").split(":")[0] in stated, trial.name

@@ -111,7 +111,8 @@ class ScreeningTradeoff(LearningStudy):
             axes.set(xlabel="steps back")
             axes.set_title(f"{symbol} varies", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
             quiet(axes)
-            legend(axes)
+            if names:
+                legend(axes)
         panels["rho"].set_ylabel("log10 of the gradient's norm")
         return figure
 
