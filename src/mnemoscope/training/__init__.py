@@ -3,6 +3,7 @@
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.force import ForceRun, Snapshot, fit_readout, force
 from mnemoscope.training.least_squares import RecursiveLeastSquares, ridge
+from mnemoscope.training.lengths import evaluate_each
 from mnemoscope.training.loop import NonFiniteLoss, StepInfo, evaluate, train
 from mnemoscope.training.result import TrainResult
 from mnemoscope.training.run_folder import RunFolder, load_model
@@ -18,6 +19,7 @@ __all__ = [
     "build_model",
     "build_task",
     "evaluate",
+    "evaluate_each",
     "fit_readout",
     "force",
     "load_model",

@@ -288,17 +288,26 @@ def _backward(
 
 @torch.no_grad()
 def evaluate(
-    model: Model, task: Task, batches: Iterable[Batch], continues: Iterable[bool] = repeat(False)
+    model: Model,
+    task: Task,
+    batches: Iterable[Batch],
+    continues: Iterable[bool] = repeat(False),
+    piece: int | None = None,
 ) -> dict[str, float]:
     """Mean loss and scores of a model over batches of a task, in evaluation mode.
 
     The state is carried into a batch where `continues` says so (see `Task.continues`). Batches count by their size.
+    Long sequences may be gone through in pieces of `piece` steps, which keeps what is stored of the states short.
     """
     training = model.training
     model.eval()
     rows, weights, state = [], [], None
     for batch, carry in zip(batches, continues, strict=False):
-        outputs, state = model(batch.inputs, state if carry else None)
+        state, parts = state if carry else None, []
+        for window in batch.windows(piece):
+            outputs, state = model(window.inputs, state)
+            parts.append(outputs)
+        outputs = torch.cat(parts)
         rows.append({"loss": task.loss(outputs, batch).item(), **task.scores(outputs, batch)})
         weights.append(int(batch.mask.sum().clamp(min=1)))
     model.train(training)

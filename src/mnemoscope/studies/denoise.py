@@ -1,0 +1,69 @@
+"""Recall symbols that were scattered among blanks (Kerg, chapter 4 Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mnemoscope.studies.recall import BASE, COPY, RecallStudy, published_recall
+from mnemoscope.studies.study import Finished, Preset, Trial
+
+NETWORKS: dict[str, dict[str, Any]] = COPY | {
+    "relrnn": {"cell": "relrnn", "optimiser": "rmsprop", "cell_options": {"nonlinearity": "modrelu"}},
+    "goru": {"cell": "goru", "optimiser": "rmsprop", "learning_rate": 1e-3},
+}
+"""Kerg, B.4 Table 4: RelRNN with modReLU and RMSprop here; the rest as for the copy task."""
+TABLE: dict[str, dict[int, int | str]] = {
+    "rnn-orth": {100: 90, 300: 71, 500: 61, 1000: 29, 2000: 3},
+    "exprnn": {100: 34, 300: 25, 500: 20, 1000: 16, 2000: 11},
+    "memrnn": {100: 99, 300: 99, 500: 99, 1000: 99, 2000: "out of memory"},
+    "relrnn": {100: 100, 300: 99, 500: 99, 1000: 99, 2000: 99},
+    "lstm": {100: 82, 300: 41, 500: 33, 1000: 21, 2000: 15},
+    "goru": {100: 92, 300: 93, 500: 91, 1000: 93, 2000: 73},
+    "sab": {100: 99, 300: 99, 500: 99, 1000: 99, 2000: 99},
+    "rellstm": {100: 100, 300: 99, 500: 99, 1000: 99, 2000: 99},
+}
+"""Percent of the symbols recalled. (The text has MemRNN out of memory beyond 500, the table beyond 1,000.)"""
+
+
+class DenoiseTable(RecallStudy):
+    """Train networks on the denoise task at several delays."""
+
+    name = "denoise"
+    title = "Recalling symbols that were scattered among blanks"
+    question = "Up to which delay does each network learn to pick out ten symbols and recall them?"
+    table = TABLE
+    published = tuple(
+        published_recall(f"{network}, delay {delay}: recall", percent, "Kerg, chapter 4 Table 2")
+        for network, row in TABLE.items()
+        for delay, percent in row.items()
+    )
+    base = replace(BASE, name="denoise", task="denoise")
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations at delays of 12 and 15: it shows that the machinery works.",
+                        {"networks": {name: NETWORKS[name] for name in ("relrnn", "lstm")}, "delays": (12, 15),
+                         "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5}}),
+        "cpu": Preset("A delay of 100, learning rate 0.001 in place of 0.0002, at most 3,000 iterations; one seed.",
+                      {"networks": {name: NETWORKS[name] for name in ("relrnn", "rellstm", "lstm")}, "delays": (100,),
+                       "changes": {"learning_rate": 1e-3, "steps": 3000, "evaluate_every": 50,
+                                   "checkpoint_every": 50}}),
+        "paper": Preset("As published: at most 200,000 iterations, on a GPU; one seed.",
+                        {"networks": NETWORKS, "delays": (100, 300, 500, 1000, 2000), "changes": {"device": "cuda"}}),
+    }  # fmt: skip
+    cites = ("kerg2020", "jing2019")
+    caption = "Left: recall while learning. Right: recall at the end (dots and lines), and as published (circles)."
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        networks = {
+            f"{name}, delay {delay}": network | {"task_options": {"delay": delay}}
+            for name, network in settings["networks"].items()
+            for delay in settings["delays"]
+        }
+        return super().trials({**settings, "networks": networks}, seeds)
+
+    def recalled(self, one: Finished) -> dict[int, float]:
+        return {one.trial.settings["task_options"]["delay"]: one.result["accuracy"]} if "loss" in one.result else {}
+
+
+STUDY = DenoiseTable()

@@ -1,0 +1,117 @@
+"""What the studies of recall by attentive networks share (Kerg, chapter 4 and B.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.config import RunConfig
+from mnemoscope.report.svg import blank, quiet
+from mnemoscope.studies.computing import above
+from mnemoscope.studies.learning import LearningStudy, colours, first_step
+from mnemoscope.studies.study import Finished, Published, Row, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SOLVED = 0.99
+COPY: dict[str, dict[str, Any]] = {
+    "rnn-orth": {"cell": "rnn-orth", "optimiser": "rmsprop"},
+    "exprnn": {"cell": "exprnn", "optimiser": "rmsprop", "orthogonal_learning_rate": 2e-5},
+    "memrnn": {"cell": "memrnn"},
+    "relrnn": {"cell": "relrnn"},
+    "lstm": {"cell": "lstm"},
+    "rellstm": {"cell": "rellstm"},
+}
+"""Kerg, B.4 Table 3: learning rate 0.0002 for all. What is not told there: MemRNN and RelLSTM are trained as RelRNN,
+the rate of the orthogonal part is that of expRNN's own code."""
+BASE = RunConfig("recall", task="copy", task_options={"delay": 100}, cell="relrnn", hidden_size=128, optimiser="adam",
+                 learning_rate=2e-4, clip=1.0, steps=200_000, batch_size=10, evaluate_every=100, evaluate_batches=10,
+                 checkpoint_every=500, target_score=0.999, threads=1)  # fmt: skip
+"""As the authors' code has it: 128 units, at most 200,000 batches of 10, gradients no longer than 1."""
+
+
+def published_recall(quantity: str, percent: int | str, source: str) -> Published:
+    """A percentage of a table, and what agrees with it: from 99% on, at least that; else 10 points up and down."""
+    if isinstance(percent, str):
+        return Published(quantity, percent, source)
+    low, high = (SOLVED, 1.0) if percent >= 99 else (max(0.0, percent / 100 - 0.1), percent / 100 + 0.1)
+    return Published(quantity, f"{percent}%", source, agreeing=(low, high))
+
+
+class RecallStudy(LearningStudy):
+    """Networks that learn to recall symbols, until they recall 99.9% of them."""
+
+    score = "accuracy"
+    score_in_words = "recall"
+    table: Mapping[str, Mapping[int, int | str]]
+    """Published percentages: network, delay."""
+
+    def recalled(self, one: Finished) -> dict[int, float]:
+        """What a network recalls at each delay at which it was tested."""
+        raise NotImplementedError(f"{type(self).__name__} must define recalled(one).")
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        return [until_solved(name, own)]
+
+    def as_published(self, trial: Trial) -> bool:
+        """Whether the network has the published size."""
+        return trial.settings["hidden_size"] == self.base.hidden_size
+
+    def compared(
+        self, own: Sequence[Finished], stated: Published, quantity: str, measured: Sequence[float], ours: str,
+        remark: str,
+    ) -> Row:  # fmt: skip
+        """A network that stopped because it recalls all is compared however few iterations it took; one that does not
+        recall all, only after as many as published.
+        """
+        whole = [one for one in own if "failed" not in one.result]
+        if all(one.result["accuracy"] >= SOLVED or one.result["steps"] >= self.base.steps for one in whole):
+            return super().compared(own, stated, quantity, measured, ours, remark)
+        short = f"{max(one.result['steps'] for one in whole):,} iterations; {self.base.steps:,} were published"
+        return Row(quantity, str(stated.value), ours, remark=f"{remark}; {short}" if remark else short)
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        """Learning curves, and recall at every delay beside what was published."""
+        figure = blank(7.2, 3.6)
+        learning, lengths = figure.subplots(1, 2, width_ratios=(1, 1))
+        networks = dict.fromkeys(network_of(one.trial) for one in results)
+        colour_of = dict(zip(networks, colours(), strict=False))
+        for one in results:
+            curve, colour = one.result["curve"], colour_of[network_of(one.trial)]
+            learning.plot(curve["step"], curve["accuracy"], color=colour, linewidth=1.2)
+        for network, colour in colour_of.items():
+            found: dict[int, list[float]] = {}
+            for one in results:
+                if network_of(one.trial) == network:
+                    for delay, recall in self.recalled(one).items():
+                        found.setdefault(delay, []).append(recall)
+            means = {delay: mean(found[delay]) for delay in sorted(found)}
+            lengths.plot(list(means), list(means.values()), color=colour, marker=".", label=network)
+            told = self.table.get(network, {})
+            shown = {at: value / 100 for at, value in told.items() if at in means and isinstance(value, int)}
+            lengths.plot(list(shown), list(shown.values()), "o", color=colour, fillstyle="none", markersize=9)
+        learning.set(xlabel="iterations", ylabel="recall", ylim=(-0.03, 1.05))
+        lengths.set(xlabel="delay", xscale="log", ylim=(-0.03, 1.05))
+        delays = sorted({delay for one in results for delay in self.recalled(one)})
+        lengths.set_xticks(delays, [f"{delay:,}" for delay in delays], rotation=45)
+        lengths.minorticks_off()
+        for axes in (learning, lengths):
+            quiet(axes)
+        above(figure, 4)
+        return figure
+
+
+def network_of(trial: Trial) -> str:
+    """Its name, without the delay at which it was trained."""
+    return trial.name.split(",")[0]
+
+
+def until_solved(name: str, own: Sequence[Finished]) -> Row:
+    """How long it took to recall 99%, and when training stopped."""
+    found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in own]
+    told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
+    whole = [one.result for one in own if "failed" not in one.result]
+    ends = ", ".join(f"{one['steps']:,} ({one['seconds']:,.0f} s)" for one in whole)
+    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=f"training ended after {ends}")
