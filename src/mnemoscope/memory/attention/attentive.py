@@ -127,7 +127,7 @@ class Attentive(Cell):
         mask: Tensor | None = None,
         watch: Watch | None = None,
         nudges: Float[Tensor, "time batch hidden"] | None = None,
-    ) -> Float[Tensor, "time batch features"]:
+    ) -> Float[Tensor, "time batch outputs"]:
         """The outputs of a scan, for those who look at what happens inside.
 
         Args:
