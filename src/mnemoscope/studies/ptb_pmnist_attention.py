@@ -20,7 +20,8 @@ from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MODRELU = {"nonlinearity": "modrelu"}
+MODRELU = {"nonlinearity": "modrelu", "scale": 0.5}
+"""Without bounds, so that `s = h + c` would grow from step to step; the authors' code has half of it."""
 DIGITS: dict[str, dict[str, Any]] = {
     "rnn": {"cell": "rnn", "learning_rate": 1e-4},
     "rnn-orth": {"cell": "rnn-orth", "learning_rate": 1e-4},
