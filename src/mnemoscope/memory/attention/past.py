@@ -33,12 +33,18 @@ class Past:
     step stores and looks.
     """
 
-    slots = 0
-    """Of the initial state."""
     grows = False
-    """Whether there are more with every step."""
-    sees_inputs = False
-    """Whether the relevance of a state depends on the input that led to it."""
+    """Whether there are more slots with every step."""
+
+    @property
+    def slots(self) -> int:
+        """Of the initial state."""
+        return 0
+
+    @property
+    def sees_inputs(self) -> bool:
+        """Whether the relevance of a state depends on the input that led to it."""
+        return False
 
     def alignment(self, kind: str, size: int, heads: int) -> Alignment:
         """How states are compared."""
@@ -137,12 +143,12 @@ class RelevanceScreen(Past):
             )
 
     @property
-    def slots(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def slots(self) -> int:
         """The short-term buffer, oldest first, then the relevant set in no order."""
         return self.short_term + self.relevant
 
     @property
-    def sees_inputs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def sees_inputs(self) -> bool:
         return self.score == "surprise"
 
     def alignment(self, kind: str, size: int, heads: int) -> Alignment:
