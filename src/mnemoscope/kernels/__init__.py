@@ -3,6 +3,7 @@
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.elementwise import elementwise_scan, no_elementwise_scan
 from mnemoscope.kernels.linear import diagonal_scan, linear_scan, linear_scan_pays
+from mnemoscope.kernels.screened import no_screened_scan, screened_scan
 
 __all__ = [
     "ACTIVATIONS",
@@ -12,4 +13,6 @@ __all__ = [
     "linear_scan",
     "linear_scan_pays",
     "no_elementwise_scan",
+    "no_screened_scan",
+    "screened_scan",
 ]

@@ -14,8 +14,6 @@ Operators instead of an `autograd.Function`: `torch.compile` then takes the scan
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -26,11 +24,9 @@ from torch.library import custom_op
 
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.precision import exact_products
+from mnemoscope.kernels.threads import threads_that_help
 from mnemoscope.shapes import Bool, Float, Inexact
 
-SHARED_FROM = 2e6
-"""Operations per step from which several threads are used. Two are faster than one from 1e6 if they spin while waiting
-(OMP_WAIT_POLICY=active), from above 4e6 if they sleep."""
 _HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
 
 
@@ -105,24 +101,6 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
         raise ValueError(f"For V of {V.dtype} the bias must be {V.real.dtype}, but is {bias.dtype}.")
 
 
-@contextmanager
-def _threads_that_help(h: Tensor) -> Iterator[None]:
-    """One thread where a step is too short to be shared: waking the others would take longer than the step itself.
-
-    torch keeps the number per thread: work that runs on other threads meanwhile is not slowed. The products of the
-    backward pass are included: two sleeping threads take twice as long for dV as one (N = 128, batch 10, 220 steps).
-    """
-    before = torch.get_num_threads()
-    few = h.device.type == "cpu" and before > 1 and 2 * h.numel() * h.shape[-1] < SHARED_FROM
-    if few:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if few:
-            torch.set_num_threads(before)
-
-
 # --- the forward operator ---------------------------------------------------------------------------------------------
 
 
@@ -134,7 +112,7 @@ def _threads_that_help(h: Tensor) -> Iterator[None]:
 def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
-    with _threads_that_help(h0):
+    with threads_that_help(h0):
         return _forward_on_cpu(us, h0, V, ACTIVATIONS[activation], bias, mask)
 
 
@@ -174,7 +152,7 @@ def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
     D, dh0 = _adjoint(g, hs, V, ctx.activation, bias, mask)
     dV = dbias = None
     # backward inside autocast must not round these products
-    with torch.autocast(hs.device.type, enabled=False), _threads_that_help(h0):
+    with torch.autocast(hs.device.type, enabled=False), threads_that_help(h0):
         if ctx.needs_input_grad[2]:
             dV = D[0].mT @ h0.conj()  # apart, so that the states need not be copied to stand behind h0
             if len(D) > 1:
@@ -235,7 +213,7 @@ def _adjoint(
     if hs.is_cuda:
         return _triton().adjoint(g, hs, V, activation, bias, mask)
     phi = ACTIVATIONS[activation]
-    with _threads_that_help(hs[0]):
+    with threads_that_help(hs[0]):
         D, dh0 = _adjoint_on_cpu(g, hs, V, phi, bias, mask)
         if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
             with torch.no_grad():  # where there is infinity or NaN, with care for units that are off

@@ -12,6 +12,7 @@ from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Step, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold, steps_of
+from mnemoscope.memory.attention.fused import fused_screen
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
 from mnemoscope.memory.attention.places import Along, Seen
 from mnemoscope.memory.attention.slots import Slots
@@ -117,6 +118,9 @@ class Attentive(Cell):
         return s if self.scale == 1 else self.scale * s
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
+        fused = fused_screen(self, xs, state, mask)
+        if isinstance(fused, FastPath):
+            return fused
         return FastPath("shared history", lambda: self._scan(xs, state, mask))
 
     def watched(

@@ -1,0 +1,63 @@
+"""Screened attention around Elman and LSTM cells as one operator: which networks have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from mnemoscope.cells import LSTM, Elman
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.lstm import LSTMState
+from mnemoscope.cells.nonlinearity import Described
+from mnemoscope.kernels.screened import EMPTY, Screening, Start, Weights, no_screened_scan, screened_scan
+from mnemoscope.memory.attention.alignment import Additive, ScaledDot
+from mnemoscope.memory.attention.held import AttentiveState
+from mnemoscope.memory.attention.past import RelevanceScreen
+
+if TYPE_CHECKING:
+    from mnemoscope.memory.attention.attentive import Attentive
+
+
+def fused_screen(net: Attentive, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> FastPath | NoFastPath:
+    """The whole scan as one operator, or why there is none."""
+    cell, past, h = net.cell, net.past, state.s
+    if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
+        return NoFastPath("only screens that score attention are fused")
+    if type(net.alignment) not in (Additive, ScaledDot) or net.alignment.heads != 1 or net.mix is not None:
+        return NoFastPath("only one head whose context is added to h is fused")
+    if mask is not None or torch.is_autocast_enabled(h.device.type) or torch.compiler.is_compiling():
+        return NoFastPath("masks, autocast and torch.compile need the steps")
+    if type(cell) is LSTM and cell.weight_hr is None:
+        name = "lstm"
+    elif type(cell) is Elman and isinstance(cell.phi, Described) and cell.phi.description() is not None:
+        name = cell.phi.activation.name
+    else:
+        return NoFastPath(f"{type(cell).__name__} is not fused with attention")
+    how = Screening(name, past.short_term, past.relevant, past.score == "normalised", float(net.scale))
+    dtypes = {tensor.dtype for tensor in (xs, h, state.rows, *net.parameters())}
+    if len(dtypes) > 1:
+        return NoFastPath(f"its numbers are of several kinds: {dtypes}")
+    reason = no_screened_scan(h.device, h.dtype, how, h.shape[1])
+    if reason is not None:
+        return NoFastPath(reason)
+    return FastPath(f"screened scan ({name}, {h.device.type})", lambda: _run(net, how, xs, state))
+
+
+def _run(net: Attentive, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
+    cell, alignment = net.cell, net.alignment
+    if isinstance(cell, LSTM):
+        bias = None if cell.bias_ih is None or cell.bias_hh is None else cell.bias_ih + cell.bias_hh
+        us, recurrent, own, c = linear(xs, cell.weight_ih, bias), cell.weight_hh, None, state.inner.c
+    else:
+        assert isinstance(cell, Elman)
+        us, recurrent, own, c = cell.drive(xs), cell.connectivity(), getattr(cell.phi, "bias", None), None
+    direction = alignment.direction if isinstance(alignment, Additive) else None
+    weights = Weights(recurrent, own, alignment.query.weight, alignment.key.weight, direction)  # pyright: ignore[reportArgumentType]
+    score = state.score.masked_fill(state.filled == 0, EMPTY)
+    outputs, h, c, rows, score = screened_scan(us, Start(state.s, c, state.rows, score), weights, how)
+    inner = h if c is None else LSTMState(h, c)
+    filled = (score >= 0).to(rows.dtype)
+    return outputs, AttentiveState(inner, outputs[-1].clone(), rows, score.clamp(min=0), filled)
