@@ -1,0 +1,353 @@
+"""Screened scans on a GPU (see `screened`): one program takes one member of the batch through all times.
+
+The rows in the slots, and in the backward pass their gradients, stay in registers: a row enters a slot, moves and is
+dropped by a choice of masks, and nothing that a program wrote is read again by it. Matrices are read from the cache at
+every step. Sums are in float32 proper.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mnemoscope.kernels.screened import Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.triton_parts import nonlinear, pull_back
+
+UNITS, SLOTS = 128, 64
+"""The most that a program holds in registers."""
+
+
+def unavailable(device: torch.device, dtype: torch.dtype, how: Screening, hidden: int) -> str | None:
+    """Why there is no screened scan on a GPU for these, or None if there is one."""
+    if torch.version.hip is not None:
+        return "the screened scan was written for, and tried on, NVIDIA GPUs alone"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "the screened scan needs a GPU of compute capability 8.0 or newer"
+    if dtype != torch.float32:
+        return f"the screened scan on a GPU computes in float32, not in {dtype}"
+    if hidden > UNITS or how.slots > SLOTS:
+        return f"the screened scan on a GPU takes up to {UNITS} units and {SLOTS} slots"
+    return None
+
+
+def forward(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace:
+    """The steps; what they leave behind."""
+    time, batch, width = us.shape
+    size, slots = start.s.shape[1], how.slots
+    lstm = how.cell == "lstm"
+    outputs, queries = us.new_empty(2, time, batch, size).unbind()
+    rows = us.new_empty(slots + time, batch, 2 * size)
+    rows[:slots] = start.rows.transpose(0, 1)
+    attention = us.new_empty(time, slots, batch)
+    moved, dropped = torch.empty(2, time, batch, dtype=torch.int64, device=us.device).unbind()
+    gates = us.new_empty(time, batch, width) if lstm else None
+    c = us.new_empty(time, batch, size) if lstm else None
+    last, score = torch.empty_like(rows[:slots]), start.score.T.contiguous()
+    tensors = (us.contiguous(), start.s.contiguous(), start.c, *_contiguous(weights), rows, outputs, queries, attention,
+               moved, dropped, gates, c, last, score)  # fmt: skip
+    with _device(us):
+        _forward[(batch,)](
+            *(us if tensor is None else tensor.contiguous() for tensor in tensors), time, batch, size, how.scale,
+            size**-0.5, **_constants(weights, how, size),
+        )  # fmt: skip
+    return Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
+
+
+def backward(
+    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor], start: Start, weights: Weights, how: Screening,
+    trace: Trace,
+) -> Pulled:  # fmt: skip
+    """The steps in reverse, as `backward_on_cpu`."""
+    into_outputs, into_h, into_c, into_rows = grads
+    time, batch, size = trace.outputs.shape
+    drive = trace.outputs.new_empty(time, batch, len(weights.recurrent))
+    into_queries, into_keys = torch.empty_like(trace.outputs), torch.empty_like(trace.outputs)
+    directions, s = torch.empty_like(start.s), torch.empty_like(start.s)
+    into_h = torch.zeros_like(start.s) if into_h is None else into_h
+    into_c = torch.zeros_like(start.s) if into_c is None else into_c.clone(memory_format=torch.contiguous_format)
+    into_rows = into_rows.clone(memory_format=torch.contiguous_format)
+    tensors = (into_outputs, into_h, start.c, *_contiguous(weights), trace.rows, trace.queries, trace.weights,
+               trace.moved, trace.dropped, trace.gates, trace.c, trace.last, drive, into_queries, into_keys, directions,
+               s, into_c, into_rows)  # fmt: skip
+    with _device(drive):
+        _backward[(batch,)](
+            *(drive if tensor is None else tensor.contiguous() for tensor in tensors), time, batch, size, how.scale,
+            size**-0.5, **_constants(weights, how, size),
+        )  # fmt: skip
+    direction = None if weights.direction is None else directions.sum(0)
+    carried = into_c if how.cell == "lstm" else None
+    return Pulled(drive, into_queries, into_keys, direction, s, carried, into_rows)
+
+
+def _contiguous(weights: Weights) -> list[Tensor | None]:
+    return [None if tensor is None else tensor.contiguous() for tensor in weights]
+
+
+def _constants(weights: Weights, how: Screening, size: int) -> dict[str, Any]:
+    columns = max(16, triton.next_power_of_2(size))
+    return {
+        "NU": how.short_term,
+        "RHO": how.relevant,
+        "COLUMNS": columns,
+        "PLACES": max(2, triton.next_power_of_2(how.slots)),
+        "CELL": how.cell,
+        "ADDITIVE": weights.direction is not None,
+        "NORMALISED": how.normalised,
+        "num_warps": 8 if columns > 64 else 4,
+    }
+
+
+def _device(x: Tensor) -> Any:
+    return torch.cuda.device(x.device) if x.is_cuda else torch.no_grad()
+
+
+@triton.jit
+def _vector(at, columns, size):
+    return tl.load(at + columns, mask=columns < size, other=0.0)
+
+
+@triton.jit
+def _times(W, x, columns, size, COLUMNS: tl.constexpr):
+    """`W x`."""
+    rows = tl.arange(0, COLUMNS)
+    inside = (rows < size)[:, None] & (columns < size)[None, :]
+    tile = tl.load(W + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
+    return tl.sum(tile * x[None, :], 1)
+
+
+@triton.jit
+def _transposed_times(W, x, columns, size, COLUMNS: tl.constexpr):
+    """`W^T x`."""
+    rows = tl.arange(0, COLUMNS)
+    inside = (rows < size)[:, None] & (columns < size)[None, :]
+    tile = tl.load(W + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
+    return tl.sum(tile * x[:, None], 0)
+
+
+@triton.jit
+def _compared(query, keys, direction, shrink, ADDITIVE: tl.constexpr):
+    """What is summed to a score, and for the additive alignment the tanh in it."""
+    if ADDITIVE:
+        bent = nonlinear(query[None, :] + keys, 0.0, "tanh")
+        return tl.sum(direction[None, :] * bent, 1), bent
+    else:
+        return tl.sum((query * shrink)[None, :] * keys, 1), keys
+
+
+@triton.jit(do_not_specialize=["time", "batch"])
+def _forward(
+    us, s0, c0, recurrent, bias, to_query, to_key, v, rows, outputs, queries, attention, moved, dropped, gates, cs,
+    last, scores, time, batch, size, scale, shrink,
+    NU: tl.constexpr, RHO: tl.constexpr, COLUMNS: tl.constexpr, PLACES: tl.constexpr, CELL: tl.constexpr,
+    ADDITIVE: tl.constexpr, NORMALISED: tl.constexpr,
+):  # fmt: skip
+    SLOTS: tl.constexpr = NU + RHO
+    WIDTH: tl.constexpr = 4 if CELL == "lstm" else 1
+    b = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, COLUMNS)
+    slots = tl.arange(0, PLACES)
+    inside = (slots < SLOTS)[:, None] & (columns < size)[None, :]
+    of_slots = (slots[:, None] * batch + b) * 2 * size + columns[None, :]
+    values = tl.load(rows + of_slots, mask=inside, other=0.0)
+    keys = tl.load(rows + of_slots + size, mask=inside, other=0.0)
+    score = tl.load(scores + slots * batch + b, mask=slots < SLOTS, other=-1.0)
+    place = slots.to(tl.int64)
+    in_ring = slots < NU
+    in_set = (slots >= NU) & (slots < SLOTS)
+    s = _vector(s0 + b * size, columns, size)
+    c = s
+    own = s
+    direction = s
+    if CELL == "lstm":
+        c = _vector(c0 + b * size, columns, size)
+    if CELL == "modrelu":
+        own = _vector(bias, columns, size)
+    if ADDITIVE:
+        direction = _vector(v, columns, size)
+    for t in range(time):
+        here = (t * batch + b) * size
+        u = us + here * WIDTH
+        z = _vector(u, columns, size) + _times(recurrent, s, columns, size, COLUMNS)
+        if CELL == "lstm":
+            gate = gates + here * WIDTH
+            f = _vector(u + size, columns, size) + _times(recurrent + size * size, s, columns, size, COLUMNS)
+            g = _vector(u + 2 * size, columns, size) + _times(recurrent + 2 * size * size, s, columns, size, COLUMNS)
+            o = _vector(u + 3 * size, columns, size) + _times(recurrent + 3 * size * size, s, columns, size, COLUMNS)
+            i = nonlinear(z, 0.0, "logistic")
+            f = nonlinear(f, 0.0, "logistic")
+            g = nonlinear(g, 0.0, "tanh")
+            o = nonlinear(o, 0.0, "logistic")
+            tl.store(gate + columns, i, mask=columns < size)
+            tl.store(gate + size + columns, f, mask=columns < size)
+            tl.store(gate + 2 * size + columns, g, mask=columns < size)
+            tl.store(gate + 3 * size + columns, o, mask=columns < size)
+            c = f * c + i * g
+            tl.store(cs + here + columns, c, mask=columns < size)
+            h = o * nonlinear(c, 0.0, "tanh")
+        else:
+            h = nonlinear(z, own, CELL)
+        h = tl.where(columns < size, h, 0.0)  # a logistic unit that is not there would be at 1/2
+        query = _times(to_query, s, columns, size, COLUMNS)
+        key = _times(to_key, h, columns, size, COLUMNS)
+        row = rows + (SLOTS * batch + t * batch + b) * 2 * size
+        tl.store(row + columns, h, mask=columns < size)
+        tl.store(row + size + columns, key, mask=columns < size)
+        tl.store(queries + here + columns, query, mask=columns < size)
+
+        # what leaves the ring takes the place of the least relevant, if it is more relevant
+        at_ring = slots == t % NU
+        leaving = tl.sum(tl.where(at_ring, score, 0.0), 0)
+        least = tl.min(tl.where(in_set, score, float("inf")), 0)
+        to = tl.min(tl.where(in_set & (score == least), slots, PLACES), 0)
+        to = tl.where(leaving > least, to, -1)
+        target = slots == to
+        tl.store(moved + t * batch + b, to)
+        tl.store(dropped + t * batch + b, tl.sum(tl.where(target, place, 0), 0))
+        left_value = tl.sum(tl.where(at_ring[:, None], values, 0.0), 0)
+        left_key = tl.sum(tl.where(at_ring[:, None], keys, 0.0), 0)
+        left_place = tl.sum(tl.where(at_ring, place, 0), 0)
+        values = tl.where(target[:, None], left_value[None, :], values)
+        keys = tl.where(target[:, None], left_key[None, :], keys)
+        place = tl.where(target, left_place, place)
+        score = tl.where(target, leaving, score)
+        values = tl.where(at_ring[:, None], h[None, :], values)
+        keys = tl.where(at_ring[:, None], key[None, :], keys)
+        place = tl.where(at_ring, SLOTS + t, place)
+        score = tl.where(at_ring, 0.0, score)
+
+        valid = score >= 0
+        e, _ = _compared(query, keys, direction, shrink, ADDITIVE)
+        e = tl.where(valid, e, float("-inf"))
+        a = tl.exp(e - tl.max(e, 0))
+        a = a / tl.sum(a, 0)
+        tl.store(attention + (t * SLOTS + slots) * batch + b, a, mask=slots < SLOTS)
+        s = scale * (h + tl.sum(a[:, None] * values, 0))
+        tl.store(outputs + here + columns, s, mask=columns < size)
+        if NORMALISED:
+            a = a * tl.sum(valid.to(tl.float32), 0)
+        score = tl.where(in_ring & valid, score + a, score)
+    tl.store(last + of_slots, values, mask=inside)
+    tl.store(last + of_slots + size, keys, mask=inside)
+    tl.store(scores + slots * batch + b, score, mask=slots < SLOTS)
+
+
+@triton.jit(do_not_specialize=["time", "batch"])
+def _backward(
+    into_outputs, into_h, c0, recurrent, bias, to_query, to_key, v, rows, queries, attention, moved, dropped, gates, cs,
+    last, drive, into_queries, into_keys, directions, into_s, into_c, into_rows, time, batch, size, scale, shrink,
+    NU: tl.constexpr, RHO: tl.constexpr, COLUMNS: tl.constexpr, PLACES: tl.constexpr, CELL: tl.constexpr,
+    ADDITIVE: tl.constexpr, NORMALISED: tl.constexpr,
+):  # fmt: skip
+    SLOTS: tl.constexpr = NU + RHO
+    WIDTH: tl.constexpr = 4 if CELL == "lstm" else 1
+    b = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, COLUMNS)
+    slots = tl.arange(0, PLACES)
+    inside = (slots < SLOTS)[:, None] & (columns < size)[None, :]
+    of_slots = (slots[:, None] * batch + b) * 2 * size + columns[None, :]
+    values = tl.load(last + of_slots, mask=inside, other=0.0)
+    keys = tl.load(last + of_slots + size, mask=inside, other=0.0)
+    to_values = tl.load(into_rows + of_slots, mask=inside, other=0.0)
+    to_keys = tl.load(into_rows + of_slots + size, mask=inside, other=0.0)
+    at_end = _vector(into_h + b * size, columns, size)
+    ds = tl.zeros([COLUMNS], tl.float32)
+    dc = ds
+    dv = ds
+    own = ds
+    direction = ds
+    if CELL == "lstm":
+        dc = _vector(into_c + b * size, columns, size)
+    if CELL == "modrelu":
+        own = _vector(bias, columns, size)
+    if ADDITIVE:
+        direction = _vector(v, columns, size)
+    for back in range(time):
+        t = time - 1 - back
+        here = (t * batch + b) * size
+        g = scale * (_vector(into_outputs + here, columns, size) + ds)
+        query = _vector(queries + here, columns, size)
+        a = tl.load(attention + (t * SLOTS + slots) * batch + b, mask=slots < SLOTS, other=0.0)
+
+        # attention
+        share = a * tl.sum(values * g[None, :], 1)
+        de = share - a * tl.sum(share, 0)
+        to_values += a[:, None] * g[None, :]
+        if ADDITIVE:
+            _, bent = _compared(query, keys, direction, shrink, ADDITIVE)
+            dv += tl.sum(de[:, None] * bent, 0)
+            slope = de[:, None] * direction[None, :] * (1 - bent * bent)
+            to_keys += slope
+            dquery = tl.sum(slope, 0)
+        else:
+            to_keys += (de * shrink)[:, None] * query[None, :]
+            dquery = tl.sum((de * shrink)[:, None] * keys, 0)
+        tl.store(into_queries + here + columns, dquery, mask=columns < size)
+
+        # the row of this step: all its uses are counted
+        at_ring = slots == t % NU
+        dkey = tl.sum(tl.where(at_ring[:, None], to_keys, 0.0), 0)
+        dh = g + at_end + tl.sum(tl.where(at_ring[:, None], to_values, 0.0), 0)
+        dh += _transposed_times(to_key, dkey, columns, size, COLUMNS)
+        at_end = tl.zeros([COLUMNS], tl.float32)
+        tl.store(into_keys + here + columns, dkey, mask=columns < size)
+
+        # what was in the ring before, and what the relevant set lost for it
+        target = slots == tl.load(moved + t * batch + b)
+        from_value = tl.sum(tl.where(target[:, None], to_values, 0.0), 0)
+        from_key = tl.sum(tl.where(target[:, None], to_keys, 0.0), 0)
+        to_values = tl.where(at_ring[:, None], from_value[None, :], tl.where(target[:, None], 0.0, to_values))
+        to_keys = tl.where(at_ring[:, None], from_key[None, :], tl.where(target[:, None], 0.0, to_keys))
+        left = rows + (tl.where(t < NU, t, SLOTS + t - NU) * batch + b) * 2 * size
+        lost = rows + (tl.load(dropped + t * batch + b) * batch + b) * 2 * size
+        left_value = _vector(left, columns, size)
+        left_key = _vector(left + size, columns, size)
+        lost_value = _vector(lost, columns, size)
+        lost_key = _vector(lost + size, columns, size)
+        values = tl.where(target[:, None], lost_value[None, :], values)
+        values = tl.where(at_ring[:, None], left_value[None, :], values)
+        keys = tl.where(target[:, None], lost_key[None, :], keys)
+        keys = tl.where(at_ring[:, None], left_key[None, :], keys)
+
+        # the cell
+        into = drive + here * WIDTH
+        ds = _transposed_times(to_query, dquery, columns, size, COLUMNS)
+        if CELL == "lstm":
+            gate = gates + here * WIDTH
+            i = _vector(gate, columns, size)
+            f = _vector(gate + size, columns, size)
+            n = _vector(gate + 2 * size, columns, size)
+            o = _vector(gate + 3 * size, columns, size)
+            seen = nonlinear(_vector(cs + here, columns, size), 0.0, "tanh")
+            if t > 0:
+                before = _vector(cs + here - batch * size, columns, size)
+            else:
+                before = _vector(c0 + b * size, columns, size)
+            dc += dh * o * (1 - seen * seen)
+            dz = dc * n * i * (1 - i)
+            tl.store(into + columns, dz, mask=columns < size)
+            ds += _transposed_times(recurrent, dz, columns, size, COLUMNS)
+            dz = dc * before * f * (1 - f)
+            tl.store(into + size + columns, dz, mask=columns < size)
+            ds += _transposed_times(recurrent + size * size, dz, columns, size, COLUMNS)
+            dz = dc * i * (1 - n * n)
+            tl.store(into + 2 * size + columns, dz, mask=columns < size)
+            ds += _transposed_times(recurrent + 2 * size * size, dz, columns, size, COLUMNS)
+            dz = dh * seen * o * (1 - o)
+            tl.store(into + 3 * size + columns, dz, mask=columns < size)
+            ds += _transposed_times(recurrent + 3 * size * size, dz, columns, size, COLUMNS)
+            dc = dc * f
+        else:
+            h = _vector(rows + (SLOTS * batch + t * batch + b) * 2 * size, columns, size)
+            dz = pull_back(dh, h, own, CELL)
+            tl.store(into + columns, dz, mask=columns < size)
+            ds += _transposed_times(recurrent, dz, columns, size, COLUMNS)
+    tl.store(into_s + b * size + columns, ds, mask=columns < size)
+    tl.store(directions + b * size + columns, dv, mask=columns < size)
+    if CELL == "lstm":
+        tl.store(into_c + b * size + columns, dc, mask=columns < size)
+    tl.store(into_rows + of_slots, to_values, mask=inside)
+    tl.store(into_rows + of_slots + size, to_keys, mask=inside)
