@@ -25,7 +25,9 @@ class LSTMState(NamedTuple):
 class LSTM(Cell):
     """`c' = f c + i g`, `h' = o tanh(c')` (Hochreiter & Schmidhuber 1997; torch.nn.LSTM's layout: i, f, g, o).
 
-    With `projection_size` the output is `h' = W_hr (o tanh(c'))` (Sak et al. 2014), torch's `proj_size`.
+    With `projection_size` the output is `h' = W_hr (o tanh(c'))` (Sak et al. 2014), torch's `proj_size`. `forget_bias`
+    is added to the biases of the forget gates in the beginning: with 1 a new network keeps what it holds for longer
+    (Jozefowicz et al. 2015).
 
     >>> cell = LSTM(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).c.shape
@@ -38,7 +40,9 @@ class LSTM(Cell):
     bias_ih: nn.Parameter | None
     bias_hh: nn.Parameter | None
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, projection_size: int = 0) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, projection_size: int = 0, forget_bias: float = 0.0
+    ) -> None:
         super().__init__()
         if not 0 <= projection_size < hidden_size:
             raise ValueError(
@@ -47,6 +51,11 @@ class LSTM(Cell):
         self.input_size = input_size
         self.hidden_size = hidden_size
         make_gate_weights(self, input_size, hidden_size, gates=4, bias=bias)
+        if forget_bias:
+            if self.bias_hh is None:
+                raise ValueError(f"forget_bias is {forget_bias}, but the cell has no biases: bias is False.")
+            with torch.no_grad():
+                self.bias_hh.chunk(4)[1].add_(forget_bias)
         self.register_parameter("weight_hr", None)
         if projection_size:
             bound = hidden_size**-0.5

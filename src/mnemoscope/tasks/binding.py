@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope.connectivity.selection import SignedSelection, selection
 from mnemoscope.shapes import Float
+from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch, Endless, Split
 
 
@@ -57,17 +58,7 @@ class VariableBinding(Endless):
         return self.size
 
     def stages(self) -> Sequence[VariableBinding]:
-        try:
-            horizons = [int(word) for word in self.curriculum.replace(",", " ").split()]
-        except ValueError:
-            raise ValueError(
-                f'A curriculum is a list of horizons such as "10 20 40", but is {self.curriculum!r}.'
-            ) from None
-        if any(not 1 <= one < self.horizon for one in horizons) or horizons != sorted(set(horizons)):
-            raise ValueError(
-                f"The horizons of a curriculum rise, from 1 on and below horizon = {self.horizon}, but are {horizons}."
-            )
-        return [*(replace(self, horizon=one, curriculum="") for one in horizons), self]
+        return rising(self, "horizon")
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         if split == "train":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from mnemoscope.shapes import Float
+from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch, Endless
 
 
@@ -20,6 +22,9 @@ class Copy(Endless):
     With 10 symbols of 8 the sequence has delay + 20 steps, 10 input classes (the alphabet, blank, marker) and 9 output
     classes (the alphabet, blank). Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016, section 5.1.
 
+    `curriculum` is a list of shorter delays to begin with, such as "10 30"; the next one is taken once a training batch
+    is right enough (`curriculum_score` of a run).
+
     >>> task = Copy(delay=3, symbols=2, alphabet=4)
     >>> batch = task.batch(1, seed=0, number=0)
     >>> print(batch.inputs.argmax(-1).flatten().tolist(), batch.targets.flatten().tolist())
@@ -29,6 +34,7 @@ class Copy(Endless):
     delay: int = 200
     symbols: int = 10
     alphabet: int = 8
+    curriculum: str = ""
 
     def __post_init__(self) -> None:
         if self.delay < 1:
@@ -39,6 +45,10 @@ class Copy(Endless):
             raise ValueError(f"There must be at least one symbol to recall, but symbols is {self.symbols}.")
         if self.alphabet < 2:
             raise ValueError(f"An alphabet needs at least two letters, but alphabet is {self.alphabet}.")
+        self.stages()  # a wrong curriculum is told here
+
+    def stages(self) -> Sequence[Copy]:
+        return rising(self, "delay")
 
     @property
     def length(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -9,6 +10,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from mnemoscope.tasks.copy import Copy
+from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch
 
 
@@ -29,11 +31,14 @@ class Denoise(Copy):
     delay: int = 100
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.delay < self.symbols:
             raise ValueError(
                 f"{self.symbols} symbols need as many steps to be shown in, but the delay has only {self.delay}."
             )
+        super().__post_init__()
+
+    def stages(self) -> Sequence[Denoise]:
+        return rising(self, "delay", least=self.symbols)
 
     @property
     def length(self) -> int:

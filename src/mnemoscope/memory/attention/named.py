@@ -16,11 +16,11 @@ def memrnn(input_size: int, hidden_size: int, nonlinearity: str = "tanh", alignm
     return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
 
 
-def memlstm(
-    input_size: int, hidden_size: int, alignment: str = "additive", heads: int = 1, scale: float = 1.0
-) -> Attentive:
+def memlstm(input_size: int, hidden_size: int, alignment: str = "additive", heads: int = 1, scale: float = 1.0,
+            forget_bias: float = 0.0) -> Attentive:  # fmt: skip
     """An LSTM that attends to all of its outputs."""
-    return Attentive(LSTM(input_size, hidden_size), FullHistory(), alignment=alignment, heads=heads, scale=scale)
+    cell = LSTM(input_size, hidden_size, forget_bias=forget_bias)
+    return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
 
 
 def relrnn(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, nonlinearity: str = "tanh",
@@ -33,10 +33,12 @@ def relrnn(input_size: int, hidden_size: int, short_term: int = 10, relevant: in
 
 
 def rellstm(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
-            alignment: str = "additive", heads: int = 1, scale: float = 1.0) -> Attentive:  # fmt: skip
+            alignment: str = "additive", heads: int = 1, scale: float = 1.0,
+            forget_bias: float = 0.0) -> Attentive:  # fmt: skip
     """An LSTM that attends to its newest and its relevant outputs."""
     past = RelevanceScreen(short_term, relevant, score)
-    return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
+    cell = LSTM(input_size, hidden_size, forget_bias=forget_bias)
+    return Attentive(cell, past, alignment=alignment, heads=heads, scale=scale)
 
 
 def relgru(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
