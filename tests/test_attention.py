@@ -1,5 +1,7 @@
 """Attention over the past: against the obvious algorithm, one sample and one state at a time."""
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -216,3 +218,16 @@ def test_a_screened_network_has_a_fixed_point():
     dynamics = ms.Dynamics(cell, torch.ones(1))
     state = ms.scan(cell, torch.ones(300, 1, 1, dtype=torch.float64))[1]
     assert dynamics.residual(dynamics.flatten(state)).norm() < 1e-12
+
+
+@pytest.mark.parametrize("past", [FullHistory(), RelevanceScreen(2, 2, "learned"), RelevanceScreen(2, 2)])
+@pytest.mark.parametrize("pulled", [True, False])
+def test_a_scan_leaves_nothing_behind(past, pulled):
+    """Not even what only a collection of circles would find: autograd's circles are never found."""
+    cell = Attentive(Elman(5, 12, "tanh"), past)
+    outputs, state = ms.scan(cell, torch.randn(9, 2, 5))
+    graph = weakref.ref(outputs.grad_fn)
+    if pulled:
+        outputs.sum().backward()
+    del outputs, state
+    assert graph() is None

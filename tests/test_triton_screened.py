@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-import mnemoscope as ms
-from mnemoscope.kernels.screened import Screening, Start, Weights, backward_on_cpu, forward_on_cpu
+from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
+from mnemoscope.kernels.screened_parts import Screening, Start, Weights
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_screened as kernels
@@ -24,7 +24,7 @@ HOWS = {
 }
 
 
-def problem(how, additive, size=7, time=19, batch=3, filled=5):
+def problem(how, additive, size=7, time=13, batch=3, filled=5):
     torch.manual_seed(size + time)
     gates = 4 * size if how.cell == "lstm" else size
     us = torch.randn(time, batch, gates)
@@ -73,5 +73,3 @@ def test_the_kernels_are_the_steps_of_the_cpu(how, additive):
     slow = backward_on_cpu(tuple(grads), *exact[1:], how, expected)
     given = tuple(None if grad is None else grad.to(DEVICE, torch.float32) for grad in grads)
     assert_near(kernels.backward(given, *here[1:], how, found), slow)
-
-

@@ -7,7 +7,7 @@ from typing import Any
 
 from mnemoscope.config import RunConfig
 from mnemoscope.studies.learning import LearningStudy
-from mnemoscope.studies.recall import published_recall
+from mnemoscope.studies.recall import OURS, at_delays, in_stages, published_recall
 from mnemoscope.studies.study import Preset, Trial
 
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -16,11 +16,13 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "optimiser": "adam"},
 }
 """Kerg, B.4 Table 3: learning rate 0.0002 for all; the rate of the orthogonal part is that of expRNN's own code."""
-ATTENTION: dict[str, dict[str, Any]] = {
-    name: {"cell": name, "optimiser": "adam", "clip": 1.0} for name in ("memrnn", "relrnn", "rellstm")
+ATTENTION = {
+    name: {"clip": 1.0, "hidden_size": 128, **network}
+    for name, network in in_stages(OURS, "10 30").items()
+    if name in ("memrnn", "sab", "relrnn", "rellstm")
 }
-"""Networks that attend to their past, as RelRNN in that table; gradients are no longer than 1, as in the authors' code.
-"""
+"""Networks that attend to their past, with the published 128 units and rates of ours; gradients are no longer than 1,
+as in the authors' code."""
 PUBLISHED: dict[str, dict[int, int | str]] = {
     "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
     "rnn-orth": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 80, 2000: 11},
@@ -64,12 +66,7 @@ class CopyTable(LearningStudy):
     caption = "Recall while learning."
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        networks = {
-            f"{name}, delay {delay}": network | {"task_options": {"delay": delay}}
-            for name, network in settings["networks"].items()
-            for delay in settings["delays"]
-        }
-        return super().trials({**settings, "networks": networks}, seeds)
+        return super().trials({**settings, "networks": at_delays(settings["networks"], settings["delays"])}, seeds)
 
     def as_published(self, trial: Trial) -> bool:
         return trial.settings["steps"] >= 3000  # how long, and with how many units, is not told

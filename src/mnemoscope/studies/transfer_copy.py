@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.studies.recall import BASE, COPY, RecallStudy, published_recall, until_solved
+from mnemoscope.studies.recall import BASE, OURS, PUBLISHED, RecallStudy, in_stages, published_recall, until_solved
 from mnemoscope.studies.study import Finished, Preset, Row
 from mnemoscope.tasks import Copy
 from mnemoscope.training import evaluate_each, load_model
 
+NETWORKS = in_stages(OURS, "10 30")
 TIMES_AS_LONG = (1, 2, 4, 20, 50)
 """The delays of the test, as multiples of the one that was learned."""
 TABLE: dict[str, dict[int, int | str]] = {
@@ -42,16 +43,18 @@ class TransferCopy(RecallStudy):
     base = replace(BASE, name="transfer-copy")
     presets: Mapping[str, Preset] = {
         "smoke": Preset("A few iterations at a delay of 3, tests up to 150: it shows that the machinery works.",
-                        {"networks": {name: COPY[name] for name in ("relrnn", "lstm")},
+                        {"networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
                          "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10,
                                      "evaluate_every": 5}}),
-        "cpu": Preset("As published, but for a learning rate of 0.001 in place of 0.0002 and at most 3,000 iterations; "
-                      "one seed.",
-                      {"networks": {name: COPY[name] for name in ("relrnn", "rellstm", "lstm")},
-                       "changes": {"learning_rate": 1e-3, "steps": 3000, "evaluate_every": 50,
-                                   "checkpoint_every": 50}}),
-        "paper": Preset("As published: learning rate 0.0002, at most 200,000 iterations, on a GPU; one seed.",
-                        {"networks": COPY, "changes": {"device": "cuda"}}),
+        "cpu": Preset("Sizes as published; batches of 32, at most 3,000 iterations, learning rates of ours; one seed.",
+                      {"networks": {name: NETWORKS[name] for name in ("relrnn", "rellstm", "lstm")},
+                       "changes": {"batch_size": 32, "evaluate_batches": 4, "steps": 3000}}),
+        "paper": Preset("Sizes as published; batches of 128, at most 6,000 iterations, learning rates of ours, on a "
+                        "GPU; one seed.",
+                        {"networks": NETWORKS,
+                         "changes": {"device": "cuda", "batch_size": 128, "evaluate_batches": 4, "steps": 6000}}),
+        "published": Preset("As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
+                            {"networks": PUBLISHED, "changes": {"device": "cuda"}}),
     }  # fmt: skip
     cites = ("kerg2020", "hochreiter1997")
     caption = (

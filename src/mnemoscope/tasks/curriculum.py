@@ -27,4 +27,3 @@ def rising(task: _Task, field: str, least: int = 1) -> list[_Task]:
         )
     stages: list[Any] = [replace(task, **{field: value, "curriculum": ""}) for value in values]  # pyright: ignore[reportArgumentType]
     return [*stages, task]
-

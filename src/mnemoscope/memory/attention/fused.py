@@ -12,7 +12,8 @@ from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.nonlinearity import Described
-from mnemoscope.kernels.screened import EMPTY, Screening, Start, Weights, no_screened_scan, screened_scan
+from mnemoscope.kernels import no_screened_scan, screened_scan
+from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
 from mnemoscope.memory.attention.alignment import Additive, ScaledDot
 from mnemoscope.memory.attention.held import AttentiveState
 from mnemoscope.memory.attention.past import RelevanceScreen

@@ -51,7 +51,9 @@ class History:
 
     def close(self, *results: Tensor) -> tuple[Tensor, ...]:
         """Hand out what came of the history: every gradient enters here, before any other of its parts."""
-        return _Close.apply(self, self.token, *results)
+        results = _Close.apply(self, self.token, *results)
+        self.token = self.rows.new_zeros(0)  # the graph holds the history, which must not hold the graph
+        return results
 
     def flat(self, places: Int[Tensor, "slots batch"]) -> Int[Tensor, " rows"]:
         """Places in the list of all rows."""
