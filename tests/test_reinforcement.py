@@ -28,6 +28,8 @@ from mnemoscope.reinforcement import environments as environments_module
 from mnemoscope.reinforcement.actor_critic import begun_anew, members, packed
 from mnemoscope.reinforcement.learning import episodes_of
 from mnemoscope.reinforcement.rollout import cut, first_states
+from mnemoscope.studies import Finished
+from mnemoscope.studies import minigrid as study
 from mnemoscope.training import NonFiniteLoss
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs mnemoscope[rl]")
@@ -442,6 +444,8 @@ def test_a_run_is_not_mixed_with_another(tmp_path):
     (tmp_path / "result.json").unlink()
     with pytest.raises(ValueError, match=r"other settings \(clip\)"):
         learn(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, resume=True, progress=False)
+    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, but is 0"):
+        learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, progress=False, checkpoint_every=0)
     with pytest.raises(ValueError, match="choose one"):
         learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, overwrite=True, progress=False)
     assert not learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, overwrite=True, progress=False).cached
@@ -492,3 +496,56 @@ def test_every_part_of_a_grid_agent_learns(tmp_path):
         assert not torch.equal(value, before[name]), name
     assert len(leaves(agent.cell.initial_state(2))) == 6
     assert json.loads((tmp_path / "result.json").read_text())["steps"] == 256
+
+
+# the study
+
+
+def minigrid_result(network, preset="cpu", after=(0.95, 0.4), **more):
+    trials = study.STUDY.trials(study.STUDY.presets[preset].settings, (0,))
+    trial = next(one for one in trials if one.name == f"DoorKey-5x5, {network}")
+    told = {"parameters": 7, "steps": trial.settings["ppo"]["steps"], "episodes": 9, "seconds": 12.0}
+    rewards = {"before": (0.1, 0.0), "after": after}
+    rewards = {name: [{"mean": mean, "error": 0.01} for mean in pair] for name, pair in rewards.items()}
+    return Finished(trial, told | rewards | {"curve": {"step": [1, 2], "reward": [0.1, 0.9]}} | more)
+
+
+def test_rewards_are_compared_after_as_many_steps_as_published():
+    few, many = (study.STUDY.summarise([minigrid_result("rellstm", preset)]) for preset in ("cpu", "paper"))
+    quantities = [f"DoorKey-5x5, rellstm: reward in {place}" for place in ("DoorKey-5x5", "DoorKey-16x16")]
+    assert [row.quantity for row in few[:2]] == quantities
+    assert [(row.published, row.ours) for row in few[:2]] == [("0.93", "0.95 ± 0.01"), ("0.44", "0.40 ± 0.01")]
+    assert {row.verdict for row in few} == {"not compared"}
+    assert "other conditions than published" in few[0].remark
+    assert [row.verdict for row in many] == ["agrees", "agrees", "not compared"]
+    worse = study.STUDY.summarise([minigrid_result("memlstm", "paper", after=(0.95, 0.5))])
+    assert [row.verdict for row in worse[:2]] == ["agrees", "differs"]
+
+
+def test_an_agent_that_was_not_published_or_failed_is_told():
+    lstm = minigrid_result("lstm")
+    assert [row.published for row in study.STUDY.summarise([lstm])] == ["", "", ""]
+    failed = Finished(minigrid_result("rellstm").trial, {"parameters": 7, "failed": "The loss is nan"})
+    rows = study.STUDY.summarise([lstm, failed])
+    assert (rows[3].ours, rows[3].remark) == ("none", "1 did not stay finite")
+    assert len(study.STUDY.figure([lstm, minigrid_result("memlstm"), failed]).axes) == 2
+
+
+def test_every_published_reward_has_its_place_in_the_paper_preset():
+    trials = study.STUDY.trials(study.STUDY.presets["paper"].settings, (0,))
+    assert len(trials) == 18
+    assert {one.quantity.split(":")[0] for one in study.STUDY.published} < {trial.name for trial in trials}
+    for trial in trials:
+        assert PPO(**trial.settings["ppo"]).steps == 5_000_000
+        for place in study.ROOMS[trial.settings["room"]]:
+            minigrid(place)  # raises if MiniGrid has none of that name
+
+
+def test_a_curve_counts_episodes_not_rollouts():
+    lines = [{"step": 10, "episodes": 0, "reward": None, "length": None}]
+    lines += [{"step": 10 * n, "episodes": n, "reward": float(n), "length": 1.0} for n in range(2, 202)]
+    curve = study._curve(lines)
+    assert curve["step"][-1] == 2010
+    last = range(199, 202)  # 201 lines, three to a point
+    assert curve["reward"][-1] == pytest.approx(sum(n * n for n in last) / sum(last), rel=1e-3)
+    assert len(curve["step"]) == 67

@@ -98,6 +98,8 @@ def learn(
     run = RunFolder(Path(folder))
     if resume and overwrite:
         raise ValueError("resume=True goes on with a run and overwrite=True starts it again; choose one of them.")
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, but is {checkpoint_every}.")
     if (run.path / "result.json").exists() and not overwrite:
         return _stored(agent, ppo, run)
     if (run.path / "env.json").exists() and not resume and not overwrite:
@@ -133,7 +135,7 @@ def _learn(
         ) as bar,
     ):
         while done.rollouts < last:
-            with seeded("rollout", ppo.seed, done.rollouts):
+            with seeded("rollout", ppo.seed, done.rollouts, device=agent.readout.weight.device):
                 rollout, done.state = collect(agent, environments, done.state, ppo.rollout)
                 told = ppo.improve(agent, optimiser, rollout)
             done.rollouts += 1

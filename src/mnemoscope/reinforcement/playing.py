@@ -55,7 +55,7 @@ def play(agent: ActorCritic, make: MakeEnvironment, episodes: int = 100, seed: i
     state, playing = agent.cell.initial_state(episodes), torch.arange(episodes)
     rewards, lengths = torch.zeros(episodes), torch.zeros(episodes)
     agent.eval()
-    with seeded("play", seed):
+    with seeded("play", seed, device=device):
         while len(playing):
             outlook, state = agent.look(environments.observations[playing].to(device), state)
             policy = outlook.log_policy

@@ -56,7 +56,7 @@ def collect(agent: ActorCritic, environments: Environments, state: State | None,
     ahead = begun_anew(agent.cell, state, environments.started)
     last_values = agent.look(environments.observations.to(device), ahead)[0].values
     columns = [torch.stack(column).to(device) for column in zip(*steps, strict=True)]
-    return Rollout(*columns, first, last_values), state
+    return Rollout(*columns, first=first, last_values=last_values), state
 
 
 def _drawn(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
