@@ -505,7 +505,7 @@ def minigrid_result(network, preset="cpu", after=(0.95, 0.4), **more):
     trials = study.STUDY.trials(study.STUDY.presets[preset].settings, (0,))
     trial = next(one for one in trials if one.name == f"DoorKey-5x5, {network}")
     told = {"parameters": 7, "steps": trial.settings["ppo"]["steps"], "episodes": 9, "seconds": 12.0}
-    rewards = {"before": (0.1, 0.0), "after": after}
+    rewards = {"random": (0.1, 0.0), "after": after}
     rewards = {name: [{"mean": mean, "error": 0.01} for mean in pair] for name, pair in rewards.items()}
     return Finished(trial, told | rewards | {"curve": {"step": [1, 2], "reward": [0.1, 0.9]}} | more)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.reinforcement import PPO, grid_agent, learn, minigrid, play
+from torch import nn
+
+from mnemoscope.reinforcement import PPO, ActorCritic, grid_agent, learn, minigrid, play
 from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.studies.computing import above
 from mnemoscope.studies.learning import KEPT_POINTS, by_name, colours
@@ -92,7 +94,7 @@ class MiniGrid(Study):
     caption = (
         "Left: reward of the episodes that end while learning. Right: reward after learning where the agent learned "
         "(first of each pair) and in the larger version, with standard errors; circles: as published, after 5,000,000 "
-        "steps; bars in grey: before learning, which is to act at random."
+        "steps; bars in grey: actions at random."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -118,18 +120,20 @@ class MiniGrid(Study):
         small, large = (minigrid(place) for place in ROOMS[chosen["room"]])
         agent = grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
         result: dict[str, Any] = {"parameters": sum(one.numel() for one in agent.parameters())}
-        before = [_rewards(play(agent, make, chosen["episodes"], seed)) for make in (small, large)]
         try:
             learned = learn(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
         except NonFiniteLoss as error:
             return result | {"failed": str(error).split(";")[0]}
-        after = [_rewards(play(agent, make, chosen["episodes"], seed)) for make in (small, large)]
+        agents = {"after": agent, "random": _aimless()}
+        tested = {
+            name: [_rewards(play(one, make, chosen["episodes"], seed)) for make in (small, large)]
+            for name, one in agents.items()
+        }
         return result | {
             "steps": learned.steps,
             "episodes": learned.episodes,
             "seconds": round(learned.seconds, 1),
-            "before": before,
-            "after": after,
+            **tested,
             "curve": _curve(learned.metrics),
         }
 
@@ -154,8 +158,8 @@ class MiniGrid(Study):
         for at, place in enumerate(ROOMS[room]):
             quantity, measured = _quantity(room, network, place), [one["after"][at]["mean"] for one in whole]
             ours = ", ".join(_with_error(one["after"][at]) for one in whole)
-            random = ", ".join(f"{one['before'][at]['mean']:.2f}" for one in whole)
-            told = [f"{whole[0]['steps']:,} steps of learning; {random} before it", *failed]
+            random = ", ".join(f"{one['random'][at]['mean']:.2f}" for one in whole)
+            told = [f"{whole[0]['steps']:,} steps of learning; {random} at random", *failed]
             stated = next((one for one in self.published if one.quantity == quantity), None)
             if stated is None:
                 rows.append(Row(quantity, "", ours, remark="; ".join(told)))
@@ -186,8 +190,8 @@ class MiniGrid(Study):
                                   linewidth=1.4)  # fmt: skip
                 for at, place in enumerate(ROOMS[room] if own else ()):
                     x = places.index(place) + shift
-                    before = fmean(one["before"][at]["mean"] for one in own)
-                    tested.bar(x, before, 0.2, color=COLOUR["line"], zorder=1)
+                    random = fmean(one["random"][at]["mean"] for one in own)
+                    tested.bar(x, random, 0.2, color=COLOUR["line"], zorder=1)
                     mean, error = (fmean(one["after"][at][name] for one in own) for name in ("mean", "error"))
                     tested.errorbar(x, mean, error, color=colour, marker=".", capsize=3, label=label)
                     label = None
@@ -201,6 +205,13 @@ class MiniGrid(Study):
             quiet(axes)
         above(figure, len(networks))
         return figure
+
+
+def _aimless() -> ActorCritic:
+    """An agent to which all actions are as good."""
+    agent = grid_agent("elman", hidden_size=1)
+    nn.init.zeros_(agent.readout.weight)
+    return agent
 
 
 def _rewards(played: Any) -> dict[str, float]:
