@@ -1,6 +1,7 @@
 """Reinforcement learning: each part against a slow or hand-computed reference, and agents that learn to remember."""
 
 import json
+import signal
 from dataclasses import replace
 from math import exp, log
 
@@ -406,8 +407,8 @@ def test_a_network_without_memory_does_not(tmp_path):
     assert play(agent, Cue, episodes=400).mean < 0.6  # four standard errors above one half
 
 
-@pytest.mark.parametrize("past", ["screen", "all"])
-def test_a_resumed_run_ends_as_one_without_interruption(past, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("past", "by"), [("screen", "force"), ("all", "Ctrl-C")])
+def test_a_resumed_run_ends_as_one_without_interruption(past, by, tmp_path, monkeypatch):
     ppo = PPO(steps=240, environments=4, rollout=10, minibatches=2, epochs=1)
     whole, parts = walker(past, dtype=torch.float32), walker(past, dtype=torch.float32)
     learn(whole, Walk, ppo, tmp_path / "whole", progress=False)
@@ -415,12 +416,15 @@ def test_a_resumed_run_ends_as_one_without_interruption(past, tmp_path, monkeypa
 
     def interrupted(self, *args):
         calls.append(0)
-        if len(calls) == 4:  # after the checkpoint of two rollouts
-            raise KeyboardInterrupt
+        if len(calls) == 4 and by == "force":  # after the checkpoint of two rollouts
+            raise KeyboardInterrupt("Stopped in the middle")
+        if len(calls) == 3 and by == "Ctrl-C":
+            signal.raise_signal(signal.SIGINT)
         return improve(self, *args)
 
     monkeypatch.setattr(PPO, "improve", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    words = {"force": "in the middle", "Ctrl-C": "after 120 steps; go on in .* with resume=True"}
+    with pytest.raises(KeyboardInterrupt, match=words[by]):
         learn(parts, Walk, ppo, tmp_path / "parts", progress=False, checkpoint_every=2)
     with pytest.raises(FileExistsError, match="resume=True"):
         learn(parts, Walk, ppo, tmp_path / "parts", progress=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from mnemoscope.reinforcement import PPO, ActorCritic, grid_agent, learn, minigrid, play
-from mnemoscope.report.svg import COLOUR, blank, quiet
+from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.studies.computing import above
 from mnemoscope.studies.learning import KEPT_POINTS, by_name, colours
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
@@ -92,9 +92,9 @@ class MiniGrid(Study):
     }  # fmt: skip
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
     caption = (
-        "Left: reward of the episodes that end while learning. Right: reward after learning where the agent learned "
-        "(first of each pair) and in the larger version, with standard errors; circles: as published, after 5,000,000 "
-        "steps; bars in grey: actions at random."
+        "Lines: reward of the episodes that end while learning. Dots: reward after learning, where the agent learned and "
+        "in the larger version, with standard errors; circles: as published, after 5,000,000 steps; bars in grey: "
+        "actions at random."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -173,21 +173,17 @@ class MiniGrid(Study):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and what each agent reaches in both sizes."""
-        figure = blank(8.4, 3.8)
-        learning, tested = figure.subplots(1, 2)
         rooms = list(dict.fromkeys(one.trial.settings["room"] for one in results))
         networks = list(dict.fromkeys(one.trial.name.split(", ")[1] for one in results))
-        styles = dict(zip(rooms, ("solid", "dashed", "dotted", "dashdot", (0, (5, 1)), (0, (1, 3))), strict=False))
+        figure, learning, tested = _panels(rooms)
         places = [place for room in rooms for place in ROOMS[room]]
         for number, (network, colour) in enumerate(zip(networks, colours(), strict=False)):
             shift, label = (number - (len(networks) - 1) / 2) * 0.22, network
             for room in rooms:
-                own = [
-                    one.result for one in results if one.trial.name == f"{room}, {network}" and "after" in one.result
-                ]
+                own = [one.result for one in results if one.trial.name == f"{room}, {network}"]
+                own = [one for one in own if "after" in one]
                 for one in own:
-                    learning.plot(one["curve"]["step"], one["curve"]["reward"], color=colour, linestyle=styles[room],
-                                  linewidth=1.4)  # fmt: skip
+                    learning[room].plot(one["curve"]["step"], one["curve"]["reward"], color=colour, linewidth=1.4)
                 for at, place in enumerate(ROOMS[room] if own else ()):
                     x = places.index(place) + shift
                     random = fmean(one["random"][at]["mean"] for one in own)
@@ -197,14 +193,30 @@ class MiniGrid(Study):
                     label = None
                     if network in TABLE[room]:
                         tested.plot(x, TABLE[room][network][at], "o", color=colour, fillstyle="none", markersize=9)
-        learning.set(xlabel="steps", ylabel="reward", ylim=(-0.03, 1.05))
-        learning.locator_params(axis="x", nbins=4)
-        tested.set(ylim=(-0.03, 1.05))
-        tested.set_xticks(range(len(places)), places, rotation=0 if len(places) < 3 else 60)
-        for axes in (learning, tested):
+        tested.set_xticks(range(len(places)), places, rotation=0 if len(rooms) == 1 else 90)
+        for axes in (*learning.values(), tested):
+            axes.set_ylim(-0.03, 1.05)
             quiet(axes)
         above(figure, len(networks))
         return figure
+
+
+def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
+    """A panel for learning in each room, and one for all tests: beside it, or below them if there are several."""
+    columns, one = min(3, len(rooms)), len(rooms) == 1
+    rows = ceil(len(rooms) / columns)
+    figure = blank(8.4, 3.8 if one else 2.2 * rows + 4.2)
+    grid = (
+        figure.add_gridspec(1, 2) if one else figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
+    )
+    learning = {room: figure.add_subplot(grid[divmod(number, columns)]) for number, room in enumerate(rooms)}
+    for number, (room, axes) in enumerate(learning.items()):
+        axes.set(xlabel="steps", ylabel="reward" if number % columns == 0 else "")
+        axes.locator_params(axis="x", nbins=3)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f}k" if value else "0")
+        if not one:
+            axes.set_title(room, color=COLOUR["ink"], size=LARGEST_LETTERS)
+    return figure, learning, figure.add_subplot(grid[0, 1] if one else grid[rows, :])
 
 
 def _aimless() -> ActorCritic:
