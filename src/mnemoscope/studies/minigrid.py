@@ -92,8 +92,8 @@ class MiniGrid(Study):
     }  # fmt: skip
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
     caption = (
-        "Lines: reward of the episodes that end while learning. Dots: reward after learning, where the agent learned and "
-        "in the larger version, with standard errors; circles: as published, after 5,000,000 steps; bars in grey: "
+        "Lines: reward of the episodes that end while learning. Dots: reward after learning, where the agent learned "
+        "and in the larger version, with standard errors; circles: as published, after 5,000,000 steps; bars in grey: "
         "actions at random."
     )
 
