@@ -502,6 +502,23 @@ def test_every_part_of_a_grid_agent_learns(tmp_path):
     assert json.loads((tmp_path / "result.json").read_text())["steps"] == 256
 
 
+@pytest.mark.parametrize("past", ["screen", "all"])
+@torch.no_grad()
+def test_playing_side_by_side_is_playing_alone(past):
+    """Those whose episode is over leave, the others keep their states."""
+    agent = walker(past)
+    played = play(agent, Walk, episodes=6, seed=3, greedy=True)
+    assert len(played.lengths.unique()) > 3
+    environments = Environments(Walk, 6, seed=3 + 2**32)
+    for copy in range(6):
+        state, total, length, over = agent.cell.initial_state(1), 0.0, 0, False
+        while not over:
+            outlook, state = agent.look(environments.observations[copy : copy + 1], state)
+            outcome = environments.step(outlook.log_policy.argmax(1), torch.tensor([copy]))
+            total, length, over = total + outcome.rewards.item(), length + 1, outcome.ended.item()
+        assert (played.lengths[copy], played.rewards[copy].item()) == (length, pytest.approx(total))
+
+
 # the study
 
 
