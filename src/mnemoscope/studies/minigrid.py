@@ -92,9 +92,9 @@ class MiniGrid(Study):
     }  # fmt: skip
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
     caption = (
-        "Lines: reward of the episodes that end while learning. Dots: reward after learning, where the agent learned "
-        "and in the larger version, with standard errors; circles: as published, after 5,000,000 steps; bars in grey: "
-        "actions at random."
+        "Lines: reward of the episodes that end while learning; the first to end are those that reached their goal, so "
+        "that the lines begin too high. Dots: reward after learning, where the agent learned and in the larger version, "
+        "with standard errors; circles: as published, after 5,000,000 steps; bars in grey: actions at random."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
