@@ -93,7 +93,7 @@ class MiniGrid(Study):
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
     caption = (
         "Lines: reward of the episodes that end while learning; the first to end are those that reached their goal, so "
-        "that the lines begin too high. Dots: reward after learning, where the agent learned and in the larger version, "
+        "that lines begin too high. Dots: reward after learning, where the agent learned and in the larger version, "
         "with standard errors; circles: as published, after 5,000,000 steps; bars in grey: actions at random."
     )
 
