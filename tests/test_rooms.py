@@ -19,6 +19,7 @@ ROOMS = (
     "relational",
     "tasks",
     "training",
+    "reinforcement",
     "analysis",
     "report",
     "studies",
@@ -70,7 +71,8 @@ def run(code):
 
 
 def test_import_is_light():
-    heavy = {"matplotlib", "plotly", "jinja2", "tyro", "pandas", "sklearn", "optuna", "ray", "torchdiffeq"}
+    heavy = {"matplotlib", "plotly", "jinja2", "tyro", "pandas", "sklearn", "optuna", "ray", "torchdiffeq", "gymnasium",
+             "minigrid"}  # fmt: skip
     code = "import sys, mnemoscope as ms; ms.find_fixed_points, ms.training, ms.tasks, ms.report; print(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
     assert "torch" in loaded
@@ -93,7 +95,7 @@ def test_there_is_an_extra_for_each_kind_of_work():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "rl", "dev"}
-    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray", "minigrid"))  # large
+    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray"))  # large
     assert {line.partition(">=")[0] for line in project["dependencies"]} == {
         "torch",
         "numpy",

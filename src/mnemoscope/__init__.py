@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mnemoscope import analysis, cells, connectivity, kernels, registry, report, studies, tasks, training
+    from mnemoscope import (
+        analysis,
+        cells,
+        connectivity,
+        kernels,
+        registry,
+        reinforcement,
+        report,
+        studies,
+        tasks,
+        training,
+    )
     from mnemoscope.analysis import (
         Attention,
         Attractors,
@@ -64,7 +75,10 @@ if TYPE_CHECKING:
     from mnemoscope.cells import EchoState, EpisodicMemory, Model, adapt, run_with_cache, scan
     from mnemoscope.training import fit_readout, force
 
-_ROOMS = ("analysis", "cells", "connectivity", "kernels", "registry", "report", "studies", "tasks", "training")
+_ROOMS = (
+    "analysis", "cells", "connectivity", "kernels", "registry", "reinforcement", "report", "studies", "tasks",
+    "training",
+)  # fmt: skip
 _NAMES = {
     "fit_readout": "training",
     "force": "training",
@@ -177,6 +191,7 @@ __all__ = [
     "memory_load",
     "recall",
     "registry",
+    "reinforcement",
     "report",
     "run_with_cache",
     "scan",

@@ -40,6 +40,13 @@ BIBTEX: dict[str, str] = {
   year    = {1980},
   doi     = {10.1007/BF02128236}
 }""",
+    "chevalier2018": """\
+@misc{chevalier2018,
+  author       = {Chevalier-Boisvert, Maxime and Willems, Lucas},
+  title        = {Minimalistic Gridworld Environment for {OpenAI} Gym},
+  year         = {2018},
+  howpublished = {https://github.com/maximecb/gym-minigrid}
+}""",
     "cho2014": r"""@inproceedings{cho2014,
   author    = {Cho, Kyunghyun and van Merri{\"e}nboer, Bart and Gulcehre, Caglar and Bahdanau, Dzmitry and
                Bougares, Fethi and Schwenk, Holger and Bengio, Yoshua},
@@ -330,6 +337,21 @@ BIBTEX: dict[str, str] = {
   pages   = {1605--1616},
   year    = {1979},
   doi     = {10.1143/PTP.61.1605}
+}""",
+    "schulman2016": """\
+@inproceedings{schulman2016,
+  author    = {Schulman, John and Moritz, Philipp and Levine, Sergey and Jordan, Michael I. and Abbeel, Pieter},
+  title     = {High-Dimensional Continuous Control Using Generalized Advantage Estimation},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2016}
+}""",
+    "schulman2017": """\
+@misc{schulman2017,
+  author        = {Schulman, John and Wolski, Filip and Dhariwal, Prafulla and Radford, Alec and Klimov, Oleg},
+  title         = {Proximal Policy Optimization Algorithms},
+  year          = {2017},
+  eprint        = {1707.06347},
+  archiveprefix = {arXiv}
 }""",
     "sussillo2013": """\
 @article{sussillo2013,

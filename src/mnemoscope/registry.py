@@ -603,6 +603,14 @@ studies.add(
         ("kerg2020",),
     ),
     Entry(
+        "minigrid",
+        "agents that attend to all or to few of their past states, taught in small rooms and tested in large ones",
+        "Kerg, B.2 Table 1",
+        "mnemoscope.studies.minigrid:STUDY",
+        ("attention", "reinforcement learning"),
+        ("kerg2020", "schulman2016", "schulman2017", "chevalier2018"),
+    ),
+    Entry(
         "ptb-pmnist-attention",
         "permuted MNIST and the Penn Treebank by networks that attend to their past",
         "Kerg, chapter 4 Table 3",
