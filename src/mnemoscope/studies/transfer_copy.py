@@ -49,10 +49,10 @@ class TransferCopy(RecallStudy):
         "cpu": Preset("Sizes as published; batches of 32, at most 3,000 iterations, learning rates of ours; one seed.",
                       {"networks": {name: NETWORKS[name] for name in ("relrnn", "rellstm", "lstm")},
                        "changes": {"batch_size": 32, "evaluate_batches": 4, "steps": 3000}}),
-        "paper": Preset("Sizes as published; batches of 128, at most 6,000 iterations, learning rates of ours, on a "
+        "paper": Preset("Sizes as published; batches of 64, at most 6,000 iterations, learning rates of ours, on a "
                         "GPU; one seed.",
                         {"networks": NETWORKS,
-                         "changes": {"device": "cuda", "batch_size": 128, "evaluate_batches": 4, "steps": 6000}}),
+                         "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4, "steps": 6000}}),
         "published": Preset("As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
                             {"networks": PUBLISHED, "changes": {"device": "cuda"}}),
     }  # fmt: skip
