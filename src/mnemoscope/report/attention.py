@@ -109,7 +109,7 @@ def _table(attention: Attention, sample: int) -> str:
 def _gradients(
     attention: Attention, seen: Dependencies, gradients: GradientNorms, linear: Float[Tensor, " time"] | None
 ) -> str:
-    norms = gradients.norms[-1].mean(1)
+    norms = gradients.norms[-1].nanmean(1)
     if len(norms) != len(attention):
         raise ValueError(
             f"Gradients and attention must be of the same sequences, but one has {len(norms)} steps and the other "
