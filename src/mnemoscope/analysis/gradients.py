@@ -47,7 +47,7 @@ class GradientNorms:
 
     @property
     def curve(self) -> Float[Tensor, "networks time"]:
-        """log10 of the mean norm over the sequences that have a step; -inf where nothing arrives, NaN where none has."""
+        """log10 of the mean norm over sequences that have a step; -inf where nothing arrives, NaN where none has."""
         return self.norms.nanmean(2).log10()
 
     @property
