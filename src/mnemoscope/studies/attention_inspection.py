@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 
 from mnemoscope.analysis.attention import Attention, attention_of
-from mnemoscope.analysis.gradients import GradientNorms, gradients_of
+from mnemoscope.analysis.gradients import GradientNorms
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config import RunConfig
 from mnemoscope.memory.attention import Attentive, SparseBacktracking
 from mnemoscope.report import Section
 from mnemoscope.report.attention import attention_section, gradients_section
-from mnemoscope.tasks import Batch, Task
-from mnemoscope.training import build_model
+from mnemoscope.studies.training_gradients import before_and_after
+from mnemoscope.tasks import Task
 
 SEQUENCES = 8
 """That are looked at; of each, time^2 weights are recorded."""
@@ -54,8 +54,7 @@ class AttentionSeen:
 def look_at_attention(model: Model, task: Task, config: RunConfig) -> AttentionSeen:
     """The attention of a trained network along test sequences, and the gradients before and after training."""
     batch = task.batch(SEQUENCES, config.seed, 0, "test")
-    trained = _gradients(model, task, batch, "after training")
-    both = _gradients(build_model(config, task).eval(), task, batch, "before training").beside(trained)
+    both = before_and_after(config, task, model, batch)
     cell = model.cell
     if isinstance(cell, Attentive) and isinstance(cell.past, SparseBacktracking):
         return AttentionSeen(both, None)
@@ -79,10 +78,3 @@ def without_fixed_points(cell: Cell) -> str | None:
             "fixed points are never isolated, and are not searched for."
         )
     return None
-
-
-def _gradients(model: Model, task: Task, batch: Batch, name: str) -> GradientNorms:
-    model = model.double()
-    with torch.no_grad():
-        xs = model.encode(batch.inputs.double())
-    return gradients_of(model.cell, xs, lambda outputs: task.loss(model.readout(outputs), batch), name=name)
