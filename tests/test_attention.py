@@ -1,5 +1,7 @@
 """Attention over the past: against the obvious algorithm, one sample and one state at a time."""
 
+from weakref import ref
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, Stack
 from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
+from mnemoscope.memory.attention.history import History
 
 CELLS = {
     "elman": lambda: Elman(5, 12, "tanh"),
@@ -216,3 +219,19 @@ def test_a_screened_network_has_a_fixed_point():
     dynamics = ms.Dynamics(cell, torch.ones(1))
     state = ms.scan(cell, torch.ones(300, 1, 1, dtype=torch.float64))[1]
     assert dynamics.residual(dynamics.flatten(state)).norm() < 1e-12
+
+
+@pytest.mark.parametrize("name", ["memrnn", "relrnn", "sab"])
+@pytest.mark.parametrize("backward", [True, False])
+def test_what_a_scan_stored_is_given_back(name, backward, monkeypatch):
+    """At once, and not when Python looks for cycles, which it cannot follow through a graph."""
+    stored = []
+    begin = History.__init__
+    monkeypatch.setattr(History, "__init__", lambda self, *args: (begin(self, *args), stored.append(ref(self)))[0])
+    cell = ms.registry.cells.load(name)(3, 6)
+    outputs, state = ms.scan(cell, torch.randn(12, 2, 3))
+    if backward:
+        outputs.sum().backward()
+    assert len(stored) == 1
+    del outputs, state
+    assert stored[0]() is None

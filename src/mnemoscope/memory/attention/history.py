@@ -51,7 +51,10 @@ class History:
 
     def close(self, *results: Tensor) -> tuple[Tensor, ...]:
         """Hand out what came of the history: every gradient enters here, before any other of its parts."""
-        return _Close.apply(self, self.token, *results)
+        handed = _Close.apply(self, self.token, *results)
+        # every part of the graph holds the history: were it to hold the graph, neither would ever be given back
+        self.token = self.token.detach()
+        return handed
 
     def flat(self, places: Int[Tensor, "slots batch"]) -> Int[Tensor, " rows"]:
         """Places in the list of all rows."""
