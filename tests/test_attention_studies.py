@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from mnemoscope.analysis.attention import attention_of
 from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
-from mnemoscope.memory.attention.kept import kept_steps
 from mnemoscope.studies import (
     Finished,
     copy_table,
@@ -73,31 +73,22 @@ def test_what_is_kept_is_what_a_slow_screen_keeps(score):
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4, score)).double()
     cell.alignment.direction.mul_(20)  # attention that differs from state to state
     xs = torch.randn(40, 3, 5, dtype=torch.float64)
-    kept = kept_steps(cell, xs)
-    assert kept.score.shape == (37, 3)
+    seen = attention_of(cell, xs)
     for b in range(3):
         held, scores = slow_screen(cell, xs[:, b])
         for t, (new, relevant) in enumerate(held):
-            assert [i for i in kept.short_term[t, b].tolist() if i >= 0] == new
-            assert sorted(i for i in kept.relevant[t, b].tolist() if i >= 0) == relevant
-        assert kept.score[:, b].tolist() == pytest.approx([scores[i] for i in range(37)])
-
-
-def test_only_a_screen_keeps_some_steps():
-    with pytest.raises(ValueError, match="such as relrnn or rellstm"):
-        kept_steps(Attentive(GRU(3, 4), FullHistory()), torch.zeros(5, 1, 3))
-    short = kept_steps(Attentive(GRU(3, 4), RelevanceScreen(8, 2)), torch.zeros(5, 1, 3))
-    assert short.score.shape == (0, 1)
-    assert (short.relevant == -1).all()
+            assert seen.kept[t, :, b].nonzero().flatten().tolist() == [*relevant, *new]
+            assert seen.chosen[t, :, b].nonzero().flatten().tolist() == relevant
+        assert seen.scores[:, b].tolist() == pytest.approx([scores[i] for i in range(40)])
 
 
 @torch.no_grad()
 def test_equal_attention_keeps_the_first_states():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
     nn.init.zeros_(cell.alignment.direction)
-    kept = kept_steps(cell, torch.randn(30, 2, 5, dtype=torch.float64))
-    assert kept.score[:, 0].tolist() == pytest.approx(primacy_bias.equal_attention(3, 4, 27))
-    assert kept.relevant[-1].sort(1).values.tolist() == [[0, 1, 2, 3]] * 2
+    seen = attention_of(cell, torch.randn(30, 2, 5, dtype=torch.float64))
+    assert seen.scores[:27, 0].tolist() == pytest.approx(primacy_bias.equal_attention(3, 4, 27))
+    assert seen.chosen[-1].T.tolist() == [[True] * 4 + [False] * 26] * 2
 
 
 def learned(study, network, tested=(), preset="cpu", **result):

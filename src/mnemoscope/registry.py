@@ -611,6 +611,14 @@ studies.add(
         ("kerg2020", "schulman2016", "schulman2017", "chevalier2018"),
     ),
     Entry(
+        "attention-gradients",
+        "what of a loss reaches back, with and without attention, before and after training",
+        "Kerg, section 4.7 and Fig 2",
+        "mnemoscope.studies.attention_gradients:STUDY",
+        ("attention", "gradients"),
+        ("kerg2020",),
+    ),
+    Entry(
         "ptb-pmnist-attention",
         "permuted MNIST and the Penn Treebank by networks that attend to their past",
         "Kerg, chapter 4 Table 3",

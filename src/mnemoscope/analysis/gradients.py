@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import Cell, State
+from mnemoscope.cells.loop import hold
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.memory.attention import Attentive
 from mnemoscope.shapes import Float, Inexact
@@ -36,7 +37,7 @@ class GradientNorms:
     """
 
     norms: Float[Tensor, "networks time batch"]
-    """`|dL / dh_t|` of each sequence."""
+    """`|dL / dh_t|` of each sequence; NaN where it has no step."""
     names: tuple[str, ...] = ("",)
     """Of the networks, as "before training", "after training"."""
 
@@ -46,8 +47,8 @@ class GradientNorms:
 
     @property
     def curve(self) -> Float[Tensor, "networks time"]:
-        """log10 of the mean norm over the sequences; -inf where nothing arrives."""
-        return self.norms.mean(2).log10()
+        """log10 of the mean norm over sequences that have a step; -inf where nothing arrives, NaN where none has."""
+        return self.norms.nanmean(2).log10()
 
     @property
     def decay(self) -> Float[Tensor, " networks"]:
@@ -74,7 +75,7 @@ class GradientNorms:
             ratio = 10 ** float(curve[0] - curve[-1])
             end = f"at the first step it is {ratio:.3g} of that at the last" if not isnan(ratio) else "none arrives"
             head = f"{name[0].upper()}{name[1:]}: from" if name else "From"
-            least = int(curve.argmin())
+            least = int(curve.nan_to_num(nan=inf).argmin())
             low = f", and smallest at step {least}" if 0 < least < len(curve) - 1 and isfinite(curve[least]) else ""
             said.append(f"{head} step to step back the gradient {to}; {end}{low}.")
         return " ".join(said)
@@ -100,7 +101,13 @@ class GradientNorms:
 
 
 def gradients_of(
-    cell: Cell, xs: Inexact[Tensor, "time batch ..."], loss: Loss, *, name: str = "", state: State | None = None
+    cell: Cell,
+    xs: Inexact[Tensor, "time batch ..."],
+    loss: Loss,
+    *,
+    name: str = "",
+    state: State | None = None,
+    mask: Tensor | None = None,
 ) -> GradientNorms:
     """`gradient_norms` as a result that can be compared, drawn and kept; arguments as there.
 
@@ -110,7 +117,7 @@ def gradients_of(
                               lambda outputs: task.loss(model.readout(outputs), batch), name="before training")
         before.beside(after).figure()
     """
-    return GradientNorms(gradient_norms(cell, xs, loss, state).detach().double().cpu().unsqueeze(0), (name,))
+    return GradientNorms(gradient_norms(cell, xs, loss, state, mask).detach().double().cpu().unsqueeze(0), (name,))
 
 
 def gradient_norms(
@@ -118,18 +125,21 @@ def gradient_norms(
     xs: Inexact[Tensor, "time batch ..."],
     loss: Loss,
     state: State | None = None,
+    mask: Tensor | None = None,
 ) -> Float[Tensor, "time batch"]:
     """`|dL / dh_t|` of every state along a sequence: what of the loss reaches back to time t, by all paths.
 
     Of a cell that attends to its past, h_t is the output of the inner cell: its gradient comes through s_t and through
     all later attention (Kerg, 4.4.1), exactly, in memory that grows with time alone. Of any other cell h_t is the whole
-    state.
+    state. Where a cell cuts gradients off while it learns (`SparseBacktracking`, `HDetach` in training mode), these are
+    the ones it learns by.
 
     Args:
         cell: the recurrent cell.
         xs: inputs (time, batch, ...).
         loss: from the outputs (time, batch, features) to one number.
         state: where to start; the cell's initial state unless given.
+        mask: (time, batch), False where a sequence has no input: its state is held there, and the norm is NaN.
 
     A rotation passes gradients on as they are:
 
@@ -141,31 +151,52 @@ def gradient_norms(
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     """
-    if isinstance(cell, Attentive):
-        return _of_attentive(cell, xs, loss, state)
+    if mask is not None:
+        _check_mask(xs, mask)
+        # as in scan: what is not looked at must not spoil the gradients
+        xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
     state = cell.initial_state(xs.shape[1]) if state is None else state
     with torch.enable_grad():
-        us, step = cell.prepare(xs)
-        outputs, probes = [], []
-        for u in us.detach().unbind():
-            state = step(u, state)
-            probe = map_state(lambda tensor: torch.zeros_like(tensor, requires_grad=True), state)
-            state = map_state(torch.add, state, probe)  # nothing is added; the gradient there is that of the state
-            probes.append(leaves(probe))
-            outputs.append(cell.output(state))
-        flat = [tensor for at in probes for tensor in at]
-        found = iter(torch.autograd.grad(loss(torch.stack(outputs)), flat, materialize_grads=True))
+        if isinstance(cell, Attentive):
+            norms = _of_attentive(cell, xs, loss, state, mask)
+        else:
+            norms = _of_states(cell, xs, loss, state, mask)
+    return norms if mask is None else norms.masked_fill(~mask, torch.nan)
+
+
+def _of_states(cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None) -> Float[Tensor, "time batch"]:
+    us, step = cell.prepare(xs)
+    outputs, probes = [], []
+    for t, u in enumerate(us.detach().unbind()):
+        new = step(u, state)
+        probe = map_state(lambda tensor: torch.zeros_like(tensor, requires_grad=True), new)
+        new = map_state(torch.add, new, probe)  # nothing is added; the gradient there is that of the state
+        state = new if mask is None else hold(mask[t], new, state)
+        probes.append(leaves(probe))
+        outputs.append(cell.output(state))
+    flat = [tensor for at in probes for tensor in at]
+    found = iter(torch.autograd.grad(loss(torch.stack(outputs)), flat, materialize_grads=True))
     squares = [sum(next(found).abs().square().flatten(1).sum(1) for _ in at) for at in probes]
     return torch.stack([torch.as_tensor(square) for square in squares]).sqrt()
 
 
-def _of_attentive(cell: Attentive, xs: Tensor, loss: Loss, state: State | None) -> Float[Tensor, "time batch"]:
-    h = cell.output(cell.initial_state(xs.shape[1]))
-    with torch.enable_grad():
-        nudges = h.new_zeros(len(xs), *h.shape).requires_grad_()
-        outputs = cell.watched(xs, state, nudges=nudges)
-        (found,) = torch.autograd.grad(loss(outputs), nudges, materialize_grads=True)
+def _of_attentive(
+    cell: Attentive, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
+) -> Float[Tensor, "time batch"]:
+    h = cell.cell.output(state.inner)
+    nudges = h.new_zeros(len(xs), *h.shape).requires_grad_()
+    outputs = cell.watched(xs, state, mask=mask, nudges=nudges)
+    (found,) = torch.autograd.grad(loss(outputs), nudges, materialize_grads=True)
     return found.norm(dim=-1)
+
+
+def _check_mask(xs: Tensor, mask: Tensor) -> None:
+    wanted = tuple(xs.shape[:2])
+    if tuple(mask.shape) != wanted or mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask must be of bool and of shape (time, batch) = {wanted}, but is {mask.dtype} of shape "
+            f"{tuple(mask.shape)}."
+        )
 
 
 def _slope(curve: Float[Tensor, " time"]) -> Float[Tensor, ""]:

@@ -91,7 +91,8 @@ class Train:
 
 @dataclass(frozen=True)
 class Inspect:
-    """Find the fixed points of a network and write its page.
+    """Find the fixed points of a network and write its page; of one that attends to its past, show what it attends to
+    and keeps.
 
     The network is the folder of a run, or a file of weights: the `.safetensors` or `.pt` state dict of a
     torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code stored in a file is never run.
@@ -265,13 +266,20 @@ def _row(entry: registry.Entry) -> dict[str, Any]:
 
 
 def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
-    fp = looked.fixed_points
     if not as_json:
-        print(fp.summary())
+        print(looked.summary())
         print(f"Page: {looked.page.resolve()}")
         return
-    content = {
-        **facts,
+    content = {**facts, "summary": looked.summary(), "page": str(looked.page.resolve()), **_points(looked)}
+    print(json.dumps(content, indent=2))
+
+
+def _points(looked: Inspection) -> dict[str, Any]:
+    """Of a network whose fixed points were looked for."""
+    fp = looked.fixed_points
+    if fp is None or looked.saved is None:
+        return {}
+    return {
         "points": len(fp),
         "kinds": fp.kind,
         "unstable": fp.unstable.tolist(),
@@ -280,8 +288,5 @@ def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
         "may_be_complete": fp.may_be_complete,
         "slow_points": 0 if fp.slow is None else len(fp.slow),
         "starts": {} if fp.starts is None else {status.name.lower(): n for status, n in fp.starts.counts().items()},
-        "summary": fp.summary(),
-        "page": str(looked.page.resolve()),
         "fixed_points": str(looked.saved.resolve()),
     }
-    print(json.dumps(content, indent=2))

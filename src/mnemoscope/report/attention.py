@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from mnemoscope.analysis.attention import (
@@ -50,6 +52,11 @@ def attention_section(
         linear = None if matrix is None else linear_norms(matrix, attention.weights[:, :, sample])
         parts.append(_gradients(attention, seen, gradients, linear))
     return Section(TITLE, _lead(attention, seen), "\n".join(parts))
+
+
+def gradients_section(gradients: GradientNorms, lead: str) -> Section:
+    """The section with gradients alone; `lead` is its first sentence."""
+    return Section("Gradients", lead, _norms(gradients, {}, ()))
 
 
 def _lead(attention: Attention, seen: Dependencies) -> str:
@@ -109,18 +116,17 @@ def _table(attention: Attention, sample: int) -> str:
 def _gradients(
     attention: Attention, seen: Dependencies, gradients: GradientNorms, linear: Float[Tensor, " time"] | None
 ) -> str:
-    norms = gradients.norms[-1].mean(1)
+    norms = gradients.norms[-1].nanmean(1)
     if len(norms) != len(attention):
         raise ValueError(
             f"Gradients and attention must be of the same sequences, but one has {len(norms)} steps and the other "
             f"{len(attention)}."
         )
-    bounds = {}
+    bounds: dict[str, Tensor] = {}
     if float(norms[-1]) > 0:  # else there is nothing at the last step to fit the constant to
         bounds = _bounds(attention, seen, norms)
         bounds |= {} if linear is None else {"linear, this attention": scaled(linear / linear[-1], norms)}
-    figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
-    caption = [gradients.summary()]
+    caption = []
     if bounds:
         caption.append(
             f"Dashed: how far gradients may fade by the theory, d being the number of attention weights above the "
@@ -128,8 +134,13 @@ def _gradients(
             f"κ = {seen.sparsity}. All lines of the theory have one free constant, fitted at the last step, to the "
             f"norm there."
         )
+    return _norms(gradients, bounds, caption)
+
+
+def _norms(gradients: GradientNorms, bounds: dict[str, Tensor], notes: Sequence[str]) -> str:
+    figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
     alt = "Norm of the gradient of the loss with respect to each hidden state, over the steps."
-    return _figure(inline(figure, "gradients", alt=alt), " ".join(caption))
+    return _figure(inline(figure, "gradients", alt=alt), " ".join([gradients.summary(), *notes]))
 
 
 def _bounds(attention: Attention, seen: Dependencies, norms: Tensor) -> dict[str, Tensor]:

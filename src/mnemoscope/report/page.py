@@ -26,7 +26,8 @@ class NetworkPage:
     """What the page of a network shows. All text is plain and is escaped."""
 
     title: str
-    fixed_points: FixedPoints
+    fixed_points: FixedPoints | None = None
+    """None where they are not looked for; `lead` says why."""
     facts: Sequence[tuple[str, str]] = ()
     """(label, value): cell, size, parameters, task, seed and so on."""
     trajectories: Float[Tensor, "time batch size"] | None = None
@@ -40,6 +41,8 @@ class NetworkPage:
     """How this page was made."""
     sections: Sequence[Section] = ()
     """What further lenses have to say; shown before the training curve."""
+    lead: str = ""
+    """The first sentences of a page without fixed points; with them they are told by the points."""
 
 
 def write_page(path: str | Path, page: NetworkPage) -> Path:
@@ -53,15 +56,7 @@ def write_page(path: str | Path, page: NetworkPage) -> Path:
 
 def render_page(page: NetworkPage) -> str:
     """The page as text."""
-    fp = page.fixed_points
-    found = len(fp) > 0 or (fp.slow is not None and len(fp.slow) > 0)
-    sections: list[Section] = []
-    if found or page.trajectories is not None:
-        sections.append(state_space(fp, page.trajectories))
-    if len(fp):
-        sections.append(eigenvalue_plane(fp))
-    if found:
-        sections.append(point_table(fp))
+    sections = [] if page.fixed_points is None else _of_points(page.fixed_points, page.trajectories)
     sections += page.sections
     if page.curve:
         sections.append(training_curve(page.curve, page.baseline))
@@ -69,8 +64,22 @@ def render_page(page: NetworkPage) -> str:
     return render_frame(page.title, _summary(page), sections)
 
 
+def _of_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> list[Section]:
+    found = len(fp) > 0 or (fp.slow is not None and len(fp.slow) > 0)
+    sections: list[Section] = []
+    if found or trajectories is not None:
+        sections.append(state_space(fp, trajectories))
+    if len(fp):
+        sections.append(eigenvalue_plane(fp))
+    if found:
+        sections.append(point_table(fp))
+    return sections
+
+
 def _summary(page: NetworkPage) -> str:
     fp = page.fixed_points
+    if fp is None:
+        return fill("summary_without_points.html", lead=page.lead, facts=page.facts)
     slow = fp.slow if fp.slow is not None and len(fp.slow) else None
     return fill(
         "summary.html",

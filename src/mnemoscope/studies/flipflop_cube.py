@@ -75,6 +75,7 @@ class FlipFlopCube(Study):
         # the trial's page is found from the study's
         (folder / "page.html").write_bytes(looked.page.read_bytes())
         fp = looked.fixed_points
+        assert fp is not None  # the networks of this study do not attend to their past
         return {
             "loss": trained.loss,
             "accuracy": trained.scores["accuracy"],

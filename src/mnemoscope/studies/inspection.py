@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -22,12 +22,14 @@ from mnemoscope.analysis import (
     variable_memories,
 )
 from mnemoscope.cells import Cell, Elman, Model, run_with_cache
+from mnemoscope.config import RunConfig
 from mnemoscope.report import NetworkPage, Section, write_page
 from mnemoscope.report.binding import binding_section
 from mnemoscope.report.frame import check_extra
 from mnemoscope.report.memory import memory_section
 from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
 from mnemoscope.shapes import Float
+from mnemoscope.studies.attention_inspection import AttentionSeen, look_at_attention, without_fixed_points
 from mnemoscope.tasks import Batch, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
 
@@ -39,12 +41,21 @@ TRAJECTORIES = 24
 class Inspection:
     """What was found, and where it was written."""
 
-    fixed_points: FixedPoints
+    fixed_points: FixedPoints | None
+    """None of a network that attends to its past."""
     page: Path
-    saved: Path
+    saved: Path | None
     """The fixed points as a `.safetensors` file."""
     variables: VariableMemories | None = None
     """What a network that was taught variable binding holds where, if it can be told; saved beside the page too."""
+    attention: AttentionSeen | None = None
+    """Of a network that attends to its past: what it attends to and keeps, and what of the loss reaches back; saved
+    beside the page too."""
+
+    def summary(self) -> str:
+        """The result in words."""
+        found = self.fixed_points if self.attention is None else self.attention
+        return "" if found is None else found.summary()
 
 
 @dataclass(frozen=True)
@@ -76,10 +87,17 @@ _USUAL = Look()
 
 
 def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Look = _USUAL) -> Inspection:
-    """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder."""
+    """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder.
+
+    Of a network that attends to its past the page shows what it attends to and keeps in place of fixed points.
+    """
     check_extra()
     folder = Path(folder)
+    page = folder / "page.html" if page is None else Path(page)
     model, task, config = load_model(folder)
+    why = without_fixed_points(model.cell)
+    if why is not None:
+        return _inspect_attention(folder, page, look, why)
     constant = look.tensor()
     dynamics = Dynamics(model.cell, None if constant is None else model.encode(constant[None])[0])
     # the page shows the task as it is met; the search starts from the states that are visited
@@ -90,6 +108,33 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     pool = visited.flatten(0, 1)
     fp = look.find(dynamics, pool[torch.randperm(len(pool), generator=generator)[: look.starts]])
     memories = _memories(model, task, batch)
+    content = replace(
+        _of_run(folder, model, config, look),
+        fixed_points=fp,
+        trajectories=visited[:, :TRAJECTORIES],
+        cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None]),
+        sections=[*([] if memories is None else [binding_section(memories)]), *_lenses(model.cell, dynamics, fp)],
+    )
+    content = replace(content, facts=[*content.facts, ("Constant input", _input(dynamics))])
+    found = memories if isinstance(memories, VariableMemories) else None
+    return _write(fp, content, page, found)
+
+
+def _inspect_attention(folder: Path, page: Path, look: Look, why: str) -> Inspection:
+    """The page of a network that attends to its past; `why` says why it lists no fixed points."""
+    if look.input is not None:
+        raise ValueError(f"A constant input is for fixed points, and there are none to look for; leave it away. {why}")
+    model, task, config = load_model(folder)
+    seen = look_at_attention(model, task, config)
+    used = (("lens", "attention"), ("lens", "gradients"), ("cell", config.cell), ("task", config.task))
+    content = _of_run(folder, model, config, look)
+    write_page(page, replace(content, lead=why, cites=_keys(used), sections=[seen.section()]))
+    seen.save(page)
+    return Inspection(None, page, None, attention=seen)
+
+
+def _of_run(folder: Path, model: Model, config: RunConfig, look: Look) -> NetworkPage:
+    """What a page says of a run, whatever its network is."""
     result = RunFolder(folder).read_result()
     facts = [
         ("Cell", f"{config.cell}, {config.hidden_size} units"),
@@ -98,21 +143,14 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
         ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, without memory {result.baseline:.2e}"),
         *((name.capitalize(), f"{value:.4f}") for name, value in result.scores.items()),
         ("Seed", f"{config.seed}"),
-        ("Constant input", _input(dynamics)),
     ]
-    content = NetworkPage(
+    return NetworkPage(
         title=f"{config.name}: {config.cell} with {config.hidden_size} units",
-        fixed_points=fp,
         facts=facts,
-        trajectories=visited[:, :TRAJECTORIES],
         curve=RunFolder(folder).read_metrics(),
         baseline=result.baseline,
-        cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None]),
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
-        sections=[*([] if memories is None else [binding_section(memories)]), *_lenses(model.cell, dynamics, fp)],
     )
-    found = memories if isinstance(memories, VariableMemories) else None
-    return _write(fp, content, folder / "page.html" if page is None else Path(page), found)
 
 
 def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUAL) -> Inspection:
@@ -188,7 +226,9 @@ _LENS_OF_VARIABLES = (("lens", "variables"),)
 
 
 def _cites(*used: tuple[str, str]) -> list[str]:
+    return _keys((("lens", "fixed-points"), ("lens", "spectra"), *used))
+
+
+def _keys(used: Sequence[tuple[str, str]]) -> list[str]:
     kinds = {"cell": registry.cells, "task": registry.tasks, "lens": registry.lenses}
-    keys = [key for kind, name in used for key in kinds[kind][name].cites]
-    lenses = [key for name in ("fixed-points", "spectra") for key in registry.lenses[name].cites]
-    return list(dict.fromkeys([*lenses, *keys]))
+    return list(dict.fromkeys(key for kind, name in used for key in kinds[kind][name].cites))

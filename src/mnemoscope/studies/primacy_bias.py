@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mnemoscope import registry
-from mnemoscope.memory.attention.kept import kept_steps
+from mnemoscope.analysis.attention import attention_of
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.studies.computing import ComputedStudy, kept, plain_powers, spread
 from mnemoscope.studies.learning import by_name, colours
@@ -22,6 +22,8 @@ CELLS = ("relrnn", "rellstm")
 SCORES = ("published", "normalised")
 FIRST = "of the kept, first ones"
 SYMBOLS = "of the symbols, kept"
+AT_ONCE = 10
+"""Sequences whose weights, time^2 of each, are recorded at once."""
 
 
 def _cases(delay: int, units: int, sequences: int) -> dict[str, dict[str, Any]]:
@@ -76,13 +78,16 @@ class PrimacyBias(ComputedStudy):
             cell = registry.cells.load(case["cell"])(task.input_size, case["units"], score=case["score"]).double()
         batch = task.batch(case["sequences"], seed, 0, "validation")
         recall = len(batch.inputs) - task.symbols  # the first step at which a symbol is due
-        screened = kept_steps(cell, batch.inputs[: recall + 1].double())
-        relevant = screened.relevant[-1]
-        bears = batch.inputs[..., : task.alphabet].any(-1).T  # (batch, time)
+        inputs = batch.inputs[: recall + 1]
+        seen = [attention_of(cell, part) for part in inputs.split(AT_ONCE, dim=1)]
+        held = torch.cat([one.chosen[-1] for one in seen], dim=1)  # (time, batch)
+        scores = torch.cat([one.scores for one in seen if one.scores is not None], dim=1)
+        bears = inputs[..., : task.alphabet].any(-1)
         return {
-            "first": (relevant < cell.past.relevant).double().mean().item(),
-            "symbols": (bears.gather(1, relevant).sum(1) / task.symbols).mean().item(),
-            "score": kept(screened.score.mean(1)[: 5 * cell.past.slots]),
+            "first": torch.cat([one.primacy for one in seen]).mean().item(),
+            "symbols": ((bears & held).sum(0) / task.symbols).mean().item(),
+            # of states that left the buffer: the relevance of the others is not final
+            "score": kept(scores[: -cell.past.short_term].mean(1)[: 5 * cell.past.slots]),
         }
 
     def as_published(self, trial: Trial) -> bool:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mnemoscope.analysis.gradients import gradient_norms
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, legend, quiet
 from mnemoscope.studies.computing import kept
 from mnemoscope.studies.learning import LearningStudy, by_name, colours
 from mnemoscope.studies.recall import BASE, until_solved
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.studies.training_gradients import gradients_on
 from mnemoscope.training import load_model
 
 if TYPE_CHECKING:
@@ -75,12 +75,10 @@ class ScreeningTradeoff(LearningStudy):
     )
 
     def look(self, run: Path) -> dict[str, Any]:
-        """Mean of log10 |dL / dh_t| over sequences, from the last step back."""
+        """Mean of log10 |dL / dh_t| over sequences, from the last step back; h is the output of the LSTM alone."""
         model, task, config = load_model(run)
-        model = model.double()
         batch = task.batch(SEQUENCES, config.seed, 0, "validation")
-        inputs = model.encode(batch.inputs.double())
-        norms = gradient_norms(model.cell, inputs, lambda outputs: task.loss(model.readout(outputs), batch))
+        norms = gradients_on(task, model, batch).norms[0]
         # a gradient that is exactly 0 has no logarithm
         back = norms.clamp(min=torch.finfo(norms.dtype).tiny).log10().mean(1).flip(0)
         return {"gradient": kept(back)}

@@ -133,7 +133,7 @@ def draw_gradients(
     if figure is None:
         figure = new_figure(7, 4)
     axes = figure.add_subplot()
-    for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.mean(2).numpy(), strict=True)):
+    for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.nanmean(2).numpy(), strict=True)):
         axes.plot(norms, color=colours[LINES[number % len(LINES)]], linewidth=1.6, label=name or "measured")
     styles = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)))
     for number, (name, bound) in enumerate((bounds or {}).items()):

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells import Cell, State
-from mnemoscope.cells.cell import Step, check_input
+from mnemoscope.cells.cell import Box, Step, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold, steps_of
+from mnemoscope.memory.attention.bounds import screened_box
 from mnemoscope.memory.attention.fused import fused_screen
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
 from mnemoscope.memory.attention.places import Along, Seen
@@ -106,6 +107,10 @@ class Attentive(Cell):
     def forward(self, x: Float[Tensor, "batch features"], state: Any) -> Any:
         us, step = self.prepare(x)
         return step(us, state)
+
+    def bounds(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
+        """As `bounds.screened_box` derives; None where the past grows, or the states do."""
+        return screened_box(self, low, high)
 
     def intermediates(self, x: Float[Tensor, "batch features"], state: Any) -> dict[str, Tensor]:
         """`weights` (batch, slots, heads): the attention of this step."""

@@ -13,7 +13,7 @@ from mnemoscope.memory.attention.slots import Slots
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
-    from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen
+    from mnemoscope.memory.attention.past import Past
 
 
 class AttentiveState(NamedTuple):
@@ -42,7 +42,7 @@ class Held:
     present = None
     """Which members of the batch take this step: all of them, or a step cannot know."""
 
-    def __init__(self, past: FullHistory | RelevanceScreen, alignment: Alignment, state: AttentiveState) -> None:
+    def __init__(self, past: Past, alignment: Alignment, state: AttentiveState) -> None:
         self.past, self.alignment = past, alignment
         self.rows, self.slots = state.rows, Slots(state.score, state.filled)
 

@@ -51,9 +51,10 @@ class History:
 
     def close(self, *results: Tensor) -> tuple[Tensor, ...]:
         """Hand out what came of the history: every gradient enters here, before any other of its parts."""
-        results = _Close.apply(self, self.token, *results)
-        self.token = self.rows.new_zeros(0)  # the graph holds the history, which must not hold the graph
-        return results
+        handed = _Close.apply(self, self.token, *results)
+        # every part of the graph holds the history: were it to hold the graph, neither would ever be given back
+        self.token = self.token.detach()
+        return handed
 
     def flat(self, places: Int[Tensor, "slots batch"]) -> Int[Tensor, " rows"]:
         """Places in the list of all rows."""

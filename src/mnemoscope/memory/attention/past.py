@@ -60,11 +60,21 @@ class Past:
 
     def held(self, alignment: Alignment, state: Any) -> Any:
         """The memory of one step."""
-        return Held(self, alignment, state)  # pyright: ignore[reportArgumentType]
+        return Held(self, alignment, state)
 
     def along(self, alignment: Alignment, state: Any, length: int, mask: Tensor | None) -> Any:
         """The memory of a scan."""
         raise NotImplementedError(f"{type(self).__name__} must define along(alignment, state, length, mask).")
+
+    def admit(self, slots: Slots) -> Int[Tensor, "batch slots"] | None:
+        """Where each slot's content comes from when a new state enters, at the end of the old slots; None: nothing
+        leaves.
+        """
+        return None
+
+    def noted(self, slots: Slots, weights: Float[Tensor, "batch slots"]) -> Slots:
+        """The slots after the attention of a step; nothing is noted where nothing is screened."""
+        return slots
 
     def turn(
         self, net: Attentive, memory: Any, s: Tensor, h: Tensor, x: Tensor | None
@@ -88,13 +98,6 @@ class FullHistory(Past):
 
     def along(self, alignment: Alignment, state: AttentiveState, length: int, mask: Tensor | None) -> Along:
         return Along(alignment, state, length, mask, Everything(Slots(state.score, state.filled), length, mask))
-
-    def admit(self, slots: Slots) -> None:
-        """Nothing leaves."""
-
-    def noted(self, slots: Slots, weights: Float[Tensor, "batch slots"]) -> Slots:
-        """Nothing is noted where nothing is screened."""
-        return slots
 
 
 @dataclass(frozen=True)
