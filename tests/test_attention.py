@@ -235,3 +235,40 @@ def test_what_a_scan_stored_is_given_back(name, backward, monkeypatch):
     assert len(stored) == 1
     del outputs, state
     assert stored[0]() is None
+
+
+@pytest.mark.parametrize("kind", ["elman", "lstm"])
+@pytest.mark.parametrize("past", [RelevanceScreen(3, 4), RelevanceScreen(1, 1, "normalised"), RelevanceScreen(5, 1)])
+@pytest.mark.parametrize("options", [{}, {"alignment": "dot", "scale": 0.5}])
+def test_a_fused_screen_goes_on_from_any_state_with_its_gradient(kind, past, options):
+    cell = Attentive(CELLS[kind](), past, **options).double()
+    xs = torch.randn(16, 3, 5, dtype=torch.float64, requires_grad=True)
+    found = []
+    for backend in ("loop", "fused"):
+        _, state = ms.scan(cell, xs[:2], backend="loop")
+        empty = state._replace(filled=state.filled.clone(), score=state.score.clone())
+        empty.filled[0] = empty.score[0] = 0  # one member of the batch begins with nothing
+        fast = cell.fast_path(xs[2:], empty, None)
+        assert fast.name == f"screened scan ({'tanh' if kind == 'elman' else 'lstm'}, cpu)"
+        outputs, last = ms.scan(cell, xs[2:], empty, backend=backend)
+        total = (outputs * torch.arange(12.0)).sum() + sum(part.square().sum() for part in leaves(last))
+        found.append([outputs, *leaves(last), *torch.autograd.grad(total, [xs, *cell.parameters()], allow_unused=True)])
+    assert gap(*([one for one in each if one is not None] for each in found)) <= 1e-11
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu", "modrelu", "logistic", "linear"])
+def test_every_known_nonlinearity_is_fused(name):
+    cell = Attentive(Elman(5, 12, name), RelevanceScreen(3, 4), scale=0.5).double()
+    xs = torch.randn(25, 3, 5, dtype=torch.float64, requires_grad=True)
+    assert cell.fast_path(xs, cell.initial_state(3), None).name == f"screened scan ({name}, cpu)"
+    found = [gradients(cell, xs, ms.scan(cell, xs, backend=backend)[0]) for backend in ("loop", "fused")]
+    assert gap(*found) <= 1e-11
+
+
+def test_a_map_that_someone_replaced_is_not_fused_away():
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
+    cell.alignment.key = nn.Linear(12, 12).double()
+    xs = torch.randn(25, 3, 5, dtype=torch.float64)
+    assert cell.fast_path(xs, cell.initial_state(3), None).name == "shared history"
+    with torch.no_grad():
+        assert gap([ms.scan(cell, xs)[0]], [ms.scan(cell, xs, backend="loop")[0]]) <= 1e-12

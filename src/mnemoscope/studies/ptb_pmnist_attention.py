@@ -91,7 +91,7 @@ class AttentionOnData(LearningStudy):
                     "changes": {"task_options": {"length": 10}, "hidden_size": 12, "embedding": 8, "steps": 10,
                                 "batch_size": 4, "evaluate_every": 5, "evaluate_batches": 2}},
         }),
-        "cpu": Preset("64 units, 1,000 iterations, 7 pixels a step: less than three epochs of digits, a fraction of one of text.", {
+        "cpu": Preset("64 units, 1,000 iterations, 7 pixels a step: the beginning of learning, far from its end.", {
             "pmnist": {"networks": {name: DIGITS[name] for name in ("relrnn", "rellstm", "lstm")},
                        "changes": {"task_options": {"group": 7}, "hidden_size": 64, "steps": 1000,
                                    "learning_rate": 1e-3, "evaluate_every": 100, "evaluate_batches": 5}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.cells import LSTM, Elman
@@ -14,9 +14,10 @@ from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.nonlinearity import Described
 from mnemoscope.kernels import no_screened_scan, screened_scan
 from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
-from mnemoscope.memory.attention.alignment import Additive, ScaledDot
+from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
 from mnemoscope.memory.attention.held import AttentiveState
 from mnemoscope.memory.attention.past import RelevanceScreen
+from mnemoscope.memory.attention.sharing import Softmax
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.attentive import Attentive
@@ -27,8 +28,8 @@ def fused_screen(net: Attentive, xs: Tensor, state: AttentiveState, mask: Tensor
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")
-    if type(net.alignment) not in (Additive, ScaledDot) or net.alignment.heads != 1 or net.mix is not None:
-        return NoFastPath("only one head whose context is added to h is fused")
+    if not _plain(net.alignment) or net.mix is not None:
+        return NoFastPath("only one head that compares linear maps, whose context is added to h, is fused")
     if mask is not None or torch.is_autocast_enabled(h.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
     if type(cell) is LSTM and cell.weight_hr is None:
@@ -45,6 +46,17 @@ def fused_screen(net: Attentive, xs: Tensor, state: AttentiveState, mask: Tensor
     if reason is not None:
         return NoFastPath(reason)
     return FastPath(f"screened scan ({name}, {h.device.type})", lambda: _run(net, how, xs, state))
+
+
+def _plain(alignment: Alignment) -> bool:
+    """Whether an alignment is as its class made it: users may put other maps in its place."""
+    maps = (alignment.query, alignment.key)
+    return (
+        type(alignment) in (Additive, ScaledDot)
+        and alignment.heads == 1
+        and type(alignment.share) is Softmax
+        and all(type(each) is nn.Linear and each.bias is None for each in maps)
+    )
 
 
 def _run(net: Attentive, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
