@@ -5,12 +5,14 @@ from weakref import ref
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, Stack
 from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.memory.attention.history import History
+from mnemoscope.memory.attention.sharing import TopK
 
 CELLS = {
     "elman": lambda: Elman(5, 12, "tanh"),
@@ -251,7 +253,8 @@ def test_a_fused_screen_goes_on_from_any_state_with_its_gradient(kind, past, opt
         fast = cell.fast_path(xs[2:], empty, None)
         assert fast.name == f"screened scan ({'tanh' if kind == 'elman' else 'lstm'}, cpu)"
         outputs, last = ms.scan(cell, xs[2:], empty, backend=backend)
-        total = (outputs * torch.arange(12.0)).sum() + sum(part.square().sum() for part in leaves(last))
+        learned = (*leaves(last.inner), last.s, last.rows)  # no gradient passes through scores
+        total = (outputs * torch.arange(12.0)).sum() + sum(part.square().sum() for part in learned)
         found.append([outputs, *leaves(last), *torch.autograd.grad(total, [xs, *cell.parameters()], allow_unused=True)])
     assert gap(*([one for one in each if one is not None] for each in found)) <= 1e-11
 
@@ -270,5 +273,44 @@ def test_a_map_that_someone_replaced_is_not_fused_away():
     cell.alignment.key = nn.Linear(12, 12).double()
     xs = torch.randn(25, 3, 5, dtype=torch.float64)
     assert cell.fast_path(xs, cell.initial_state(3), None).name == "shared history"
+    with torch.no_grad():
+        assert gap([ms.scan(cell, xs)[0]], [ms.scan(cell, xs, backend="loop")[0]]) <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["memrnn", "sab", "relgru", "relrnn"])
+def test_gradients_with_parameters_from_outside(name):
+    """torch.func.functional_call puts a module's own parameters back before the backward pass."""
+    cell = ms.registry.cells.load(name)(3, 8).double()
+    xs = torch.randn(25, 2, 3, dtype=torch.float64)
+    found = []
+    for backend in ("loop", "fused"):
+        other = {key: (2 * value).detach().requires_grad_() for key, value in cell.named_parameters()}
+        outputs = functional_call(_Scanned(cell, backend), {f"cell.{key}": value for key, value in other.items()}, xs)
+        found.append(torch.autograd.grad(outputs.square().sum(), list(other.values())))
+    assert gap(*found) <= 1e-11
+
+
+class _Scanned(nn.Module):
+    def __init__(self, cell, backend):
+        super().__init__()
+        self.cell, self.backend = cell, backend
+
+    def forward(self, xs):
+        return ms.scan(self.cell, xs, backend=self.backend)[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cell: setattr(cell, "macro", lambda h, c: h - c),
+        lambda cell: setattr(cell.alignment, "scores", lambda compared, *shared: compared.sum(-1, keepdim=True)),
+        lambda cell: setattr(cell.alignment, "share", TopK(1)),
+        lambda cell: setattr(cell.cell, "bias_hh", None),
+    ],
+)
+def test_what_someone_changed_on_the_instance_is_heeded(change):
+    cell = Attentive(LSTM(5, 12), RelevanceScreen(3, 4)).double()
+    change(cell)
+    xs = torch.randn(25, 3, 5, dtype=torch.float64)
     with torch.no_grad():
         assert gap([ms.scan(cell, xs)[0]], [ms.scan(cell, xs, backend="loop")[0]]) <= 1e-12

@@ -305,6 +305,19 @@ def test_seeds_tell_copies_and_runs_apart():
     assert not torch.equal(first, Environments(Walk, 3, seed=1).observations)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2**32 + 1])
+def test_what_is_played_was_not_learned_in(seed):
+    seen = {}
+    for stream in (0, 1):
+        environments = Environments(Walk, 4, seed=seed, stream=stream)
+        seen[stream] = set()
+        for episode in range(8):
+            environments._episodes = [episode] * 4
+            seen[stream] |= {tuple(environments._begin(copy).tolist()) for copy in range(4)}
+    assert len(seen[0]) == len(seen[1]) == 32
+    assert not seen[0] & seen[1]
+
+
 def test_an_environment_that_goes_its_own_way_is_told():
     class Unseeded(Walk):
         def _seen(self):
@@ -509,7 +522,7 @@ def test_playing_side_by_side_is_playing_alone(past):
     agent = walker(past)
     played = play(agent, Walk, episodes=6, seed=3, greedy=True)
     assert len(played.lengths.unique()) > 3
-    environments = Environments(Walk, 6, seed=3 + 2**32)
+    environments = Environments(Walk, 6, seed=3, stream=1)
     for copy in range(6):
         state, total, length, over = agent.cell.initial_state(1), 0.0, 0, False
         while not over:

@@ -128,9 +128,7 @@ class RunConfig:
         and the cell, so that asking for the hash imports torch.
         """
         content = {name: value for name, value in self._given().items() if name not in _BESIDE_THE_RESULT}
-        for each in fields(self):
-            if each.name in _JOINED_LATER and content[each.name] == each.default:
-                del content[each.name]
+        content = without_later_defaults(content)
         task = registry.tasks.load(self.task)
         if not getattr(task, "finite", False):
             content.setdefault("evaluate_batches", ENDLESS_EVALUATION)
@@ -179,6 +177,12 @@ class RunConfig:
 
     def _given(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def without_later_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run but for fields that joined later and are at their default."""
+    later = {each.name: each.default for each in fields(RunConfig) if each.name in _JOINED_LATER}
+    return {name: value for name, value in settings.items() if name not in later or value != later[name]}
 
 
 def _changed(target: Callable[..., Any], options: Mapping[str, Option]) -> dict[str, Option]:

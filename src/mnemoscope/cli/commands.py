@@ -218,7 +218,7 @@ class RunStudy:
 
     name: Positional[str]
     """Name of the study; `mnemoscope studies` lists them."""
-    preset: Literal["smoke", "cpu", "paper"] = "cpu"
+    preset: str = "cpu"
     """smoke takes seconds, cpu minutes on two cores; paper comes as near to what was published as we can."""
     seeds: tuple[int, ...] = ()
     """Seeds to run instead of the preset's own."""

@@ -1,4 +1,4 @@
-"""A cell with screened attention to its past as one operator: no graph per step, no attention kept (Kerg, Algorithm 1).
+"""A cell with screened attention to its past as one operator, without a graph per step (Kerg, Algorithm 1).
 
 The slots are a ring of the newest states and behind it the relevant set, each state as a row [h; key]. A step computes
 h and a query from s_{t-1}, moves the row that the ring gives up to the least relevant place if it is more relevant,
@@ -9,7 +9,7 @@ out of the ring, every later use of it has been counted, wherever the row lay. W
 of all rows. So per step are kept its row, its query, its weights and one move; the products that give the gradients of
 matrices are taken once, after the loop.
 
-A slot's score is -1 where it is empty.
+A slot's score is -inf where it is empty.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class _Screened(torch.autograd.Function):
         ctx.save_for_backward(us, *start, *weights, *trace)
         size = s.shape[-1]
         order = _oldest_first(len(us), how, s.device)
-        last, scores = trace.last[order].transpose(0, 1), trace.score[order].T
+        last, scores = trace.last[order].transpose(0, 1).contiguous(), trace.score[order].T.contiguous()
         ctx.mark_non_differentiable(scores)
         c = None if trace.c is None else trace.c[-1].clone()
-        return trace.outputs, trace.rows[-1, :, :size].clone(), c, last.contiguous(), scores.contiguous()
+        return trace.outputs, trace.rows[-1, :, :size].clone(), c, last, scores
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.kernels.screened_cells import pull_of, steps_of
-from mnemoscope.kernels.screened_parts import Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_parts import EMPTY, Pulled, Screening, Start, Trace, Weights
 from mnemoscope.shapes import Float
 
 
@@ -28,7 +28,9 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -
     moved, dropped = torch.full((time, batch), -1), torch.zeros(time, batch, dtype=torch.long)
     compared, mixed = torch.empty_like(values), torch.empty_like(values)
     column, h, s = torch.arange(batch), start.s, start.s
-    free = int((score < 0).sum(0).max())  # the ring fills one slot a step, and the relevant set by what it gives up
+    free = (
+        int((score == EMPTY).sum(0).amax()) if batch else 0
+    )  # the ring fills one slot a step, and the relevant set by what it gives up
     full_from = free + nu if free else 0
     steps = zip(made.unbind(), rows[how.slots :].unbind(), all_weights.unbind(), outputs.unbind(), strict=True)
     for t, (z, row, attention, out) in enumerate(steps):
@@ -50,7 +52,7 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -
         score[ring].zero_()
         place[ring].fill_(how.slots + t)
         scores = _scores(compared, z[:, width:], keys, weights.direction)
-        empty = score < 0 if t < full_from else None
+        empty = score == EMPTY if t < full_from else None
         if empty is not None:
             scores = scores.masked_fill(empty, -torch.inf)
         torch.softmax(scores, 0, out=attention)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from torch import Tensor
 
 from mnemoscope.shapes import Float
 
-EMPTY = -1.0
+EMPTY = -inf
 """Score of an empty slot: below that of any state."""
 
 
@@ -51,7 +52,7 @@ class Start(NamedTuple):
     """Of an LSTM."""
     rows: Float[Tensor, "batch slots width"]
     score: Float[Tensor, "batch slots"]
-    """-1 where a slot is empty."""
+    """-inf where a slot is empty."""
 
 
 class Trace(NamedTuple):

@@ -154,7 +154,7 @@ def _forward(
     of_slots = (slots[:, None] * batch + b) * 2 * size + columns[None, :]
     values = tl.load(rows + of_slots, mask=inside, other=0.0)
     keys = tl.load(rows + of_slots + size, mask=inside, other=0.0)
-    score = tl.load(scores + slots * batch + b, mask=slots < SLOTS, other=-1.0)
+    score = tl.load(scores + slots * batch + b, mask=slots < SLOTS, other=float("-inf"))
     place = slots.to(tl.int64)
     in_ring = slots < NU
     in_set = (slots >= NU) & (slots < SLOTS)
@@ -168,7 +168,8 @@ def _forward(
         own = _vector(bias, columns, size)
     if ADDITIVE:
         direction = _vector(v, columns, size)
-    for t in range(time):
+    for step in range(time):
+        t = b * 0 + step  # of 64 bits, as b is: places in memory may be beyond 32
         here = (t * batch + b) * size
         u = us + here * WIDTH
         z = _vector(u, columns, size) + _times(recurrent, s, columns, size, COLUMNS)
@@ -219,7 +220,7 @@ def _forward(
         place = tl.where(at_ring, SLOTS + t, place)
         score = tl.where(at_ring, 0.0, score)
 
-        valid = score >= 0
+        valid = score != float("-inf")
         e, _ = _compared(query, keys, direction, shrink, ADDITIVE)
         e = tl.where(valid, e, float("-inf"))
         a = tl.exp(e - tl.max(e, 0))
@@ -266,7 +267,7 @@ def _backward(
     if ADDITIVE:
         direction = _vector(v, columns, size)
     for back in range(time):
-        t = time - 1 - back
+        t = b * 0 + time - 1 - back
         here = (t * batch + b) * size
         g = scale * (_vector(into_outputs + here, columns, size) + ds)
         query = _vector(queries + here, columns, size)

@@ -63,14 +63,15 @@ class Environments:
         make: gives a new copy.
         number: how many.
         seed: of all episodes.
+        stream: of two streams with the same seed no episode is that of the other.
 
     """
 
-    def __init__(self, make: MakeEnvironment, number: int, seed: int = 0) -> None:
+    def __init__(self, make: MakeEnvironment, number: int, seed: int = 0, stream: int = 0) -> None:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ValueError(f"There must be at least one environment, but number is {number!r}.")
         self.copies = [make() for _ in range(number)]
-        self.seed = seed
+        self.seed, self.stream = seed, stream
         self.actions = _number_of_actions(self.copies[0])
         self._episodes = [0] * number
         self._done: list[list[int]] = [[] for _ in range(number)]
@@ -126,7 +127,7 @@ class Environments:
 
     def _begin(self, copy: int) -> Tensor:
         self._done[copy] = []
-        seed = np.random.SeedSequence((self.seed, copy, self._episodes[copy])).generate_state(1)[0]
+        seed = np.random.SeedSequence((self.stream, copy, self._episodes[copy], self.seed)).generate_state(1)[0]
         return _as_tensor(self.copies[copy].reset(seed=int(seed))[0])
 
     def _act(self, copy: int, action: int) -> tuple[Tensor, float, bool]:

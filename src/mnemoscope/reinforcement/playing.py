@@ -50,7 +50,7 @@ def play(agent: ActorCritic, make: MakeEnvironment, episodes: int = 100, seed: i
         greedy: take the likeliest action; otherwise draw one, as in learning.
 
     """
-    environments = Environments(make, episodes, seed + 2**32)  # beyond any seed of learning
+    environments = Environments(make, episodes, seed, stream=1)  # learning has stream 0
     device, training = agent.readout.weight.device, agent.training
     state, playing = agent.cell.initial_state(episodes), torch.arange(episodes)
     rewards, lengths = torch.zeros(episodes), torch.zeros(episodes)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnemoscope.config import RunConfig
-from mnemoscope.studies.learning import LearningStudy
-from mnemoscope.studies.recall import OURS, at_delays, in_stages, published_recall
+from mnemoscope.studies.recall import OURS, RecallStudy, at_delays, in_stages, published_recall
 from mnemoscope.studies.study import Preset, Trial
 
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -35,14 +34,13 @@ PUBLISHED: dict[str, dict[int, int | str]] = {
 """Percent of the symbols recalled. (The text has MemRNN out of memory beyond 100, the table at 2,000.)"""
 
 
-class CopyTable(LearningStudy):
+class CopyTable(RecallStudy):
     """Train networks on the copy task at several delays."""
 
     name = "copy-table"
     title = "Copying after longer and longer delays"
     question = "Up to which delay does each network learn to recall ten symbols?"
-    score = "accuracy"
-    score_in_words = "recall"
+    table = PUBLISHED
     published = tuple(
         published_recall(f"{network}, delay {delay}: recall", percent, "Kerg, B.4 Table 2")
         for network, row in PUBLISHED.items()
@@ -58,18 +56,16 @@ class CopyTable(LearningStudy):
         "cpu": Preset("Delays of 100 and 200, 128 units, batches of 10, at most 3,000 iterations; one seed.",
                       {"networks": NETWORKS, "delays": (100, 200),
                        "changes": {"hidden_size": 128, "batch_size": 10, "steps": 3000, "evaluate_batches": 10}}),
-        "paper": Preset("190 units, batches of 128 (expRNN's own setting), at most 4,000 iterations, on a GPU.",
+        "paper": Preset("190 units (128 with attention), batches of 128 (expRNN's own setting), at most 4,000 "
+                        "iterations, on a GPU.",
                         {"networks": NETWORKS | ATTENTION, "delays": (100, 200, 300, 500, 1000, 2000),
                          "changes": {"device": "cuda"}}),
     }  # fmt: skip
     cites = ("kerg2020", "lezcano2019", "henaff2016", "hochreiter1997")
-    caption = "Recall while learning."
+    caption = "Left: recall while learning. Right: recall at the end (dots and lines), and as published (circles)."
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return super().trials({**settings, "networks": at_delays(settings["networks"], settings["delays"])}, seeds)
-
-    def as_published(self, trial: Trial) -> bool:
-        return trial.settings["steps"] >= 3000  # how long, and with how many units, is not told
 
 
 STUDY = CopyTable()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config import RunConfig
 from mnemoscope.report.svg import blank, quiet
 from mnemoscope.studies.computing import above
-from mnemoscope.studies.learning import LearningStudy, colours, first_step
+from mnemoscope.studies.learning import LearningStudy, changed, colours, first_step
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ OURS: dict[str, dict[str, Any]] = {
 """What learns in thousands of iterations in place of 200,000. modReLU with half of h + c, the authors' scale, holds a
 state over any delay, where tanh with h + c learns a delay of 100 and no longer one. A RelLSTM begins with short delays;
 weight decay lets its memory forget, so that a long delay ends as a short one does."""
+
+
+RECIPE = ("hidden_size", "optimiser", "learning_rate", "weight_decay", "schedule", "batch_size", "cell_options",
+          "task_options")  # fmt: skip
+"""Settings in which a training may differ from a published one."""
 
 
 def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -88,17 +93,19 @@ class RecallStudy(LearningStudy):
     score_in_words = "recall"
     table: Mapping[str, Mapping[int, int | str]]
     """Published percentages: network, delay."""
+    as_told: Mapping[str, Mapping[str, Any]] = PUBLISHED
+    """How the published networks were trained, as changes of `BASE`."""
 
     def recalled(self, one: Finished) -> dict[int, float]:
         """What a network recalls at each delay at which it was tested."""
-        raise NotImplementedError(f"{type(self).__name__} must define recalled(one).")
+        return {one.trial.settings["task_options"]["delay"]: one.result["accuracy"]} if "loss" in one.result else {}
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         return [until_solved(name, own)]
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether the network has the published size."""
-        return trial.settings["hidden_size"] == self.base.hidden_size
+        """Whether the network is no smaller than the published one; what else differs is told beside."""
+        return trial.settings["hidden_size"] >= BASE.hidden_size
 
     def compared(
         self, own: Sequence[Finished], stated: Published, quantity: str, measured: Sequence[float], ours: str,
@@ -108,10 +115,24 @@ class RecallStudy(LearningStudy):
         recall all, only after as many as published.
         """
         whole = [one for one in own if "failed" not in one.result]
-        if all(one.result["accuracy"] >= SOLVED or one.result["steps"] >= self.base.steps for one in whole):
+        other = self.other_recipe(own[0].trial)
+        remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
+        if all(one.result["accuracy"] >= SOLVED or one.result["steps"] >= BASE.steps for one in whole):
             return super().compared(own, stated, quantity, measured, ours, remark)
-        short = f"{max(one.result['steps'] for one in whole):,} iterations; {self.base.steps:,} were published"
+        short = f"{max(one.result['steps'] for one in whole):,} iterations; {BASE.steps:,} were published"
         return Row(quantity, str(stated.value), ours, remark=f"{remark}; {short}" if remark else short)
+
+    def other_recipe(self, trial: Trial) -> str:
+        """In which settings a network was trained otherwise than published, in words; empty where in none."""
+        published = changed(BASE, self.as_told.get(network_of(trial), {}))
+        differing = []
+        for name in RECIPE:
+            ours, theirs = trial.settings[name], getattr(published, name)
+            if name == "task_options":
+                ours, theirs = ours.get("curriculum"), theirs.get("curriculum")
+            if ours != theirs:
+                differing.append(f"{name.replace('task_options', 'curriculum')} {_words(ours)}")
+        return ", ".join(differing)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and recall at every delay beside what was published."""
@@ -142,6 +163,10 @@ class RecallStudy(LearningStudy):
             quiet(axes)
         above(figure, 4)
         return figure
+
+
+def _words(value: Any) -> str:
+    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
 
 
 def network_of(trial: Trial) -> str:

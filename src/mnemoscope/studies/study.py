@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mnemoscope.config import without_later_defaults
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Trial:
     @property
     def hash(self) -> str:
         """Ten hexadecimal digits of the settings and the seed; the trial's folder is named by them."""
-        content = json.dumps({"name": self.name, "settings": self.settings, "seed": self.seed}, sort_keys=True)
+        settings = without_later_defaults(self.settings)  # of runs, so that a new field leaves old trials finished
+        content = json.dumps({"name": self.name, "settings": settings, "seed": self.seed}, sort_keys=True)
         return sha256(content.encode()).hexdigest()[:10]
 
 

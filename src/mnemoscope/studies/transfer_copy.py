@@ -46,12 +46,12 @@ class TransferCopy(RecallStudy):
                         {"networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
                          "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10,
                                      "evaluate_every": 5}}),
-        "cpu": Preset("Sizes as published, recipes of ours (`recall.OURS`) with falling rates; batches of 64, at most 3,000 "
-                      "iterations; one seed.",
+        "cpu": Preset("Sizes as published, recipes of ours with falling rates (`recall.OURS`); batches of 64, at most "
+                      "3,000 iterations; one seed.",
                       {"networks": {name: NETWORKS[name] for name in ("relrnn", "rellstm", "lstm")},
                        "changes": {"batch_size": 64, "evaluate_batches": 4, "steps": 3000, "schedule": "cosine"}}),
-        "paper": Preset("Sizes as published; batches of 64, at most 6,000 iterations, learning rates of ours, on a "
-                        "GPU; one seed.",
+        "paper": Preset("Sizes as published, recipes of ours (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
+                        "delays first); batches of 64, at most 6,000 iterations, on a GPU; one seed.",
                         {"networks": NETWORKS,
                          "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4, "steps": 6000}}),
         "published": Preset("As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",

@@ -74,17 +74,23 @@ class Alignment(nn.Module):
         """Query and keys, feature by feature."""
         raise NotImplementedError(f"{type(self).__name__} must define compared(query, keys).")
 
-    def scores(self, compared: Float[Tensor, "slots batch asked"]) -> Float[Tensor, "slots batch heads"]:
-        """How well each key matches: sums over each head's features."""
+    def scores(
+        self, compared: Float[Tensor, "slots batch asked"], *shared: Tensor
+    ) -> Float[Tensor, "slots batch heads"]:
+        """How well each key matches: sums over each head's features. `shared` is handed in, as the parameters of the
+        module may be others when a gradient is computed.
+        """
         return compared.unflatten(-1, (self.heads, -1)).sum(-1)
 
     def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Float[Tensor, "slots batch heads"]
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Float[Tensor, "slots batch heads"], *shared: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """Gradients of the scores with respect to the query, the keys and the shared parameters; may use up
         `compared`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define pull_scores(query, keys, compared, grad).")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define pull_scores(query, keys, compared, grad, *shared)."
+        )
 
     def attend(
         self,
@@ -94,7 +100,7 @@ class Alignment(nn.Module):
     ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:
         """The context c, and the weights; differentiable, and 0 where no slot is valid."""
         values, keys, bias = self._parts(rows)
-        weights = self.share(self._with(bias, self.scores(self.compared(query, keys))), valid)
+        weights = self.share(self._with(bias, self.scores(self.compared(query, keys), *self.shared())), valid)
         return self._mixed(weights, values), weights
 
     def pull(
@@ -103,16 +109,19 @@ class Alignment(nn.Module):
         query: Float[Tensor, "batch asked"],
         rows: Float[Tensor, "slots batch width"],
         valid: Bool[Tensor, "slots batch"] | None,
+        shared: tuple[Tensor, ...],
     ) -> Pull:
-        """Gradients of `attend`, from that of the context; all that it needs is computed again."""
+        """Gradients of `attend`, from that of the context; all that it needs is computed again, with the parameters
+        that it was computed with.
+        """
         values, keys, bias = self._parts(rows)
         compared = self.compared(query, keys)
-        scores = self._with(bias, self.scores(compared))
+        scores = self._with(bias, self.scores(compared, *shared))
         weights = self.share(scores, valid)
         into_weights = self._by_heads(values * grad).sum(-1)
         into_values = (weights.unsqueeze(-1) * self._by_heads(grad)).flatten(-2)
         into_scores = self.share.pull(scores, weights, valid, into_weights)
-        into_query, into_keys, into_shared = self.pull_scores(query, keys, compared, into_scores)
+        into_query, into_keys, into_shared = self.pull_scores(query, keys, compared, into_scores, *shared)
         into_rows = [into_values, into_keys] if bias is None else [into_values, into_keys, into_scores.sum(-1, True)]
         return Pull(into_query, torch.cat(into_rows, dim=-1), into_shared)
 
@@ -150,17 +159,18 @@ class Additive(Alignment):
     def compared(self, query: Tensor, keys: Tensor) -> Tensor:
         return torch.tanh(query + keys)
 
-    def scores(self, compared: Tensor) -> Tensor:
+    def scores(self, compared: Tensor, *shared: Tensor) -> Tensor:
+        (direction,) = shared
         if self.heads == 1:
-            return (compared @ self.direction).unsqueeze(-1)
-        return self._by_heads(compared * self.direction).sum(-1)
+            return (compared @ direction).unsqueeze(-1)
+        return self._by_heads(compared * direction).sum(-1)
 
     def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *shared: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        each = self._each(grad)
+        (direction,), each = shared, self._each(grad)
         into_direction = (compared * each).sum((0, 1))
-        slope = torch.addcmul(self.direction, compared.square_(), self.direction, value=-1)
+        slope = torch.addcmul(direction, compared.square_(), direction, value=-1)
         into_keys = slope.mul_(each)
         return into_keys.sum(0), into_keys, (into_direction,)
 
@@ -172,7 +182,7 @@ class ScaledDot(Alignment):
         return query * (self.size // self.heads) ** -0.5 * keys
 
     def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *shared: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         each = self._each(grad) * (self.size // self.heads) ** -0.5
         return (each * keys).sum(0), each * query, ()
@@ -200,6 +210,6 @@ class Separable(Alignment):
         return query + keys
 
     def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *shared: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         return grad.sum(0), grad, ()

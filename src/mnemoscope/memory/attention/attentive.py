@@ -35,8 +35,8 @@ class Attentive(Cell):
     step, and so without end. With scale = 0.5 it cannot: if all |h| and |s| are at most 1, so are the next, as n is a
     tanh and c a mean. LSTM and tanh cells have |h| <= 1 whatever they read.
 
-    A scan stores each state once and computes the attention of a step again in the backward pass: memory grows with
-    time alone, whatever is kept. Second derivatives need `backend="loop"`.
+    A scan stores each state once, and not what each step read of them: memory grows with time alone, whatever is kept.
+    Screens around Elman and LSTM cells run as one operator (`fused`). Second derivatives need `backend="loop"`.
 
     Args:
         cell: with a real output that is a tensor of its state.

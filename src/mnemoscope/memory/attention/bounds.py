@@ -36,8 +36,8 @@ def screened_box(net: Attentive, low: Float[Tensor, " features"], high: Float[Te
     of the relevant set with the largest scores of the box are never replaced: what is left is continuous, keeps the
     rest of the box, and by Brouwer has a fixed point.
     """
-    past, cell = net.past, net.cell
-    if not isinstance(past, RelevanceScreen):
+    past, cell, key = net.past, net.cell, net.alignment.key
+    if not isinstance(past, RelevanceScreen) or not isinstance(key, nn.Linear) or key.bias is not None:
         return None
     h = _outputs(net, low, high)
     if h is None:
@@ -82,6 +82,8 @@ def _inner(cell: Cell, low: Tensor, high: Tensor, h: Range, s: Range) -> Range |
     """
     if not isinstance(cell, LSTM):
         return h
+    if type(cell) is not LSTM:  # with weights that are made of others, which a factor on them does not reach
+        return None
     scaled = deepcopy(cell)
     with torch.no_grad():
         scaled.weight_hh.mul_(torch.maximum(-s[0], s[1]) / h[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.nonlinearity import Described
+from mnemoscope.cells.state import leaves
 from mnemoscope.kernels import no_screened_scan, screened_scan
 from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
 from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from mnemoscope.memory.attention.attentive import Attentive
 
 
-def fused_screen(net: Attentive, xs: Tensor, state: AttentiveState, mask: Tensor | None) -> FastPath | NoFastPath:
+def fused_screen(net: Attentive, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
     """The whole scan as one operator, or why there is none."""
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")
-    if not _plain(net.alignment) or net.mix is not None:
+    if not _plain(net.alignment) or net.mix is not None or _changed(net):
         return NoFastPath("only one head that compares linear maps, whose context is added to h, is fused")
     if mask is not None or torch.is_autocast_enabled(h.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
@@ -39,9 +40,11 @@ def fused_screen(net: Attentive, xs: Tensor, state: AttentiveState, mask: Tensor
     else:
         return NoFastPath(f"{type(cell).__name__} is not fused with attention")
     how = Screening(name, past.short_term, past.relevant, past.score == "normalised", float(net.scale))
-    dtypes = {tensor.dtype for tensor in (xs, h, state.rows, *net.parameters())}
+    dtypes = {tensor.dtype for tensor in (xs, *leaves(state), *net.parameters())}
     if len(dtypes) > 1:
         return NoFastPath(f"its numbers are of several kinds: {dtypes}")
+    if not bool(((state.filled == 0) | (state.filled == 1)).all()):  # as a search for fixed points may ask
+        return NoFastPath("a slot is filled in part")
     reason = no_screened_scan(h.device, h.dtype, how, h.shape[1])
     if reason is not None:
         return NoFastPath(reason)
@@ -56,21 +59,29 @@ def _plain(alignment: Alignment) -> bool:
         and alignment.heads == 1
         and type(alignment.share) is Softmax
         and all(type(each) is nn.Linear and each.bias is None for each in maps)
+        and not _changed(alignment)
     )
+
+
+def _changed(module: nn.Module) -> bool:
+    """Whether someone put another function in the place of a method, on the instance."""
+    return any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
 
 
 def _run(net: Attentive, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
     cell, alignment = net.cell, net.alignment
     if isinstance(cell, LSTM):
-        bias = None if cell.bias_ih is None or cell.bias_hh is None else cell.bias_ih + cell.bias_hh
+        biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
+        bias = sum(biases[1:], biases[0]) if biases else None
         us, recurrent, own, c = linear(xs, cell.weight_ih, bias), cell.weight_hh, None, state.inner.c
     else:
         assert isinstance(cell, Elman)
         us, recurrent, own, c = cell.drive(xs), cell.connectivity(), getattr(cell.phi, "bias", None), None
     direction = alignment.direction if isinstance(alignment, Additive) else None
     weights = Weights(recurrent, own, alignment.query.weight, alignment.key.weight, direction)  # pyright: ignore[reportArgumentType]
-    score = state.score.masked_fill(state.filled == 0, EMPTY)
+    score = state.score.masked_fill(state.filled <= 0, EMPTY)
     outputs, h, c, rows, score = screened_scan(us, Start(state.s, c, state.rows, score), weights, how)
     inner = h if c is None else LSTMState(h, c)
-    filled = (score >= 0).to(rows.dtype)
-    return outputs, AttentiveState(inner, outputs[-1].clone(), rows, score.clamp(min=0), filled)
+    empty = score == EMPTY
+    filled = (~empty).to(rows.dtype)
+    return outputs, AttentiveState(inner, outputs[-1].clone(), rows, score.masked_fill(empty, 0.0), filled)

@@ -96,14 +96,15 @@ class _Attend(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         context, weights = alignment.attend(query, history.gathered(places), valid)
         ctx.mark_non_differentiable(weights)
-        ctx.save_for_backward(query, *shared)  # so that a parameter changed in between is noticed
+        ctx.save_for_backward(query, *shared)  # the parameters of now: a change in between is noticed
         ctx.history, ctx.alignment, ctx.places, ctx.valid = history, alignment, places, valid
         return context, weights
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         grad = grads[0]
-        pull = ctx.alignment.pull(grad, ctx.saved_tensors[0], ctx.history.gathered(ctx.places), ctx.valid)
+        query, *shared = ctx.saved_tensors
+        pull = ctx.alignment.pull(grad, query, ctx.history.gathered(ctx.places), ctx.valid, tuple(shared))
         ctx.history.pulled(ctx.places, pull.rows)
         return grad.new_zeros(0), pull.query, None, None, None, None, *pull.weights
 

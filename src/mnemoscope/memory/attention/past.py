@@ -171,7 +171,9 @@ class RelevanceScreen(Past):
         places = torch.arange(1, nu + self.relevant + 1, device=slots.score.device).repeat(batch, 1)
         places[:, nu - 1] = nu + self.relevant  # the newest
         relevant = places[:, nu:].sub_(1)
-        score = slots.score.masked_fill(~slots.valid, -1.0)  # an empty slot gives way to any state, and never enters
+        score = slots.score.masked_fill(
+            ~slots.valid, -torch.inf
+        )  # an empty slot gives way to any state, and never enters
         least, where = score[:, nu:].min(1, keepdim=True)
         kept = relevant.gather(1, where)
         relevant.scatter_(1, where, kept.masked_fill_(score[:, :1] > least, 0))  # 0: what leaves the buffer
