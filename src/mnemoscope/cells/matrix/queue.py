@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.matrix.bilinear import kronecker
 from mnemoscope.cells.matrix.rnn import MatrixRNN
 from mnemoscope.shapes import Float
 
@@ -91,7 +92,7 @@ class QueueMemory(Cell):
         slope = cell.phi.derivative((cell.pre_activation(x, state.h) + self.read(state)).flatten(1))
         size = (self.slots + 1) * N
         J = slope.new_zeros(len(slope), size, size)
-        reading = torch.kron(self.alpha[None], torch.eye(N).to(self.alpha))  # (N, slots N)
+        reading = kronecker(self.alpha[:, None], torch.eye(N).to(self.alpha))  # (N, slots N)
         J[:, :N] = slope.unsqueeze(-1) * torch.cat([cell.connectivity(), reading], dim=1)
         J[:, N:, :-N] = torch.eye(size - N).to(J)
         return J
