@@ -12,8 +12,9 @@ from mnemoscope.cells.state import State, map_state
 
 LARGEST = 256
 """Entries of a state up to which the fused scan of the vector cell is taken. On one CPU core, forward and backward over
-50 steps, it takes a tenth to four fifths of the loop's time up to 225 entries (RNN, LSTM and GRU, batches of 16 and 64),
-and as long or longer with 400."""
+50 steps, it takes a tenth to four fifths of the loop's time up to 225 entries (RNN, LSTM and GRU, batches of 16 and
+64), and with 400 about as long, or longer.
+"""
 
 
 def through_vectors(
