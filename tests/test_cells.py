@@ -10,6 +10,8 @@ from torch.nn.utils import parametrizations, parametrize, prune
 import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.cells import GRU, LSTM, Elman, Layout, Stack
+from mnemoscope.cells.matrix import MLSTM, GatedDeltaNet, MatrixRNN, QueueMemory
+from mnemoscope.cells.matrix.named import matrix_rnn
 from mnemoscope.cells.nonlinearity import NAMES, Nonlinearity, nonlinearity
 from mnemoscope.cells.state import grown, leaves, map_state
 
@@ -23,6 +25,12 @@ CELLS = {
     "gru-no-bias": lambda: GRU(3, 7, bias=False),
     "lstm-projected": lambda: LSTM(3, 7, projection_size=4, bias=False),
     "stack": lambda: Stack([LSTM(3, 5), GRU(5, 4), Elman(4, 3)]),
+    "matrix-two-inputs": lambda: MatrixRNN([(1, 2), (1, 1)], (3, 2), nonlinearity="modrelu"),
+    "matrix-orthogonal": lambda: matrix_rnn(3, 8, matrices="cayley", layers=2),
+    "matrix-transition": lambda: matrix_rnn(3, 6, layers=3, depth="transition"),
+    "matrix-queue": lambda: QueueMemory(MatrixRNN((3, 1), (2, 3)), [0.3, -0.2], learned=True),
+    "mlstm-heads": lambda: MLSTM(3, 6, heads=2, forget="exponential", forget_bias=0.0),
+    "gated-deltanet-heads": lambda: GatedDeltaNet(3, 6, heads=3),
 }
 
 

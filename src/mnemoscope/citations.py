@@ -28,6 +28,15 @@ BIBTEX: dict[str, str] = {
   pages     = {1120--1128},
   year      = {2016}
 }""",
+    "beck2024": r"""@inproceedings{beck2024,
+  author    = {Beck, Maximilian and P{\"o}ppel, Korbinian and Spanring, Markus and Auer, Andreas and
+               Prudnikova, Oleksandra and Kopp, Michael and Klambauer, G{\"u}nter and Brandstetter, Johannes and
+               Hochreiter, Sepp},
+  title     = {{xLSTM}: Extended Long Short-Term Memory},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {37},
+  year      = {2024}
+}""",
     "benettin1980": """\
 @article{benettin1980,
   author  = {Benettin, Giancarlo and Galgani, Luigi and Giorgilli, Antonio and Strelcyn, Jean-Marie},
@@ -55,6 +64,21 @@ BIBTEX: dict[str, str] = {
   pages     = {1724--1734},
   year      = {2014},
   doi       = {10.3115/v1/D14-1179}
+}""",
+    "dao2024": """\
+@inproceedings{dao2024,
+  author    = {Dao, Tri and Gu, Albert},
+  title     = {Transformers are {SSM}s: Generalized Models and Efficient Algorithms Through Structured State Space
+               Duality},
+  booktitle = {Proceedings of the 41st International Conference on Machine Learning},
+  year      = {2024}
+}""",
+    "do2017": """\
+@article{do2017,
+  author  = {Do, Kien and Tran, Truyen and Venkatesh, Svetha},
+  title   = {Learning Deep Matrix Representations},
+  journal = {arXiv preprint arXiv:1703.01454},
+  year    = {2017}
 }""",
     "elman1990": """\
 @article{elman1990,
@@ -388,6 +412,13 @@ BIBTEX: dict[str, str] = {
   volume    = {29},
   pages     = {4880--4888},
   year      = {2016}
+}""",
+    "yang2025": """\
+@inproceedings{yang2025,
+  author    = {Yang, Songlin and Kautz, Jan and Hatamizadeh, Ali},
+  title     = {Gated Delta Networks: Improving {Mamba2} with Delta Rule},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2025}
 }""",
 }
 

@@ -246,6 +246,46 @@ cells.add(
         "mnemoscope.cells:EchoState",
         cites=("jang", "jaeger2007", "sussillo2009"),
     ),
+    Entry(
+        "matrix-rnn",
+        "H' = phi(U1^T X V1 + U2^T H V2 + B); hidden_size is rows times columns of the state",
+        "Do et al. 2017; Renanse et al. 2021, Eq 6",
+        "mnemoscope.cells.matrix.named:matrix_rnn",
+        ("matrix",),
+        ("do2017", "renanse2021"),
+    ),
+    Entry(
+        "matrix-lstm",
+        "LSTM of matrices, every gate bilinear; hidden_size is rows times columns of the state",
+        "Do et al. 2017",
+        "mnemoscope.cells.matrix.named:matrix_lstm",
+        ("matrix",),
+        ("do2017", "hochreiter1997"),
+    ),
+    Entry(
+        "matrix-gru",
+        "GRU of matrices, every gate bilinear; hidden_size is rows times columns of the state",
+        "after Do et al. 2017 and Cho et al. 2014",
+        "mnemoscope.cells.matrix.named:matrix_gru",
+        ("matrix",),
+        ("do2017", "cho2014"),
+    ),
+    Entry(
+        "mlstm",
+        "keys and values in a matrix, with exponential gates: the mLSTM of xLSTM",
+        "Beck et al. 2024, Eq 19-27",
+        "mnemoscope.cells.matrix:MLSTM",
+        ("matrix",),
+        ("beck2024",),
+    ),
+    Entry(
+        "gated-deltanet",
+        "keys and values in a matrix that fades, and in which a new value replaces the old one of its key",
+        "Yang et al. 2025, Eq 10",
+        "mnemoscope.cells.matrix:GatedDeltaNet",
+        ("matrix",),
+        ("yang2025", "dao2024"),
+    ),
 )
 
 tasks = Registry("task")

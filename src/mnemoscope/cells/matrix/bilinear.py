@@ -1,6 +1,10 @@
-"""A linear map of matrices that acts on rows and columns apart."""
+"""Linear maps of matrices that act on rows and columns apart."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import isqrt
 
 import torch
 from torch import Tensor, nn
@@ -11,30 +15,116 @@ Shape = tuple[int, int]
 """Rows and columns of a matrix."""
 
 
+def nearest_square(size: int) -> Shape:
+    """The shape of a matrix with `size` entries that is nearest to a square; of a prime number it is a column.
+
+    >>> nearest_square(225), nearest_square(8), nearest_square(7)
+    ((15, 15), (4, 2), (7, 1))
+    """
+    if size < 1:
+        raise ValueError(f"A matrix has at least one entry, but size is {size}.")
+    columns = next(number for number in range(isqrt(size), 0, -1) if size % number == 0)
+    return size // columns, columns
+
+
+def checked_shape(shape: Sequence[int]) -> Shape:
+    """As a pair of positive numbers, or an error in words."""
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"A matrix has at least one row and one column, but its shape is {tuple(shape)}.")
+    return int(shape[0]), int(shape[1])
+
+
 class Bilinear(nn.Module):
     """`U^T X V + B` (Renanse et al., Eq 1): from (a0, a1) to (b0, b1) with b0 a0 + a1 b1 + b0 b1 numbers.
 
     Its matrix on vectors, with columns stacked, is the Kronecker product of V^T and U^T. Entries of a product keep the
-    size of those of X in the beginning.
+    size of those of X in the beginning. With `maps` there are so many of them side by side, as for the gates of a cell,
+    and results have one more dimension before the matrix.
 
     >>> layer = Bilinear((5, 4), (3, 2))
     >>> print(layer(torch.zeros(7, 5, 4)).shape, sum(weight.numel() for weight in layer.parameters()))
     torch.Size([7, 3, 2]) 29
+    >>> Bilinear((5, 4), (3, 2), maps=4)(torch.zeros(7, 5, 4)).shape
+    torch.Size([7, 4, 3, 2])
     """
 
-    def __init__(self, shape_in: Shape, shape_out: Shape, bias: bool = True) -> None:
+    def __init__(self, shape_in: Shape, shape_out: Shape, bias: bool = True, maps: int | None = None) -> None:
         super().__init__()
-        for shape in (shape_in, shape_out):
-            if len(shape) != 2 or min(shape) < 1:
-                raise ValueError(f"A matrix has at least one row and one column, but its shape is {tuple(shape)}.")
-        self.shape_in, self.shape_out = tuple(shape_in), tuple(shape_out)
-        self.U = nn.Parameter(torch.randn(shape_in[0], shape_out[0]) * shape_in[0] ** -0.5)
-        self.V = nn.Parameter(torch.randn(shape_in[1], shape_out[1]) * shape_in[1] ** -0.5)
-        self.bias = nn.Parameter(torch.zeros(*shape_out)) if bias else None
+        if maps is not None and maps < 1:
+            raise ValueError(f"There must be at least one map, but maps is {maps}.")
+        self.shape_in, self.shape_out, self.maps = checked_shape(shape_in), checked_shape(shape_out), maps
+        several = () if maps is None else (maps,)
+        self.U = nn.Parameter(torch.randn(*several, shape_in[0], shape_out[0]) * shape_in[0] ** -0.5)
+        self.V = nn.Parameter(torch.randn(*several, shape_in[1], shape_out[1]) * shape_in[1] ** -0.5)
+        self.bias = nn.Parameter(torch.zeros(*several, *shape_out)) if bias else None
 
-    def forward(self, X: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch new_rows new_columns"]:
-        Y = self.U.mT @ X @ self.V
+    def forward(self, X: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*result new_rows new_columns"]:
+        Y = self.U.mT @ (X if self.maps is None else X.unsqueeze(-3)) @ self.V
         return Y if self.bias is None else Y + self.bias
 
+    def matrix(self) -> Float[Tensor, "outputs inputs"]:
+        """What it does, but for B, to matrices that lie flat row by row, as states do; several maps one below the
+        other.
+        """
+        return kronecker(self.U, self.V).flatten(0, -2)
+
     def extra_repr(self) -> str:
-        return f"{self.shape_in} -> {self.shape_out}, bias={self.bias is not None}"
+        several = "" if self.maps is None else f", maps={self.maps}"
+        return f"{self.shape_in} -> {self.shape_out}, bias={self.bias is not None}{several}"
+
+
+def kronecker(
+    U: Float[Tensor, "*maps rows new_rows"], V: Float[Tensor, "*maps columns new_columns"]
+) -> Float[Tensor, "*maps outputs inputs"]:
+    """The matrix of `X -> U^T X V` on matrices that lie flat row by row, `U^T (x) V^T`."""
+    return torch.einsum("...ab,...cd->...bdac", U, V).flatten(-4, -3).flatten(-2, -1)
+
+
+class MatrixInputs(nn.Module):
+    """`sum_i U_i^T X_i V_i + B` of matrices that lie flat, one behind the other, in the features of an input.
+
+    >>> MatrixInputs([(5, 5), (6, 6)], (3, 4))(torch.zeros(7, 25 + 36)).shape
+    torch.Size([7, 3, 4])
+    """
+
+    def __init__(
+        self, shapes_in: Sequence[Shape], shape_out: Shape, bias: bool = True, maps: int | None = None
+    ) -> None:
+        super().__init__()
+        if not shapes_in:
+            raise ValueError("A network needs at least one input matrix.")
+        first, *others = shapes_in
+        self.parts = nn.ModuleList([Bilinear(first, shape_out, bias, maps)])
+        self.parts.extend(Bilinear(shape, shape_out, False, maps) for shape in others)
+        self.sizes = [rows * columns for rows, columns in shapes_in]
+
+    @property
+    def maps(self) -> list[Bilinear]:
+        """One for each input matrix; the first one has the bias."""
+        return [part for part in self.parts if isinstance(part, Bilinear)]
+
+    def forward(self, xs: Float[Tensor, "*batch features"]) -> Float[Tensor, "*result rows columns"]:
+        parts = zip(self.maps, xs.split(self.sizes, dim=-1), strict=True)
+        return reduce(torch.add, [part(x.unflatten(-1, part.shape_in)) for part, x in parts])
+
+    def matrix(self) -> Float[Tensor, "outputs features"]:
+        """What it does, but for B, to the features."""
+        return torch.cat([part.matrix() for part in self.maps], dim=-1)
+
+    def bias(self) -> Float[Tensor, " outputs"] | None:
+        """B, flat."""
+        bias = self.maps[0].bias
+        return None if bias is None else bias.flatten()
+
+
+def as_shapes(shapes: Shape | Sequence[Shape]) -> list[Shape]:
+    """One shape or several, as a list.
+
+    >>> as_shapes((5, 4)), as_shapes([(5, 4), (6, 6)])
+    ([(5, 4)], [(5, 4), (6, 6)])
+    """
+    numbers = [one for one in shapes if isinstance(one, int)]
+    pairs = [one for one in shapes if not isinstance(one, int)]
+    if numbers and pairs:
+        raise ValueError(f"Either the shape of one matrix or a list of shapes is needed, but not {shapes}.")
+    return [checked_shape(numbers)] if numbers else [checked_shape(pair) for pair in pairs]

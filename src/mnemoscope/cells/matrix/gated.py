@@ -1,0 +1,174 @@
+"""LSTM and GRU whose states are matrices: every gate is a bilinear map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor
+
+from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.gru import GRU
+from mnemoscope.cells.lstm import LSTM, LSTMState
+from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, Shape, as_shapes, checked_shape
+from mnemoscope.cells.matrix.flat import through_vectors
+from mnemoscope.cells.state import map_state
+from mnemoscope.shapes import Float
+
+
+class _Gated(Cell):
+    """What the two have in common: `maps` bilinear maps of the inputs and of H, side by side."""
+
+    def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool, maps: int) -> None:
+        super().__init__()
+        self.input_shapes, self.state_shape = as_shapes(input_shape), checked_shape(state_shape)
+        self.input_size = sum(map(prod, self.input_shapes))
+        self.hidden_size = prod(self.state_shape)
+        self.drive = MatrixInputs(self.input_shapes, self.state_shape, bias, maps)
+        self.connectivity = Bilinear(self.state_shape, self.state_shape, bias=False, maps=maps)
+
+    def _zeros(self, batch: int) -> Float[Tensor, "batch rows columns"]:
+        return self.connectivity.U.new_zeros(batch, *self.state_shape)
+
+    def _held(self, cell: GRU | LSTM) -> None:
+        """Give a vector cell the weights that make it compute the same, as tensors which know their gradients."""
+        weights = {"weight_ih": self.drive.matrix(), "weight_hh": self.connectivity.matrix()}
+        if (bias := self.drive.bias()) is not None:
+            weights |= {"bias_ih": bias, "bias_hh": torch.zeros_like(bias)}  # torch's fused networks want both
+        for name in list(cell._parameters):
+            del cell._parameters[name]
+            setattr(cell, name, weights.get(name))
+
+
+class MatrixLSTM(_Gated):
+    """`C' = F C + I G`, `H' = O tanh(C')`, products entry by entry (Do et al. 2017). I, F, O are the logistic function
+    and G is the tanh of `U1^T X V1 + U2^T H V2 + B`, each with its own U, V and B.
+
+    Args:
+        input_shape: rows and columns of X, or a list of shapes of several matrices, as of `MatrixRNN`.
+        state_shape: rows and columns of H and C.
+        bias: whether to add B.
+
+    >>> cell = MatrixLSTM((5, 5), (6, 4))
+    >>> cell(torch.zeros(3, 25), cell.initial_state(3)).c.shape
+    torch.Size([3, 6, 4])
+
+    """
+
+    def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool = True) -> None:
+        super().__init__(input_shape, state_shape, bias, maps=4)
+
+    def initial_state(self, batch: int) -> LSTMState:
+        return LSTMState(self._zeros(batch), self._zeros(batch))
+
+    def output(self, state: LSTMState) -> Float[Tensor, "*batch features"]:
+        """The entries of H, row by row."""
+        return state.h.flatten(-2)
+
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+        return self.drive(xs), self._step
+
+    def _step(self, u: Tensor, state: LSTMState) -> LSTMState:
+        i, f, g, o = self._gates(u, state.h)
+        c = f * state.c + i * g
+        return LSTMState(o * torch.tanh(c), c)
+
+    def _gates(self, u: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        i, f, g, o = (u + self.connectivity(h)).unbind(-3)
+        return torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+
+    def forward(self, x: Float[Tensor, "batch features"], state: LSTMState) -> LSTMState:
+        return self._step(self.drive(x), state)
+
+    def as_lstm(self) -> LSTM:
+        """The LSTM of rows times columns units that computes the same; its weights are Kronecker products of these, as
+        they are now.
+        """
+        with torch.device("meta"):  # no numbers are drawn for weights that are replaced at once
+            cell = LSTM(self.input_size or 1, self.hidden_size)
+        self._held(cell)
+        return cell
+
+    def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
+        """That of the LSTM of vectors, where its larger matrix pays."""
+        return through_vectors(self.as_lstm, self.hidden_size, xs, state, mask)
+
+    def jacobian(self, x: Tensor, state: LSTMState) -> Float[Tensor, "batch size size"]:
+        """The LSTM's, with Kronecker products for weights."""
+        return self.as_lstm().jacobian(x, map_state(lambda part: part.flatten(1), state))
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
+        """The LSTM's."""
+        return self.as_lstm().bounds(low, high)
+
+    def intermediates(self, x: Tensor, state: LSTMState) -> dict[str, Tensor]:
+        return dict(zip("ifgo", self._gates(self.drive(x), state.h), strict=True))
+
+
+class MatrixGRU(_Gated):
+    """`H' = (1 - Z) N + Z H`, `N = tanh(U1^T X V1 + B + R (U2^T H V2))`, products entry by entry, with R and Z the
+    logistic function of such bilinear maps: `GRU` in the manner of `MatrixLSTM`.
+
+    Args:
+        input_shape: rows and columns of X, or a list of shapes of several matrices, as of `MatrixRNN`.
+        state_shape: rows and columns of H.
+        bias: whether to add B.
+
+    >>> cell = MatrixGRU((5, 5), (6, 4))
+    >>> cell(torch.zeros(3, 25), cell.initial_state(3)).shape
+    torch.Size([3, 6, 4])
+
+    """
+
+    def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool = True) -> None:
+        super().__init__(input_shape, state_shape, bias, maps=3)
+
+    def initial_state(self, batch: int) -> Float[Tensor, "batch rows columns"]:
+        return self._zeros(batch)
+
+    def output(self, state: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch features"]:
+        """The entries, row by row."""
+        return state.flatten(-2)
+
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+        return self.drive(xs), self._step
+
+    def _step(self, u: Tensor, H: Tensor) -> Tensor:
+        _, z, n = self._gates(u, H)
+        return n + z * (H - n)
+
+    def _gates(self, u: Tensor, H: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        u_r, u_z, u_n = u.unbind(-3)
+        v_r, v_z, v_n = self.connectivity(H).unbind(-3)
+        r = torch.sigmoid(u_r + v_r)
+        return r, torch.sigmoid(u_z + v_z), torch.tanh(u_n + r * v_n)
+
+    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch rows columns"]) -> Tensor:
+        return self._step(self.drive(x), state)
+
+    def as_gru(self) -> GRU:
+        """The GRU of rows times columns units that computes the same; its weights are Kronecker products of these, as
+        they are now.
+        """
+        with torch.device("meta"):
+            cell = GRU(self.input_size or 1, self.hidden_size)
+        self._held(cell)
+        return cell
+
+    def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
+        """That of the GRU of vectors, where its larger matrix pays."""
+        return through_vectors(self.as_gru, self.hidden_size, xs, state, mask)
+
+    def jacobian(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch size size"]:
+        """The GRU's, with Kronecker products for weights."""
+        return self.as_gru().jacobian(x, state.flatten(1))
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box:
+        """Convex combinations of H and a tanh stay within 1."""
+        one = torch.ones_like(self._zeros(1)).flatten()
+        return -one, one
+
+    def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
+        return dict(zip("rzn", self._gates(self.drive(x), state), strict=True))

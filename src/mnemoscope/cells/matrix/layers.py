@@ -1,0 +1,77 @@
+"""Matrix layers on top of each other: without time, and recurrent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+from torch import Tensor, nn
+
+from mnemoscope.cells.matrix.bilinear import Bilinear, Shape, checked_shape
+from mnemoscope.cells.matrix.rnn import MatrixRNN
+from mnemoscope.cells.nonlinearity import nonlinearity as named
+from mnemoscope.cells.stack import Stack
+from mnemoscope.shapes import Float
+
+
+class MatrixLayers(nn.Module):
+    """A matrix network without time: `phi(U^T X V + B)`, layer by layer (Renanse et al. 2021, Eq 1).
+
+    Features are flat at both ends, row by row, so that it can encode the inputs of a `Model`.
+
+    Args:
+        shapes: of the input and of what each layer makes of it.
+        nonlinearity: of all layers but the last.
+        last: nonlinearity of the last one.
+
+    >>> import torch
+    >>> MatrixLayers([(28, 28), (10, 10), (5, 2)])(torch.zeros(7, 784)).shape
+    torch.Size([7, 10])
+
+    """
+
+    def __init__(self, shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> None:
+        super().__init__()
+        shapes = _at_least_two(shapes)
+        names = [nonlinearity] * (len(shapes) - 2) + [last]
+        self.input_size, self.output_size = prod(shapes[0]), prod(shapes[-1])
+        self.maps = nn.ModuleList(Bilinear(one, other) for one, other in pairwise(shapes))
+        self.phis = nn.ModuleList(named(name, prod(shape)) for name, shape in zip(names, shapes[1:], strict=True))
+        self.shapes = shapes
+
+    def forward(self, xs: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch outputs"]:
+        if xs.shape[-1] != self.input_size:
+            raise ValueError(
+                f"These layers take matrices of shape {self.shapes[0]}, flat: {self.input_size} features, but the "
+                f"inputs have shape {tuple(xs.shape)}."
+            )
+        for shape, layer, phi in zip(self.shapes, self.maps, self.phis, strict=False):
+            xs = phi(layer(xs.unflatten(-1, shape)).flatten(-2))
+        return xs
+
+
+def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "logistic") -> Stack:
+    """Matrix RNNs on top of each other, the last of which is the output; Renanse et al. (2021), Table 1, has such
+    networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675 parameters.
+
+    Args:
+        shapes: of the input and of the state of each cell.
+        nonlinearity: of all cells but the last.
+        last: nonlinearity of the last one; logistic for bits, which tanh could only reach at the end of its range.
+
+    >>> published = matrix_stack([(5, 5), (15, 15), (15, 15), (5, 5)])
+    >>> sum(weight.numel() for weight in published.parameters())
+    2175
+
+    """
+    shapes = _at_least_two(shapes)
+    names = [nonlinearity] * (len(shapes) - 2) + [last]
+    pairs = zip(pairwise(shapes), names, strict=True)
+    return Stack([MatrixRNN(below, above, name) for (below, above), name in pairs])
+
+
+def _at_least_two(shapes: Sequence[Shape]) -> list[Shape]:
+    if len(shapes) < 2:
+        raise ValueError(f"Shapes of an input and of at least one layer are needed, but there are {list(shapes)}.")
+    return [checked_shape(shape) for shape in shapes]

@@ -1,0 +1,97 @@
+"""Matrix networks by number of units, as the registry has them.
+
+`hidden_size` is the number of entries of the state, rows times columns, as it is the number of units of a vector
+network. Its shape, and that of the input, is the one nearest to a square unless a number of rows is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.matrix.bilinear import Shape, nearest_square
+from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
+from mnemoscope.cells.matrix.rnn import MatrixRNN
+from mnemoscope.cells.matrix.transition import DeepTransition
+from mnemoscope.cells.stack import Stack
+from mnemoscope.connectivity import Connectivity, Dense, orthogonal
+
+Matrices = Literal["free", "exponential", "cayley", "householder", "givens"]
+Depth = Literal["stack", "transition"]
+
+
+def matrix_rnn(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: str = "tanh",
+    matrices: Matrices = "free",
+    rows: int | None = None,
+    input_rows: int | None = None,
+    layers: int = 1,
+    depth: Depth = "stack",
+) -> Cell:
+    """`MatrixRNN` (Do et al. 2017; Renanse et al. 2021, Eq 6), one or several.
+
+    Args:
+        input_size: entries of the input matrix.
+        hidden_size: entries of the state of each layer.
+        nonlinearity: as of `MatrixRNN`.
+        matrices: U2 and V2 are free, or orthogonal of one of the kinds of `connectivity.ORTHOGONAL`.
+        rows: of the state; as many as make it nearest to a square unless given.
+        input_rows: of the input, likewise.
+        layers: how many.
+        depth: on top of each other, each with its state, or within one step (`DeepTransition`).
+
+    >>> matrix_rnn(25, 225).state_shape
+    (15, 15)
+
+    """
+
+    def matrix(size: int) -> Connectivity:
+        return Dense(size, "glorot") if matrices == "free" else orthogonal(matrices, size)
+
+    def layer(below: Shape, shape: Shape) -> MatrixRNN:
+        return MatrixRNN(below, shape, nonlinearity, matrix(shape[0]), matrix(shape[1]))
+
+    return _layers(layer, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, depth)
+
+
+def matrix_lstm(
+    input_size: int, hidden_size: int, rows: int | None = None, input_rows: int | None = None, layers: int = 1
+) -> Cell:
+    """`MatrixLSTM` (Do et al. 2017), one or a stack of several; sizes as of `matrix_rnn`.
+
+    >>> matrix_lstm(25, 24).state_shape
+    (6, 4)
+    """
+    return _layers(MatrixLSTM, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, "stack")
+
+
+def matrix_gru(
+    input_size: int, hidden_size: int, rows: int | None = None, input_rows: int | None = None, layers: int = 1
+) -> Cell:
+    """`MatrixGRU`, one or a stack of several; sizes as of `matrix_rnn`.
+
+    >>> matrix_gru(25, 24).state_shape
+    (6, 4)
+    """
+    return _layers(MatrixGRU, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, "stack")
+
+
+def _layers(layer: Callable[[Shape, Shape], Cell], below: Shape, shape: Shape, layers: int, depth: str) -> Cell:
+    if layers < 1 or depth not in ("stack", "transition"):
+        raise ValueError(f"There must be one layer or more, by 'stack' or 'transition', but not {layers} by {depth!r}.")
+    if layers == 1:
+        return layer(below, shape)
+    if depth == "transition":
+        return DeepTransition([layer(below, shape) for _ in range(layers)])
+    return Stack([layer(below if level == 0 else shape, shape) for level in range(layers)])
+
+
+def _shape(size: int, rows: int | None) -> Shape:
+    if rows is None:
+        return nearest_square(size)
+    if rows < 1 or size % rows:
+        raise ValueError(f"A matrix of {size} entries cannot have {rows} rows; choose a divisor of {size}.")
+    return rows, size // rows

@@ -1,0 +1,100 @@
+"""Several cells within one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.loop import steps_of
+from mnemoscope.cells.state import State, leaves
+from mnemoscope.shapes import Float, Inexact
+
+
+class DeepTransition(Cell):
+    """One recurrence through several layers: the first one goes on from the state of the last step, every other from
+    what the layer below has just made of it, and all see the input (the network of Renanse et al. 2021 as released).
+
+    Where a `Stack` has a state for every layer, here there is one. The layers must have states of one shape and take
+    the same inputs.
+
+    >>> from mnemoscope.cells.matrix import MatrixRNN
+    >>> cell = DeepTransition([MatrixRNN((5, 5), (4, 3)) for _ in range(3)])
+    >>> cell(torch.zeros(2, 25), cell.initial_state(2)).shape
+    torch.Size([2, 4, 3])
+    """
+
+    def __init__(self, layers: Sequence[Cell]) -> None:
+        super().__init__()
+        if not layers:
+            raise ValueError("A deep transition needs at least one layer.")
+        forms = {tuple(tuple(part.shape) for part in leaves(layer.initial_state(1))) for layer in layers}
+        if len(forms) > 1:
+            raise ValueError(f"All layers must have states of one shape, but theirs are {sorted(forms)}, batch first.")
+        sizes = {layer.input_size for layer in layers}
+        if len(sizes) > 1:
+            raise ValueError(f"All layers see the same input, but they take {sizes} features.")
+        self.layers = nn.ModuleList(layers)
+        self.input_size = layers[0].input_size
+
+    def _cells(self) -> list[Cell]:
+        return [layer for layer in self.layers if isinstance(layer, Cell)]
+
+    def initial_state(self, batch: int) -> State:
+        return self._cells()[0].initial_state(batch)
+
+    def output(self, state: State) -> Inexact[Tensor, "*batch features"]:
+        """The last layer's."""
+        return self._cells()[-1].output(state)
+
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+        driven = [steps_of(layer, xs) for layer in self._cells()]
+        kept = xs.dim() - 1  # time and batch
+        shapes = [us.shape[kept:] for us, _ in driven]
+        sizes = [prod(shape) for shape in shapes]
+
+        def step(u: Tensor, state: State) -> State:
+            for part, shape, (_, own) in zip(u.split(sizes, dim=-1), shapes, driven, strict=True):
+                state = own(part.unflatten(-1, shape), state)
+            return state
+
+        return torch.cat([us.flatten(kept) for us, _ in driven], dim=-1), step
+
+    def forward(self, x: Float[Tensor, "batch features"], state: State) -> State:
+        for layer in self._cells():
+            state = layer(x, state)
+        return state
+
+    def jacobian(self, x: Tensor, state: State) -> Float[Tensor, "batch size size"] | None:
+        """The product of the layers' Jacobians."""
+        product = None
+        for layer in self._cells():
+            J = layer.jacobian(x, state)
+            if J is None:
+                return None
+            product = J if product is None else J @ product
+            state = layer(x, state)
+        return product
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
+        """The box of the layers, where all of them keep the same one."""
+        boxes = [layer.bounds(low, high) for layer in self._cells()]
+        first = boxes[0]
+        if first is None or not all(box is not None and all(map(torch.equal, box, first)) for box in boxes):
+            return None
+        return first
+
+    def intermediates(self, x: Tensor, state: State) -> dict[str, Tensor]:
+        """Those of every layer, `0.pre`, `1.pre` and so on."""
+        named = {}
+        for depth, layer in enumerate(self._cells()):
+            named |= {f"{depth}.{name}": value for name, value in layer.intermediates(x, state).items()}
+            state = layer(x, state)
+        return named
+
+    def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> DeepTransition:
+        """As for every cell, layer by layer: each knows best how to copy itself."""
+        return DeepTransition([layer.frozen(dtype, device) for layer in self._cells()]).eval()
