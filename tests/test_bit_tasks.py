@@ -13,6 +13,7 @@ import torch
 from mnemoscope import registry
 from mnemoscope.cells import LSTM, Model
 from mnemoscope.config import RunConfig
+from mnemoscope.report.bits import draw_bits
 from mnemoscope.tasks import AssociativeRecall, Batch, BitCopy, BitRepeatCopy, BitTask, MatrixCopy, MatrixRecall
 from mnemoscope.training import evaluate_each, train
 
@@ -275,9 +276,8 @@ def test_every_bit_task_can_be_trained_on(name, tmp_path):
 def test_a_network_is_tested_at_other_lengths():
     task = BitCopy(longest=3)
     scores = evaluate_each(Model(LSTM(9, 4), 8), {length: task.at(length) for length in (3, 30)}, sequences=5)
-    assert {length: sorted(each) for length, each in scores.items()} == dict.fromkeys(
-        (3, 30), ["accuracy", "loss", "wrong bits"]
-    )
+    assert [*scores] == [3, 30]
+    assert all(sorted(each) == ["accuracy", "loss", "wrong bits"] for each in scores.values())
     for at, steps in (
         (task.at(30), 61),
         (MatrixCopy().at(30), 61),
@@ -318,3 +318,29 @@ def test_curricula_lengthen():
 def test_bad_options_are_refused_in_words(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_a_figure_shows_what_is_due_and_marks_what_is_wrong():
+    task = BitRepeatCopy(bits=3).at(2, repeats=2)
+    batch = task.batch(2, seed=0, number=0)
+    outputs = 2 * batch.targets.float() - 1
+    outputs[4, 1, 2] *= -1
+    figure = draw_bits(task, batch, outputs, sequence=1)
+    shown, due, said = figure.axes
+    assert [len(axes.images[0].get_array()) for axes in figure.axes] == [5, 4, 4]  # channels, end marker
+    image = due.images[0].get_array().T
+    assert image.mask[:4].all()
+    assert (image[4:] == batch.targets[4:, 1].numpy()).all()
+    assert [text.get_text() for text in shown.texts] == ["-1.2"]
+    crosses = next(line for line in said.lines if line.get_marker() == "x")
+    assert crosses.get_xydata().tolist() == [[4, 2]]
+    assert said.get_title("left") == "0.20 wrong bits at a step, on average"
+
+
+def test_a_figure_refuses_what_does_not_fit():
+    task = BitCopy().at(2)
+    batch = task.batch(2, seed=0, number=0)
+    with pytest.raises(ValueError, match="sequences 0 to 1, but sequence=2"):
+        draw_bits(task, batch, sequence=2)
+    with pytest.raises(ValueError, match=r"shape \(5, 2, 8\) of the targets, but have \(4, 2, 8\)"):
+        draw_bits(task, batch, torch.zeros(4, 2, 8))
