@@ -1,5 +1,6 @@
 """Every registered task: shapes, mask, determinism, disjoint streams, and the baseline, measured."""
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -10,13 +11,19 @@ import data_sets
 from mnemoscope import registry
 from mnemoscope.tasks import (
     Adding,
+    AssociativeRecall,
     Batch,
+    BitCopy,
+    BitRepeatCopy,
+    BitTask,
     ComposeCopy,
     Copy,
     DataTask,
     Denoise,
     Endless,
     FlipFlop,
+    MatrixCopy,
+    MatrixRecall,
     PennTreebank,
     PermutedMNIST,
     RepeatCopy,
@@ -47,6 +54,20 @@ SMALL = {
         VariableBinding(3, 2, rule="-6 1", horizon=7, test_horizon=3, curriculum="2 5"),
         VariableBinding(8, 8, rule="T3", horizon=3, test_horizon=2),
     ],
+    "bit-copy": [BitCopy(longest=3, bits=2), BitCopy(shortest=2, longest=5, bits=3, mixed=True, curriculum="3")],
+    "matrix-copy": [MatrixCopy(longest=3, rows=3, columns=2), MatrixCopy(longest=4, rows=2, columns=1, mixed=True)],
+    "bit-repeat-copy": [
+        BitRepeatCopy(shortest=2, longest=4, fewest=2, most=3, bits=2),
+        BitRepeatCopy(longest=3, most=4, normalised_by=4, bits=3, mixed=True),
+    ],
+    "associative-recall": [
+        AssociativeRecall(item_length=2, most=3, bits=2),
+        AssociativeRecall(item_length=1, most=5, bits=5, mixed=True),
+    ],
+    "matrix-recall": [
+        MatrixRecall(item_length=1, most=3, rows=3, columns=3),
+        MatrixRecall(most=4, rows=2, columns=4, mixed=True),
+    ],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
     "ptb": [PennTreebank(length=7), PennTreebank()],
@@ -71,6 +92,8 @@ def test_every_registered_task_is_tested_here():
 def perfect(task: Task, batch: Batch) -> torch.Tensor:
     if batch.targets.is_floating_point():
         return batch.targets
+    if batch.targets.dtype == torch.bool:
+        return 100.0 * (2 * batch.targets - 1.0)
     return 100.0 * one_hot(batch.targets, task.output_size)
 
 
@@ -83,7 +106,7 @@ def test_shapes_types_and_mask(task):
     assert mask.shape == (time, 5)
     assert mask.dtype == torch.bool
     assert mask.any(0).all()  # every sequence counts
-    if targets.is_floating_point():
+    if targets.is_floating_point() or targets.dtype == torch.bool:
         assert targets.shape == (time, 5, task.output_size)
     else:
         assert targets.shape == (time, 5)
@@ -148,8 +171,13 @@ def test_loss_is_the_mean_over_the_steps_that_count(task):
         for b in range(6):
             if batch.mask[t, b]:
                 y, target = outputs[t, b], batch.targets[t, b]
-                values = batch.targets.is_floating_point()
-                total += ((y - target) ** 2).mean().item() if values else -y.log_softmax(0)[target].item()
+                if batch.targets.is_floating_point():
+                    total += ((y - target) ** 2).mean().item()
+                elif batch.targets.dtype == torch.bool:
+                    p = y.sigmoid()
+                    total += -torch.where(target, p, 1 - p).log().mean().item()
+                else:
+                    total += -y.log_softmax(0)[target].item()
                 number += 1
     assert task.loss(outputs, batch).item() == pytest.approx(total / number, rel=1e-5)
 
@@ -191,13 +219,29 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
         return torch.where(marker > 0, value + 0.5, 1.0)[..., None]
     if isinstance(task, VariableBinding):
         return torch.zeros_like(batch.targets)
+    if isinstance(task, BitTask):
+        chances = torch.zeros(task.output_size).expand(batch.targets.shape).clone()
+        chances[..., : task.random_bits] = 0.5
+        if isinstance(task, BitRepeatCopy):
+            sequences = [(length, repeats) for length in range(task.shortest, task.longest + 1)
+                         for repeats in range(task.fewest, task.most + 1)]  # fmt: skip
+            for t in range(len(chances)):
+                counted = [(n, r) for n, r in sequences if n + 2 <= t <= n + 2 + n * r]
+                end = sum(t == n + 2 + n * r for n, r in counted) / max(len(counted), 1)
+                chances[t, :, :-1], chances[t, :, -1] = (1 - end) / 2, end
+        return chances.logit(eps=1e-7)
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
+
+
+def _all_lengths(task: Task) -> Task:
+    """The sequences of many batches in one, where all sequences of a batch have one length."""
+    return replace(task, mixed=True) if isinstance(task, BitTask) else task
 
 
 @pytest.mark.parametrize("task", ENDLESS)
 def test_baseline_is_what_its_predictor_loses(task):
     size = 100_000
-    batch = task.batch(size, seed=0, number=0, split="test")
+    batch = _all_lengths(task).batch(size, seed=0, number=0, split="test")
     errors = torch.where(batch.mask, task.errors(memoryless(task, batch), batch), 0).double().sum(0)
     counted = batch.mask.sum(0)
     loss = (errors.sum() / counted.sum()).item()
@@ -209,17 +253,28 @@ def test_baseline_is_what_its_predictor_loses(task):
 def test_no_memoryless_predictor_does_better(task):
     """The best output for each time and current input (in bins of 1/20), tabulated on one batch, tried on another."""
     size = 50_000
-    fill, trial = (task.batch(size, seed=0, number=number, split="test") for number in (1, 2))
-    values = fill.targets.is_floating_point()
+    fill, trial = (_all_lengths(task).batch(size, seed=0, number=number, split="test") for number in (1, 2))
+    values, bits = fill.targets.is_floating_point(), fill.targets.dtype == torch.bool
     digit = 41 ** torch.arange(task.input_size)  # a bin is -20 .. 20 in every channel
     loss = 0.0
     for t in fill.mask.any(1).nonzero().flatten().tolist():
-        target, wanted = (b.targets[t] if values else one_hot(b.targets[t], task.output_size) for b in (fill, trial))
+        target, wanted = (
+            b.targets[t].float() if values or bits else one_hot(b.targets[t], task.output_size).float()
+            for b in (fill, trial)
+        )
         bins = torch.cat([(20 * batch.inputs[t]).round().long() @ digit for batch in (fill, trial)])
         place, trial_place = bins.unique(return_inverse=True)[1].split(size)
-        table = torch.zeros(int(place.max()) + 1, task.output_size).index_add_(0, place, target.float())
-        guess = (table / place.bincount()[:, None])[trial_place]
-        error = (guess - wanted).square().mean(-1) if values else -(wanted * (guess + 1e-9).log()).sum(-1)
+        counted = fill.mask[t].float()
+        table = torch.zeros(int(bins.unique().numel()), task.output_size)
+        table.index_add_(0, place, target * counted[:, None])
+        seen = torch.zeros(len(table)).index_add_(0, place, counted)
+        guess = (table / seen.clamp_min(1)[:, None])[trial_place]
+        if values:
+            error = (guess - wanted).square().mean(-1)
+        elif bits:
+            error = -torch.where(wanted > 0, guess + 1e-9, 1 - guess + 1e-9).log().mean(-1)
+        else:
+            error = -(wanted * (guess + 1e-9).log()).sum(-1)
         loss += (error * trial.mask[t]).double().sum().item()
     loss /= trial.mask.sum().item()
     # Sampling: 50,000 sequences with errors of order 1 deviate by 0.0045 at most. Binning costs (1/20)^2 / 12 = 2e-4.

@@ -168,6 +168,14 @@ BIBTEX: dict[str, str] = {
   year    = {1990},
   doi     = {10.1143/PTP.83.875}
 }""",
+    "graves2014": """\
+@misc{graves2014,
+  author        = {Graves, Alex and Wayne, Greg and Danihelka, Ivo},
+  title         = {Neural {T}uring Machines},
+  year          = {2014},
+  eprint        = {1410.5401},
+  archiveprefix = {arXiv}
+}""",
     "helfrich2018": r"""@inproceedings{helfrich2018,
   author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
   title     = {Orthogonal Recurrent Neural Networks with Scaled {C}ayley Transform},

@@ -368,4 +368,32 @@ PRESETS: dict[str, RunConfig] = {
         clip=1.0,
         threads=1,
     ),
+    # 30 s of one core: no wrong bit at lengths 1 to 5 with seed 0, where loss is 0.0003.
+    "bit-copy": RunConfig(
+        name="bit-copy",
+        task="bit-copy",
+        task_options={"longest": 5, "mixed": True},
+        cell="lstm",
+        hidden_size=128,
+        learning_rate=1e-2,
+        schedule="cosine",
+        steps=3000,
+        clip=1.0,
+        batch_size=64,
+        threads=1,
+    ),
+    # 32 s of one core: no wrong bit with seed 0, of lists of two or three vectors, where loss is 0.0012.
+    "associative-recall": RunConfig(
+        name="associative-recall",
+        task="associative-recall",
+        task_options={"item_length": 1, "most": 3, "mixed": True},
+        cell="lstm",
+        hidden_size=128,
+        learning_rate=5e-3,
+        schedule="cosine",
+        steps=3000,
+        clip=1.0,
+        batch_size=64,
+        threads=1,
+    ),
 }

@@ -1,7 +1,10 @@
 """Seeded streams of (inputs, targets, mask), endless or from a data set, each with its memoryless baseline loss."""
 
 from mnemoscope.tasks.adding import Adding
+from mnemoscope.tasks.associative_recall import AssociativeRecall, MatrixRecall
 from mnemoscope.tasks.binding import ComposeCopy, RepeatCopy, VariableBinding
+from mnemoscope.tasks.bit_copy import BitCopy, BitRepeatCopy, MatrixCopy
+from mnemoscope.tasks.bits import BitTask
 from mnemoscope.tasks.copy import Copy
 from mnemoscope.tasks.data_task import DataTask
 from mnemoscope.tasks.denoise import Denoise
@@ -13,13 +16,19 @@ from mnemoscope.tasks.transfer_copy import TransferCopy
 
 __all__ = [
     "Adding",
+    "AssociativeRecall",
     "Batch",
+    "BitCopy",
+    "BitRepeatCopy",
+    "BitTask",
     "ComposeCopy",
     "Copy",
     "DataTask",
     "Denoise",
     "Endless",
     "FlipFlop",
+    "MatrixCopy",
+    "MatrixRecall",
     "PennTreebank",
     "PermutedMNIST",
     "RepeatCopy",

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from mnemoscope.shapes import Bool, Float, Int
 
@@ -22,8 +22,8 @@ class Batch(NamedTuple):
     """Sequences, time first. `mask` says which steps count in the loss."""
 
     inputs: Float[Tensor, "time batch input"]
-    targets: Float[Tensor, "time batch output"] | Int[Tensor, "time batch"]
-    """Values, or the number of the right class."""
+    targets: Float[Tensor, "time batch output"] | Bool[Tensor, "time batch output"] | Int[Tensor, "time batch"]
+    """Values, or bits, or the number of the right class: their type says which."""
     mask: Bool[Tensor, "time batch"]
 
     def to(self, device: torch.device | str) -> Batch:
@@ -62,7 +62,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def output_size(self) -> int:
-        """Features of the target, or number of classes."""
+        """Features or bits of the target, or number of classes."""
 
     @abstractmethod
     def scores(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> dict[str, float]:
@@ -96,7 +96,10 @@ class Task(ABC):
         return (self.batch(size, seed, number, split) for number in count(start))
 
     def errors(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> Float[Tensor, "time batch"]:
-        """Loss of every step: cross-entropy in nats for classes, squared error averaged over features for values."""
+        """Loss of every step: cross-entropy in nats for classes, its mean over bits, mean squared error for values.
+
+        Outputs are the logits of classes, the logits of bits (that they are 1), or the values.
+        """
         expected = (*batch.mask.shape, self.output_size)
         if outputs.shape != expected:
             raise ValueError(
@@ -105,6 +108,9 @@ class Task(ABC):
             )
         if batch.targets.is_floating_point():
             return (outputs - batch.targets).square().mean(-1)
+        if batch.targets.dtype == torch.bool:
+            bits = batch.targets.to(outputs.dtype)
+            return binary_cross_entropy_with_logits(outputs, bits, reduction="none").mean(-1)
         return class_errors(outputs.flatten(0, 1), batch.targets.flatten()).view(batch.mask.shape)
 
     def loss(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> Float[Tensor, ""]:

@@ -1,0 +1,89 @@
+"""A sequence of a bit task as images: what was shown, what was due, what the network said, and where it was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
+from mnemoscope.shapes import Float
+from mnemoscope.tasks.bits import BitTask, MatrixItems
+from mnemoscope.tasks.task import Batch
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STEP, LEAST_WIDTH = 0.16, 4.0
+"""Inches of a step, and of a figure."""
+
+
+def draw_bits(
+    task: BitTask,
+    batch: Batch,
+    outputs: Float[Tensor, "time batch output"] | None = None,
+    *,
+    sequence: int = 0,
+    colours: Mapping[str, str] = LIGHT,
+) -> Figure:
+    """Inputs, targets and outputs of one sequence over time, a row for each bit. Needs the `report` extra.
+
+    Outputs are drawn as the chance that they give to a 1; a cross is on each bit that is wrong. What does not count is
+    left out. Lines part the rows of a matrix, or the bits from the channels.
+
+    Args:
+        task: that the batch is of.
+        batch: on any device.
+        outputs: of a network, as logits; without them, inputs and targets alone.
+        sequence: of the batch.
+        colours: by the names of `LIGHT`.
+
+    >>> from mnemoscope.tasks import BitCopy
+    >>> task = BitCopy(longest=3)
+    >>> len(draw_bits(task, task.batch(1, seed=0, number=0)).axes)
+    2
+
+    """
+    if not 0 <= sequence < batch.mask.shape[1]:
+        raise ValueError(f"The batch has sequences 0 to {batch.mask.shape[1] - 1}, but {sequence=}.")
+    if outputs is not None and outputs.shape != batch.targets.shape:
+        raise ValueError(
+            f"The outputs must have the shape {tuple(batch.targets.shape)} of the targets, but have "
+            f"{tuple(outputs.shape)}."
+        )
+    inputs, targets, mask = (part[:, sequence].detach().cpu() for part in batch)
+    end = int(mask.nonzero()[-1]) + 1 if mask.any() else len(mask)  # zeros after it are padding
+    inputs, targets, mask = inputs[:end], targets[:end].float(), mask[:end]
+    panels = [("shown", inputs), ("due", targets.where(mask[:, None], float("nan")))]
+    if outputs is not None:
+        said = outputs[:end, sequence].detach().cpu().sigmoid()
+        panels.append(("said", said.where(mask[:, None], float("nan"))))
+
+    heights = [values.shape[1] for _, values in panels]
+    figure = new_figure(max(LEAST_WIDTH, STEP * end + 0.8), STEP * sum(heights) + 0.35 * len(panels) + 0.4)
+    rows: Any = figure.subplots(len(panels), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (name, values) in zip(rows, panels, strict=True):
+        axes.imshow(values.T.numpy(), cmap=_shades(colours), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        part = task.columns if isinstance(task, MatrixItems) else task.random_bits
+        for line in range(part, values.shape[1], part):
+            axes.axhline(line - 0.5, color=colours["path"], linewidth=0.8)
+        axes.set(ylabel=name, yticks=[])
+        calm(axes, colours, 9)
+    for t, feature in ((inputs != 0) & (inputs != 1)).nonzero().tolist():  # a number, not a bit
+        rows[0].text(t, feature, f"{inputs[t, feature]:.2g}", ha="center", va="center", size=7, color=colours["ink"])
+    if outputs is not None:
+        wrong = ((outputs[:end, sequence].detach().cpu() > 0) != (targets > 0)) & mask[:, None]
+        at, bit = wrong.nonzero().T.numpy()
+        rows[2].plot(at, bit, "x", color=colours["unstable"], markersize=5)
+        title = f"{wrong.sum() / mask.sum().clamp(min=1):.2f} wrong bits at a step, on average"
+        rows[2].set_title(title, loc="left", size=9, color=colours["ink"])
+    rows[-1].set_xlabel("step")
+    return figure
+
+
+def _shades(colours: Mapping[str, str]) -> Any:
+    """From the ground to ink; nothing is drawn where nothing counts."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("bits", [colours["line"], colours["ink"]]).with_extremes(bad="none")
