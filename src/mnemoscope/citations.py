@@ -56,6 +56,14 @@ BIBTEX: dict[str, str] = {
   year      = {2014},
   doi       = {10.3115/v1/D14-1179}
 }""",
+    "collier2018": """\
+@inproceedings{collier2018,
+  author    = {Collier, Mark and Beel, Joeran},
+  title     = {Implementing Neural Turing Machines},
+  booktitle = {Artificial Neural Networks and Machine Learning (ICANN)},
+  pages     = {94--104},
+  year      = {2018}
+}""",
     "elman1990": """\
 @article{elman1990,
   author  = {Elman, Jeffrey L.},
@@ -143,6 +151,13 @@ BIBTEX: dict[str, str] = {
   pages   = {875--893},
   year    = {1990},
   doi     = {10.1143/PTP.83.875}
+}""",
+    "graves2014": """\
+@article{graves2014,
+  author  = {Graves, Alex and Wayne, Greg and Danihelka, Ivo},
+  title   = {Neural {Turing} Machines},
+  journal = {arXiv preprint arXiv:1410.5401},
+  year    = {2014}
 }""",
     "helfrich2018": r"""@inproceedings{helfrich2018,
   author    = {Helfrich, Kyle and Willmott, Devin and Ye, Qiang},
