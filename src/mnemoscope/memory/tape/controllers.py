@@ -55,7 +55,9 @@ class CellController(Controller):
     def __init__(self, cell: Cell) -> None:
         super().__init__()
         if cell.input_size is None:
-            raise ValueError(f"A controller must know how many inputs it takes, but this {type(cell).__name__} does not.")
+            raise ValueError(
+                f"A controller must know how many inputs it takes, but this {type(cell).__name__} does not."
+            )
         shown = cell.output(cell.initial_state(1))
         if cell.grows or shown.dim() != 2 or shown.is_complex():
             raise ValueError(

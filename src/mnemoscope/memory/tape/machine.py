@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +76,7 @@ class TuringMachine(Cell):
         read_heads: int = 1,
         write_heads: int = 1,
         reach: int = 1,
-        initial_memory: Literal["constant", "learned"] = "constant",
+        initial_memory: str = "constant",
         least_strength: float = 0.0,
         output_shape: Sequence[int] | None = None,
     ) -> None:
@@ -117,9 +117,7 @@ class TuringMachine(Cell):
             memory = self.initial_memory.expand(batch, *self.initial_memory.shape)
         logits = torch.where(torch.arange(self.slots, device=own.device) == 0, FOCUS, 0.0)
         focus = log_softmax(logits.to(own.dtype), dim=0)
-        log_read, log_write = (
-            focus.expand(batch, count, -1).clone() for count in (self.read_heads, self.write_heads)
-        )
+        log_read, log_write = (focus.expand(batch, count, -1).clone() for count in (self.read_heads, self.write_heads))
         return TapeState(
             self.controller.initial_state(batch), memory, log_read, log_write, self._read(log_read, memory.flatten(2))
         )
@@ -172,9 +170,7 @@ class TuringMachine(Cell):
         log_write = orders.of(slice(None, self.write_heads)).address(memory, state.log_write)
         memory = written(memory, log_write.exp(), orders.erase, orders.add)
         log_read = orders.of(slice(self.write_heads, None)).address(memory, state.log_read)
-        return TapeState(
-            inner, memory.unflatten(2, self.slot_shape), log_read, log_write, self._read(log_read, memory)
-        )
+        return TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, self._read(log_read, memory))
 
     def _read(self, log_read: Tensor, memory: Tensor) -> Tensor:
         """`r = sum_i w(i) M(i)` (Graves et al., Eq 2), (batch, heads, *slot_shape)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import isqrt
-from typing import Literal
 
 from mnemoscope.cells import LSTM
 from mnemoscope.memory.tape.controllers import DeepTransition, FeedForward, MatrixLSTMController, Shape
@@ -11,8 +10,8 @@ from mnemoscope.memory.tape.machine import TuringMachine
 
 
 def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20, read_heads: int = 1,
-        write_heads: int = 1, reach: int = 1, controller: Literal["lstm", "feed-forward"] = "lstm",
-        initial_memory: Literal["constant", "learned"] = "constant") -> TuringMachine:  # fmt: skip
+        write_heads: int = 1, reach: int = 1, controller: str = "lstm",
+        initial_memory: str = "constant") -> TuringMachine:  # fmt: skip
     """Slots are vectors (Graves et al. 2014). The sizes are those of its copy task, with hidden_size = 100.
 
     >>> sum(weight.numel() for weight in ntm(9, 100).parameters())
@@ -30,7 +29,7 @@ def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20
 
 def matntm(input_size: int, hidden_size: int, layers: int = 3, slots: int = 120, slot_rows: int = 6,
            slot_columns: int = 6, read_heads: int = 1, write_heads: int = 1, reach: int = 1,
-           controller: Literal["rnn", "lstm"] = "rnn", initial_memory: Literal["constant", "learned"] = "constant",
+           controller: str = "rnn", initial_memory: str = "constant",
            input_rows: int | None = None, output_size: int | None = None,
            output_rows: int | None = None) -> TuringMachine:  # fmt: skip
     """Slots and states are matrices (Renanse et al. 2021, Fig 1). Table 1 has hidden_size = 15 and 3 layers for copying
@@ -88,5 +87,7 @@ def _shape(numbers: int, rows: int | None, what: str) -> Shape:
         columns = next(count for count in range(isqrt(numbers), 0, -1) if numbers % count == 0)
         return numbers // columns, columns
     if rows < 1 or numbers % rows:
-        raise ValueError(f"{what}_size = {numbers} numbers do not fill {rows} rows; choose {what}_rows that divides it.")
+        raise ValueError(
+            f"{what}_size = {numbers} numbers do not fill {rows} rows; choose {what}_rows that divides it."
+        )
     return rows, numbers // rows
