@@ -169,11 +169,12 @@ def test_heads_of_a_vector_and_of_a_matrix_are_told_in_the_stated_order():
     orders = machine.heads(H)
     keys, changes, moves, rest = (each(H) for each in machine.heads.maps)
     for h in range(3):
-        torch.testing.assert_close(orders.key[:, h], torch.tanh(keys[:, :, 3 * h : 3 * h + 3]).flatten(1))
-        torch.testing.assert_close(orders.log_shift[:, h], torch.log_softmax(moves[:, :, h], -1))
-        torch.testing.assert_close(orders.strength[:, h, 0], 1 + torch.nn.functional.softplus(rest[:, 0, h]))
-        torch.testing.assert_close(orders.gate[:, h, 0], rest[:, 1, h])
-        torch.testing.assert_close(orders.gamma[:, h, 0], 1 + torch.nn.functional.softplus(rest[:, 2, h]))
+        told, k = (orders.write, h) if h < 2 else (orders.read, 0)
+        torch.testing.assert_close(told.key[:, k], torch.tanh(keys[:, :, 3 * h : 3 * h + 3]).flatten(1))
+        torch.testing.assert_close(told.log_shift[:, k], torch.log_softmax(moves[:, :, h], -1))
+        torch.testing.assert_close(told.strength[:, k, 0], 1 + torch.nn.functional.softplus(rest[:, 0, h]))
+        torch.testing.assert_close(told.gate[:, k, 0], rest[:, 1, h])
+        torch.testing.assert_close(told.gamma[:, k, 0], 1 + torch.nn.functional.softplus(rest[:, 2, h]))
     for h in range(2):
         torch.testing.assert_close(orders.erase[:, h], torch.sigmoid(changes[:, :, 3 * h : 3 * h + 3]).flatten(1))
         torch.testing.assert_close(orders.add[:, h], torch.tanh(changes[:, :, 6 + 3 * h : 9 + 3 * h]).flatten(1))

@@ -65,12 +65,11 @@ def shifted(
     >>> shifted(at_first, torch.tensor([[[-50.0, -50.0, 0.0]]])).exp().round(decimals=3)
     tensor([[[0., 1., 0., 0.]]])
     """
-    slots, moves = log_weights.shape[-1], log_shift.shape[-1]
-    check_reach(slots, moves)
+    moves = log_shift.shape[-1]
+    check_reach(log_weights.shape[-1], moves)
     reach = moves // 2
-    around = torch.cat([log_weights[..., slots - reach :], log_weights, log_weights[..., :reach]], dim=-1)
-    parts = [around.narrow(-1, reach - move, slots) for move in range(-reach, reach + 1)]
-    return torch.logsumexp(torch.stack(parts, dim=-2) + log_shift.unsqueeze(-1), dim=-2)
+    moved = torch.stack([log_weights.roll(move, -1) for move in range(-reach, reach + 1)], dim=-2)
+    return torch.logsumexp(moved + log_shift.unsqueeze(-1), dim=-2)
 
 
 def sharpened(
@@ -91,4 +90,4 @@ def check_reach(slots: int, moves: int) -> None:
 
 def _over_length(vectors: Tensor) -> Tensor:
     """One over the length of each, smooth at 0."""
-    return torch.rsqrt(vectors.square().sum(-1, keepdim=True) + TINY**2)
+    return torch.rsqrt((vectors * vectors).sum(-1, keepdim=True) + TINY**2)

@@ -14,8 +14,8 @@ from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpene
 from mnemoscope.shapes import Float
 
 
-class Orders(NamedTuple):
-    """What heads are told at one step; heads that write come first."""
+class Address(NamedTuple):
+    """What some heads are told of where to look."""
 
     key: Float[Tensor, "batch heads numbers"]
     strength: Float[Tensor, "batch heads 1"]
@@ -24,20 +24,23 @@ class Orders(NamedTuple):
     """The logit of g."""
     log_shift: Float[Tensor, "batch heads moves"]
     gamma: Float[Tensor, "batch heads 1"]
-    erase: Float[Tensor, "batch writers numbers"]
-    add: Float[Tensor, "batch writers numbers"]
 
-    def of(self, heads: slice) -> Orders:
-        """Those of some heads, as far as addressing goes."""
-        return Orders(*(part[:, heads] for part in self[:5]), self.erase, self.add)
-
-    def address(
+    def on(
         self, memory: Float[Tensor, "batch slots numbers"], log_before: Float[Tensor, "batch heads slots"]
     ) -> Float[Tensor, "batch heads slots"]:
         """Logarithms of the weights: by content, then by location (Graves et al. 2014, Fig 2)."""
         log_content = by_content(memory, self.key, self.strength)
         log_mixed = interpolated(log_content, log_before, self.gate)
         return sharpened(shifted(log_mixed, self.log_shift), self.gamma)
+
+
+class Orders(NamedTuple):
+    """What all heads are told at one step."""
+
+    write: Address
+    read: Address
+    erase: Float[Tensor, "batch writers numbers"]
+    add: Float[Tensor, "batch writers numbers"]
 
 
 def written(
@@ -86,15 +89,17 @@ class Heads(nn.Module):
         key, change, moves, rest = self._parts(shown)
         strength, gate, gamma = rest.unbind(-1)
         erase, add = change.split(self.writers, dim=1)
-        return Orders(
+        parts = (
             torch.tanh(key),
             (self.least_strength + softplus(strength)).unsqueeze(-1),
             gate.unsqueeze(-1),
             log_softmax(moves, dim=-1),
             (1 + softplus(gamma)).unsqueeze(-1),
-            torch.sigmoid(erase),
-            torch.tanh(add),
         )
+        write, read = zip(
+            *(part.split((self.writers, self.heads - self.writers), dim=1) for part in parts), strict=True
+        )
+        return Orders(Address(*write), Address(*read), torch.sigmoid(erase), torch.tanh(add))
 
     def _parts(self, shown: Tensor) -> list[Tensor]:
         """Each (batch, heads, ...): keys; what to erase, then what to add; moves; beta, gate and gamma."""

@@ -14,7 +14,7 @@ from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.tape.addressing import check_reach
 from mnemoscope.memory.tape.controllers import CellController, Controller
-from mnemoscope.memory.tape.heads import Heads, Orders, written
+from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
 from mnemoscope.shapes import Float
 
 EMPTY = 1e-6
@@ -153,23 +153,24 @@ class TuringMachine(Cell):
         inner = control(u, state.reads, state.controller)
         orders = self.heads(self.controller.output(inner))
         new = self._turn(inner, orders, state)
-        shaped = {"key": orders.key, "erase": orders.erase, "add": orders.add}
+        told = Address(*(torch.cat(pair, dim=1) for pair in zip(orders.write, orders.read, strict=True)))
+        shaped = {"key": told.key, "erase": orders.erase, "add": orders.add}
         return {
             "read_weights": new.log_read.exp(),
             "write_weights": new.log_write.exp(),
             **{name: part.unflatten(2, self.slot_shape) for name, part in shaped.items()},
-            "strength": orders.strength.squeeze(2),
-            "gate": torch.sigmoid(orders.gate).squeeze(2),
-            "shift": orders.log_shift.exp(),
-            "gamma": orders.gamma.squeeze(2),
+            "strength": told.strength.squeeze(2),
+            "gate": torch.sigmoid(told.gate).squeeze(2),
+            "shift": told.log_shift.exp(),
+            "gamma": told.gamma.squeeze(2),
         }
 
     def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
         """Write, then read."""
         memory = state.memory.flatten(2)
-        log_write = orders.of(slice(None, self.write_heads)).address(memory, state.log_write)
+        log_write = orders.write.on(memory, state.log_write)
         memory = written(memory, log_write.exp(), orders.erase, orders.add)
-        log_read = orders.of(slice(self.write_heads, None)).address(memory, state.log_read)
+        log_read = orders.read.on(memory, state.log_read)
         return TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, self._read(log_read, memory))
 
     def _read(self, log_read: Tensor, memory: Tensor) -> Tensor:
