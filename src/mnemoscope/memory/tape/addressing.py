@@ -1,9 +1,9 @@
 """Where a head looks: the four steps of Graves et al. (2014), section 3.3, on logarithms of weights.
 
-A weight that underflows is 0, its logarithm -inf, and the gradient of that NaN. Here no weight is ever formed before all
-steps are done: products are sums, and sums are log-sum-exps, whose slopes lie between 0 and 1. A logarithm stays finite
-too: that of a weight by content is at least `-2 beta - log N`, the gate takes `log g` of it, a shift is a mean, which is
-no less than its least part, and sharpening multiplies by gamma and then takes off at most log N:
+A weight that underflows is 0, its logarithm -inf, and the gradient of that NaN. Here no weight is formed before all
+steps are done: products are sums, and sums are log-sum-exps, whose slopes lie between 0 and 1. Logarithms stay finite
+too: that of a weight by content is at least `-2 beta - log N`, the gate adds `log g` to it, a shift is a mean, which
+is no less than its least part, and sharpening multiplies by gamma and then takes off at most log N:
 
     log w >= gamma (log g - 2 beta - log N) - log N,
 

@@ -73,8 +73,8 @@ class CellController(Controller):
         assert self.cell.input_size is not None
         if self.cell.input_size <= reads:
             raise ValueError(
-                f"The controller takes {self.cell.input_size} numbers, [x; reads], but {read_heads} read heads on slots "
-                f"of shape {slot_shape} alone yield {reads}: its input_size must be the features of x + {reads}."
+                f"The controller takes {self.cell.input_size} numbers, [x; reads], but {read_heads} read heads on "
+                f"slots of shape {slot_shape} alone yield {reads}: its input_size must be the features of x + {reads}."
             )
         self.input_size = self.cell.input_size - reads
 

@@ -20,8 +20,8 @@ from mnemoscope.shapes import Float
 EMPTY = 1e-6
 """Each number of a memory that nothing was written to (Collier & Beel 2018)."""
 FOCUS = 20.0
-"""Heads begin at the first slot: its weight is e^20 times that of another. All slots are alike in the beginning, so that
-heads which began everywhere would stay everywhere."""
+"""Heads begin at the first slot: its weight is e^20 times that of another. All slots are alike in the beginning, so
+that heads which began everywhere would stay everywhere."""
 
 
 class TapeState(NamedTuple):
@@ -45,8 +45,8 @@ class TuringMachine(Cell):
     up to `reach` slots (the tape is a ring), and sharpened.
 
     Its output is `[h; reads]`, flat, for a readout such as that of `Model`; with an `output_shape` it is the machine's
-    own readout, a linear map of h plus one of the reads, flat and without a nonlinearity (logits of bits, say), which is
-    to be taken as it is.
+    own readout, a linear map of h plus one of the reads, flat and without a nonlinearity (logits of bits, say), to be
+    taken as it is.
 
     Args:
         controller: a controller, or any cell that takes `[x; reads]`.
