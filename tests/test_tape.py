@@ -221,6 +221,30 @@ def test_scan_is_a_loop_of_steps_and_a_mask_holds_everything(machine):
             torch.testing.assert_close(seen[b], expected[0], rtol=0, atol=ROUNDING)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_fast_scan_is_the_loop_with_its_gradients(machine, masked):
+    xs = torch.randn(5, 3, 3, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(5, 3) > 0.4 if masked else None
+    start = map_state(lambda part: part.requires_grad_(True), random_state(machine, 3))
+    tensors = [xs, *leaves(start), *machine.parameters()]
+    seen = []
+    for backend in ("loop", "fused"):
+        outputs, last = ms.scan(machine, xs, start, mask=mask, backend=backend)
+        torch.manual_seed(1)
+        loss = sum((part * torch.randn_like(part)).sum() for part in (outputs, *leaves(last)))
+        seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, tensors, materialize_grads=True)])
+    for one, other in zip(*seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)  # gradients of order 100
+
+
+def test_the_fast_scan_has_no_second_derivative_and_says_so():
+    machine, xs = ntm(3, 5, slots=4, slot_size=3), torch.randn(3, 2, 3, requires_grad=True)
+    (g,) = torch.autograd.grad(ms.scan(machine, xs, backend="loop")[0].sum(), xs, create_graph=True)
+    g.sum().backward()
+    with pytest.raises(RuntimeError, match="backend='loop'"):
+        torch.autograd.grad(ms.scan(machine, xs)[0].sum(), xs, create_graph=True)
+
+
 def test_weights_stay_weights_and_the_run_is_repeatable(machine):
     xs = torch.randn(10, 3, 3, dtype=torch.float64)
     _, cache = ms.run_with_cache(machine, xs)

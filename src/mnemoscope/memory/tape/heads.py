@@ -86,7 +86,7 @@ class Heads(nn.Module):
         self.maps = nn.ModuleList([Bilinear((shape[0], shape[1]), each) for each in shapes])
 
     def forward(self, shown: Float[Tensor, "batch ..."]) -> Orders:
-        key, change, moves, rest = self._parts(shown)
+        key, change, moves, rest = self.parts(shown)
         strength, gate, gamma = rest.unbind(-1)
         erase, add = change.split(self.writers, dim=1)
         parts = (
@@ -101,8 +101,10 @@ class Heads(nn.Module):
         )
         return Orders(Address(*write), Address(*read), torch.sigmoid(erase), torch.tanh(add))
 
-    def _parts(self, shown: Tensor) -> list[Tensor]:
-        """Each (batch, heads, ...): keys; what to erase, then what to add; moves; beta, gate and gamma."""
+    def parts(self, shown: Float[Tensor, "batch ..."]) -> list[Tensor]:
+        """Each (batch, heads, ...), before any nonlinearity: keys; what to erase, then what to add; moves; beta, gate
+        and gamma.
+        """
         counts = [self.heads, 2 * self.writers, self.heads, self.heads]
         if len(self.maps) == 1:
             parts = self.maps[0](shown).split(self.sizes, dim=-1)

@@ -11,9 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
 from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.loop import hold
 from mnemoscope.cells.matrix import Bilinear
+from mnemoscope.cells.state import leaves
 from mnemoscope.memory.tape.addressing import check_reach
 from mnemoscope.memory.tape.controllers import CellController, Controller
+from mnemoscope.memory.tape.fused import turn
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
 from mnemoscope.shapes import Float
 
@@ -123,21 +127,19 @@ class TuringMachine(Cell):
         )
 
     def output(self, state: TapeState) -> Float[Tensor, "batch features"]:
-        shown = self.controller.output(state.controller)
+        return self._output(self.controller.output(state.controller), state.reads)
+
+    def _output(self, shown: Tensor, reads: Tensor) -> Tensor:
         if self.readouts is None:
-            return torch.cat([shown.flatten(1), state.reads.flatten(1)], dim=1)
+            return torch.cat([shown.flatten(1), reads.flatten(1)], dim=1)
         of_shown, of_reads = self.readouts
-        return (of_shown(shown) + of_reads(self._laid(state.reads, of_reads))).flatten(1)
+        return (of_shown(shown) + of_reads(self._laid(reads, of_reads))).flatten(1)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         us, control = self.controller.prepare(xs)
 
         def step(u: Tensor, state: TapeState) -> TapeState:
-            if state.memory.shape[1:] != (self.slots, *self.slot_shape):
-                raise ValueError(
-                    f"The memory must be of shape (batch, {self.slots}, {', '.join(map(str, self.slot_shape))}), but "
-                    f"that of the given state is {tuple(state.memory.shape)}."
-                )
+            self._check_state(state)
             inner = control(u, state.reads, state.controller)
             return self._turn(inner, self.heads(self.controller.output(inner)), state)
 
@@ -164,6 +166,45 @@ class TuringMachine(Cell):
             "shift": told.log_shift.exp(),
             "gamma": told.gamma.squeeze(2),
         }
+
+    def fast_path(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
+        """Steps with a backward pass of their own; second derivatives need `backend="loop"`."""
+        if torch.is_autocast_enabled(xs.device.type):
+            return NoFastPath("under autocast tensors of a step differ in dtype")
+        if torch.compiler.is_compiling():
+            return NoFastPath("torch.compile is to look into the steps")
+        dtypes = {part.dtype for part in (xs, *leaves(state), *self.parameters())}
+        if len(dtypes) > 1:
+            return NoFastPath(f"inputs, state and weights are of several dtypes: {', '.join(map(str, dtypes))}")
+        return FastPath("fused turns of the heads", lambda: self._fused(xs, state, mask))
+
+    def _fused(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> tuple[Tensor, TapeState]:
+        self._check_state(state)
+        us, control = self.controller.prepare(xs)
+        inner, memory, log_read, log_write, reads = state._replace(memory=state.memory.flatten(2))
+        over_length, shown, seen = None, [], []
+        for t, u in enumerate(us.unbind()):
+            before = (inner, memory, log_read, log_write, reads)
+            inner = control(u, reads, inner)
+            parts = self.heads.parts(self.controller.output(inner))
+            *new, over_length = turn(parts, self.heads.least_strength, memory, log_read, log_write, over_length)
+            memory, log_read, log_write, reads = new
+            reads = reads.unflatten(2, self.slot_shape)
+            if mask is not None:
+                new = (inner, memory, log_read, log_write, reads)
+                inner, memory, log_read, log_write, reads = hold(mask[t], new, before)
+                over_length = None  # of another memory where the state was held
+            shown.append(self.controller.output(inner))
+            seen.append(reads)
+        outputs = self._output(torch.cat(shown), torch.cat(seen)).unflatten(0, (len(shown), -1))
+        return outputs, TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, reads)
+
+    def _check_state(self, state: TapeState) -> None:
+        if state.memory.shape[1:] != (self.slots, *self.slot_shape):
+            raise ValueError(
+                f"The memory must be of shape (batch, {self.slots}, {', '.join(map(str, self.slot_shape))}), but that "
+                f"of the given state is {tuple(state.memory.shape)}."
+            )
 
     def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
         """Write, then read."""
