@@ -28,7 +28,8 @@ class _Looked(NamedTuple):
     log_content: Float[Tensor, "batch heads slots"]
     gate: Float[Tensor, "batch heads 1"]
     log_mixed: Float[Tensor, "batch heads slots"]
-    moved: Float[Tensor, "batch heads moves slots"]
+    each: Float[Tensor, "batch heads moves slots"]
+    """Log weights after each move, and that of the move added."""
     log_shifted: Float[Tensor, "batch heads slots"]
     gamma: Float[Tensor, "batch heads 1"]
     log_weights: Float[Tensor, "batch heads slots"]
@@ -53,7 +54,7 @@ def turn(
 def lengths(memory: Float[Tensor, "batch slots numbers"]) -> Float[Tensor, "batch 1 slots"]:
     """One over the length of each slot; a helper value, without a gradient of its own."""
     with torch.no_grad():
-        return torch.rsqrt((memory * memory).sum(-1) + TINY**2).unsqueeze(1)
+        return torch.rsqrt(torch.linalg.vector_norm(memory, dim=-1).square_() + TINY**2).unsqueeze(1)
 
 
 class _Turn(torch.autograd.Function):
@@ -69,7 +70,7 @@ class _Turn(torch.autograd.Function):
         erase, add = torch.sigmoid(change[:, :writers]), torch.tanh(change[:, writers:])
         write = _look(memory, over_length, log_write, *(part[:, :writers] for part in told))
         w = write.log_weights.exp()
-        new = torch.baddbmm(_erased(memory, w, erase)[-1], w.mT, add)
+        new = _written(memory, w, erase, add)
         over_new = lengths(new)
         read = _look(new, over_new, log_read, *(part[:, writers:] for part in told))
         r = read.log_weights.exp()
@@ -85,14 +86,16 @@ class _Turn(torch.autograd.Function):
         write, read = _Looked(*looked[: len(looked) // 2]), _Looked(*looked[len(looked) // 2 :])
         g_new, g_log_read, g_log_write, g_reads, _ = grads
 
-        g_new = torch.baddbmm(g_new, r.mT, g_reads)  # a new tensor: what was given is not ours to write into
         g_log_r = torch.addcmul(g_log_read, g_reads @ new.mT, r)
-        g_told_r, g_log_read = _look_back(g_log_r, new, over_new, read, g_new)
+        g_told_r, g_log_read, g_alike, radial = _look_back(g_log_r, new, over_new, read)
+        g_new = torch.addcmul(g_new, new, radial, value=-1)  # a new tensor: what was given is not ours to write into
+        g_new.baddbmm_(torch.cat([r, g_alike], dim=1).mT, torch.cat([g_reads, read.key], dim=1))
 
         g_add, g_w = w @ g_new, add @ g_new.mT
         g_memory, g_erase, g_w = _erase_back(g_new, memory, w, erase, g_w)
         g_log_w = torch.addcmul(g_log_write, g_w, w)
-        g_told_w, g_log_write = _look_back(g_log_w, memory, over_length, write, g_memory)
+        g_told_w, g_log_write, g_alike, radial = _look_back(g_log_w, memory, over_length, write)
+        g_memory.addcmul_(memory, radial, value=-1).baddbmm_(g_alike.mT, write.key)
 
         pairs = zip(g_told_w, g_told_r, strict=True)
         g_key, g_strength, g_gate, g_shift, g_gamma = (torch.cat(pair, dim=1) for pair in pairs)
@@ -113,26 +116,32 @@ def _look(
     cosine = (key * over_key) @ memory.mT * over_length
     log_content = log_softmax(strength * cosine, dim=-1)
     log_mixed = interpolated(log_content, log_before, gate)
-    reach = log_shift.shape[-1] // 2
-    moved = torch.stack([log_mixed.roll(move, -1) for move in range(-reach, reach + 1)], dim=-2)
-    moved += log_shift.unsqueeze(-1)
-    log_shifted = torch.logsumexp(moved, dim=-2)
+    each = _moved(log_mixed, log_shift.shape[-1]) + log_shift.flip(-1).unsqueeze(-1)
+    log_shifted = torch.logsumexp(each, dim=-2)
     log_weights = sharpened(log_shifted, gamma)
-    return _Looked(
-        key, over_key, strength, cosine, log_content, gate, log_mixed, moved, log_shifted, gamma, log_weights
-    )
+    return _Looked(key, over_key, strength, cosine, log_content, gate, log_mixed, each, log_shifted, gamma, log_weights)
+
+
+def _moved(weights: Float[Tensor, "batch heads slots"], moves: int) -> Float[Tensor, "batch heads moves slots"]:
+    """The weights on the ring after each of the moves reach, ..., -reach: furthest on first; a view of few numbers."""
+    slots, reach = weights.shape[-1], moves // 2
+    around = torch.cat([weights[..., slots - reach :], weights, weights[..., :reach]], dim=-1)
+    return around.unfold(-1, slots, 1)
 
 
 def _look_back(
-    g: Tensor, memory: Tensor, over_length: Tensor, seen: _Looked, g_memory: Tensor
-) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Gradients of key, beta, gate, log shift and gamma, and of the weights before; that of the memory is added to."""
+    g: Tensor, memory: Tensor, over_length: Tensor, seen: _Looked
+) -> tuple[tuple[Tensor, ...], Tensor, Tensor, Tensor]:
+    """Gradients of key, beta, gate, log shift and gamma, and of the weights before.
+
+    The last two make that of the memory: `g_alike^T key - radial memory`.
+    """
     g = _log_softmax_backward(g, seen.log_weights, -1, g.dtype)
     g_gamma = (g * seen.log_shifted).sum(-1, keepdim=True)
     # each log-sum-exp hands on shares of its gradient
-    g_moved = (g * seen.gamma).unsqueeze(-2) * (seen.moved - seen.log_shifted.unsqueeze(-2)).exp_()
+    g_moved = (g * seen.gamma).unsqueeze(-2) * (seen.each - seen.log_shifted.unsqueeze(-2)).exp_()
     reach = g_moved.shape[-2] // 2
-    back = [part.roll(reach - number, -1) for number, part in enumerate(g_moved.unbind(-2))]
+    back = [part.roll(number - reach, -1) for number, part in enumerate(g_moved.unbind(-2))]
     g_mixed = sum(back[1:], start=back[0])
     g_content = g_mixed * (logsigmoid(seen.gate) + seen.log_content - seen.log_mixed).exp_()
     g_before = g_mixed - g_content
@@ -143,9 +152,14 @@ def _look_back(
     radial = g * seen.cosine  # what lengthening a key or a slot would do
     g = g * over_length * seen.over_key
     g_key = g @ memory - seen.key * (seen.over_key.square() * radial.sum(-1, keepdim=True))
-    g_memory.baddbmm_(g.mT, seen.key)
-    g_memory.addcmul_(memory, (over_length.square() * radial.sum(1, keepdim=True)).mT, value=-1)
-    return (g_key, g_strength, g_gate, g_moved.sum(-1), g_gamma), g_before
+    radial = (over_length.square() * radial.sum(1, keepdim=True)).mT
+    return (g_key, g_strength, g_gate, g_moved.sum(-1).flip(-1), g_gamma), g_before, g, radial
+
+
+def _written(memory: Tensor, w: Tensor, erase: Tensor, add: Tensor) -> Tensor:
+    if w.shape[1] == 1:  # M + w (a - e M), in two passes over the memory
+        return torch.addcmul(memory, w.mT, torch.addcmul(add, erase, memory, value=-1))
+    return torch.baddbmm(_erased(memory, w, erase)[-1], w.mT, add)
 
 
 def _erased(memory: Tensor, w: Tensor, erase: Tensor) -> list[Tensor]:

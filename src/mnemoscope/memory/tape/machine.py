@@ -46,7 +46,8 @@ class TuringMachine(Cell):
 
     At a step the controller sees the input and what was read a step ago; by what it then shows, heads write, and others
     read what is there afterwards. A head looks where the content is like its key, or where it looked before, moved by
-    up to `reach` slots (the tape is a ring), and sharpened.
+    up to `reach` slots (the tape is a ring), and sharpened. Scans have a backward pass of their own; second derivatives
+    need `backend="loop"`.
 
     Its output is `[h; reads]`, flat, for a readout such as that of `Model`; with an `output_shape` it is the machine's
     own readout, a linear map of h plus one of the reads, flat and without a nonlinearity (logits of bits, say), to be
