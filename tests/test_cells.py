@@ -17,8 +17,12 @@ from mnemoscope.cells.state import grown, leaves, map_state
 
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
 
+SMALL = {  # where the published sizes make a Jacobian of a thousand rows
+    "ntm": {"slots": 5, "slot_size": 3, "read_heads": 2},
+    "matntm": {"slots": 4, "slot_rows": 2, "slot_columns": 3, "layers": 2},
+}
 CELLS = {
-    **{entry.name: lambda entry=entry: entry.load()(3, 8) for entry in registry.cells},
+    **{entry.name: lambda entry=entry: entry.load()(3, 8, **SMALL.get(entry.name, {})) for entry in registry.cells},
     **{f"elman-{phi}": lambda phi=phi: Elman(3, 7, nonlinearity=phi) for phi in NAMES},
     "elman-function": lambda: Elman(3, 7, nonlinearity=torch.nn.functional.softplus),
     "elman-orthogonal": lambda: Elman(3, 8, connectivity=ms.connectivity.Dense(8, init="orthogonal"), bias=False),

@@ -65,6 +65,14 @@ BIBTEX: dict[str, str] = {
   year      = {2014},
   doi       = {10.3115/v1/D14-1179}
 }""",
+    "collier2018": """\
+@inproceedings{collier2018,
+  author    = {Collier, Mark and Beel, Joeran},
+  title     = {Implementing Neural Turing Machines},
+  booktitle = {Artificial Neural Networks and Machine Learning (ICANN)},
+  pages     = {94--104},
+  year      = {2018}
+}""",
     "dao2024": """\
 @inproceedings{dao2024,
   author    = {Dao, Tri and Gu, Albert},

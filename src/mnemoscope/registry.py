@@ -240,6 +240,22 @@ cells.add(
         ("ke2018", "kerg2020"),
     ),
     Entry(
+        "ntm",
+        "neural Turing machine: LSTM or feed-forward controller, slots are vectors",
+        "Graves et al. 2014",
+        "mnemoscope.memory.tape.named:ntm",
+        ("tape",),
+        ("graves2014", "collier2018"),
+    ),
+    Entry(
+        "matntm",
+        "neural Turing machine whose states and slots are matrices",
+        "Renanse et al. 2021, Fig 1",
+        "mnemoscope.memory.tape.named:matntm",
+        ("tape",),
+        ("renanse2021", "graves2014", "collier2018"),
+    ),
+    Entry(
         "echo-state",
         "fixed random reservoir with leak; only what reads it is learned",
         "Jang, Eq 22-26; Jaeger et al. 2007",

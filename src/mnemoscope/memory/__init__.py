@@ -1,1 +1,1 @@
-"""What a cell may consult beside its state: attention over its past."""
+"""What a cell may consult beside its state: attention over its past, a Turing tape."""

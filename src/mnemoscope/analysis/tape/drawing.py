@@ -1,0 +1,149 @@
+"""A tape as a figure; it needs the `report` extra. `colours` go by the names of `LIGHT`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
+from mnemoscope.shapes import Float
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mnemoscope.analysis.tape.looking import Tape
+
+WEIGHTS, CONTENT = "viridis", "RdBu_r"
+TOUCHED = 0.05
+"""Slots whose weights stay below this are left out at both ends of the tape."""
+
+
+def draw_tape(
+    tape: Tape,
+    sample: int = 0,
+    colours: Mapping[str, str] = LIGHT,
+    *,
+    input_shape: tuple[int, int] | None = None,
+    output_shape: tuple[int, int] | None = None,
+    figure: Any = None,
+    letters: float = 9,
+) -> Figure:
+    """Above, inputs, outputs and what was added at each step; below, the tape at the end and each head over time.
+
+    Matrices stand side by side in the order of time. Inputs and outputs are taken for square matrices where the slots
+    are matrices and their number of features is a square.
+
+    Args:
+        tape: what `tape_of` saw.
+        sample: which sequence.
+        colours: by the names of `LIGHT`.
+        input_shape: of an input that is a matrix.
+        output_shape: of an output that is a matrix.
+        figure: an empty figure to draw into; a new one by default.
+        letters: size that all letters are given room for.
+
+    """
+    if not 0 <= sample < tape.batch:
+        raise ValueError(f"There are {tape.batch} sequences, counted from 0, but sequence {sample} was asked for.")
+    memory = tape.memory[-1, sample]
+    matrices = memory.dim() == 3
+    heads = _heads("writes", tape.write_weights[:, sample]) + _heads("reads", tape.read_weights[:, sample])
+    first, last = _touched(tape, sample)
+    figure = new_figure(max(10.5, 3.4 * (1 + len(heads))), 7.2) if figure is None else figure
+    grid = figure.add_gridspec(2, 1, height_ratios=(1, 1.25))
+    above = grid[0].subgridspec(1, 3).subplots()
+    below = grid[1].subgridspec(1, 1 + len(heads)).subplots()
+
+    shown = (
+        ("Inputs", _shaped(tape.inputs[:, sample], input_shape, matrices)),
+        ("Outputs", _shaped(tape.outputs[:, sample], output_shape, matrices)),
+        ("Added to the tape", tape.added[:, sample, 0]),
+    )
+    bars = []
+    for axes, (title, values) in zip(above, shown, strict=True):
+        bars.append(figure.colorbar(_strip(axes, values, "step"), ax=axes, shrink=0.8))
+        axes.set_title(title if title[0] != "A" or tape.added.shape[2] == 1 else f"{title} by the first head")
+    drawn = _strip(below[0], memory[first : last + 1], "slot", first, down=True)
+    bars.append(figure.colorbar(drawn, ax=below[0], shrink=0.8))
+    below[0].set_title("The tape after the last step")
+    for axes, (title, weights) in zip(below[1:], heads, strict=True):
+        where = (-0.5, len(tape) - 0.5, last + 0.5, first - 0.5)
+        picture = weights[:, first : last + 1].T.numpy()
+        how = {"aspect": "auto", "interpolation": "nearest", "extent": where}
+        drawn = axes.imshow(picture, cmap=WEIGHTS, vmin=0, vmax=1, **how)
+        axes.set(xlabel="step", ylabel="slot", title=title)
+        _whole(axes)
+    bars.append(figure.colorbar(drawn, ax=below[-1]))
+    for axes in (*above, *below):
+        calm(axes, colours, letters)
+    for bar in bars:
+        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+        calm(bar.ax, colours, letters - 1)
+    return figure
+
+
+def _heads(what: str, weights: Float[Tensor, "time heads slots"]) -> list[tuple[str, Tensor]]:
+    """Each head's weights with a title."""
+    if weights.shape[1] == 1:
+        return [(f"Where it {what}", weights[:, 0])]
+    return [(f"Where head {number + 1} {what}", each) for number, each in enumerate(weights.unbind(1))]
+
+
+def _touched(tape: Tape, sample: int) -> tuple[int, int]:
+    """The first and the last slot that a head came to."""
+    largest = np.maximum(
+        tape.write_weights[:, sample].amax((0, 1)).numpy(), tape.read_weights[:, sample].amax((0, 1)).numpy()
+    )
+    slots = np.flatnonzero(largest >= TOUCHED)
+    return (int(slots[0]), int(slots[-1])) if len(slots) else (0, len(largest) - 1)
+
+
+def _shaped(values: Float[Tensor, "time features"], shape: tuple[int, int] | None, matrices: bool) -> Tensor:
+    side = isqrt(values.shape[1])
+    if shape is None and matrices and side**2 == values.shape[1]:
+        shape = (side, side)
+    return values if shape is None else values.unflatten(1, shape)
+
+
+def _strip(axes: Any, values: Float[Tensor, "count ..."], what: str, first: int = 0, down: bool = False) -> Any:
+    """Vectors as columns, or as rows where `down`; matrices as tiles, side by side or in rows of tiles."""
+    tiles = values.dim() == 3
+    picture = _tiled(values.numpy(), down) if tiles else values.numpy() if down else values.T.numpy()
+    reach = max(float(np.nanmax(np.abs(picture))), 1e-12)
+    end = first + len(values)
+    extent = None if tiles else (-0.5, len(values[0]) - 0.5, end - 0.5, first - 0.5) if down else None
+    drawn = axes.imshow(picture, cmap=CONTENT, vmin=-reach, vmax=reach, interpolation="nearest", extent=extent,
+                        aspect="equal" if tiles else "auto")  # fmt: skip
+    if tiles:
+        axes.spines[:].set_visible(False)
+        axes.set(xticks=[], yticks=[], xlabel=f"{what}s {first} to {end - 1}, row by row")
+    else:
+        axes.set(**({"xlabel": "number", "ylabel": what} if down else {"xlabel": what, "ylabel": "number"}))
+        _whole(axes)
+    return drawn
+
+
+def _tiled(values: NDArray[np.floating], down: bool) -> NDArray[np.floating]:
+    """Matrices (count, rows, columns) in a near square of tiles with blanks between them."""
+    count, rows, columns = values.shape
+    across = min(count, max(1, round((count * rows / columns * (1.0 if down else 2.0)) ** 0.5)))
+    lines = -(-count // across)
+    picture = np.full((lines * (rows + 1) - 1, across * (columns + 1) - 1), np.nan)
+    for number, matrix in enumerate(values):
+        line, place = divmod(number, across)
+        top, left = line * (rows + 1), place * (columns + 1)
+        picture[top : top + rows, left : left + columns] = matrix
+    return picture
+
+
+def _whole(axes: Any) -> None:
+    """Ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))

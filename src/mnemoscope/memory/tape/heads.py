@@ -1,0 +1,114 @@
+"""Heads: what a controller tells them to do, and how they change and read the memory."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax, softplus
+
+from mnemoscope.cells.matrix import Bilinear
+from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
+from mnemoscope.shapes import Float
+
+
+class Address(NamedTuple):
+    """What some heads are told of where to look."""
+
+    key: Float[Tensor, "batch heads numbers"]
+    strength: Float[Tensor, "batch heads 1"]
+    """Beta."""
+    gate: Float[Tensor, "batch heads 1"]
+    """The logit of g."""
+    log_shift: Float[Tensor, "batch heads moves"]
+    gamma: Float[Tensor, "batch heads 1"]
+
+    def on(
+        self, memory: Float[Tensor, "batch slots numbers"], log_before: Float[Tensor, "batch heads slots"]
+    ) -> Float[Tensor, "batch heads slots"]:
+        """Logarithms of the weights: by content, then by location (Graves et al. 2014, Fig 2)."""
+        log_content = by_content(memory, self.key, self.strength)
+        log_mixed = interpolated(log_content, log_before, self.gate)
+        return sharpened(shifted(log_mixed, self.log_shift), self.gamma)
+
+
+class Orders(NamedTuple):
+    """What all heads are told at one step."""
+
+    write: Address
+    read: Address
+    erase: Float[Tensor, "batch writers numbers"]
+    add: Float[Tensor, "batch writers numbers"]
+
+
+def written(
+    memory: Float[Tensor, "batch slots numbers"],
+    weights: Float[Tensor, "batch writers slots"],
+    erase: Float[Tensor, "batch writers numbers"],
+    add: Float[Tensor, "batch writers numbers"],
+) -> Float[Tensor, "batch slots numbers"]:
+    """`M(i) prod_h (1 - w_h(i) e_h) + sum_h w_h(i) a_h` (Graves et al., Eq 3-4): all erase, then all add."""
+    for w, e in zip(weights.unbind(1), erase.unbind(1), strict=True):
+        memory = torch.addcmul(memory, memory, w.unsqueeze(2) * e.unsqueeze(1), value=-1)
+    return torch.baddbmm(memory, weights.mT, add)
+
+
+class Heads(nn.Module):
+    """From what a controller shows to orders: one linear map of a vector, four bilinear maps of a matrix.
+
+    beta is `least_strength + softplus`, gamma `1 + softplus`, e a sigmoid, k and a are tanh. The four maps of a matrix
+    yield keys side by side; what is added and what is erased, side by side; the moves of each head as a column; and
+    beta, gate and gamma of each head as a column (Renanse et al. 2021, as released).
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        slot_shape: tuple[int, ...],
+        read_heads: int,
+        write_heads: int,
+        reach: int,
+        least_strength: float,
+    ) -> None:
+        super().__init__()
+        self.slot_shape, self.least_strength = slot_shape, least_strength
+        self.heads, self.writers, self.moves = read_heads + write_heads, write_heads, 2 * reach + 1
+        numbers = prod(slot_shape)
+        self.sizes = [numbers * self.heads, 2 * numbers * self.writers, self.moves * self.heads, 3 * self.heads]
+        if len(shape) == 1:
+            self.maps = nn.ModuleList([nn.Linear(shape[0], sum(self.sizes))])
+            return
+        rows, columns = slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)
+        shapes = [(rows, columns * self.heads), (rows, 2 * columns * self.writers), (self.moves, self.heads),
+                  (3, self.heads)]  # fmt: skip
+        self.maps = nn.ModuleList([Bilinear((shape[0], shape[1]), each) for each in shapes])
+
+    def forward(self, shown: Float[Tensor, "batch ..."]) -> Orders:
+        key, change, moves, rest = self.parts(shown)
+        strength, gate, gamma = rest.unbind(-1)
+        erase, add = change.split(self.writers, dim=1)
+        parts = (
+            torch.tanh(key),
+            (self.least_strength + softplus(strength)).unsqueeze(-1),
+            gate.unsqueeze(-1),
+            log_softmax(moves, dim=-1),
+            (1 + softplus(gamma)).unsqueeze(-1),
+        )
+        write, read = zip(
+            *(part.split((self.writers, self.heads - self.writers), dim=1) for part in parts), strict=True
+        )
+        return Orders(Address(*write), Address(*read), torch.sigmoid(erase), torch.tanh(add))
+
+    def parts(self, shown: Float[Tensor, "batch ..."]) -> list[Tensor]:
+        """Each (batch, heads, ...), before any nonlinearity: keys; what to erase, then what to add; moves; beta, gate
+        and gamma.
+        """
+        counts = [self.heads, 2 * self.writers, self.heads, self.heads]
+        if len(self.maps) == 1:
+            parts = self.maps[0](shown).split(self.sizes, dim=-1)
+            return [part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True)]
+        # (batch, rows, heads * columns) -> (batch, heads, rows * columns)
+        parts = [each(shown).unflatten(-1, (count, -1)) for each, count in zip(self.maps, counts, strict=True)]
+        return [part.transpose(1, 2).flatten(2) for part in parts]

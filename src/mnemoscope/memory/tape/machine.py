@@ -1,0 +1,260 @@
+"""A controller with a tape: the neural Turing machine, with slots that are vectors or matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax
+
+from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.loop import hold
+from mnemoscope.cells.matrix import Bilinear
+from mnemoscope.cells.state import leaves
+from mnemoscope.memory.tape.addressing import check_reach
+from mnemoscope.memory.tape.controllers import CellController, Controller
+from mnemoscope.memory.tape.fused import turn
+from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
+from mnemoscope.shapes import Float
+
+EMPTY = 1e-6
+"""Each number of a memory that nothing was written to (Collier & Beel 2018)."""
+FOCUS = 20.0
+"""Heads begin at the first slot: its weight is e^20 times that of another. All slots are alike in the beginning, so
+that heads which began everywhere would stay everywhere."""
+
+
+class TapeState(NamedTuple):
+    """All that a machine holds."""
+
+    controller: Any
+    memory: Float[Tensor, "batch slots ..."]
+    """(batch, slots, *slot_shape)."""
+    log_read: Float[Tensor, "batch heads slots"]
+    """Logarithms of the weights of heads that read."""
+    log_write: Float[Tensor, "batch heads slots"]
+    reads: Float[Tensor, "batch heads ..."]
+    """What was read, (batch, heads, *slot_shape)."""
+
+
+class TuringMachine(Cell):
+    """A controller that writes to and reads from a memory (Graves et al. 2014; of matrices: Renanse et al. 2021).
+
+    At a step the controller sees the input and what was read a step ago; by what it then shows, heads write, and others
+    read what is there afterwards. A head looks where the content is like its key, or where it looked before, moved by
+    up to `reach` slots (the tape is a ring), and sharpened. Scans have a backward pass of their own; second derivatives
+    need `backend="loop"`.
+
+    Its output is `[h; reads]`, flat, for a readout such as that of `Model`; with an `output_shape` it is the machine's
+    own readout, a linear map of h plus one of the reads, flat and without a nonlinearity (logits of bits, say), to be
+    taken as it is.
+
+    Args:
+        controller: a controller, or any cell that takes `[x; reads]`.
+        slots: how many slots the memory has.
+        slot_shape: of one slot: (numbers,) or (rows, columns).
+        read_heads: how many heads read.
+        write_heads: how many write; all address the memory of the step before, erase, then add.
+        reach: how far a head moves in a step.
+        initial_memory: "constant", 1e-6 everywhere (Collier & Beel 2018), or "learned".
+        least_strength: beta is this + softplus: 0 (Graves et al.), 1 (Renanse et al.).
+        output_shape: of its own readout; none by default.
+
+    >>> import mnemoscope as ms
+    >>> machine = TuringMachine(ms.cells.LSTM(3 + 5, 16), slots=12, slot_shape=(5,))
+    >>> outputs, state = ms.scan(machine, torch.zeros(20, 4, 3))
+    >>> outputs.shape, state.memory.shape, state.log_write.shape
+    (torch.Size([20, 4, 21]), torch.Size([4, 12, 5]), torch.Size([4, 1, 12]))
+
+    """
+
+    def __init__(
+        self,
+        controller: Controller | Cell,
+        slots: int,
+        slot_shape: Sequence[int],
+        *,
+        read_heads: int = 1,
+        write_heads: int = 1,
+        reach: int = 1,
+        initial_memory: str = "constant",
+        least_strength: float = 0.0,
+        output_shape: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        shape = tuple(slot_shape)
+        _check(slots, shape, read_heads, write_heads, reach, initial_memory)
+        self.controller = CellController(controller) if isinstance(controller, Cell) else controller
+        self.controller.fit(read_heads, shape)
+        self.input_size = self.controller.input_size
+        self.slots, self.slot_shape = slots, shape
+        self.read_heads, self.write_heads = read_heads, write_heads
+        shown = self.controller.output_shape
+        self.heads = Heads(shown, shape, read_heads, write_heads, reach, least_strength)
+        bound = (slots + prod(shape)) ** -0.5
+        learned = nn.Parameter(torch.empty(slots, *shape).uniform_(-bound, bound))
+        self.initial_memory = learned if initial_memory == "learned" else None
+        self.readouts = None
+        if output_shape is not None:
+            self.readouts = nn.ModuleList(_readouts(shown, shape, read_heads, tuple(output_shape)))
+
+    @property
+    def own_readout(self) -> bool:
+        """Whether its outputs are what a task asks for, with nothing to be learned behind them."""
+        return self.readouts is not None
+
+    def extra_repr(self) -> str:
+        return (
+            f"slots={self.slots}, slot_shape={self.slot_shape}, read_heads={self.read_heads}, "
+            f"write_heads={self.write_heads}"
+        )
+
+    def initial_state(self, batch: int) -> TapeState:
+        """An empty or learned tape with all heads at the first slot."""
+        own = next(self.heads.parameters())
+        if self.initial_memory is None:
+            memory = own.new_full((batch, self.slots, *self.slot_shape), EMPTY)
+        else:
+            memory = self.initial_memory.expand(batch, *self.initial_memory.shape)
+        logits = torch.where(torch.arange(self.slots, device=own.device) == 0, FOCUS, 0.0)
+        focus = log_softmax(logits.to(own.dtype), dim=0)
+        log_read, log_write = (focus.expand(batch, count, -1).clone() for count in (self.read_heads, self.write_heads))
+        return TapeState(
+            self.controller.initial_state(batch), memory, log_read, log_write, self._read(log_read, memory.flatten(2))
+        )
+
+    def output(self, state: TapeState) -> Float[Tensor, "batch features"]:
+        return self._output(self.controller.output(state.controller), state.reads)
+
+    def _output(self, shown: Tensor, reads: Tensor) -> Tensor:
+        if self.readouts is None:
+            return torch.cat([shown.flatten(1), reads.flatten(1)], dim=1)
+        of_shown, of_reads = self.readouts
+        return (of_shown(shown) + of_reads(self._laid(reads, of_reads))).flatten(1)
+
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+        us, control = self.controller.prepare(xs)
+
+        def step(u: Tensor, state: TapeState) -> TapeState:
+            self._check_state(state)
+            inner = control(u, state.reads, state.controller)
+            return self._turn(inner, self.heads(self.controller.output(inner)), state)
+
+        return us, step
+
+    def forward(self, x: Float[Tensor, "batch features"], state: TapeState) -> TapeState:
+        u, step = self.prepare(x)
+        return step(u, state)
+
+    def intermediates(self, x: Float[Tensor, "batch features"], state: TapeState) -> dict[str, Tensor]:
+        """Weights after the step, and what the heads were told; heads that write come first in the latter."""
+        u, control = self.controller.prepare(x)
+        inner = control(u, state.reads, state.controller)
+        orders = self.heads(self.controller.output(inner))
+        new = self._turn(inner, orders, state)
+        told = Address(*(torch.cat(pair, dim=1) for pair in zip(orders.write, orders.read, strict=True)))
+        shaped = {"key": told.key, "erase": orders.erase, "add": orders.add}
+        return {
+            "read_weights": new.log_read.exp(),
+            "write_weights": new.log_write.exp(),
+            **{name: part.unflatten(2, self.slot_shape) for name, part in shaped.items()},
+            "strength": told.strength.squeeze(2),
+            "gate": torch.sigmoid(told.gate).squeeze(2),
+            "shift": told.log_shift.exp(),
+            "gamma": told.gamma.squeeze(2),
+        }
+
+    def fast_path(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
+        """Steps with a backward pass of their own; second derivatives need `backend="loop"`."""
+        if torch.is_autocast_enabled(xs.device.type):
+            return NoFastPath("under autocast tensors of a step differ in dtype")
+        if torch.compiler.is_compiling():
+            return NoFastPath("torch.compile is to look into the steps")
+        dtypes = {part.dtype for part in (xs, *leaves(state), *self.parameters())}
+        if len(dtypes) > 1:
+            return NoFastPath(f"inputs, state and weights are of several dtypes: {', '.join(map(str, dtypes))}")
+        return FastPath("fused turns of the heads", lambda: self._fused(xs, state, mask))
+
+    def _fused(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> tuple[Tensor, TapeState]:
+        self._check_state(state)
+        us, control = self.controller.prepare(xs)
+        inner, memory, log_read, log_write, reads = state._replace(memory=state.memory.flatten(2))
+        over_length, shown, seen = None, [], []
+        for t, u in enumerate(us.unbind()):
+            before = (inner, memory, log_read, log_write, reads)
+            inner = control(u, reads, inner)
+            parts = self.heads.parts(self.controller.output(inner))
+            *new, over_length = turn(parts, self.heads.least_strength, memory, log_read, log_write, over_length)
+            memory, log_read, log_write, reads = new
+            reads = reads.unflatten(2, self.slot_shape)
+            if mask is not None:
+                new = (inner, memory, log_read, log_write, reads)
+                inner, memory, log_read, log_write, reads = hold(mask[t], new, before)
+                over_length = None  # of another memory where the state was held
+            shown.append(self.controller.output(inner))
+            seen.append(reads)
+        outputs = self._output(torch.cat(shown), torch.cat(seen)).unflatten(0, (len(shown), -1))
+        return outputs, TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, reads)
+
+    def _check_state(self, state: TapeState) -> None:
+        if state.memory.shape[1:] != (self.slots, *self.slot_shape):
+            raise ValueError(
+                f"The memory must be of shape (batch, {self.slots}, {', '.join(map(str, self.slot_shape))}), but that "
+                f"of the given state is {tuple(state.memory.shape)}."
+            )
+
+    def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
+        """Write, then read."""
+        memory = state.memory.flatten(2)
+        log_write = orders.write.on(memory, state.log_write)
+        memory = written(memory, log_write.exp(), orders.erase, orders.add)
+        log_read = orders.read.on(memory, state.log_read)
+        return TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, self._read(log_read, memory))
+
+    def _read(self, log_read: Tensor, memory: Tensor) -> Tensor:
+        """`r = sum_i w(i) M(i)` (Graves et al., Eq 2), (batch, heads, *slot_shape)."""
+        return (log_read.exp() @ memory).unflatten(2, self.slot_shape)
+
+    def _laid(self, reads: Tensor, readout: nn.Module) -> Tensor:
+        """The reads as the readout takes them: one vector, or matrices side by side."""
+        if not isinstance(readout, Bilinear):
+            return reads.flatten(1)
+        reads = reads if reads.dim() == 4 else reads.unsqueeze(3)
+        return reads.transpose(1, 2).flatten(2)
+
+
+def _readouts(
+    shown: tuple[int, ...], slot_shape: tuple[int, ...], read_heads: int, shape: tuple[int, ...]
+) -> list[nn.Module]:
+    """Two maps to the output, of what the controller shows and of what was read, each with a bias as released."""
+    if len(shown) == 1:
+        return [nn.Linear(shown[0], prod(shape)), nn.Linear(read_heads * prod(slot_shape), prod(shape))]
+    if len(shape) != 2:
+        raise ValueError(f"Matrices are read out as a matrix, but output_shape is {shape}; give (rows, columns).")
+    rows, columns = slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)
+    return [Bilinear((shown[0], shown[1]), (shape[0], shape[1])),
+            Bilinear((rows, columns * read_heads), (shape[0], shape[1]))]  # fmt: skip
+
+
+def _check(
+    slots: int, slot_shape: tuple[int, ...], read_heads: int, write_heads: int, reach: int, initial_memory: str
+) -> None:
+    if read_heads < 1 or write_heads < 1:
+        raise ValueError(
+            f"A machine needs at least one head that reads and one that writes, but there are {read_heads} and "
+            f"{write_heads}."
+        )
+    if slots < 1 or len(slot_shape) not in (1, 2) or min(slot_shape) < 1:
+        raise ValueError(
+            f"A memory has at least one slot, of shape (numbers,) or (rows, columns), but slots is {slots} and "
+            f"slot_shape is {slot_shape}."
+        )
+    if reach < 0:
+        raise ValueError(f"Heads move by up to reach slots, 0 or more, but reach is {reach}.")
+    check_reach(slots, 2 * reach + 1)
+    if initial_memory not in ("constant", "learned"):
+        raise ValueError(f'initial_memory must be "constant" or "learned", but is {initial_memory!r}.')

@@ -1,0 +1,93 @@
+"""The Turing machines of the literature, by their names and with their published sizes."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+from mnemoscope.cells import LSTM
+from mnemoscope.memory.tape.controllers import DeepTransition, FeedForward, MatrixLSTMController, Shape
+from mnemoscope.memory.tape.machine import TuringMachine
+
+
+def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20, read_heads: int = 1,
+        write_heads: int = 1, reach: int = 1, controller: str = "lstm",
+        initial_memory: str = "constant") -> TuringMachine:  # fmt: skip
+    """Slots are vectors (Graves et al. 2014). The sizes are those of its copy task, with hidden_size = 100.
+
+    >>> sum(weight.numel() for weight in ntm(9, 100).parameters())
+    61692
+    """
+    kinds = {"lstm": LSTM, "feed-forward": FeedForward}
+    if controller not in kinds:
+        raise ValueError(f"controller must be one of {', '.join(map(repr, kinds))}, but is {controller!r}.")
+    inner = kinds[controller](input_size + read_heads * slot_size, hidden_size)
+    return TuringMachine(
+        inner, slots, (slot_size,), read_heads=read_heads, write_heads=write_heads, reach=reach,
+        initial_memory=initial_memory,
+    )  # fmt: skip
+
+
+def matntm(input_size: int, hidden_size: int, layers: int = 3, slots: int = 120, slot_rows: int = 6,
+           slot_columns: int = 6, read_heads: int = 1, write_heads: int = 1, reach: int = 1,
+           controller: str = "rnn", initial_memory: str = "constant",
+           input_rows: int | None = None, output_size: int | None = None,
+           output_rows: int | None = None) -> TuringMachine:  # fmt: skip
+    """Slots and states are matrices (Renanse et al. 2021, Fig 1). Table 1 has hidden_size = 15 and 3 layers for copying
+    matrices of 5 x 5, hidden_size = 20 and 4 layers for associative recall.
+
+    >>> sum(weight.numel() for weight in matntm(25, 15, output_size=25).parameters())
+    4121
+    >>> sum(weight.numel() for weight in matntm(25, 20, layers=4, output_size=25).parameters())
+    7946
+
+    Args:
+        input_size: numbers of an input matrix, which comes row by row.
+        hidden_size: rows, and columns, of the controller's state.
+        layers: of the controller "rnn"; "lstm" has one.
+        slots: of the memory.
+        slot_rows: rows of a slot.
+        slot_columns: columns of a slot.
+        read_heads: how many heads read.
+        write_heads: how many write.
+        reach: how far a head moves in a step.
+        controller: "rnn", of several layers in one recurrence, or "lstm".
+        initial_memory: "constant" or "learned".
+        input_rows: of an input; None for a shape as near to a square as there is.
+        output_size: numbers of its own readout, as published; None where another readout follows.
+        output_rows: of its own readout; None for a shape as near to a square as there is.
+
+    """
+    if hidden_size < 1:
+        raise ValueError(f"The state has at least one row, but hidden_size is {hidden_size}.")
+    shapes = (
+        _shape(input_size, input_rows, "input"),
+        (slot_rows, slot_columns * read_heads),
+        (hidden_size, hidden_size),
+    )
+    if controller not in ("rnn", "lstm"):
+        raise ValueError(f"controller must be 'rnn' or 'lstm', but is {controller!r}.")
+    return TuringMachine(
+        DeepTransition(*shapes, layers) if controller == "rnn" else MatrixLSTMController(*shapes),
+        slots,
+        (slot_rows, slot_columns),
+        read_heads=read_heads,
+        write_heads=write_heads,
+        reach=reach,
+        initial_memory=initial_memory,
+        least_strength=1.0,
+        output_shape=None if output_size is None else _shape(output_size, output_rows, "output"),
+    )
+
+
+def _shape(numbers: int, rows: int | None, what: str) -> Shape:
+    """So many rows, or the fewest columns that leave no more rows than needed: 25 is 5 x 5, 6 is 3 x 2, 3 is 3 x 1."""
+    if numbers < 1:
+        raise ValueError(f"An {what} has at least one number, but {what}_size is {numbers}.")
+    if rows is None:
+        columns = next(count for count in range(isqrt(numbers), 0, -1) if numbers % count == 0)
+        return numbers // columns, columns
+    if rows < 1 or numbers % rows:
+        raise ValueError(
+            f"{what}_size = {numbers} numbers do not fill {rows} rows; choose {what}_rows that divides it."
+        )
+    return rows, numbers // rows

@@ -1,0 +1,459 @@
+"""Turing machines: addressing against Graves' equations one number at a time, and what a machine must keep."""
+
+from math import exp, log, prod, sqrt
+
+import pytest
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+import mnemoscope as ms
+from mnemoscope.analysis.tape import Tape, tape_of
+from mnemoscope.cells import GRU, LSTM, Elman, Model
+from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.memory.tape import CellController, DeepTransition, FeedForward, MatrixLSTMController, TuringMachine
+from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
+from mnemoscope.memory.tape.heads import written
+from mnemoscope.memory.tape.named import matntm, ntm
+from slow import SLOW
+
+ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
+
+MACHINES = {
+    "lstm": lambda: TuringMachine(LSTM(3 + 4, 6), 5, (4,)),
+    "gru, many heads": lambda: TuringMachine(GRU(3 + 3 * 4, 6), 7, (4,), read_heads=3, write_heads=2, reach=2),
+    "feed-forward": lambda: TuringMachine(FeedForward(3 + 4, 6), 5, (4,), initial_memory="learned"),
+    "lstm, matrices": lambda: TuringMachine(LSTM(3 + 2 * 6, 6), 5, (2, 3), read_heads=2, write_heads=2),
+    "matrices": lambda: TuringMachine(DeepTransition((3, 1), (2, 3), (4, 5), 2), 5, (2, 3), output_shape=(2, 2)),
+    "matrices, many heads": lambda: TuringMachine(
+        DeepTransition((3, 1), (2, 6), (4, 4)), 5, (2, 3), read_heads=2, write_heads=2, output_shape=(2, 2)
+    ),
+    "matrix lstm, vectors": lambda: TuringMachine(
+        MatrixLSTMController((3, 1), (4, 2), (3, 4)), 5, (4,), read_heads=2, reach=0, output_shape=(2, 2)
+    ),
+    "own readout": lambda: TuringMachine(LSTM(3 + 4, 6), 5, (4,), output_shape=(2,)),
+}
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request):
+    return MACHINES[request.param]().double()
+
+
+def weights_like(*shape):
+    return torch.softmax(2 * torch.randn(*shape, dtype=torch.float64), dim=-1)
+
+
+def slow_content(memory, key, beta):
+    """Graves et al., Eq 5-6, of one head."""
+
+    def length(v):
+        return sqrt(sum(float(a) ** 2 for a in v))
+
+    def cosine(u, v):
+        return sum(float(a) * float(b) for a, b in zip(u, v, strict=True)) / (length(u) * length(v))
+
+    scores = [exp(float(beta) * cosine(key, slot)) for slot in memory]
+    return [score / sum(scores) for score in scores]
+
+
+def slow_address(memory, key, beta, g, s, gamma, before):
+    """Eq 5-9, of one head; s(o) for o = -reach, ..., reach."""
+    content = slow_content(memory, key, beta)
+    mixed = [g * c + (1 - g) * b for c, b in zip(content, before, strict=True)]
+    N, reach = len(mixed), len(s) // 2
+    moved = [sum(mixed[j] * s[o + reach] for j in range(N) for o in range(-reach, reach + 1) if (j + o) % N == i)
+             for i in range(N)]  # fmt: skip
+    sharp = [w**gamma for w in moved]
+    return [w / sum(sharp) for w in sharp]
+
+
+def test_content_is_the_published_softmax_of_cosines():
+    memory, key = torch.randn(3, 5, 4, dtype=torch.float64), torch.randn(3, 2, 4, dtype=torch.float64)
+    beta = 5 * torch.rand(3, 2, 1, dtype=torch.float64)
+    seen = by_content(memory, key, beta).exp()
+    for b in range(3):
+        for h in range(2):
+            expected = slow_content(memory[b], key[b, h], beta[b, h])
+            torch.testing.assert_close(seen[b, h], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=ROUNDING)
+
+
+def test_frobenius_cosine_is_that_of_the_flat_slots():
+    A, B = torch.randn(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    frobenius = torch.trace(A.T @ B) / (torch.linalg.matrix_norm(A) * torch.linalg.matrix_norm(B))
+    other = torch.zeros_like(A)
+    memory, one = torch.stack([B, other]).flatten(1)[None], torch.ones(1, 1, 1, dtype=torch.float64)
+    log_w = by_content(memory, A.flatten()[None, None], one)[0, 0]
+    torch.testing.assert_close(log_w[0] - log_w[1], frobenius, rtol=0, atol=ROUNDING)  # cosine with 0 is 0
+
+
+@pytest.mark.parametrize("slots", [3, 4, 7])
+@pytest.mark.parametrize("reach", [0, 1])
+def test_shift_is_the_circular_convolution(slots, reach):
+    w, s = weights_like(2, 3, slots), weights_like(2, 3, 2 * reach + 1)
+    expected = torch.zeros_like(w)
+    for i in range(slots):
+        for o in range(-reach, reach + 1):
+            expected[..., i] += w[..., (i - o) % slots] * s[..., o + reach]
+    torch.testing.assert_close(shifted(w.log(), s.log()).exp(), expected, rtol=0, atol=ROUNDING)
+
+
+def test_gate_and_sharpening_are_the_published_ones():
+    content, before, gamma = weights_like(2, 3, 5), weights_like(2, 3, 5), 1 + 4 * torch.rand(2, 3, 1).double()
+    logit = torch.randn(2, 3, 1, dtype=torch.float64)
+    g = torch.sigmoid(logit)
+    mixed = interpolated(content.log(), before.log(), logit)
+    torch.testing.assert_close(mixed.exp(), g * content + (1 - g) * before, rtol=0, atol=ROUNDING)
+    sharp = before**gamma
+    expected = sharp / sharp.sum(-1, keepdim=True)
+    torch.testing.assert_close(sharpened(before.log(), gamma).exp(), expected, rtol=0, atol=ROUNDING)
+
+
+def test_writing_is_the_published_one_with_two_heads():
+    memory, w = torch.randn(2, 5, 3, dtype=torch.float64), weights_like(2, 2, 5)
+    erase, add = torch.rand(2, 2, 3, dtype=torch.float64), torch.randn(2, 2, 3, dtype=torch.float64)
+    expected = memory.clone()
+    for b in range(2):
+        for i in range(5):
+            for h in range(2):
+                expected[b, i] *= 1 - w[b, h, i] * erase[b, h]
+            for h in range(2):
+                expected[b, i] += w[b, h, i] * add[b, h]
+    torch.testing.assert_close(written(memory, w, erase, add), expected, rtol=0, atol=ROUNDING)
+
+
+def random_state(machine, batch):
+    """Any controller and memory, and weights that sum to 1."""
+    state = map_state(lambda part: 0.7 * torch.randn_like(part), machine.initial_state(batch))
+    weights = {name: torch.log_softmax(3 * getattr(state, name), -1) for name in ("log_read", "log_write")}
+    return state._replace(**weights)
+
+
+@torch.no_grad()
+def test_a_step_writes_then_reads_as_published(machine):
+    """The whole step, one number at a time, from what the controller told the heads."""
+    x, state = torch.randn(2, 3, dtype=torch.float64), random_state(machine, 2)
+    told, new = machine.intermediates(x, state), machine(x, state)
+    writers, readers = machine.write_heads, machine.read_heads
+    for b in range(2):
+        rule = {name: told[name][b].flatten(1) if name in ("key", "erase", "add") else told[name][b] for name in told}
+
+        def look(memory, h, log_before, rule=rule):
+            s = [float(part) for part in rule["shift"][h]]
+            numbers = (float(rule[name][h]) for name in ("strength", "gate", "gamma"))
+            beta, g, gamma = numbers
+            return slow_address(memory, rule["key"][h], beta, g, s, gamma, [exp(float(w)) for w in log_before])
+
+        memory = [[float(a) for a in slot] for slot in state.memory[b].flatten(1)]
+        w = [look(memory, h, state.log_write[b, h]) for h in range(writers)]
+        for i, slot in enumerate(memory):
+            for k in range(len(slot)):
+                slot[k] *= prod(1 - w[h][i] * float(rule["erase"][h][k]) for h in range(writers))
+                slot[k] += sum(w[h][i] * float(rule["add"][h][k]) for h in range(writers))
+        r = [look(memory, writers + h, state.log_read[b, h]) for h in range(readers)]
+        M, w, r = (torch.tensor(numbers, dtype=torch.float64) for numbers in (memory, w, r))
+        pairs = [(new.memory, M), (new.log_write.exp(), w), (new.log_read.exp(), r), (new.reads, r @ M)]
+        for seen, expected in ((seen[b].flatten(1), expected) for seen, expected in pairs):
+            torch.testing.assert_close(seen, expected, rtol=0, atol=ROUNDING)
+
+
+def test_what_was_just_written_is_read_at_the_same_step():
+    machine = ntm(3, 4, slots=5, slot_size=2).double()
+    state = machine.initial_state(1)
+    before, after = state.reads, machine(torch.ones(1, 3).double(), state).reads
+    assert before.abs().max() < 1e-5  # an empty tape
+    assert after.abs().min() > 1e-3
+
+
+def test_heads_of_a_vector_and_of_a_matrix_are_told_in_the_stated_order():
+    machine = matntm(3, 4, layers=1, slots=5, slot_rows=2, slot_columns=3, write_heads=2).double()
+    H = torch.randn(2, 4, 4, dtype=torch.float64)
+    orders = machine.heads(H)
+    keys, changes, moves, rest = (each(H) for each in machine.heads.maps)
+    for h in range(3):
+        told, k = (orders.write, h) if h < 2 else (orders.read, 0)
+        torch.testing.assert_close(told.key[:, k], torch.tanh(keys[:, :, 3 * h : 3 * h + 3]).flatten(1))
+        torch.testing.assert_close(told.log_shift[:, k], torch.log_softmax(moves[:, :, h], -1))
+        torch.testing.assert_close(told.strength[:, k, 0], 1 + torch.nn.functional.softplus(rest[:, 0, h]))
+        torch.testing.assert_close(told.gate[:, k, 0], rest[:, 1, h])
+        torch.testing.assert_close(told.gamma[:, k, 0], 1 + torch.nn.functional.softplus(rest[:, 2, h]))
+    for h in range(2):
+        torch.testing.assert_close(orders.erase[:, h], torch.sigmoid(changes[:, :, 3 * h : 3 * h + 3]).flatten(1))
+        torch.testing.assert_close(orders.add[:, h], torch.tanh(changes[:, :, 6 + 3 * h : 9 + 3 * h]).flatten(1))
+
+
+def test_deep_transition_is_the_printed_recurrence():
+    controller = DeepTransition((2, 3), (4, 2), (3, 5), layers=2).double()
+    xs, R = torch.randn(2, 6, dtype=torch.float64), torch.randn(2, 1, 4, 2, dtype=torch.float64)
+    H = torch.randn(2, 3, 5, dtype=torch.float64)
+    u, step = controller.prepare(xs)
+    expected = H
+    for p, q, r in zip(controller.recurrent, controller.drives, controller.readers, strict=True):
+        expected = torch.tanh(p.U.T @ expected @ p.V + q.U.T @ xs.view(2, 2, 3) @ q.V + r.U.T @ R[:, 0] @ r.V + p.bias)
+    torch.testing.assert_close(step(u, R, H), expected, rtol=0, atol=ROUNDING)
+
+
+def test_matrix_lstm_controller_is_an_lstm_entry_by_entry():
+    controller = MatrixLSTMController((2, 3), (4, 2), (3, 5)).double()
+    x, R = torch.randn(2, 6, dtype=torch.float64), torch.randn(2, 1, 4, 2, dtype=torch.float64)
+    state = map_state(lambda part: torch.randn_like(part), controller.initial_state(2))
+    u, step = controller.prepare(x)
+    pre = [
+        controller.recurrent[k](state.h) + controller.drives[k](x.view(2, 2, 3)) + controller.readers[k](R[:, 0])
+        for k in range(4)
+    ]
+    i, f, o = (1 / (1 + torch.exp(-pre[k])) for k in (0, 1, 3))
+    c = f * state.c + i * torch.tanh(pre[2])
+    new = step(u, R, state)
+    torch.testing.assert_close(new.c, c, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(new.h, o * torch.tanh(c), rtol=0, atol=ROUNDING)
+
+
+def test_scan_is_a_loop_of_steps_and_a_mask_holds_everything(machine):
+    xs, state = torch.randn(5, 4, 3, dtype=torch.float64), random_state(machine, 4)
+    mask = torch.rand(5, 4) > 0.4
+    outputs, last = ms.scan(machine, xs, state, mask=mask)
+    for b in range(4):
+        one = map_state(lambda part, b=b: part[b : b + 1], state)
+        for t in range(5):
+            one = machine(xs[t, b : b + 1], one) if mask[t, b] else one
+            torch.testing.assert_close(outputs[t, b], machine.output(one)[0], rtol=0, atol=ROUNDING)
+        for seen, expected in zip(leaves(last), leaves(one), strict=True):
+            torch.testing.assert_close(seen[b], expected[0], rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_fast_scan_is_the_loop_with_its_gradients(machine, masked):
+    xs = torch.randn(5, 3, 3, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(5, 3) > 0.4 if masked else None
+    start = map_state(lambda part: part.requires_grad_(True), random_state(machine, 3))
+    tensors = [xs, *leaves(start), *machine.parameters()]
+    seen = []
+    for backend in ("loop", "fused"):
+        outputs, last = ms.scan(machine, xs, start, mask=mask, backend=backend)
+        torch.manual_seed(1)
+        loss = sum((part * torch.randn_like(part)).sum() for part in (outputs, *leaves(last)))
+        seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, tensors, materialize_grads=True)])
+    for one, other in zip(*seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)  # gradients of order 100
+
+
+def test_the_fast_scan_has_no_second_derivative_and_says_so():
+    machine, xs = ntm(3, 5, slots=4, slot_size=3), torch.randn(3, 2, 3, requires_grad=True)
+    (g,) = torch.autograd.grad(ms.scan(machine, xs, backend="loop")[0].sum(), xs, create_graph=True)
+    g.sum().backward()
+    with pytest.raises(RuntimeError, match="backend='loop'"):
+        torch.autograd.grad(ms.scan(machine, xs)[0].sum(), xs, create_graph=True)
+
+
+def test_weights_stay_weights_and_the_run_is_repeatable(machine):
+    xs = torch.randn(10, 3, 3, dtype=torch.float64)
+    _, cache = ms.run_with_cache(machine, xs)
+    for name in ("read_weights", "write_weights"):
+        assert cache[name].min() >= 0
+        torch.testing.assert_close(cache[name].sum(-1), torch.ones_like(cache[name][..., 0]), rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(cache["read_weights"], cache["log_read"].exp(), rtol=0, atol=ROUNDING)
+    assert cache["memory"].shape == (10, 3, machine.slots, *machine.slot_shape)
+    assert torch.equal(ms.scan(machine, xs)[0], ms.scan(machine, xs)[0])
+
+
+def test_no_state_in_the_module(machine):
+    before = {name: value.clone() for name, value in machine.state_dict().items()}
+    ms.scan(machine, torch.randn(5, 3, 3, dtype=torch.float64))
+    assert machine.state_dict().keys() == before.keys() == dict(machine.named_parameters()).keys()
+    assert all(torch.equal(before[name], value) for name, value in machine.state_dict().items())
+
+
+@pytest.mark.parametrize(("scale", "length"), [(1, 50), (30, 50), (1000, 8)])
+def test_gradients_are_finite(machine, scale, length):
+    """Also where gates round to 0 and 1. (With factors of 1000 at each step, true gradients overflow before long.)"""
+    machine = machine.float()
+    with torch.no_grad():
+        for parameter in machine.heads.parameters():
+            parameter.mul_(scale)
+    outputs, last = ms.scan(machine, torch.randn(length, 2, 3))
+    assert all(torch.isfinite(part).all() for part in leaves(last))
+    outputs.square().mean().backward()
+    for name, parameter in machine.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+def test_heads_run_round_the_ring_for_long_with_finite_gradients():
+    """One-hot to the last bit: by location alone (g = e^-100), one slot on at each step, gamma about 100."""
+    machine = ntm(3, 6, slots=7, slot_size=4)
+    with torch.no_grad():
+        parts = machine.heads.maps[0].bias.split(machine.heads.sizes)
+        parts[2].copy_(torch.tensor([-100.0, -100, 100]).repeat(2))
+        parts[3].copy_(torch.tensor([0.0, -100, 100]).repeat(2))
+    outputs, cache = ms.run_with_cache(machine, torch.randn(100, 2, 3))
+    for name in ("read_weights", "write_weights"):
+        there = (torch.arange(100) + 1) % 7
+        expected = torch.nn.functional.one_hot(there, 7).float().view(100, 1, 1, 7).expand(-1, 2, -1, -1)
+        assert torch.equal(cache[name], expected)
+    outputs.square().mean().backward()
+    for name, parameter in machine.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_gradients_are_finite_at_exactly_one_hot_weights():
+    """The plain formula has 0 log 0 there; a start at exactly one slot has the logarithm -inf elsewhere."""
+    machine = ntm(3, 8, slots=6, slot_size=4)
+    state = machine.initial_state(2)
+    one_hot = torch.full_like(state.log_read, -torch.inf)
+    one_hot[..., 2] = 0
+    one_hot.requires_grad_(True)
+    outputs, _ = ms.scan(machine, torch.randn(10, 2, 3), state._replace(log_read=one_hot, log_write=one_hot))
+    outputs.square().sum().backward()
+    for tensor in (one_hot, *machine.parameters()):
+        assert tensor.grad is not None
+        assert torch.isfinite(tensor.grad).all()
+
+
+def test_logarithms_have_the_stated_floor():
+    slots, beta, gamma, logit = 9, 40.0, 30.0, -60.0
+    memory, key = torch.randn(5, slots, 4), torch.randn(5, 1, 4)
+    log_content = by_content(memory, key, torch.full((5, 1, 1), beta))
+    before = torch.full((5, 1, slots), -1e30)  # weights that are 0 in any precision
+    mixed = interpolated(log_content, before, torch.full((5, 1, 1), logit))
+    log_w = sharpened(shifted(mixed, torch.log_softmax(50 * torch.randn(5, 1, 3), -1)), torch.full((5, 1, 1), gamma))
+    floor = gamma * (logit - 2 * beta - log(slots)) - log(slots)
+    assert log_w.min() >= floor * (1 + 1e-6)
+    torch.testing.assert_close(log_w.exp().sum(-1), torch.ones(5, 1))
+
+
+def test_a_learned_memory_learns_and_a_constant_one_is_no_parameter():
+    learned, constant = (ntm(3, 8, slots=6, slot_size=4, initial_memory=kind) for kind in ("learned", "constant"))
+    ms.scan(learned, torch.randn(5, 2, 3))[0].square().sum().backward()
+    assert learned.initial_memory.grad.abs().sum() > 0
+    assert constant.initial_memory is None
+    assert (constant.initial_state(2).memory == 1e-6).all()
+    assert constant.initial_state(2).log_read.argmax(-1).eq(0).all()
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_published_numbers_of_parameters():
+    assert count(matntm(25, 15, layers=3, output_size=25)) == 4121  # Renanse et al., Table 1
+    assert count(matntm(25, 20, layers=4, output_size=25)) == 7946
+    # pytorch-ntm's copy task has 62,860, of which 200 are the initial state of its LSTM, which is 0 here
+    assert count(Model(ntm(9, 100), 8)) == 62_860 - 200
+
+
+def test_published_sizes_stand_in_the_registry():
+    machine = ms.registry.cells.load("matntm")(25, 15, output_size=25)
+    assert (machine.slots, machine.slot_shape) == (120, (6, 6))
+    assert ms.scan(machine, torch.zeros(2, 3, 25))[0].shape == (2, 3, 25)
+    assert machine.own_readout
+    machine = ms.registry.cells.load("ntm")(9, 100)
+    assert (machine.slots, machine.slot_shape) == (128, (20,))
+    assert not machine.own_readout
+
+
+def test_own_readout_is_linear_in_what_is_shown_and_read():
+    machine = matntm(6, 4, slots=5, slot_rows=2, slot_columns=3, read_heads=2, output_size=6)
+    state = random_state(machine, 3)
+    of_shown, of_reads = machine.readouts
+    side_by_side = torch.cat([state.reads[:, 0], state.reads[:, 1]], dim=2)
+    expected = of_shown(state.controller) + of_reads(side_by_side)
+    torch.testing.assert_close(machine.output(state), expected.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), read_heads=0), "at least one head that reads"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), write_heads=0), "one that writes"),
+        (lambda: ntm(3, 6, slots=2), "3 moves and 2 slots"),
+        (lambda: ntm(3, 6, slots=6, reach=3), "7 moves and 6 slots"),
+        (lambda: ntm(3, 6, reach=-1), "reach is -1"),
+        (lambda: ntm(3, 6, slots=0), "at least one slot"),
+        (lambda: ntm(3, 6, slot_size=0), "slot_shape is"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4, 1, 1)), r"\(rows, columns\)"),
+        (lambda: TuringMachine(LSTM(8, 6), 5, (4,), read_heads=2), r"features of x \+ 8"),
+        (lambda: TuringMachine(DeepTransition((3, 1), (2, 3), (4, 4)), 5, (3, 2)), r"of shape \(3, 2\), but"),
+        (lambda: TuringMachine(DeepTransition((3, 1), (2, 3), (4, 4)), 5, (2, 3), read_heads=2), r"\(2, 6\), but"),
+        (lambda: DeepTransition((3, 1), (2, 3), (4, 4), layers=0), "layers is 0"),
+        (lambda: CellController(ms.registry.cells.load("memrnn")(3, 4)), "keeps its size"),
+        (lambda: CellController(ms.adapt(lambda x, h: h, state_size=2)), "how many inputs"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), initial_memory="random"), "'random'"),
+        (lambda: ntm(3, 6, controller="gru"), "controller must be"),
+        (lambda: matntm(25, 6, input_rows=4), "do not fill 4 rows"),
+        (lambda: by_content(torch.zeros(1, 5, 4), torch.zeros(1, 1, 3), torch.ones(1, 1, 1)), "3 and slots 4"),
+        (lambda: shifted(torch.zeros(1, 1, 4), torch.zeros(1, 1, 2)), "odd number"),
+        (lambda: ms.scan(ntm(3, 6, slots=5), torch.zeros(2, 1, 3), ntm(3, 6, slots=6).initial_state(1)), "5, 20"),
+        (lambda: ms.scan(ntm(3, 6, slots=5), torch.zeros(2, 1, 4)), "takes 3 input features"),
+    ],
+)
+def test_bad_input_is_refused_in_words(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_any_cell_may_be_the_controller():
+    machine = TuringMachine(ms.cells.Stack([Elman(3 + 4, 5), GRU(5, 6)]), 5, (4,))
+    assert ms.scan(machine, torch.randn(4, 2, 3))[0].shape == (4, 2, 6 + 4)
+
+
+@pytest.mark.parametrize("matrices", [False, True])
+def test_a_tape_is_seen_saved_and_drawn(tmp_path, matrices):
+    machine = (
+        matntm(4, 3, slots=9, slot_rows=2, slot_columns=3, output_size=4, read_heads=2)
+        if matrices
+        else Model(ntm(4, 5, slots=9, slot_size=6), 3)
+    )
+    xs = torch.randn(6, 2, 4)
+    tape = tape_of(machine, xs)
+    outputs = machine(xs)[0] if isinstance(machine, Model) else ms.scan(machine, xs)[0]
+    torch.testing.assert_close(tape.outputs, outputs.detach())
+    # the last slot of the last step, by what was said of each step
+    cell = machine.cell if isinstance(machine, Model) else machine
+    _, cache = ms.run_with_cache(cell, xs)
+    M = torch.full((2, *cell.slot_shape), 1e-6)
+    for w, e, a in zip(tape.write_weights[:, :, 0, -1], cache["erase"][:, :, 0], tape.added[:, :, 0], strict=True):
+        w = w.view(2, *(1,) * len(cell.slot_shape))
+        M = M * (1 - w * e) + w * a
+    torch.testing.assert_close(tape.memory[-1, :, -1], M.detach())
+    tape.save(tmp_path / "tape.safetensors")
+    again = Tape.load(tmp_path / "tape.safetensors")
+    assert torch.equal(again.memory, tape.memory)
+    assert "6 steps on 9 slots" in again.summary()
+    figure = again.figure(1)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles.count("Where it writes") == 1
+    assert ("Where head 2 reads" in titles) is matrices
+    figure.savefig(tmp_path / "tape.png")
+    assert (tmp_path / "tape.png").stat().st_size > 5_000
+    with pytest.raises(ValueError, match="sequence 2"):
+        tape.figure(2)
+    with pytest.raises(TypeError, match="GRU"):
+        tape_of(Model(GRU(4, 3), 2), xs)
+
+
+def copy_batch(generator, size=16, bits=4, longest=5):
+    length = int(torch.randint(1, longest + 1, (), generator=generator))
+    word = torch.randint(0, 2, (length, size, bits), generator=generator).float()
+    inputs = torch.zeros(2 * length + 1, size, bits + 1)
+    inputs[:length, :, :bits] = word
+    inputs[length, :, bits] = 1  # the end of the word; then nothing while it is said again
+    return inputs, word
+
+
+@SLOW
+def test_a_small_machine_learns_to_copy():
+    generator = torch.Generator().manual_seed(1)
+    torch.manual_seed(1)
+    model = Model(ntm(5, 32, slots=12, slot_size=6), 4)
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(800):
+        inputs, word = copy_batch(generator)
+        loss = binary_cross_entropy_with_logits(model(inputs)[0][-len(word) :], word)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+        optimiser.step()
+    for _ in range(20):
+        inputs, word = copy_batch(generator)
+        assert ((model(inputs)[0][-len(word) :] > 0) == (word > 0)).all()
