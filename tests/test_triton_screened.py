@@ -24,7 +24,7 @@ HOWS = {
 }
 
 
-def problem(how, additive, size=7, time=13, batch=3, filled=5):
+def problem(how, additive, size=5, time=9, batch=2, filled=5):
     torch.manual_seed(size + time)
     gates = 4 * size if how.cell == "lstm" else size
     us = torch.randn(time, batch, gates)
