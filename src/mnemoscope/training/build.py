@@ -21,7 +21,7 @@ def build_task(config: RunConfig) -> Task:
     """The task of a configuration.
 
     >>> build_task(RunConfig("try", task="copy", task_options={"delay": 30}))
-    Copy(delay=30, symbols=10, alphabet=8)
+    Copy(delay=30, symbols=10, alphabet=8, curriculum='')
     """
     target = registry.tasks.load(config.task)
     return target(**_checked(target, f"task {config.task!r}", config.task_options))
