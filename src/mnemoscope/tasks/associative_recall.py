@@ -57,7 +57,7 @@ class Recall(BitTask):
 
     def _marks(self) -> tuple[Float[Tensor, " channels"], Float[Tensor, " channels"]]:
         """The one before each item, and the one before the query."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _marks().")
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         size = self.item_length
