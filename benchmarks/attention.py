@@ -28,7 +28,7 @@ from torch import Tensor, nn
 import mnemoscope as ms
 from common import command, folder, write_json
 from mnemoscope.cells import Cell
-from mnemoscope.memory.attention.named import memlstm, memrnn, rellstm, relrnn
+from mnemoscope.memory.attention.named import memlstm, memrnn, rellstm, relrnn, sab
 
 UNITS, BATCH, FEATURES, WARM = 128, 10, 10, 20
 LENGTHS = {
@@ -38,6 +38,7 @@ LENGTHS = {
     "rellstm": (1000, 2000, 4000, 8000),
     "memrnn": (200, 1000, 2000),
     "memlstm": (1000, 2000),
+    "sab": (1000, 2000, 4000),
     "eager MemRNN": (200, 1000),
 }
 MODELS = {
@@ -47,6 +48,7 @@ MODELS = {
     "rellstm": lambda: rellstm(FEATURES, UNITS),
     "memrnn": lambda: memrnn(FEATURES, UNITS),
     "memlstm": lambda: memlstm(FEATURES, UNITS),
+    "sab": lambda: sab(FEATURES, UNITS),
     "eager MemRNN": lambda: Eager(),
 }
 

@@ -1,5 +1,6 @@
 """Attention over the past: against the obvious algorithm, one sample and one state at a time."""
 
+from copy import deepcopy
 from weakref import ref
 
 import pytest
@@ -76,10 +77,12 @@ def test_screening_is_the_obvious_algorithm_sample_by_sample(kind, backend, dtyp
     with torch.no_grad():
         cell.alignment.direction.mul_(20)  # attention that differs from state to state
     xs = torch.randn(25, 3, 5, dtype=dtype, requires_grad=True)
-    slow = torch.stack([reference(cell, xs[:, sample], 3, 4) for sample in range(3)], dim=1)
+    # in float64 always: of two computations in float32, on some machines the slow one is further than that from it
+    exact, same = deepcopy(cell).double(), xs.detach().double().requires_grad_()
+    slow = torch.stack([reference(exact, same[:, sample], 3, 4) for sample in range(3)], dim=1)
     fast, _ = ms.scan(cell, xs, backend=backend)
     assert gap([fast], [slow]) <= within
-    assert gap(gradients(cell, xs, fast), gradients(cell, xs, slow)) <= within
+    assert gap(gradients(cell, xs, fast), gradients(exact, same, slow)) <= within
 
 
 @pytest.mark.parametrize("masked", [False, True])

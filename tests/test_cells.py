@@ -258,9 +258,9 @@ def _outputs(network, xs):
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_computed_weights_are_shared(computed):
-    cell, xs = ms.adapt(computed), torch.randn(5, 2, 3)
+    cell, xs = ms.adapt(computed.double()), torch.randn(5, 2, 3, dtype=torch.float64)
     computed.eval()  # in training mode, reading a spectrally normalised weight changes it
-    torch.testing.assert_close(ms.scan(cell, xs)[0], _outputs(computed, xs), rtol=0, atol=1e-6)
+    torch.testing.assert_close(ms.scan(cell, xs)[0], _outputs(computed, xs), rtol=0, atol=FLOAT64_ROUNDING)
     assert {id(p) for p in cell.parameters()} == {id(p) for p in computed.parameters()}
     for _ in range(2):  # a second pass: nothing of the graph of the first one is kept
         ms.scan(cell, xs)[0].square().sum().backward()
@@ -268,7 +268,7 @@ def test_computed_weights_are_shared(computed):
         assert parameter.grad is not None, name
     torch.optim.SGD(cell.parameters(), 0.1).step()
     after = ms.scan(cell, xs)[0]
-    torch.testing.assert_close(after, _outputs(computed, xs), rtol=0, atol=1e-6)
+    torch.testing.assert_close(after, _outputs(computed, xs), rtol=0, atol=FLOAT64_ROUNDING)
     assert cell.output(cell.initial_state(2)).shape == after.shape[1:]
 
 

@@ -390,7 +390,8 @@ def test_saving(tmp_path):
     ):
         memory.save(tmp_path / "memory.safetensors")
         again = ms.FisherMemory.load(tmp_path / "memory.safetensors")
-        assert torch.equal(again.curve, memory.curve)
+        # computed again: products of equal matrices with other strides may be rounded otherwise
+        torch.testing.assert_close(again.curve, memory.curve, rtol=1e-12, atol=0)
         assert (again.summary(), again.shape, again.route) == (memory.summary(), memory.shape, memory.route)
         if memory.factor is not None:
             assert torch.equal(again.spatial, memory.spatial)

@@ -16,8 +16,9 @@ from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracki
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.shapes import Float, Int
 from mnemoscope.studies.computing import kept
+from mnemoscope.studies.denoise import SCREENED
 from mnemoscope.studies.learning import LearningStudy, by_name
-from mnemoscope.studies.recall import BASE
+from mnemoscope.studies.recall import BASE, OURS, changed_options, in_stages
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.studies.training_gradients import AFTER, BEFORE, before_and_after
 from mnemoscope.tasks import Copy
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 NETWORKS = ("rnn", "rnn-orth", "lstm", "memrnn", "relrnn", "rellstm", "sab")
 """The source shows RNN, LSTM, MemRNN, SAB and RelLSTM, and says that RelRNN is as RelLSTM."""
 TASKS = ("copy", "denoise")
+RECIPES: dict[str, dict[str, dict[str, Any]]] = {
+    "copy": in_stages(OURS, "10 30"),
+    "denoise": {**OURS, **SCREENED},
+}
+"""By which networks learn the tasks, where they do."""
 BACK = "decades from the last step to the first symbol"
 STABLE = 2.0
 """Decades by which a gradient may differ there and be called stable; our reading, not the source's."""
@@ -49,7 +55,8 @@ def _published() -> Iterable[Published]:
 class AttentionGradients(LearningStudy):
     """Train networks on the copy and the denoise task, and follow the gradient back before and after.
 
-    The settings of a preset: `networks` and `tasks` by their names, the `delay`, and `changes` of all of them.
+    The settings of a preset: `networks` and `tasks` by their names, the `delay`, whether `recipes` of ours are used,
+    and `changes` of all of them.
     """
 
     name = "attention-gradients"
@@ -66,8 +73,14 @@ class AttentionGradients(LearningStudy):
         "cpu": Preset("A delay of 100, 64 units, at most 1,000 iterations, learning rate 0.001; one seed.",
                       {"networks": NETWORKS, "tasks": TASKS, "delay": 100,
                        "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3}}),
-        "paper": Preset("As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one seed.",
-                        {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}}),
+        "paper": Preset("A delay of 100 (published: 1,000), 128 units, recipes by which RelRNN and RelLSTM learn both "
+                        "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
+                        "MemRNN and SAB), on a GPU; one seed.",
+                        {"networks": NETWORKS, "tasks": TASKS, "delay": 100, "recipes": True,
+                         "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}}),
+        "published": Preset("As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one "
+                            "seed.",
+                            {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}}),
     }  # fmt: skip
     cites = ("kerg2020", "jing2019")
     caption = (
@@ -79,7 +92,10 @@ class AttentionGradients(LearningStudy):
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         networks = {
-            f"{network}, {task}": {"cell": network, "task": task, "task_options": {"delay": settings["delay"]}}
+            f"{network}, {task}": changed_options(
+                {**(_recipe(network, task) if settings.get("recipes") else {}), "cell": network, "task": task},
+                {"delay": settings["delay"]},
+            )
             for network in settings["networks"]
             for task in settings["tasks"]
         }
@@ -156,6 +172,11 @@ class AttentionGradients(LearningStudy):
         figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=4, frameon=False,
                       labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
         return figure
+
+
+def _recipe(network: str, task: str) -> dict[str, Any]:
+    steps = 2000 if network in ("memrnn", "sab") else 6000
+    return {"steps": steps, **RECIPES[task].get(network, {"learning_rate": 1e-3})}
 
 
 def reach(gradients: GradientNorms, first: Int[Tensor, " batch"]) -> Float[Tensor, " networks"]:

@@ -45,7 +45,7 @@ state over any delay, where tanh with h + c learns a delay of 100 and no longer 
 weight decay lets its memory forget, so that a long delay ends as a short one does."""
 
 
-RECIPE = ("hidden_size", "optimiser", "learning_rate", "weight_decay", "schedule", "batch_size", "cell_options",
+RECIPE = ("hidden_size", "optimiser", "learning_rate", "weight_decay", "schedule", "clip", "batch_size", "cell_options",
           "task_options")  # fmt: skip
 """Settings in which a training may differ from a published one."""
 

@@ -20,9 +20,9 @@ def told(one: Bifurcation, size: int, tolerance: float, symmetric: bool) -> Even
 
 
 def _branches(one: Bifurcation) -> tuple[int, ...]:
-    """The branches, that which the others leave first; of a multiple one, in order."""
-    tracks = tuple(dict.fromkeys(part.track for part in one.parts))
-    return tuple(sorted(tracks)) if one.name == "multiple" else tracks
+    """The branches in order; first of all, but for a multiple one, that which the others leave."""
+    first, *others = dict.fromkeys(part.track for part in one.parts)
+    return tuple(sorted((first, *others))) if one.name == "multiple" else (first, *sorted(others))
 
 
 def _bracket(one: Bifurcation) -> tuple[float, float]:
