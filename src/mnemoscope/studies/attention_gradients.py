@@ -163,6 +163,7 @@ class AttentionGradients(LearningStudy):
             axes.set_title(f"{settings['cell']}, {settings['task']}", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
         for axes in panels.flat:
             quiet(axes)
+            axes.set_visible(axes.has_data())
         for axes in panels[-1]:
             axes.set_xlabel("step")
         figure.supylabel("log10 of the gradient's norm", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])

@@ -178,6 +178,12 @@ def until_solved(name: str, own: Sequence[Finished]) -> Row:
     """How long it took to recall 99%, and when training stopped."""
     found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in own]
     told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
-    whole = [one.result for one in own if "failed" not in one.result]
-    ends = ", ".join(f"{one['steps']:,} ({one['seconds']:,.0f} s)" for one in whole)
+    ends = ", ".join(_end(one.result) for one in own)
     return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=f"training ended after {ends}")
+
+
+def _end(result: Mapping[str, Any]) -> str:
+    if "failed" in result:
+        last = result["curve"].get("step") or [0]
+        return f"{last[-1]:,.0f}, as it did not stay finite"
+    return f"{result['steps']:,} ({result['seconds']:,.0f} s)"

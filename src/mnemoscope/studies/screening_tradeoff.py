@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, legend, quiet
+from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.studies.computing import kept
 from mnemoscope.studies.denoise import SCREENED
 from mnemoscope.studies.learning import LearningStudy, by_name, colours
@@ -105,14 +105,14 @@ class ScreeningTradeoff(LearningStudy):
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         found = [one.result["gradient"] for one in own if "gradient" in one.result]
         decades = [max(values) - min(values) for values in found]
-        slope = ", ".join(f"{values[0] - values[-1]:.2g}" for values in found)
+        slope = ", ".join(f"{10 ** (values[-1] - values[0]):.2g}" for values in found)
         return [
-            self.row(own, SPREAD, decades, ".2f", f"from the first step to the last it grows by {slope} decades"),
+            self.row(own, SPREAD, decades, ".2f", f"at the first step {slope} times what it is at the last"),
             until_solved(name, own),
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 3.6)
+        figure = blank(7.2, 4.2)
         panels = dict(zip(("rho", "nu"), figure.subplots(1, 2), strict=True))
         groups = by_name([one for one in results if "gradient" in one.result])
         for symbol, axes in panels.items():
@@ -124,7 +124,8 @@ class ScreeningTradeoff(LearningStudy):
             axes.set_title(f"{symbol} varies", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
             quiet(axes)
             if names:
-                legend(axes)
+                axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=2, frameon=False,
+                            labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
         panels["rho"].set_ylabel("log10 of the gradient's norm")
         return figure
 
