@@ -43,6 +43,16 @@ class DeepTransition(Cell):
     def _cells(self) -> list[Cell]:
         return [layer for layer in self.layers if isinstance(layer, Cell)]
 
+    @property
+    def state_shape(self) -> tuple[int, int] | None:
+        """Rows and columns of the state, where the layers have such."""
+        return getattr(self._cells()[-1], "state_shape", None)
+
+    @property
+    def input_shapes(self) -> list[tuple[int, int]] | None:
+        """Rows and columns of each input matrix, where the layers take such."""
+        return getattr(self._cells()[0], "input_shapes", None)
+
     def initial_state(self, batch: int) -> State:
         return self._cells()[0].initial_state(batch)
 

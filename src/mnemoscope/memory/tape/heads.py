@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax, softplus
+from torch.nn.functional import softplus
 
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
@@ -21,17 +21,16 @@ class Address(NamedTuple):
     strength: Float[Tensor, "batch heads 1"]
     """Beta."""
     gate: Float[Tensor, "batch heads 1"]
-    """The logit of g."""
-    log_shift: Float[Tensor, "batch heads moves"]
+    """How much content counts, beside where the head was."""
+    shift: Float[Tensor, "batch heads moves"]
     gamma: Float[Tensor, "batch heads 1"]
 
     def on(
-        self, memory: Float[Tensor, "batch slots numbers"], log_before: Float[Tensor, "batch heads slots"]
+        self, memory: Float[Tensor, "batch slots numbers"], before: Float[Tensor, "batch heads slots"]
     ) -> Float[Tensor, "batch heads slots"]:
-        """Logarithms of the weights: by content, then by location (Graves et al. 2014, Fig 2)."""
-        log_content = by_content(memory, self.key, self.strength)
-        log_mixed = interpolated(log_content, log_before, self.gate)
-        return sharpened(shifted(log_mixed, self.log_shift), self.gamma)
+        """The weights: by content, then by location (Graves et al. 2014, Fig 2)."""
+        content = by_content(memory, self.key, self.strength)
+        return sharpened(shifted(interpolated(content, before, self.gate), self.shift), self.gamma)
 
 
 class Orders(NamedTuple):
@@ -92,8 +91,8 @@ class Heads(nn.Module):
         parts = (
             torch.tanh(key),
             (self.least_strength + softplus(strength)).unsqueeze(-1),
-            gate.unsqueeze(-1),
-            log_softmax(moves, dim=-1),
+            torch.sigmoid(gate).unsqueeze(-1),
+            torch.softmax(moves, dim=-1),
             (1 + softplus(gamma)).unsqueeze(-1),
         )
         write, read = zip(
@@ -112,3 +111,30 @@ class Heads(nn.Module):
         # (batch, rows, heads * columns) -> (batch, heads, rows * columns)
         parts = [each(shown).unflatten(-1, (count, -1)) for each, count in zip(self.maps, counts, strict=True)]
         return [part.transpose(1, 2).flatten(2) for part in parts]
+
+    def flat(self) -> tuple[Float[Tensor, "orders features"], Float[Tensor, " orders"]]:
+        """One linear map from what a controller shows, flat, to all orders as the kernels want them, and its bias."""
+        maps, counts = list(self.maps), (self.heads, 2 * self.writers, self.heads, self.heads)
+        if len(maps) == 1:
+            assert isinstance(maps[0], nn.Linear)
+            together = torch.cat([maps[0].weight, maps[0].bias.unsqueeze(1)], dim=1)
+            parts = [
+                part.unflatten(0, (count, -1)) for part, count in zip(together.split(self.sizes), counts, strict=True)
+            ]
+        else:
+            parts = [_by_head(each, count) for each, count in zip(maps, counts, strict=True)]  # pyright: ignore[reportArgumentType]
+        key, change, moves, rest = parts
+        erase, add = change.split(self.writers)
+        strength, gate, gamma = rest.unbind(1)
+        ordered = [key.flatten(0, 1), add.flatten(0, 1), erase.flatten(0, 1), gate, strength, gamma,
+                   moves.flip(1).flatten(0, 1)]  # fmt: skip
+        whole = torch.cat(ordered)
+        return whole[:, :-1], whole[:, -1]
+
+
+def _by_head(each: Bilinear, count: int) -> Float[Tensor, "heads numbers features_and_bias"]:
+    """The matrix and bias of a bilinear map whose columns belong to heads, side by side."""
+    assert each.bias is not None
+    together = torch.cat([each.matrix(), each.bias.flatten().unsqueeze(1)], dim=1)
+    rows, columns = each.shape_out
+    return together.unflatten(0, (rows, count, columns // count)).transpose(0, 1).flatten(1, 2)

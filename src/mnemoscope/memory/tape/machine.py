@@ -8,16 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax
 
-from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
-from mnemoscope.cells.loop import hold
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.cells.state import leaves
 from mnemoscope.memory.tape.addressing import check_reach
-from mnemoscope.memory.tape.controllers import CellController, Controller
-from mnemoscope.memory.tape.fused import turn
+from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
 from mnemoscope.shapes import Float
 
@@ -34,9 +30,9 @@ class TapeState(NamedTuple):
     controller: Any
     memory: Float[Tensor, "batch slots ..."]
     """(batch, slots, *slot_shape)."""
-    log_read: Float[Tensor, "batch heads slots"]
-    """Logarithms of the weights of heads that read."""
-    log_write: Float[Tensor, "batch heads slots"]
+    read_weights: Float[Tensor, "batch heads slots"]
+    """Where the heads that read look."""
+    write_weights: Float[Tensor, "batch heads slots"]
     reads: Float[Tensor, "batch heads ..."]
     """What was read, (batch, heads, *slot_shape)."""
 
@@ -54,7 +50,8 @@ class TuringMachine(Cell):
     taken as it is.
 
     Args:
-        controller: a controller, or any cell that takes `[x; reads]`.
+        controller: any cell that takes `[x; reads]`, flat, the reads of all heads one behind the other. What a matrix
+            cell shows are matrices, of which the heads take bilinear maps.
         slots: how many slots the memory has.
         slot_shape: of one slot: (numbers,) or (rows, columns).
         read_heads: how many heads read.
@@ -74,7 +71,7 @@ class TuringMachine(Cell):
 
     def __init__(
         self,
-        controller: Controller | Cell,
+        controller: Cell,
         slots: int,
         slot_shape: Sequence[int],
         *,
@@ -88,12 +85,11 @@ class TuringMachine(Cell):
         super().__init__()
         shape = tuple(slot_shape)
         _check(slots, shape, read_heads, write_heads, reach, initial_memory)
-        self.controller = CellController(controller) if isinstance(controller, Cell) else controller
-        self.controller.fit(read_heads, shape)
-        self.input_size = self.controller.input_size
+        self.controller = controller
+        self.input_size = _inputs(controller, read_heads, shape)
         self.slots, self.slot_shape = slots, shape
         self.read_heads, self.write_heads = read_heads, write_heads
-        shown = self.controller.output_shape
+        shown = self.shown_shape = _shown(controller)
         self.heads = Heads(shown, shape, read_heads, write_heads, reach, least_strength)
         bound = (slots + prod(shape)) ** -0.5
         learned = nn.Parameter(torch.empty(slots, *shape).uniform_(-bound, bound))
@@ -121,84 +117,48 @@ class TuringMachine(Cell):
         else:
             memory = self.initial_memory.expand(batch, *self.initial_memory.shape)
         logits = torch.where(torch.arange(self.slots, device=own.device) == 0, FOCUS, 0.0)
-        focus = log_softmax(logits.to(own.dtype), dim=0)
-        log_read, log_write = (focus.expand(batch, count, -1).clone() for count in (self.read_heads, self.write_heads))
-        return TapeState(
-            self.controller.initial_state(batch), memory, log_read, log_write, self._read(log_read, memory.flatten(2))
-        )
+        focus = torch.softmax(logits.to(own.dtype), dim=0)
+        read, write = (focus.expand(batch, count, -1).clone() for count in (self.read_heads, self.write_heads))
+        return TapeState(self.controller.initial_state(batch), memory, read, write, self._read(read, memory.flatten(2)))
 
     def output(self, state: TapeState) -> Float[Tensor, "batch features"]:
-        return self._output(self.controller.output(state.controller), state.reads)
+        return self.read_out(self.controller.output(state.controller), state.reads.flatten(2))
 
-    def _output(self, shown: Tensor, reads: Tensor) -> Tensor:
+    def read_out(
+        self, shown: Float[Tensor, "batch features"], reads: Float[Tensor, "batch heads numbers"]
+    ) -> Float[Tensor, "batch outputs"]:
+        """Its output, from what the controller shows, flat, and what was read."""
         if self.readouts is None:
-            return torch.cat([shown.flatten(1), reads.flatten(1)], dim=1)
+            return torch.cat([shown, reads.flatten(1)], dim=1)
         of_shown, of_reads = self.readouts
-        return (of_shown(shown) + of_reads(self._laid(reads, of_reads))).flatten(1)
-
-    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        us, control = self.controller.prepare(xs)
-
-        def step(u: Tensor, state: TapeState) -> TapeState:
-            self._check_state(state)
-            inner = control(u, state.reads, state.controller)
-            return self._turn(inner, self.heads(self.controller.output(inner)), state)
-
-        return us, step
+        return (of_shown(shown.unflatten(1, self.shown_shape)) + of_reads(self._laid(reads, of_reads))).flatten(1)
 
     def forward(self, x: Float[Tensor, "batch features"], state: TapeState) -> TapeState:
-        u, step = self.prepare(x)
-        return step(u, state)
+        self._check_state(state)
+        inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
+        return self._turn(inner, self._orders(inner), state)
+
+    def _orders(self, inner: Any) -> Orders:
+        return self.heads(self.controller.output(inner).unflatten(1, self.shown_shape))
 
     def intermediates(self, x: Float[Tensor, "batch features"], state: TapeState) -> dict[str, Tensor]:
-        """Weights after the step, and what the heads were told; heads that write come first in the latter."""
-        u, control = self.controller.prepare(x)
-        inner = control(u, state.reads, state.controller)
-        orders = self.heads(self.controller.output(inner))
-        new = self._turn(inner, orders, state)
+        """What the heads were told; those that write come first."""
+        inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
+        orders = self._orders(inner)
         told = Address(*(torch.cat(pair, dim=1) for pair in zip(orders.write, orders.read, strict=True)))
         shaped = {"key": told.key, "erase": orders.erase, "add": orders.add}
         return {
-            "read_weights": new.log_read.exp(),
-            "write_weights": new.log_write.exp(),
             **{name: part.unflatten(2, self.slot_shape) for name, part in shaped.items()},
             "strength": told.strength.squeeze(2),
-            "gate": torch.sigmoid(told.gate).squeeze(2),
-            "shift": told.log_shift.exp(),
+            "gate": told.gate.squeeze(2),
+            "shift": told.shift,
             "gamma": told.gamma.squeeze(2),
         }
 
     def fast_path(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
-        """Steps with a backward pass of their own; second derivatives need `backend="loop"`."""
-        if torch.is_autocast_enabled(xs.device.type):
-            return NoFastPath("under autocast tensors of a step differ in dtype")
-        if torch.compiler.is_compiling():
-            return NoFastPath("torch.compile is to look into the steps")
-        dtypes = {part.dtype for part in (xs, *leaves(state), *self.parameters())}
-        if len(dtypes) > 1:
-            return NoFastPath(f"inputs, state and weights are of several dtypes: {', '.join(map(str, dtypes))}")
-        return FastPath("fused turns of the heads", lambda: self._fused(xs, state, mask))
-
-    def _fused(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> tuple[Tensor, TapeState]:
+        """One operator with a backward pass of its own; second derivatives need `backend="loop"`."""
         self._check_state(state)
-        us, control = self.controller.prepare(xs)
-        inner, memory, log_read, log_write, reads = state._replace(memory=state.memory.flatten(2))
-        over_length, shown, seen = None, [], []
-        for t, u in enumerate(us.unbind()):
-            before = (inner, memory, log_read, log_write, reads)
-            inner = control(u, reads, inner)
-            parts = self.heads.parts(self.controller.output(inner))
-            *new, over_length = turn(parts, self.heads.least_strength, memory, log_read, log_write, over_length)
-            memory, log_read, log_write, reads = new
-            reads = reads.unflatten(2, self.slot_shape)
-            if mask is not None:
-                new = (inner, memory, log_read, log_write, reads)
-                inner, memory, log_read, log_write, reads = hold(mask[t], new, before)
-                over_length = None  # of another memory where the state was held
-            shown.append(self.controller.output(inner))
-            seen.append(reads)
-        outputs = self._output(torch.cat(shown), torch.cat(seen)).unflatten(0, (len(shown), -1))
-        return outputs, TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, reads)
+        return fused_tape(self, xs, state, mask)
 
     def _check_state(self, state: TapeState) -> None:
         if state.memory.shape[1:] != (self.slots, *self.slot_shape):
@@ -210,21 +170,54 @@ class TuringMachine(Cell):
     def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
         """Write, then read."""
         memory = state.memory.flatten(2)
-        log_write = orders.write.on(memory, state.log_write)
-        memory = written(memory, log_write.exp(), orders.erase, orders.add)
-        log_read = orders.read.on(memory, state.log_read)
-        return TapeState(inner, memory.unflatten(2, self.slot_shape), log_read, log_write, self._read(log_read, memory))
+        write = orders.write.on(memory, state.write_weights)
+        memory = written(memory, write, orders.erase, orders.add)
+        read = orders.read.on(memory, state.read_weights)
+        return TapeState(inner, memory.unflatten(2, self.slot_shape), read, write, self._read(read, memory))
 
-    def _read(self, log_read: Tensor, memory: Tensor) -> Tensor:
+    def _read(self, weights: Tensor, memory: Tensor) -> Tensor:
         """`r = sum_i w(i) M(i)` (Graves et al., Eq 2), (batch, heads, *slot_shape)."""
-        return (log_read.exp() @ memory).unflatten(2, self.slot_shape)
+        return (weights @ memory).unflatten(2, self.slot_shape)
 
     def _laid(self, reads: Tensor, readout: nn.Module) -> Tensor:
         """The reads as the readout takes them: one vector, or matrices side by side."""
         if not isinstance(readout, Bilinear):
             return reads.flatten(1)
-        reads = reads if reads.dim() == 4 else reads.unsqueeze(3)
-        return reads.transpose(1, 2).flatten(2)
+        rows, columns = self.slot_shape if len(self.slot_shape) == 2 else (*self.slot_shape, 1)
+        return reads.unflatten(2, (rows, columns)).transpose(1, 2).flatten(2)
+
+
+def _inputs(controller: Cell, read_heads: int, slot_shape: tuple[int, ...]) -> int:
+    """What is left of the controller's inputs beside the reads, or an error in words."""
+    name, reads = type(controller).__name__, read_heads * prod(slot_shape)
+    if controller.input_size is None:
+        raise ValueError(f"A controller must know how many inputs it takes, but this {name} does not.")
+    shown = controller.output(controller.initial_state(1))
+    if controller.grows or shown.dim() != 2 or shown.is_complex():
+        raise ValueError(
+            f"A controller shows real vectors (batch, features) and keeps its size, but this {name} does not."
+        )
+    if controller.input_size <= reads:
+        raise ValueError(
+            f"The controller takes {controller.input_size} numbers, [x; reads], but the reads alone are {reads}: its "
+            f"input_size must be the features of x + {reads}."
+        )
+    matrices = getattr(controller, "input_shapes", None)
+    if matrices is not None:
+        expected = [slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)] * read_heads
+        if list(matrices[-read_heads:]) != expected or len(matrices) == read_heads:
+            raise ValueError(
+                f"The last inputs of a controller of matrices are the reads, here {expected}, and come after those of "
+                f"x, but this {name} takes {matrices}."
+            )
+    return controller.input_size - reads
+
+
+def _shown(controller: Cell) -> tuple[int, ...]:
+    """The shape of what a controller shows: two numbers for matrices."""
+    features = controller.output(controller.initial_state(1)).shape[-1]
+    shape = getattr(controller, "state_shape", None)
+    return tuple(shape) if shape is not None and prod(shape) == features else (features,)
 
 
 def _readouts(

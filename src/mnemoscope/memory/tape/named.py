@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import isqrt
 
 from mnemoscope.cells import LSTM
-from mnemoscope.memory.tape.controllers import DeepTransition, FeedForward, MatrixLSTMController, Shape
+from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
+from mnemoscope.cells.matrix.bilinear import Shape
+from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.machine import TuringMachine
 
 
@@ -59,15 +61,16 @@ def matntm(input_size: int, hidden_size: int, layers: int = 3, slots: int = 120,
     """
     if hidden_size < 1:
         raise ValueError(f"The state has at least one row, but hidden_size is {hidden_size}.")
-    shapes = (
-        _shape(input_size, input_rows, "input"),
-        (slot_rows, slot_columns * read_heads),
-        (hidden_size, hidden_size),
-    )
-    if controller not in ("rnn", "lstm"):
+    inputs = [_shape(input_size, input_rows, "input"), *[(slot_rows, slot_columns)] * read_heads]
+    own = (hidden_size, hidden_size)
+    if controller == "rnn":
+        inner = DeepTransition([MatrixRNN(inputs, own) for _ in range(layers)])
+    elif controller == "lstm":
+        inner = MatrixLSTM(inputs, own)
+    else:
         raise ValueError(f"controller must be 'rnn' or 'lstm', but is {controller!r}.")
     return TuringMachine(
-        DeepTransition(*shapes, layers) if controller == "rnn" else MatrixLSTMController(*shapes),
+        inner,
         slots,
         (slot_rows, slot_columns),
         read_heads=read_heads,

@@ -1,0 +1,154 @@
+"""Where the heads of a tape look, in preallocated buffers, and the gradients of that (Graves et al. 2014, section 3.3).
+
+A memory is (batch, numbers, slots) here: sums over slots and over numbers then run along what lies side by side.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemoscope.shapes import Float
+
+TINY = 1e-8
+"""Length below which a slot or a key counts as short: its cosine with anything goes to 0. Far below that of a slot of
+the initial 1e-6."""
+FLOOR = 1e-30
+"""Weights below this count as this where they are sharpened, so that their logarithms are finite."""
+
+_softmax_backward = torch.ops.aten._softmax_backward_data
+
+
+class Told(NamedTuple):
+    """What some heads are told at a step, or at all of them; each with the heads behind time and batch."""
+
+    key: Float[Tensor, "*steps batch heads numbers"]
+    over_key: Float[Tensor, "*steps batch heads 1"]
+    """One over the length of the key."""
+    strength: Float[Tensor, "*steps batch heads 1"]
+    gate: Float[Tensor, "*steps batch heads 1"]
+    shift: Float[Tensor, "*steps batch heads moves"]
+    """The furthest move on comes first."""
+    gamma: Float[Tensor, "*steps batch heads 1"]
+
+
+class Looks(NamedTuple):
+    """What heads saw at a step, or at all of them, kept for the backward pass."""
+
+    alike: Float[Tensor, "*steps batch heads slots"]
+    """Products of key and slot over the length of the slot."""
+    content: Float[Tensor, "*steps batch heads slots"]
+    around: Float[Tensor, "*steps batch heads ring"]
+    """Weights by content and from before, mixed; the ends are repeated, as slots lie on a ring."""
+    shifted: Float[Tensor, "*steps batch heads slots"]
+    """At least FLOOR."""
+    logs: Float[Tensor, "*steps batch heads slots"]
+
+    @classmethod
+    def empty(cls, like: Tensor, shape: tuple[int, ...], reach: int) -> Looks:
+        """Buffers for (time, batch, heads, slots)."""
+        *outer, slots = shape
+        sizes = (slots, slots, slots + 2 * reach, slots, slots)
+        return cls(*(like.new_empty(*outer, size) for size in sizes))
+
+    def at_each(self) -> list[Looks]:
+        """Views of the single steps."""
+        return [Looks(*parts) for parts in zip(*(part.unbind() for part in self), strict=True)]
+
+
+class Pulled(NamedTuple):
+    """Gradients that a look hands on."""
+
+    before: Float[Tensor, "batch heads slots"]
+    """Of the weights before."""
+    alike: Float[Tensor, "batch heads slots"]
+    """Of the products of keys and slots: what is added to the memory's is `key^T alike - radial memory`."""
+    radial: Float[Tensor, "batch 1 slots"]
+
+
+def over_lengths(memory: Float[Tensor, "*batch numbers slots"]) -> Float[Tensor, "*batch 1 slots"]:
+    """One over the length of each slot."""
+    return (memory * memory).sum(-2, keepdim=True).add_(TINY**2).rsqrt_()
+
+
+def dots(
+    vectors: Float[Tensor, "batch heads numbers"], memory: Float[Tensor, "batch numbers slots"]
+) -> Float[Tensor, "batch heads slots"]:
+    """Products with every slot."""
+    if vectors.shape[1] == 1:  # products of single vectors are slow where a library has none for batches
+        return (memory * vectors.mT).sum(1, keepdim=True)
+    return torch.bmm(vectors, memory)
+
+
+def means(
+    weights: Float[Tensor, "batch heads slots"], memory: Float[Tensor, "batch numbers slots"]
+) -> Float[Tensor, "batch heads numbers"]:
+    """Weighted sums over the slots."""
+    if weights.shape[1] == 1:
+        return (memory * weights).sum(-1).unsqueeze(1)
+    return torch.bmm(weights, memory.mT)
+
+
+def add_outer(
+    memory: Float[Tensor, "batch numbers slots"],
+    vectors: Float[Tensor, "batch heads numbers"],
+    weights: Float[Tensor, "batch heads slots"],
+) -> None:
+    """Add each head's vector to all slots by its weights, in place."""
+    if vectors.shape[1] == 1:
+        memory.addcmul_(vectors.mT, weights)
+    else:
+        memory.baddbmm_(vectors.mT, weights)
+
+
+def look(
+    memory: Tensor, over_length: Tensor, before: Float[Tensor, "batch heads slots"], told: Told, seen: Looks,
+    weights: Float[Tensor, "batch heads slots"],
+) -> None:  # fmt: skip
+    """Write the weights, and what led to them into `seen`."""
+    slots, reach = before.shape[-1], told.shift.shape[-1] // 2
+    torch.mul(dots(told.key, memory), over_length, out=seen.alike)
+    torch.softmax(seen.alike * (told.strength * told.over_key), -1, out=seen.content)
+    mixed = torch.lerp(before, seen.content, told.gate)
+    torch.cat([mixed[..., slots - reach :], mixed, mixed[..., :reach]], dim=-1, out=seen.around)
+    torch.sum(seen.around.unfold(-1, slots, 1) * told.shift.unsqueeze(-1), -2, out=seen.shifted).clamp_min_(FLOOR)
+    torch.log(seen.shifted, out=seen.logs)
+    torch.softmax(told.gamma * seen.logs, -1, out=weights)
+
+
+def slopes(told: Told, seen: Looks) -> Float[Tensor, "*steps batch heads slots"]:
+    """Of `gamma log w` in the shifted weights w, for all steps at once; 0 where w is below FLOOR."""
+    return told.gamma / seen.shifted * (seen.shifted > FLOOR)
+
+
+def pull_look(
+    g: Float[Tensor, "batch heads slots"], memory: Tensor, over_length: Tensor, before: Tensor, weights: Tensor,
+    told: Told, seen: Looks, slope: Tensor, into: Told,
+) -> Pulled:  # fmt: skip
+    """From the gradient of the weights to those of all that led to them.
+
+    `into` gets those of what the heads were told; its `over_key` is not written, as the key's own holds it.
+    """
+    slots, reach, dtype = before.shape[-1], told.shift.shape[-1] // 2, g.dtype
+    g = _softmax_backward(g, weights, -1, dtype)
+    torch.sum(g * seen.logs, -1, keepdim=True, out=into.gamma)
+    g = g * slope
+    torch.sum(seen.around.unfold(-1, slots, 1) * g.unsqueeze(-2), -1, out=into.shift)
+    # the moves in reverse, on the ring
+    around = torch.cat([g[..., slots - reach :], g, g[..., :reach]], dim=-1)
+    g = (around.unfold(-1, slots, 1) * told.shift.flip(-1).unsqueeze(-1)).sum(-2)
+    torch.sum(g * (seen.content - before), -1, keepdim=True, out=into.gate)
+    of_content = g * told.gate
+    of_before = g - of_content
+    g = _softmax_backward(of_content, seen.content, -1, dtype)
+    products = g * seen.alike
+    torch.mul(products.sum(-1, keepdim=True), told.over_key, out=into.strength)
+    scale = told.strength * told.over_key
+    g = g * scale * over_length
+    torch.addcmul(
+        means(g, memory), told.key, told.over_key.square() * told.strength * into.strength, value=-1, out=into.key
+    )
+    radial = (products * scale).sum(1, keepdim=True) * over_length.square()
+    return Pulled(of_before, g, radial)

@@ -1,0 +1,35 @@
+"""A controller without a memory of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.cells.cell import Box, Cell
+from mnemoscope.shapes import Float
+
+
+class FeedForward(Cell):
+    """`h = tanh(W x + b)`: no memory of its own, so that what a machine knows must lie on its tape.
+
+    >>> cell = FeedForward(3, 8)
+    >>> cell(torch.zeros(4, 3), cell.initial_state(4)).shape
+    torch.Size([4, 8])
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        if input_size < 1 or hidden_size < 1:
+            raise ValueError(f"Sizes must be positive, but input_size is {input_size} and hidden_size {hidden_size}.")
+        self.input_size = input_size
+        self.drive = nn.Linear(input_size, hidden_size)
+
+    def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
+        return self.drive.weight.new_zeros(batch, self.drive.out_features)
+
+    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
+        return torch.tanh(self.drive(x))
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box:
+        one = self.drive.weight.new_ones(self.drive.out_features)
+        return -one, one
