@@ -64,7 +64,7 @@ class TuringMachine(Cell):
     >>> import mnemoscope as ms
     >>> machine = TuringMachine(ms.cells.LSTM(3 + 5, 16), slots=12, slot_shape=(5,))
     >>> outputs, state = ms.scan(machine, torch.zeros(20, 4, 3))
-    >>> outputs.shape, state.memory.shape, state.log_write.shape
+    >>> outputs.shape, state.memory.shape, state.write_weights.shape
     (torch.Size([20, 4, 21]), torch.Size([4, 12, 5]), torch.Size([4, 1, 12]))
 
     """
