@@ -317,3 +317,10 @@ def test_what_someone_changed_on_the_instance_is_heeded(change):
     xs = torch.randn(25, 3, 5, dtype=torch.float64)
     with torch.no_grad():
         assert gap([ms.scan(cell, xs)[0]], [ms.scan(cell, xs, backend="loop")[0]]) <= 1e-12
+
+
+@pytest.mark.parametrize("backend", ["loop", "fused"])
+def test_a_state_of_another_network_is_refused_in_words(backend):
+    cell, other = (Attentive(LSTM(5, 12), RelevanceScreen(3, relevant)) for relevant in (4, 5))
+    with pytest.raises(ValueError, match="has 7 slots, but the given one 8"):
+        ms.scan(cell, torch.zeros(2, 3, 5), other.initial_state(3), backend=backend)

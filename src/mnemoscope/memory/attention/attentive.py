@@ -100,6 +100,7 @@ class Attentive(Cell):
         us, inner_step = self._driven(xs)
 
         def step(u: Tensor, state: Any) -> Any:
+            self._check(state)
             return self._step(inner_step, u, state)[0]
 
         return us, step
@@ -122,7 +123,15 @@ class Attentive(Cell):
         s = h + c if self.mix is None else self.mix(torch.cat([h, c], dim=-1))
         return s if self.scale == 1 else self.scale * s
 
+    def _check(self, state: Any) -> None:
+        """Raise where a state is that of a network with another past."""
+        if not self.grows and state.rows.shape[1] != self.past.slots:
+            raise ValueError(
+                f"A state of this network has {self.past.slots} slots, but the given one {state.rows.shape[1]}."
+            )
+
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
+        self._check(state)
         fused = fused_screen(self, xs, state, mask)
         if isinstance(fused, FastPath):
             return fused
