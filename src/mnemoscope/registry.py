@@ -63,6 +63,9 @@ class Registry:
         return self[name].load()
 
 
+OWN_READOUT = "own readout"
+"""Tag of cells that take an `output_size` and have no other readout behind them."""
+
 cells = Registry("cell")
 cells.add(
     Entry(
@@ -252,7 +255,7 @@ cells.add(
         "neural Turing machine whose states and slots are matrices",
         "Renanse et al. 2021, Fig 1",
         "mnemoscope.memory.tape.named:matntm",
-        ("tape",),
+        ("tape", OWN_READOUT),
         ("renanse2021", "graves2014", "collier2018"),
     ),
     Entry(
@@ -269,6 +272,14 @@ cells.add(
         "mnemoscope.cells.matrix.named:matrix_rnn",
         ("matrix",),
         ("do2017", "renanse2021"),
+    ),
+    Entry(
+        "matrix-stack",
+        "matrix RNNs on top of each other, the last of which is the output; hidden_size is rows times columns",
+        "Renanse et al. 2021, Table 1",
+        "mnemoscope.cells.matrix.named:stacked_matrix_rnn",
+        ("matrix", OWN_READOUT),
+        ("renanse2021", "do2017"),
     ),
     Entry(
         "matrix-lstm",
