@@ -33,7 +33,7 @@ TIMES_AS_LONG = (1.5, 2, 2.4, 3, 4, 6)
 of 120 slots, as published, is full then."""
 
 BASE = RunConfig("tape", task="matrix-copy", cell="matntm", hidden_size=15, optimiser="rmsprop", learning_rate=1e-4,
-                 momentum=0.9, clip=10.0, steps=53_000, batch_size=16, evaluate_every=250, evaluate_batches=20,
+                 momentum=0.9, clip=10.0, steps=53_000, batch_size=16, evaluate_every=100, evaluate_batches=20,
                  checkpoint_every=500, threads=1)  # fmt: skip
 """Table 1, Fig 5 and the released code, but for one thing: there every number of a gradient is cut to +-10, here a
 gradient is shortened to a norm of 10."""
@@ -92,19 +92,22 @@ class TapeStudy(SolvingStudy):
     def as_published(self, trial: Trial) -> bool:
         """Whether task, network and its size are those of Table 1; in what else the training differs is told beside."""
         published, settings = self.published_recipe(trial), trial.settings
-        task = {name: value for name, value in settings["task_options"].items() if name != "curriculum"}
-        same = all(settings[name] == getattr(published, name) for name in ("task", "cell", "hidden_size"))
-        return same and settings["cell_options"] == published.cell_options and task == published.task_options
+        task, told = (
+            {name: value for name, value in options.items() if name != "curriculum"}
+            for options in (settings["task_options"], published.task_options)
+        )
+        names = ("task", "cell", "hidden_size", "cell_options")
+        return task == told and all(settings[name] == getattr(published, name) for name in names)
 
     def remark(self, own: Sequence[Finished]) -> str:
         nothing = ", ".join(f"{name} {wrong:g}" for name, wrong in task_of(own[0].trial).trivial().items())
-        return f"{super().remark(own)}; that know nothing: {nothing}"
+        return f"{super().remark(own)}; knowing nothing: {nothing}"
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         lost = len(own) - len(finite(own))
         rows = [
             self.parameters(own),
-            self.row(own, "seeds that did not stay finite", [lost], remark=f"of {len(own)}"),
+            self.row(own, "seeds that did not stay finite", [lost], ours=f"{lost} of {len(own)}"),
             *(self.until(own, most) for most in (FEW, 0.0)),
         ]
         if whole := finite(own):
@@ -112,7 +115,8 @@ class TapeStudy(SolvingStudy):
             within = [length for length in self.tests(task) if length <= longest_of(task)]
             clean = sum(all(each[length] == 0 for length in within) for each in tested)
             span = self.in_words[1].format(within[0], within[-1])
-            rows.append(self.row(own, f"seeds without a wrong bit at {span}", [clean], remark=f"of {len(own)}"))
+            told = f"{clean} of {len(own)}"
+            rows.append(self.row(own, f"seeds without a wrong bit at {span}", [clean], ours=told))
             for length in (within[-1], *self.told_lengths):
                 if length in tested[0]:
                     wrong = [each[length] for each in tested]
@@ -124,17 +128,18 @@ class TapeStudy(SolvingStudy):
         quantity, number = f"{own[0].trial.name}: parameters", own[0].result["parameters"]
         stated = next((one for one in self.published if one.quantity == quantity), None)
         if stated is None:
-            return Row(quantity, "", f"{number:,}")
-        return Study.compared(self, own, stated, quantity, [number], f"{number:,}", "")
+            return Row(quantity, "", str(number))
+        return Study.compared(self, own, stated, quantity, [number], str(number), "")
 
     def until(self, own: Sequence[Finished], most: float) -> Row:
         """How many iterations it took to have no more wrong bits than that in an evaluation."""
         found = [first_step(one.result["curve"], "wrong bits", at_most=most) for one in own]
         told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
         measured = [inf if step is None else step for step in found]
-        middle = "" if median(measured) == inf else f"median {median(measured):,.0f}; "
+        said = [] if median(measured) == inf else [f"median {median(measured):,.0f}"]
+        said += [] if most else [ended(own)]
         words = f"iterations to {f'at most {most:g}' if most else 'no'} wrong bit"
-        return self.row(own, words, measured, ours=told, remark=middle + ended(own))
+        return self.row(own, words, measured, ours=told, remark="; ".join(said))
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and wrong bits over length, with what was published and the two that know nothing."""
@@ -179,9 +184,7 @@ def by_length(one: Finished) -> dict[int, float]:
 
 def draw_curves(axes: Any, curves: Sequence[Mapping[str, Sequence[float]]], name: str, colour: str) -> None:
     """The median over the seeds, each of which stays where it stopped, and between which values they lie."""
-    curves = [curve for curve in curves if curve["step"]]
-    if not curves:
-        return
+    curves = [curve for curve in curves if curve["step"]]  # one that was lost at once has nothing but a name
     steps = sorted({step for curve in curves for step in curve["step"]})
     values = [[_held(curve, step) for curve in curves] for step in steps]
     axes.plot(steps, [median(at) for at in values], color=colour, label=name)
@@ -208,11 +211,15 @@ def draw_lengths(axes: Any, tested: Sequence[Mapping[int, float]], colour: str) 
 
 def draw_nothing(axes: Any, results: Sequence[Finished]) -> None:
     """Lines at what networks have wrong that know nothing, for each kind of task."""
-    levels = {(name, wrong) for one in results for name, wrong in task_of(one.trial).trivial().items()}
-    for wrong in sorted({wrong for _, wrong in levels}):
-        names = " or ".join(sorted(name for name, at in levels if at == wrong))
+    tasks = {task.output_size: task for task in (task_of(one.trial) for one in results)}
+    levels: dict[tuple[int, float], list[str]] = {}
+    for bits, task in tasks.items():
+        for name, wrong in task.trivial().items():
+            levels.setdefault((bits, wrong), []).append(name)
+    for (bits, wrong), names in levels.items():
+        words = " or ".join(names) + (f", of {bits}" if len(tasks) > 1 else "")
         axes.axhline(wrong, color=COLOUR["muted"], linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(names, (1, wrong), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+        axes.annotate(words, (1, wrong), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
                       ha="right", color=COLOUR["muted"], fontsize=LARGEST_LETTERS)  # fmt: skip
 
 
