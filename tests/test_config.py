@@ -104,8 +104,8 @@ def test_the_hash_is_of_what_determines_the_result():
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
         "embedding": 5, "readout_bias": False, "curriculum_score": 0.5,
         "optimiser": "rmsprop", "learning_rate": 0.5, "orthogonal_learning_rate": 0.5, "weight_decay": 0.5,
-        "smoothing": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5, "truncate": 5,
-        "evaluate_every": 5, "evaluate_batches": 5,
+        "smoothing": 0.5, "momentum": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5,
+        "truncate": 5, "evaluate_every": 5, "evaluate_batches": 5,
         "target_loss": 0.5, "target_score": 0.5, "patience": 5, "seed": 5, "device": "cuda",
     }  # fmt: skip
     assert {*beside, *changed} == {each.name for each in fields(RunConfig)}
@@ -179,6 +179,8 @@ def test_the_caller_s_options_are_copied():
         ({"threads": 0}, "threads must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, but is 1.0"),
+        ({"smoothing": -0.1}, "smoothing must be at least 0 and below 1, but is -0.1"),
         ({"optimiser": "sgd"}, "optimiser must be 'adam' or 'adamw' or 'rmsprop', but is 'sgd'"),
         ({"device": "tpu"}, "device must be 'cpu' or 'cuda'"),
         ({"task_options": [1]}, r"task_options must be a table of options, but is \[1\]"),

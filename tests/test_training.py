@@ -17,10 +17,19 @@ from torch import nn
 
 import data_sets
 from mnemoscope import registry
-from mnemoscope.cells import GRU, Cell
+from mnemoscope.cells import GRU, Cell, Model, scan
 from mnemoscope.config import RunConfig
 from mnemoscope.tasks import Adding, PennTreebank, SequentialMNIST
-from mnemoscope.training import NonFiniteLoss, RunFolder, build_model, build_task, evaluate, load_model, train
+from mnemoscope.training import (
+    NonFiniteLoss,
+    RunFolder,
+    build_model,
+    build_task,
+    evaluate,
+    fit_readout,
+    load_model,
+    train,
+)
 from mnemoscope.training.loop import _backward
 
 CONFIG = RunConfig(
@@ -64,7 +73,7 @@ def artefacts(config: RunConfig, root: Path) -> tuple[bytes, bytes]:
 
 VARIANTS = [
     CONFIG,
-    replace(CONFIG, cell="lstm", optimiser="rmsprop", truncate=5, schedule="constant"),
+    replace(CONFIG, cell="lstm", optimiser="rmsprop", momentum=0.9, truncate=5, schedule="constant"),
     replace(CONFIG, cell="gru", optimiser="adamw", weight_decay=0.1, clip=None),
     replace(
         CONFIG, cell="full-urnn", orthogonal_learning_rate=1e-3, target_loss=1e-9, patience=100, schedule="plateau"
@@ -905,3 +914,66 @@ def test_initial_weights_are_the_seed_s():
     one, again, other = (build_model(replace(CONFIG, seed=seed), task).readout.weight for seed in (0, 0, 1))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
+
+
+# Options of one optimiser, and cells that are their own readout.
+
+
+def test_rmsprop_has_the_momentum_and_the_smoothing_that_are_asked_for(tmp_path):
+    config = replace(CONFIG, optimiser="rmsprop", smoothing=0.8, momentum=0.9, learning_rate=1e-2, steps=3,
+                     schedule="constant", clip=None, weight_decay=0.0)  # fmt: skip
+    task, model = build_task(config), build_model(config, build_task(config))
+    squares, velocities = ({name: torch.zeros_like(each) for name, each in model.named_parameters()} for _ in range(2))
+    for number in range(config.steps):
+        batch = task.batch(config.batch_size, config.seed, number)
+        model.zero_grad()
+        task.loss(model(batch.inputs)[0], batch).backward()
+        with torch.no_grad():
+            for name, each in model.named_parameters():
+                squares[name] = 0.8 * squares[name] + 0.2 * each.grad**2
+                velocities[name] = 0.9 * velocities[name] + each.grad / (squares[name].sqrt() + 1e-8)
+                each -= 1e-2 * velocities[name]
+    trained, _, _ = load_model(run(config, tmp_path).folder)
+    for name, each in trained.named_parameters():
+        torch.testing.assert_close(each, model.get_parameter(name), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"smoothing": 0.9}, {"smoothing": 0.0}, {"momentum": 0.9}])
+def test_options_of_rmsprop_are_refused_elsewhere(options, tmp_path):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is for the optimiser rmsprop, but"):
+        run(replace(CONFIG, **options), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "hidden_size", "options", "parameters"),
+    [
+        ("matntm", 15, {"layers": 3}, 4121),
+        ("matntm", 20, {"layers": 4}, 7946),
+        ("matrix-stack", 225, {"layers": 2}, 2175),
+        ("matrix-stack", 400, {"layers": 3}, 5675),
+    ],
+)
+def test_published_matrix_networks_are_trained_as_they_are(cell, hidden_size, options, parameters, tmp_path):
+    """Renanse et al. 2021, Table 1: with no readout behind their own."""
+    config = RunConfig("try", "matrix-copy", cell=cell, hidden_size=hidden_size, cell_options=options, steps=2,
+                       batch_size=2, evaluate_every=2, evaluate_batches=1, task_options={"longest": 2})  # fmt: skip
+    model = build_model(config, build_task(config))
+    assert sum(each.numel() for each in model.parameters()) == parameters
+    assert model.cell.own_readout
+    xs = torch.rand(3, 2, 25)
+    torch.testing.assert_close(model(xs)[0], scan(model.cell, xs)[0])
+    again, _, _ = load_model(run(config, tmp_path).folder)
+    assert again(xs)[0].shape == (3, 2, 25)
+    assert again.cell.frozen().own_readout
+    with pytest.raises(ValueError, match="has no option 'output_size'"):
+        build_model(replace(config, cell_options={"output_size": 25}), build_task(config))
+    with pytest.raises(ValueError, match="readout_bias is for the linear readout"):
+        build_model(replace(config, readout_bias=False), build_task(config))
+
+
+def test_a_cell_with_a_readout_of_another_size_is_refused():
+    stack = registry.cells.load("matrix-stack")(25, 9, output_size=4)
+    with pytest.raises(ValueError, match="This Stack has a readout of its own, of 4 numbers, but 25 are asked for"):
+        Model(stack, 25)
+    with pytest.raises(TypeError, match="A linear readout is needed, but this Stack has a readout of its own"):
+        fit_readout(Model(stack, 4), torch.zeros(5, 1, 25), torch.zeros(5, 1, 4))

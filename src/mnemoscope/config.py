@@ -22,7 +22,7 @@ Option = bool | int | float | str
 
 _BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
 """Fields that do not enter the hash."""
-_JOINED_LATER = ("readout_bias", "curriculum_score")
+_JOINED_LATER = ("readout_bias", "curriculum_score", "momentum")
 """Fields that enter it where they are not at their default: runs from before they came keep their hash."""
 ENDLESS_EVALUATION = 4
 """Batches of an evaluation where there is no whole of them."""
@@ -56,6 +56,8 @@ class RunConfig:
     """Learning rate of orthogonal and unitary matrices, which need a lower one; None: as the rest."""
     smoothing: float | None = None
     """Smoothing of the squared gradients in rmsprop (its alpha), below 1; None: 0.99."""
+    momentum: float = 0.0
+    """Momentum of rmsprop, below 1."""
     weight_decay: float = 0.0
     """Weight decay."""
     schedule: Literal["constant", "cosine", "plateau"] = "constant"
@@ -109,8 +111,10 @@ class RunConfig:
             self._check(name, 1)
         for name in ("weight_decay", "seed", "target_loss", "target_score", "curriculum_score"):
             self._check(name, 0)
-        if self.smoothing is not None and not 0 <= self.smoothing < 1:
-            raise ValueError(f"smoothing must be at least 0 and below 1, but is {self.smoothing}.")
+        for name in ("smoothing", "momentum"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, but is {value}.")
         for name in ("learning_rate", "orthogonal_learning_rate", "clip"):
             self._check(name, 0, above=True)
 

@@ -63,6 +63,9 @@ class Registry:
         return self[name].load()
 
 
+OWN_READOUT = "own readout"
+"""Tag of cells that take an `output_size` and have no other readout behind them."""
+
 cells = Registry("cell")
 cells.add(
     Entry(
@@ -252,7 +255,7 @@ cells.add(
         "neural Turing machine whose states and slots are matrices",
         "Renanse et al. 2021, Fig 1",
         "mnemoscope.memory.tape.named:matntm",
-        ("tape",),
+        ("tape", OWN_READOUT),
         ("renanse2021", "graves2014", "collier2018"),
     ),
     Entry(
@@ -269,6 +272,14 @@ cells.add(
         "mnemoscope.cells.matrix.named:matrix_rnn",
         ("matrix",),
         ("do2017", "renanse2021"),
+    ),
+    Entry(
+        "matrix-stack",
+        "matrix RNNs on top of each other, the last of which is the output; hidden_size is rows times columns",
+        "Renanse et al. 2021, Table 1",
+        "mnemoscope.cells.matrix.named:stacked_matrix_rnn",
+        ("matrix", OWN_READOUT),
+        ("renanse2021", "do2017"),
     ),
     Entry(
         "matrix-lstm",
@@ -801,6 +812,46 @@ studies.add(
         "mnemoscope.studies.queue_capacity:STUDY",
         ("capacity",),
         ("renanse2021", "ganguli2008"),
+    ),
+    Entry(
+        "matrix-copy",
+        "who learns to give back up to 20 random matrices: a machine with a tape, and a Matrix RNN without",
+        "Renanse et al. 2021, section 6.1, Table 1 and Fig 5",
+        "mnemoscope.studies.matrix_copy:STUDY",
+        ("external memory",),
+        ("renanse2021", "graves2014"),
+    ),
+    Entry(
+        "matrix-recall",
+        "who learns which item of a list of matrices came after the one that is shown again",
+        "Renanse et al. 2021, section 6.2, Table 1, Fig 7 and 9",
+        "mnemoscope.studies.matrix_recall:STUDY",
+        ("external memory",),
+        ("renanse2021", "graves2014"),
+    ),
+    Entry(
+        "ntm-copy",
+        "after how many iterations a neural Turing machine gives back up to 20 random vectors",
+        "Graves et al. 2014, section 4.1",
+        "mnemoscope.studies.ntm_copy:STUDY",
+        ("external memory",),
+        ("graves2014", "collier2018"),
+    ),
+    Entry(
+        "length-generalisation",
+        "learn to copy up to 20 matrices or vectors, be tested with up to 120",
+        "Renanse et al. 2021, Fig 9; Graves et al. 2014, section 4.1",
+        "mnemoscope.studies.length_generalisation:STUDY",
+        ("external memory",),
+        ("renanse2021", "graves2014"),
+    ),
+    Entry(
+        "controller-comparison",
+        "neural Turing machines that differ in their controller alone: Matrix RNN or LSTM, LSTM or feed-forward",
+        "Renanse et al. 2021, section 7; Graves et al. 2014, section 4.1",
+        "mnemoscope.studies.controller_comparison:STUDY",
+        ("external memory",),
+        ("renanse2021", "graves2014"),
     ),
     Entry(
         "repeat-copy",

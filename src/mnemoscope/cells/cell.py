@@ -41,6 +41,11 @@ class Cell(nn.Module):
         """Whether its state grows from step to step, as a list of all that was seen; it then has no fixed points."""
         return False
 
+    @property
+    def own_readout(self) -> bool:
+        """Whether its outputs are what a task asks for, with nothing to be learned behind them."""
+        return False
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_where_overridden(cls)

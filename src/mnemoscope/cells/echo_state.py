@@ -165,7 +165,7 @@ class EchoState(Cell):
                 "This reservoir has no readout of its own; give it an output_size: EchoState(..., outputs)."
             )
         model = Model(self, self.output_size, readout_bias=False)
-        model.readout.weight = self.readout
+        model.linear_readout.weight = self.readout
         return model
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:

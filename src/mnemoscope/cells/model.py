@@ -13,11 +13,13 @@ from mnemoscope.shapes import Float
 class Model(nn.Module):
     """`readout(scan(cell, encode(inputs)))`: what is trained on a task.
 
+    Behind a cell with a readout of its own (`Cell.own_readout`) there is none.
+
     Args:
         cell: the recurrent cell.
-        output_size: features of the linear readout.
+        output_size: features of the linear readout, or of the cell's own.
         encode: module applied to the inputs (time, batch, ...) before the cell; none by default.
-        readout_bias: whether the readout has a bias.
+        readout_bias: whether the linear readout has a bias.
 
     >>> import torch
     >>> from mnemoscope.cells import GRU
@@ -34,7 +36,22 @@ class Model(nn.Module):
         self.encode = nn.Identity() if encode is None else encode
         self.cell = cell
         features = cell.output(cell.initial_state(1)).shape[-1]
-        self.readout = nn.Linear(features, output_size, bias=readout_bias)
+        self.readout: nn.Linear | nn.Identity
+        if cell.own_readout:
+            _check_own(cell, features, output_size, readout_bias)
+            self.readout = nn.Identity()
+        else:
+            self.readout = nn.Linear(features, output_size, bias=readout_bias)
+
+    @property
+    def linear_readout(self) -> nn.Linear:
+        """The readout, for those who need its weights; an error where the cell has one of its own."""
+        if not isinstance(self.readout, nn.Linear):
+            raise TypeError(
+                f"A linear readout is needed, but this {type(self.cell).__name__} has a readout of its own, and the "
+                f"model has no other."
+            )
+        return self.readout
 
     def forward(
         self, inputs: Float[Tensor, "time batch ..."], state: State | None = None
@@ -42,3 +59,16 @@ class Model(nn.Module):
         """Outputs (time, batch, output) and the last state."""
         outputs, state = scan(self.cell, self.encode(inputs), state)
         return self.readout(outputs), state
+
+
+def _check_own(cell: Cell, features: int, output_size: int, readout_bias: bool) -> None:
+    name = type(cell).__name__
+    if features != output_size:
+        raise ValueError(
+            f"This {name} has a readout of its own, of {features} numbers, but {output_size} are asked for; build it "
+            f"with that output size."
+        )
+    if not readout_bias:
+        raise ValueError(
+            f"readout_bias is for the linear readout of a model, but this {name} has a readout of its own."
+        )

@@ -17,18 +17,28 @@ from mnemoscope.shapes import Float
 class Stack(Cell):
     """Layers of cells; each reads the output of the one below at the same step. The state is the tuple of theirs.
 
+    Args:
+        layers: from the one that sees the inputs to the one whose outputs are the stack's.
+        own_readout: whether the last layer is the readout: its outputs are then what a task asks for.
+
     >>> from mnemoscope.cells import GRU
     >>> stack = Stack([GRU(3, 8), GRU(8, 8)])
     >>> len(stack(torch.zeros(2, 3), stack.initial_state(2)))
     2
+
     """
 
-    def __init__(self, layers: Sequence[Cell]) -> None:
+    def __init__(self, layers: Sequence[Cell], own_readout: bool = False) -> None:
         super().__init__()
         if not layers:
             raise ValueError("A stack needs at least one layer.")
         self.layers = nn.ModuleList(layers)
         self.input_size = layers[0].input_size
+        self._own_readout = own_readout
+
+    @property
+    def own_readout(self) -> bool:
+        return self._own_readout
 
     def _cells(self) -> list[Cell]:
         return [layer for layer in self.layers if isinstance(layer, Cell)]
@@ -81,4 +91,4 @@ class Stack(Cell):
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
         """As for every cell, layer by layer: each knows best how to copy itself."""
-        return Stack([layer.frozen(dtype, device) for layer in self._cells()]).eval()
+        return Stack([layer.frozen(dtype, device) for layer in self._cells()], self.own_readout).eval()

@@ -50,8 +50,8 @@ class ActorCritic(Model):
         super().__init__(cell, actions + 1, encode)
         self.actions = actions
         with torch.no_grad():
-            self.readout.weight[:actions] *= 0.01
-            self.readout.bias.zero_()
+            self.linear_readout.weight[:actions] *= 0.01
+            self.linear_readout.bias.zero_()
 
     def outlook(
         self,

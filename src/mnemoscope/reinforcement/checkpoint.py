@@ -58,7 +58,7 @@ def restore_checkpoint(
         changed = ", ".join(name for name, value in asdict(ppo).items() if header["ppo"].get(name) != value)
         raise ValueError(f"{path} belongs to a run with other settings ({changed}); start again with overwrite=True.")
     load_weights(agent, _under("model.", tensors), path)
-    device, learned = agent.readout.weight.device, [one for one in agent.parameters() if one.requires_grad]
+    device, learned = next(agent.parameters()).device, [one for one in agent.parameters() if one.requires_grad]
     names = dict(agent.named_parameters())
     kept: dict[int, dict[str, Any]] = {number: {} for number in range(len(learned))}
     places = {id(parameter): number for number, parameter in enumerate(learned)}

@@ -135,7 +135,7 @@ def _learn(
         ) as bar,
     ):
         while done.rollouts < last:
-            with seeded("rollout", ppo.seed, done.rollouts, device=agent.readout.weight.device):
+            with seeded("rollout", ppo.seed, done.rollouts, device=next(agent.parameters()).device):
                 rollout, done.state = collect(agent, environments, done.state, ppo.rollout)
                 told = ppo.improve(agent, optimiser, rollout)
             done.rollouts += 1

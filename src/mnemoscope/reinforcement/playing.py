@@ -51,7 +51,7 @@ def play(agent: ActorCritic, make: MakeEnvironment, episodes: int = 100, seed: i
 
     """
     environments = Environments(make, episodes, seed, stream=1)  # learning has stream 0
-    device, training = agent.readout.weight.device, agent.training
+    device, training = next(agent.parameters()).device, agent.training
     state, playing = agent.cell.initial_state(episodes), torch.arange(episodes)
     rewards, lengths = torch.zeros(episodes), torch.zeros(episodes)
     agent.eval()

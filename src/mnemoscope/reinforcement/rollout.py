@@ -41,7 +41,7 @@ def collect(agent: ActorCritic, environments: Environments, state: State | None,
 
     `state` is what an earlier call returned, None at first. Actions are drawn from torch's global generator.
     """
-    device = agent.readout.weight.device
+    device = next(agent.parameters()).device
     state = agent.cell.initial_state(len(environments)) if state is None else state
     first, steps = None, []
     for _ in range(length):

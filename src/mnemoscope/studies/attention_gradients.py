@@ -18,7 +18,8 @@ from mnemoscope.shapes import Float, Int
 from mnemoscope.studies.computing import kept
 from mnemoscope.studies.denoise import SCREENED
 from mnemoscope.studies.learning import LearningStudy, by_name
-from mnemoscope.studies.recall import BASE, OURS, changed_options, in_stages
+from mnemoscope.studies.recall import BASE, OURS, in_stages
+from mnemoscope.studies.solving import changed_options
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.studies.training_gradients import AFTER, BEFORE, before_and_after
 from mnemoscope.tasks import Copy

@@ -12,9 +12,9 @@ from mnemoscope.studies.recall import (
     PUBLISHED,
     RecallStudy,
     at_delays,
-    changed_options,
     published_recall,
 )
+from mnemoscope.studies.solving import changed_options
 from mnemoscope.studies.study import Preset
 
 _MODRELU = {"nonlinearity": "modrelu", "scale": 0.5}

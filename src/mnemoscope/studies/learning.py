@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import cycle
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -70,27 +70,36 @@ class LearningStudy(Study):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for name, own in by_name(results).items():
-            whole = [one.result for one in own if "failed" not in one.result]
-            remark = f"{own[0].result['parameters']:,} parameters; {_seeds(own)}"
-            if len(whole) < len(own):
-                remark += f"; {len(own) - len(whole)} did not stay finite"
-            rows.append(self.row(own, self.score_in_words, [one[self.score] for one in whole], remark=remark))
+            measured = [one.result[self.score] for one in finite(own)]
+            rows.append(self.row(own, self.score_in_words, measured, remark=self.remark(own)))
             rows += self.more_rows(name, own)
         return rows
+
+    def remark(self, own: Sequence[Finished]) -> str:
+        """What is said of a network beside its score."""
+        said = f"{own[0].result['parameters']:,} parameters; {_seeds(own)}"
+        lost = len(own) - len(finite(own))
+        return f"{said}; {lost} did not stay finite" if lost else said
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         """What else is told of a network."""
         return []
 
     def row(
-        self, own: Sequence[Finished], quantity: str, measured: Sequence[float], form: str = ".4g", remark: str = ""
+        self,
+        own: Sequence[Finished],
+        quantity: str,
+        measured: Sequence[float],
+        form: str = ".4g",
+        remark: str = "",
+        ours: str | None = None,
     ) -> Row:
-        """What was measured of a network, beside what was published of it; compared only where it was trained as long,
-        on the same task, as the published one.
+        """What was measured of a network, in words if `ours` has them, beside what was published of it; compared only
+        where it was trained as long, on the same task, as the published one.
         """
         quantity = f"{own[0].trial.name}: {quantity}"
         stated = next((one for one in self.published if one.quantity == quantity), None)
-        ours = ", ".join(f"{value:{form}}" for value in measured) or "none"
+        ours = (", ".join(f"{value:{form}}" for value in measured) or "none") if ours is None else ours
         if stated is None:
             return Row(quantity, "", ours, remark=remark)
         return self.compared(own, stated, quantity, measured, ours, remark)
@@ -130,9 +139,17 @@ def by_name(results: Sequence[Finished]) -> dict[str, list[Finished]]:
     return {name: [one for one in results if one.trial.name == name] for name in names}
 
 
-def first_step(curve: Mapping[str, Sequence[float]], score: str, at_least: float) -> float | None:
-    """The first evaluated step at which the score was reached, or None."""
-    return next((step for step, value in zip(curve["step"], curve[score], strict=True) if value >= at_least), None)
+def finite(own: Sequence[Finished]) -> list[Finished]:
+    """The trials whose network stayed finite."""
+    return [one for one in own if "failed" not in one.result]
+
+
+def first_step(
+    curve: Mapping[str, Sequence[float]], score: str, at_least: float = -inf, at_most: float = inf
+) -> float | None:
+    """The first evaluated step at which the score was within these bounds, or None."""
+    values = zip(curve["step"], curve[score], strict=True)
+    return next((step for step, value in values if at_least <= value <= at_most), None)
 
 
 def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunConfig:

@@ -222,7 +222,7 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
 def _aimless() -> ActorCritic:
     """An agent to which all actions are as good."""
     agent = grid_agent("elman", hidden_size=1)
-    nn.init.zeros_(agent.readout.weight)
+    nn.init.zeros_(agent.linear_readout.weight)
     return agent
 
 

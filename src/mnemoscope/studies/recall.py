@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config import RunConfig
 from mnemoscope.report.svg import blank, quiet
 from mnemoscope.studies.computing import above
-from mnemoscope.studies.learning import LearningStudy, changed, colours, first_step
+from mnemoscope.studies.learning import colours, first_step
+from mnemoscope.studies.solving import SolvingStudy, changed_options, ended, network_of
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 
 if TYPE_CHECKING:
@@ -45,11 +46,6 @@ state over any delay, where tanh with h + c learns a delay of 100 and no longer 
 weight decay lets its memory forget, so that a long delay ends as a short one does."""
 
 
-RECIPE = ("hidden_size", "optimiser", "learning_rate", "weight_decay", "schedule", "clip", "batch_size", "cell_options",
-          "task_options")  # fmt: skip
-"""Settings in which a training may differ from a published one."""
-
-
 def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> dict[str, dict[str, Any]]:
     """Every network at every delay."""
     return {
@@ -67,11 +63,6 @@ def in_stages(networks: Mapping[str, dict[str, Any]], curriculum: str) -> dict[s
     }
 
 
-def changed_options(network: Mapping[str, Any], task_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The network with more options of its task."""
-    return {**network, "task_options": {**network.get("task_options", {}), **task_options}}
-
-
 BASE = RunConfig("recall", task="copy", task_options={"delay": 100}, cell="relrnn", hidden_size=128, optimiser="adam",
                  learning_rate=2e-4, clip=1.0, steps=200_000, batch_size=10, evaluate_every=100, evaluate_batches=10,
                  checkpoint_every=500, target_score=0.999, threads=1)  # fmt: skip
@@ -86,15 +77,15 @@ def published_recall(quantity: str, percent: int | str, source: str) -> Publishe
     return Published(quantity, f"{percent}%", source, agreeing=(low, high))
 
 
-class RecallStudy(LearningStudy):
+class RecallStudy(SolvingStudy):
     """Networks that learn to recall symbols, until they recall 99.9% of them."""
 
     score = "accuracy"
     score_in_words = "recall"
     table: Mapping[str, Mapping[int, int | str]]
     """Published percentages: network, delay."""
+    told = BASE
     as_told: Mapping[str, Mapping[str, Any]] = PUBLISHED
-    """How the published networks were trained, as changes of `BASE`."""
 
     def recalled(self, one: Finished) -> dict[int, float]:
         """What a network recalls at each delay at which it was tested."""
@@ -107,32 +98,8 @@ class RecallStudy(LearningStudy):
         """Whether the network is no smaller than the published one; what else differs is told beside."""
         return trial.settings["hidden_size"] >= BASE.hidden_size
 
-    def compared(
-        self, own: Sequence[Finished], stated: Published, quantity: str, measured: Sequence[float], ours: str,
-        remark: str,
-    ) -> Row:  # fmt: skip
-        """A network that stopped because it recalls all is compared however few iterations it took; one that does not
-        recall all, only after as many as published.
-        """
-        whole = [one for one in own if "failed" not in one.result]
-        other = self.other_recipe(own[0].trial)
-        remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
-        if all(one.result["accuracy"] >= SOLVED or one.result["steps"] >= BASE.steps for one in whole):
-            return super().compared(own, stated, quantity, measured, ours, remark)
-        short = f"{max(one.result['steps'] for one in whole):,} iterations; {BASE.steps:,} were published"
-        return Row(quantity, str(stated.value), ours, remark=f"{remark}; {short}" if remark else short)
-
-    def other_recipe(self, trial: Trial) -> str:
-        """In which settings a network was trained otherwise than published, in words; empty where in none."""
-        published = changed(BASE, self.as_told.get(network_of(trial), {}))
-        differing = []
-        for name in RECIPE:
-            ours, theirs = trial.settings[name], getattr(published, name)
-            if name == "task_options":
-                ours, theirs = ours.get("curriculum"), theirs.get("curriculum")
-            if ours != theirs:
-                differing.append(f"{name.replace('task_options', 'curriculum')} {_words(ours)}")
-        return ", ".join(differing)
+    def solved(self, result: Mapping[str, Any]) -> bool:
+        return result["accuracy"] >= SOLVED
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and recall at every delay beside what was published."""
@@ -165,25 +132,8 @@ class RecallStudy(LearningStudy):
         return figure
 
 
-def _words(value: Any) -> str:
-    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
-
-
-def network_of(trial: Trial) -> str:
-    """Its name, without the delay at which it was trained."""
-    return trial.name.split(",")[0]
-
-
 def until_solved(name: str, own: Sequence[Finished]) -> Row:
     """How long it took to recall 99%, and when training stopped."""
     found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in own]
     told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
-    ends = ", ".join(_end(one.result) for one in own)
-    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=f"training ended after {ends}")
-
-
-def _end(result: Mapping[str, Any]) -> str:
-    if "failed" in result:
-        last = result["curve"].get("step") or [0]
-        return f"{last[-1]:,.0f}, as it did not stay finite"
-    return f"{result['steps']:,} ({result['seconds']:,.0f} s)"
+    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=ended(own))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.studies.learning import finite
 from mnemoscope.studies.recall import BASE, OURS, PUBLISHED, RecallStudy, in_stages, published_recall, until_solved
 from mnemoscope.studies.study import Finished, Preset, Row
 from mnemoscope.tasks import Copy
@@ -78,7 +79,7 @@ class TransferCopy(RecallStudy):
         return {int(delay): recall for delay, recall in one.result.get("tested", ())}
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        whole = [one for one in own if "failed" not in one.result]
+        whole = finite(own)
         delays = dict.fromkeys(delay for one in whole for delay in self.recalled(one))
         rows = [
             self.row(own, f"recall at delay {delay}", [self.recalled(one)[delay] for one in whole]) for delay in delays

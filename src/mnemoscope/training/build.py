@@ -30,16 +30,21 @@ def build_task(config: RunConfig) -> Task:
 def build_model(config: RunConfig, task: Task) -> Model:
     """The model of a configuration with its initial weights, on the CPU; the seed decides, global state does not.
 
+    Cells that the registry says to have a readout of their own are given the size of the task's outputs.
+
     >>> config = RunConfig("try", task="flipflop", cell="gru", hidden_size=16)
     >>> build_model(config, build_task(config)).readout
     Linear(in_features=16, out_features=3, bias=True)
     """
     target = registry.cells.load(config.cell)
-    options = _checked(target, f"cell {config.cell!r}", config.cell_options, given=("input_size", "hidden_size"))
+    given = {"input_size": task.input_size if config.embedding is None else config.embedding,
+             "hidden_size": config.hidden_size}  # fmt: skip
+    if registry.OWN_READOUT in registry.cells[config.cell].tags:
+        given["output_size"] = task.output_size
+    options = _checked(target, f"cell {config.cell!r}", config.cell_options, given)
     with seeded("initial weights", config.seed):
-        size = task.input_size if config.embedding is None else config.embedding
-        cell: Cell = target(input_size=size, hidden_size=config.hidden_size, **options)
-        encode = None if config.embedding is None else nn.Linear(task.input_size, size, bias=False)
+        cell: Cell = target(**given, **options)
+        encode = None if config.embedding is None else nn.Linear(task.input_size, given["input_size"], bias=False)
         return Model(cell, task.output_size, encode, config.readout_bias)
 
 

@@ -333,9 +333,11 @@ def _optimiser(config: RunConfig, model: Model) -> Optimizer:
             {"params": list(orthogonal.values()), "base_rate": config.orthogonal_learning_rate},
             {"params": rest, "base_rate": config.learning_rate},
         ]
-    if config.smoothing is not None and config.optimiser != "rmsprop":
-        raise ValueError(f"smoothing is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
-    options = {} if config.smoothing is None else {"alpha": config.smoothing}
+    for name, default in (("smoothing", None), ("momentum", 0.0)):
+        if getattr(config, name) != default and config.optimiser != "rmsprop":
+            raise ValueError(f"{name} is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
+    options = {"momentum": config.momentum} if config.momentum else {}
+    options |= {} if config.smoothing is None else {"alpha": config.smoothing}
     return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
 
 

@@ -96,7 +96,7 @@ class OfModel:
     """The readout of any cell; a constant feature stands for its bias."""
 
     def __init__(self, model: Model, inputs: Tensor, state: State | None) -> None:
-        self.cell, self.linear = model.cell, model.readout
+        self.cell, self.linear = model.cell, model.linear_readout
         with torch.no_grad():
             inputs = model.encode(inputs)
         check_input(self.cell, inputs)
@@ -138,7 +138,7 @@ def student_of(network: Network, inputs: Tensor, state: State | None, noise: flo
         raise ValueError("The inputs must be a tensor (time, batch, features) without NaN and infinite values.")
     if isinstance(network, Model):
         cell = network.cell
-        if isinstance(cell, EchoState) and cell.readout is network.readout.weight:
+        if isinstance(cell, EchoState) and cell.readout is network.linear_readout.weight:
             return OfReservoirs([cell], True, inputs, state, noise, seed)
         if isinstance(cell, EchoState) and cell.feedback is not None:
             raise ValueError("This reservoir feeds back an output of its own; teach that: force(model.cell, ...).")

@@ -51,14 +51,15 @@ class MatrixLayers(nn.Module):
         return xs
 
 
-def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "logistic") -> Stack:
-    """Matrix RNNs on top of each other, the last of which is the output; Renanse et al. (2021), Table 1, has such
-    networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675 parameters.
+def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> Stack:
+    """Matrix RNNs on top of each other, the last of which is the output: the stack has a readout of its own. Renanse et
+    al. (2021), Table 1, has such networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675 parameters.
 
     Args:
         shapes: of the input and of the state of each cell.
         nonlinearity: of all cells but the last.
-        last: nonlinearity of the last one; logistic for bits, which tanh could only reach at the end of its range.
+        last: nonlinearity of the last one. Linear for logits of bits, as tasks take them: "logistic" has no negative
+            outputs, so that every bit would be told to be 1.
 
     >>> published = matrix_stack([(5, 5), (15, 15), (15, 15), (5, 5)])
     >>> sum(weight.numel() for weight in published.parameters())
@@ -68,7 +69,7 @@ def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str 
     shapes = _at_least_two(shapes)
     names = [nonlinearity] * (len(shapes) - 2) + [last]
     pairs = zip(pairwise(shapes), names, strict=True)
-    return Stack([MatrixRNN(below, above, name) for (below, above), name in pairs])
+    return Stack([MatrixRNN(below, above, name) for (below, above), name in pairs], own_readout=True)
 
 
 def _at_least_two(shapes: Sequence[Shape]) -> list[Shape]:

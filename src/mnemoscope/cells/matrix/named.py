@@ -12,6 +12,7 @@ from typing import Literal
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.matrix.bilinear import Shape, nearest_square
 from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
+from mnemoscope.cells.matrix.layers import matrix_stack
 from mnemoscope.cells.matrix.rnn import MatrixRNN
 from mnemoscope.cells.matrix.transition import DeepTransition
 from mnemoscope.cells.stack import Stack
@@ -77,6 +78,42 @@ def matrix_gru(
     (6, 4)
     """
     return _layers(MatrixGRU, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, "stack")
+
+
+def stacked_matrix_rnn(
+    input_size: int,
+    hidden_size: int,
+    output_size: int | None = None,
+    layers: int = 2,
+    nonlinearity: str = "tanh",
+    last: str = "linear",
+    rows: int | None = None,
+    input_rows: int | None = None,
+    output_rows: int | None = None,
+) -> Stack:
+    """`matrix_stack` by sizes, the Matrix RNN of Renanse et al. (2021), Table 1: two layers of 225 units for copying
+    matrices of 5 x 5, three of 400 for associative recall, and a recurrent output.
+
+    Args:
+        input_size: entries of the input matrix.
+        hidden_size: entries of the state of each layer.
+        output_size: entries of the output; None: as many as of the input.
+        layers: how many there are beside the output.
+        nonlinearity: of the layers.
+        last: of the output, as of `matrix_stack`.
+        rows: of the states; as many as make them nearest to a square unless given.
+        input_rows: of the input, likewise.
+        output_rows: of the output, likewise.
+
+    >>> sum(weight.numel() for weight in stacked_matrix_rnn(25, 400, 25, layers=3).parameters())
+    5675
+
+    """
+    if layers < 1:
+        raise ValueError(f"There must be one layer or more beside the output, but layers is {layers}.")
+    output = _shape(input_size if output_size is None else output_size, output_rows)
+    hidden = [_shape(hidden_size, rows)] * layers
+    return matrix_stack([_shape(input_size, input_rows), *hidden, output], nonlinearity, last)
 
 
 def _layers(layer: Callable[[Shape, Shape], Cell], below: Shape, shape: Shape, layers: int, depth: str) -> Cell:

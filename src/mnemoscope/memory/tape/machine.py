@@ -100,7 +100,7 @@ class TuringMachine(Cell):
 
     @property
     def own_readout(self) -> bool:
-        """Whether its outputs are what a task asks for, with nothing to be learned behind them."""
+        """Whether it was built with an `output_shape`."""
         return self.readouts is not None
 
     def extra_repr(self) -> str:
