@@ -1,11 +1,19 @@
 """The lenses on matrix cells and Turing machines, and their place in the page."""
 
+from itertools import product
+from math import atanh, expm1, log, pi
+
 import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.analysis import Adaptive
+from mnemoscope.analysis.attractors import Kind
+from mnemoscope.cells import GRU, Elman
 from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
 from mnemoscope.connectivity import Dense
+from mnemoscope.memory.tape import FeedForward, TuringMachine, matntm, ntm
+from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.report.memory import memory_section
 
 
@@ -145,3 +153,145 @@ def test_the_page_shows_the_published_curve_where_there_is_one():
         assert ("stroke-dasharray" in section.html) is (not bias)
     section = memory_section(dynamics := ms.Dynamics(torch.nn.RNN(2, 3)), ms.find_fixed_points(dynamics))
     assert "ublished" not in section.lead
+
+
+# fixed points of a machine
+
+
+ERASE, ADD = 0.5, 0.3
+
+
+def told(slots, move, gamma=2.0, gate=0.3, numbers=2):
+    """A machine whose heads are told the same whatever happens: the one that writes to move by `move` slots and to
+    sharpen by gamma, the one that reads to come to rest everywhere.
+    """
+    machine = TuringMachine(FeedForward(1 + numbers, 2), slots, (numbers,)).double()
+    logit = log(gate / (1 - gate))
+    beta, sharp, blunt = (log(expm1(value)) for value in (0.1, gamma - 1, 0.2))  # softplus of these
+    moves = [9.0 * (one == move) for one in (-1, 0, 1)]
+    key, erase, add = [0.5] * numbers, [log(ERASE / (1 - ERASE))] * numbers, [atanh(ADD)] * numbers
+    rest = [beta, logit, sharp, beta, 0.0, blunt]
+    with torch.no_grad():
+        machine.heads.maps[0].weight.zero_()
+        machine.heads.maps[0].bias.copy_(
+            torch.tensor([*key, *key, *erase, *add, *moves, 0.0, 9.0, 0.0, *rest], dtype=torch.float64)
+        )
+    return machine
+
+
+def test_a_head_that_holds_its_place_rests_at_every_set_of_slots():
+    """`w_i ~ (g / N + (1 - g) w_i)^gamma` has as many solutions as there are sets of slots, all on an even tape."""
+    slots, gamma, gate = 3, 2.0, 0.3
+    machine = told(slots, 0, gamma, gate)
+    dynamics = ms.Dynamics(machine, torch.tensor([0.75]))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert len(fp) == 2**slots - 1
+    assert fp.may_be_complete
+    state = dynamics.unflatten(fp.states)
+    again = machine(torch.full((len(fp), 1), 0.75, dtype=torch.float64), state)
+    for new, old in zip(again, state, strict=True):
+        torch.testing.assert_close(new, old, rtol=0, atol=1e-10)
+    torch.testing.assert_close(state.memory, torch.full_like(state.memory, ADD / ERASE), rtol=0, atol=1e-10)
+    w, (_, stay, _) = state.log_write[:, 0].exp(), torch.tensor([0.0, 9.0, 0.0]).double().softmax(0)
+    mixed = gate / slots + (1 - gate) * w
+    moved = stay * mixed + (1 - stay) / 2 * (mixed.roll(1, 1) + mixed.roll(-1, 1))
+    torch.testing.assert_close(w, moved**gamma / (moved**gamma).sum(1, keepdim=True), rtol=0, atol=1e-10)
+    assert {tuple(row) for row in (w > 1 / slots - 1e-6).int().tolist()} == set(product((0, 1), repeat=slots)) - {
+        (0,) * slots
+    }
+    assert fp.kind.count("stable") == slots
+    # what lies in a slot fades as it is written over: by w e in a step
+    (alone,) = (point for point in range(len(fp)) if w[point, 0] > 0.9)
+    for weight in w[alone]:
+        assert ((fp.eigenvalues[alone] - (1 - weight * ERASE)).abs() < 1e-8).sum() >= 2
+
+
+def test_a_head_that_moves_on_runs_round_the_tape():
+    """At rest it is only everywhere at once, where waves of its weights grow by gamma (1 - g) and go round."""
+    slots, gamma, gate = 4, 2.0, 0.3
+    dynamics = ms.Dynamics(told(slots, 1, gamma, gate))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert (len(fp), fp.may_be_complete) == (1, True)
+    weights = dynamics.unflatten(fp.states).log_write.exp()
+    torch.testing.assert_close(weights, torch.full_like(weights, 1 / slots), rtol=0, atol=1e-10)
+    shift, moves = torch.tensor([0.0, 0.0, 9.0]).double().softmax(0), torch.tensor([-1, 0, 1])
+    for wave in range(1, slots):
+        turned = (shift * torch.exp(-2j * pi * wave * moves / slots)).sum()
+        assert (fp.eigenvalues[0] - gamma * (1 - gate) * turned).abs().min() < 1e-6
+    seen = ms.attractors(dynamics, 3, transient=200, steps=50, longest=8)
+    assert seen.kind == [Kind.CYCLE]
+    assert seen.periods.tolist() == [slots]
+
+
+def test_a_machine_that_learns_rests_on_an_even_tape():
+    torch.manual_seed(6)
+    machine = matntm(4, 3, layers=2, slots=4, slot_rows=2, slot_columns=2, output_size=4).double()
+    dynamics = ms.Dynamics(machine, randn(4))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert len(fp)
+    assert fp.may_be_complete
+    state = dynamics.unflatten(fp.states)
+    torch.testing.assert_close(state.memory, state.memory[:, :1].expand_as(state.memory), rtol=0, atol=1e-8)
+    again = machine(dynamics.input.expand(len(fp), -1), state)
+    torch.testing.assert_close(again, state, rtol=0, atol=1e-10)
+
+
+MACHINES = {
+    "ntm": lambda: ntm(3, 4, slots=5, slot_size=2),
+    "learned memory": lambda: ntm(3, 4, slots=5, slot_size=2, controller="feed-forward", initial_memory="learned"),
+    "two writers": lambda: ntm(3, 4, slots=5, slot_size=2, write_heads=2, read_heads=2, reach=2),
+    "gru": lambda: TuringMachine(GRU(3 + 2, 4), 3, (2,)),
+    "matntm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=3, layers=2, read_heads=2),
+    "matrix lstm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=2, controller="lstm", write_heads=2),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@torch.no_grad()
+def test_no_walk_of_a_machine_leaves_the_box(name):
+    torch.manual_seed(7)
+    machine = MACHINES[name]().double()
+    for weight in machine.parameters():
+        weight.mul_({"matntm": 1.5, "matrix lstm": 1.0}.get(name, 3.0))  # so that the box is made use of
+    ends = torch.tensor([-2.0, 0.0, 1.0]).double(), torch.tensor([1.0, 3.0, 1.5]).double()
+    low, high = machine.bounds(*ends)
+    layout = ms.cells.Layout(machine.initial_state(1))
+    assert low.shape == high.shape == (layout.size,)
+    inside, corners = torch.rand(2, 200, layout.size, dtype=torch.float64)
+    begin = layout.flatten(machine.initial_state(200))
+    slack = 1e-12 * (1 + high - low)
+    for state in (begin, low + (high - low) * inside, torch.where(corners < 0.5, low, high)):
+        for _ in range(20):
+            assert ((state >= low - slack) & (state <= high + slack)).all()
+            x = ends[0] + (ends[1] - ends[0]) * torch.rand(200, 3, dtype=torch.float64).round()
+            state = layout.flatten(machine(x, layout.unflatten(state)))
+
+
+@pytest.mark.parametrize("writers", [1, 2, 3])
+def test_the_box_of_a_memory_is_no_larger_than_need_be(writers):
+    """Heads that all write to one slot, and erase as little as they may, fill it up to the stated bound."""
+    machine = TuringMachine(FeedForward(1 + 2, 2), 1, (2,), write_heads=writers, reach=0).double()
+    with torch.no_grad():
+        machine.heads.maps[0].weight.zero_()
+        state = machine.initial_state(1)
+        for _ in range(100):
+            state = machine(torch.zeros(1, 1).double(), state)
+        orders = machine.heads(torch.zeros(1, 2).double())
+    e, a = orders.erase[0, :, 0], orders.add[0, :, 0]
+    filled = a.sum() / (1 - (1 - e).prod())
+    torch.testing.assert_close(state.memory[0, 0, 0], filled)
+    _, high = machine.bounds(torch.zeros(1).double(), torch.zeros(1).double())
+    bound = writers * a.abs().max() / (1 - (1 - e.min()) ** writers)
+    assert high[2].item() == pytest.approx(ROOM * bound.item())
+    assert filled.abs() <= bound * (1 + 1e-12)
+
+
+def test_there_is_no_box_where_none_is_known():
+    ends = torch.zeros(3), torch.ones(3)
+    assert TuringMachine(Elman(3 + 2, 4, "relu"), 3, (2,)).bounds(*ends) is None
+    assert TuringMachine(ms.cells.Stack([Elman(3 + 2, 4), GRU(4, 4)]), 3, (2,)).bounds(*ends) is None
+    machine = ntm(3, 4, slots=5, slot_size=2)
+    assert machine.bounds(*ends) is not None
+    with torch.no_grad():
+        machine.heads.maps[0].bias[4:8] -= 100  # so that nothing need ever be erased
+    assert machine.bounds(*ends) is None

@@ -9,9 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.cells.state import State
+from mnemoscope.cells.state import Layout, State
+from mnemoscope.memory.ranges import Range, affine
 from mnemoscope.shapes import Float
 
 Shape = tuple[int, int]
@@ -40,6 +42,14 @@ class Controller(nn.Module):
     def output(self, state: State) -> Float[Tensor, "batch ..."]:
         """What it shows, (batch, *output_shape)."""
         raise NotImplementedError(f"{type(self).__name__} must define output(state).")
+
+    def bounds(
+        self, low: Float[Tensor, " features"], high: Float[Tensor, " features"], reads: Range
+    ) -> tuple[Box, Range] | None:
+        """A box of flat states that it never leaves, and one of what it shows in there, flat, for inputs between `low`
+        and `high` and reads in a range (1, heads, *slot_shape); None where none is known.
+        """
+        return None
 
 
 class CellController(Controller):
@@ -86,6 +96,18 @@ class CellController(Controller):
 
     def output(self, state: State) -> Float[Tensor, "batch features"]:
         return self.cell.output(state)
+
+    def bounds(self, low: Tensor, high: Tensor, reads: Range) -> tuple[Box, Range] | None:
+        """The cell's; what it shows is known where it is a part of its state."""
+        if type(self.cell).bounds not in (Elman.bounds, GRU.bounds, LSTM.bounds, FeedForward.bounds):
+            return None
+        ends = (torch.cat([end, read.flatten()]) for end, read in zip((low, high), reads, strict=True))
+        box = self.cell.bounds(*ends)
+        if box is None:
+            return None
+        layout = Layout(self.cell.initial_state(1))
+        least, most = (self.cell.output(layout.unflatten(end[None]))[0] for end in box)
+        return box, (least, most)
 
 
 class FeedForward(Cell):
@@ -177,6 +199,11 @@ class DeepTransition(MatrixController):
     def output(self, state: Float[Tensor, "batch rows columns"]) -> Float[Tensor, "batch rows columns"]:
         return state
 
+    def bounds(self, low: Tensor, high: Tensor, reads: Range) -> tuple[Box, Range]:
+        """A tanh."""
+        one = low.new_ones(prod(self.output_shape))
+        return (-one, one), (-one, one)
+
 
 class MatrixLSTMState(NamedTuple):
     """Output h and memory c, each (batch, rows, columns)."""
@@ -217,3 +244,12 @@ class MatrixLSTMController(MatrixController):
 
     def output(self, state: MatrixLSTMState) -> Float[Tensor, "batch rows columns"]:
         return state.h
+
+    def bounds(self, low: Tensor, high: Tensor, reads: Range) -> tuple[Box, Range]:
+        """As of an `LSTM`: |H| <= 1, and |C| <= 1 / (1 - f_max)."""
+        one = low.new_ones(prod(self.output_shape))
+        seen = (self.side_by_side(reads[0]).flatten(), self.side_by_side(reads[1]).flatten())
+        layers = ((self.recurrent[1], (-one, one)), (self.drives[1], (low, high)), (self.readers[1], seen))
+        f = sum((affine(layer, box)[1] for layer, box in layers), torch.zeros_like(one))
+        most = torch.cat([one, 1 + torch.exp(f)])
+        return (-most, most), (-one, one)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
-from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.cells.state import leaves
 from mnemoscope.memory.tape.addressing import check_reach
+from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.controllers import CellController, Controller
 from mnemoscope.memory.tape.fused import turn
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
@@ -167,6 +168,10 @@ class TuringMachine(Cell):
             "shift": told.log_shift.exp(),
             "gamma": told.gamma.squeeze(2),
         }
+
+    def bounds(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
+        """What heads write and read, and where, stays in a box where what the controller shows does: `machine_box`."""
+        return machine_box(self, low, high)
 
     def fast_path(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
         """Steps with a backward pass of their own; second derivatives need `backend="loop"`."""
