@@ -1,7 +1,9 @@
 """The lenses on matrix cells and Turing machines, and their place in the page."""
 
+from html import unescape
 from itertools import product
 from math import atanh, expm1, log, pi
+from re import sub
 
 import pytest
 import torch
@@ -9,12 +11,21 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analysis import Adaptive
 from mnemoscope.analysis.attractors import Kind
-from mnemoscope.cells import GRU, Elman
+from mnemoscope.analysis.gradients import GradientNorms
+from mnemoscope.analysis.tape import Tape, evened, tape_of
+from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
+from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.cli.main import main
+from mnemoscope.config import RunConfig
 from mnemoscope.connectivity import Dense
 from mnemoscope.memory.tape import FeedForward, TuringMachine, matntm, ntm
 from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.report.memory import memory_section
+from mnemoscope.report.tape import longest, tape_section
+from mnemoscope.studies import Look, inspect_run
+from mnemoscope.tasks import BitCopy
+from mnemoscope.training import load_model, train
 
 
 def randn(*shape):
@@ -295,3 +306,132 @@ def test_there_is_no_box_where_none_is_known():
     with torch.no_grad():
         machine.heads.maps[0].bias[4:8] -= 100  # so that nothing need ever be erased
     assert machine.bounds(*ends) is None
+
+
+def test_starts_on_an_even_tape_stay_even_and_find_points():
+    torch.manual_seed(3)
+    machine = ntm(3, 4, slots=4, slot_size=2).double()
+    with torch.no_grad():
+        for weight in machine.parameters():
+            weight.mul_(3)
+    dynamics = ms.Dynamics(machine)
+    starts = evened(dynamics, dynamics.origin + 0.3 * randn(16, dynamics.size))
+    for states in (starts, dynamics(starts)):
+        even = dynamics.unflatten(states)
+        for part in (even.memory, even.log_read.mT, even.log_write.mT):
+            torch.testing.assert_close(part, part[:, :1].expand_as(part), rtol=0, atol=1e-12)
+        torch.testing.assert_close(even.log_read.exp().sum(2), torch.ones(16, 1).double())
+    fp = ms.find_fixed_points(dynamics, starts)
+    assert len(fp) == 3
+    torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-10)
+    with pytest.raises(TypeError, match="GRU"):
+        evened(ms.Dynamics(GRU(2, 3)), randn(1, 3))
+
+
+# gradients through a tape
+
+
+@pytest.mark.parametrize("name", ["ntm", "matntm"])
+def test_gradients_by_part_are_those_of_each_part_alone(name):
+    torch.manual_seed(9)
+    machine = MACHINES[name]().double()
+    xs = randn(5, 2, 3)
+
+    def loss(outputs):
+        return outputs[-2:].square().sum()
+
+    parts = ms.gradients_by_part(machine, xs, loss)
+    assert parts.names == ("controller", "memory", "log read", "log write", "reads")
+    whole = ms.gradients_of(machine, xs, loss)
+    torch.testing.assert_close(parts.norms.square().sum(0), whole.norms[0].square())
+    # what the loss is to one who may change one part of the state after step t
+    state, outputs = machine.initial_state(2), []
+    for t, x in enumerate(xs):
+        state = map_state(lambda part: part.detach().requires_grad_(), machine(x, state))
+        later, seen = state, [machine.output(state)]
+        for after in xs[t + 1 :]:
+            later = machine(after, later)
+            seen.append(machine.output(later))
+        found = torch.autograd.grad(loss(torch.stack([*outputs, *seen])), leaves(state), materialize_grads=True)
+        outputs.append(machine.output(state).detach())
+        squares = [part.square().flatten(1).sum(1) for part in found]
+        inner = len(squares) - 4
+        expected = torch.stack([sum(squares[:inner]), *squares[inner:]]).sqrt()
+        torch.testing.assert_close(parts.norms[:, t], expected)
+    assert (parts.norms[1:4, -1] == 0).all()  # nobody reads after the last step
+    assert (parts.norms[[0, 4], -1] > 0).all()
+
+
+def test_parts_of_a_plain_state_and_of_a_masked_sequence():
+    torch.manual_seed(10)
+    xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
+    parts = ms.gradients_by_part(LSTM(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), mask=mask)
+    assert parts.names == ("h", "c")
+    assert torch.equal(parts.norms.isnan(), ~mask.expand(2, 4, 2))
+    assert ms.gradients_by_part(GRU(3, 4).double(), xs, lambda outputs: outputs[-1].sum()).names == ("state",)
+
+
+# the page
+
+
+def run_of(folder, task, cell, hidden_size=4, **options):
+    shape = {"rows": 3, "columns": 2} if task == "matrix-copy" else {"bits": 3}
+    config = RunConfig("tiny", task, {**shape, "longest": 3}, cell, options, hidden_size, steps=2, batch_size=4,
+                       evaluate_every=1, evaluate_batches=1)  # fmt: skip
+    return train(config, folder, progress=False).folder
+
+
+def text_of(page):
+    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
+
+
+def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_path):
+    folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
+    looked = inspect_run(folder, look=Look(starts=4, progress=False))
+    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
+    assert html.count('<section id="the-tape"') == 1
+    assert len(looked.fixed_points)
+    assert looked.saved.exists()
+    assert looked.tape.tape.summary() in text
+    assert "Before training: from step to step back" in text
+    assert "by the parts of the state" in text
+    assert "@misc{graves2014," in html
+    model, task, config = load_model(folder)
+    batch = looked.tape.batch
+    assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
+    kept = Tape.load(looked.page.with_name("page.tape.safetensors"))
+    assert torch.equal(kept.memory, tape_of(model, batch.inputs).memory)
+    parts = GradientNorms.load(looked.page.with_name("page.parts.safetensors"))
+    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
+    torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
+
+
+def test_the_page_of_a_large_machine_says_why_it_has_no_fixed_points(tmp_path, capsys):
+    folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
+    assert main(["inspect", str(folder)]) == 0
+    assert "on 40 slots" in capsys.readouterr().out
+    text = text_of(folder / "page.html")
+    size = 2 * 4 + 40 * 5 + 2 * 40 + 5
+    assert f"The state of the machine has {size} numbers" in text
+    assert "state-space" not in (folder / "page.html").read_text(encoding="utf-8")
+    assert (folder / "page.tape.safetensors").exists()
+    assert main(["inspect", str(folder), "--input", *"0000"]) == 2
+    assert "A constant input is for fixed points" in capsys.readouterr().err
+
+
+def test_outputs_are_shown_where_they_are_due():
+    task = BitCopy(bits=2, shortest=1, longest=4, mixed=True)
+    batch = task.batch(5, seed=3, number=0)
+    lengths = batch.mask.sum(0)
+    assert lengths.max() > lengths.min()
+    assert lengths[longest(batch)] == lengths.max()
+    machine = Model(ntm(3, 4, slots=5, slot_size=2), 2)
+    tape = tape_of(machine, batch.inputs)
+    assert "as chances of a 1" in tape_section(tape, batch).html
+    with pytest.raises(ValueError, match="same sequences"):
+        tape_section(tape_of(machine, batch.inputs[1:]), batch)
+
+
+def test_the_lenses_are_registered():
+    assert ms.registry.lenses.load("tape") is ms.tape_of
+    assert ms.registry.lenses.load("gradients-by-part") is ms.gradients_by_part
