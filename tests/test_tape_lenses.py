@@ -162,6 +162,8 @@ def test_the_page_shows_the_published_curve_where_there_is_one():
         section = memory_section(dynamics, ms.find_fixed_points(dynamics))
         assert words in section.lead
         assert ("stroke-dasharray" in section.html) is (not bias)
+    dynamics = ms.Dynamics(QueueMemory(matrix_rnn((3, 2), bias=False), [0.1]))
+    assert "every unit of the newest matrix" in memory_section(dynamics, ms.find_fixed_points(dynamics)).lead
     section = memory_section(dynamics := ms.Dynamics(torch.nn.RNN(2, 3)), ms.find_fixed_points(dynamics))
     assert "ublished" not in section.lead
 

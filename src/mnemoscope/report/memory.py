@@ -43,8 +43,10 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
         return None
     published, said = _published(dynamics, state, list(memories), lags)
     left = ", ".join(f"{number(float(one.relative))} of input {feature}" for feature, one in memories.items())
+    near = matrix_cell(dynamics, state)
+    entered = "every unit" if near is None or near.queue is None else "every unit of the newest matrix"
     lead = (
-        f"At point {point}, where the network rests, noise enters every unit at every step, and small signals enter by "
+        f"At point {point}, where the network rests, noise enters {entered} at every step, and small signals enter by "
         f"the inputs. The curve is the Fisher information that the state has of a signal some steps ago, as a share of "
         f"what it was worth as it entered. Of all past signals the state holds {left}; a network with a normal "
         f"matrix would hold 1, and none of {dynamics.size} numbers more than {dynamics.size}.{said}"
