@@ -601,6 +601,22 @@ lenses.add(
         ("gradients",),
         ("kerg2020",),
     ),
+    Entry(
+        "gradients-by-part",
+        "what of a loss reaches back to each part of the state: of a Turing machine its controller, memory and heads",
+        "Jang, section 9.2",
+        "mnemoscope.analysis:gradients_by_part",
+        ("gradients", "tape"),
+        ("jang", "graves2014"),
+    ),
+    Entry(
+        "tape",
+        "what a Turing machine holds on its tape, and where its heads write and read at every step",
+        "Graves et al. 2014, Fig 6; Renanse et al. 2021, Fig 6 and 8",
+        "mnemoscope.analysis:tape_of",
+        ("tape",),
+        ("graves2014", "renanse2021"),
+    ),
 )
 
 studies = Registry("study")

@@ -30,7 +30,7 @@ from mnemoscope.analysis.fisher import (
     memory_capacity,
 )
 from mnemoscope.analysis.fixed_points import FixedPoints, Starts, Status
-from mnemoscope.analysis.gradients import GradientNorms, gradients_of
+from mnemoscope.analysis.gradients import GradientNorms, gradients_by_part, gradients_of
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
 from mnemoscope.analysis.mixed_precision import ChordNewton
@@ -41,6 +41,7 @@ from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton
 from mnemoscope.analysis.spectra import Spectrum, spectrum
 from mnemoscope.analysis.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
+from mnemoscope.analysis.tape import Tape, tape_of
 from mnemoscope.analysis.transient import Transients, transients
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "Starts",
     "Status",
     "SubDiagonals",
+    "Tape",
     "Tolerances",
     "TrajectoryMemory",
     "Transients",
@@ -101,6 +103,7 @@ __all__ = [
     "fisher_along",
     "fisher_memory",
     "follow",
+    "gradients_by_part",
     "gradients_of",
     "lyapunov_spectrum",
     "measured_memory_capacity",
@@ -109,6 +112,7 @@ __all__ = [
     "recall",
     "schur_form",
     "spectrum",
+    "tape_of",
     "transients",
     "variable_memories",
 ]

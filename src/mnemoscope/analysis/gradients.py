@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.loop import hold
-from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.cells.state import leaves, map_state, named_leaves
 from mnemoscope.memory.attention import Attentive
 from mnemoscope.shapes import Float, Inexact
 
@@ -27,7 +27,8 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class GradientNorms:
-    """What of a loss reaches back to each step, of one network or of several side by side (Kerg, Fig 2 left).
+    """What of a loss reaches back to each step, of one network or of several side by side (Kerg, Fig 2 left), or of the
+    parts of one network's state.
 
     >>> from mnemoscope.cells import Elman
     >>> from mnemoscope.connectivity import Dense
@@ -39,7 +40,7 @@ class GradientNorms:
     norms: Float[Tensor, "networks time batch"]
     """`|dL / dh_t|` of each sequence; NaN where it has no step."""
     names: tuple[str, ...] = ("",)
-    """Of the networks, as "before training", "after training"."""
+    """Of the networks, as "before training", "after training", or of the parts of a state."""
 
     def __len__(self) -> int:
         """Networks."""
@@ -120,6 +121,34 @@ def gradients_of(
     return GradientNorms(gradient_norms(cell, xs, loss, state, mask).detach().double().cpu().unsqueeze(0), (name,))
 
 
+def gradients_by_part(
+    cell: Cell,
+    xs: Inexact[Tensor, "time batch ..."],
+    loss: Loss,
+    *,
+    state: State | None = None,
+    mask: Tensor | None = None,
+) -> GradientNorms:
+    """`|dL / ds_t|` of each part s of a state: which way gradients take. Arguments as of `gradient_norms`.
+
+    Of a Turing machine the parts are the controller, the memory, the (logarithms of the) weights of heads, and what was
+    read: what comes back to the memory has skipped the steps since it was written, where gradients through the
+    controller must take them one by one. Memory that is nearly empty has large gradients: the cosine of a short slot
+    with a key turns with every small change. Squares of all parts add up to those of `gradient_norms`, but where a cell
+    attends to its past, which that looks at otherwise.
+
+    >>> from mnemoscope.memory.tape import ntm
+    >>> gradients_by_part(ntm(3, 8, slots=6), torch.randn(9, 2, 3), lambda outputs: outputs[-1].sum()).names
+    ('controller', 'memory', 'log read', 'log write', 'reads')
+    """
+    begin = cell.initial_state(xs.shape[1]) if state is None else state
+    parts = [name.partition(".")[0].replace("_", " ") for name, _ in named_leaves(begin)]
+    squares = _squares(cell, xs, loss, begin, mask).double().cpu()
+    names = tuple(dict.fromkeys(parts))
+    own = [squares[[leaf for leaf, part in enumerate(parts) if part == name]].sum(0) for name in names]
+    return GradientNorms(torch.stack(own).sqrt(), names)
+
+
 def gradient_norms(
     cell: Cell,
     xs: Inexact[Tensor, "time batch ..."],
@@ -151,21 +180,29 @@ def gradient_norms(
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     """
-    if mask is not None:
-        _check_mask(xs, mask)
-        # as in scan: what is not looked at must not spoil the gradients
-        xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
     state = cell.initial_state(xs.shape[1]) if state is None else state
+    if not isinstance(cell, Attentive):
+        return _squares(cell, xs, loss, state, mask).sum(0).sqrt()
+    xs = _masked(xs, mask)
     with torch.enable_grad():
-        if isinstance(cell, Attentive):
-            norms = _of_attentive(cell, xs, loss, state, mask)
-        else:
-            norms = _of_states(cell, xs, loss, state, mask)
+        norms = _of_attentive(cell, xs, loss, state, mask)
     return norms if mask is None else norms.masked_fill(~mask, torch.nan)
 
 
-def _of_states(cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None) -> Float[Tensor, "time batch"]:
-    us, step = cell.prepare(xs)
+def _masked(xs: Tensor, mask: Tensor | None) -> Tensor:
+    """As in scan: what is not looked at must not spoil the gradients."""
+    if mask is None:
+        return xs
+    _check_mask(xs, mask)
+    return xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
+
+
+@torch.enable_grad()
+def _squares(
+    cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
+) -> Float[Tensor, "tensors time batch"]:
+    """`|dL / ds_t|^2` of every tensor s of the state; NaN where a sequence has no step."""
+    us, step = cell.prepare(_masked(xs, mask))
     outputs, probes = [], []
     for t, u in enumerate(us.detach().unbind()):
         new = step(u, state)
@@ -176,8 +213,8 @@ def _of_states(cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | 
         outputs.append(cell.output(state))
     flat = [tensor for at in probes for tensor in at]
     found = iter(torch.autograd.grad(loss(torch.stack(outputs)), flat, materialize_grads=True))
-    squares = [sum(next(found).abs().square().flatten(1).sum(1) for _ in at) for at in probes]
-    return torch.stack([torch.as_tensor(square) for square in squares]).sqrt()
+    squares = torch.stack([torch.stack([next(found).abs().square().flatten(1).sum(1) for _ in at]) for at in probes], 1)
+    return squares if mask is None else squares.masked_fill(~mask, torch.nan)
 
 
 def _of_attentive(

@@ -17,8 +17,8 @@ from mnemoscope.analysis.attention import (
 from mnemoscope.analysis.attention.drawing import draw_gradients, draw_kept, draw_received, draw_scores, draw_weights
 from mnemoscope.analysis.gradients import GradientNorms
 from mnemoscope.report.frame import Section
-from mnemoscope.report.sections import plain_table
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, inline
+from mnemoscope.report.sections import drawn, plain_table
+from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank
 from mnemoscope.report.words import number
 from mnemoscope.shapes import Float
 
@@ -74,14 +74,14 @@ def _map(attention: Attention, sample: int) -> str:
             "One sequence. Left: what each step attends to. Right: the attention that each state received in all; "
             "earlier states are there for longer."
         )
-        return _figure(inline(figure, "attention", alt=f"{alt}, and what each state received in all."), caption)
+        return drawn(figure, "attention", alt=f"{alt}, and what each state received in all.", caption=caption)
     draw_kept(figure, right, attention, sample, COLOUR, LARGEST_LETTERS)
     right.set_title("In memory")
     caption = (
         f"One sequence. Left: what each step attends to. Right: when each state lay in memory, grey while it was among "
         f"the {attention.short_term} newest, and then coloured by its relevance."
     )
-    return _figure(inline(figure, "attention", alt=f"{alt}, and when each state lay in memory."), caption)
+    return drawn(figure, "attention", alt=f"{alt}, and when each state lay in memory.", caption=caption)
 
 
 def _why(attention: Attention, sample: int) -> str:
@@ -91,7 +91,7 @@ def _why(attention: Attention, sample: int) -> str:
         "Why: a state's relevance is the attention that it received while it was new. When it leaves the newest, it "
         "takes the place of the least relevant one, if it is more relevant."
     )
-    return _figure(inline(figure, "relevance", alt="Relevance of each state, and what became of it."), caption)
+    return drawn(figure, "relevance", alt="Relevance of each state, and what became of it.", caption=caption)
 
 
 def _table(attention: Attention, sample: int) -> str:
@@ -140,7 +140,7 @@ def _gradients(
 def _norms(gradients: GradientNorms, bounds: dict[str, Tensor], notes: Sequence[str]) -> str:
     figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
     alt = "Norm of the gradient of the loss with respect to each hidden state, over the steps."
-    return _figure(inline(figure, "gradients", alt=alt), " ".join([gradients.summary(), *notes]))
+    return drawn(figure, "gradients", alt=alt, caption=" ".join([gradients.summary(), *notes]))
 
 
 def _bounds(attention: Attention, seen: Dependencies, norms: Tensor) -> dict[str, Tensor]:
@@ -149,9 +149,3 @@ def _bounds(attention: Attention, seen: Dependencies, norms: Tensor) -> dict[str
     if attention.scores is None:
         bounds["1/T"] = scaled(uniform_bound(len(norms)), norms)
     return bounds
-
-
-def _figure(svg: str, caption: str) -> str:
-    from markupsafe import escape
-
-    return f'<figure class="drawn">{svg}<figcaption class="small">{escape(caption)}</figcaption></figure>'

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 from mnemoscope.analysis.dynamics import Dynamics
 from mnemoscope.analysis.fisher import FisherMemory, fisher_memory
+from mnemoscope.analysis.fisher.linearised import matrix_cell
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.report.frame import Section
 from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
 from mnemoscope.report.words import number
+from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,25 +41,48 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
         return Section("Memory near a fixed point", f"At point {point} it cannot be told: {error}", "")
     if not memories:
         return None
+    published, said = _published(dynamics, state, list(memories), lags)
     left = ", ".join(f"{number(float(one.relative))} of input {feature}" for feature, one in memories.items())
+    near = matrix_cell(dynamics, state)
+    entered = "every unit" if near is None or near.queue is None else "every unit of the newest matrix"
     lead = (
-        f"At point {point}, where the network rests, noise enters every unit at every step, and small signals enter by "
+        f"At point {point}, where the network rests, noise enters {entered} at every step, and small signals enter by "
         f"the inputs. The curve is the Fisher information that the state has of a signal some steps ago, as a share of "
         f"what it was worth as it entered. Of all past signals the state holds {left}; a network with a normal "
-        f"matrix would hold 1, and none of {dynamics.size} numbers more than {dynamics.size}."
+        f"matrix would hold 1, and none of {dynamics.size} numbers more than {dynamics.size}.{said}"
     )
     alt = "Share of the information of a signal that is left, over the steps since it came, for each input."
-    html = f'<figure class="drawn">{inline(_draw(memories), "memory", alt=alt)}</figure>'
+    html = f'<figure class="drawn">{inline(_draw(memories, published), "memory", alt=alt)}</figure>'
     return Section("Memory near a fixed point", lead, html)
 
 
-def _draw(memories: dict[int, FisherMemory]) -> Figure:
+def _published(
+    dynamics: Dynamics, state: Float[Tensor, " size"], features: list[int], lags: int
+) -> tuple[dict[int, FisherMemory], str]:
+    """Of matrix networks, what the published formulas tell, and a sentence on it or on why they do not apply."""
+    if matrix_cell(dynamics, state) is None:
+        return {}, ""
+    try:
+        found = {one: fisher_memory(dynamics, one, state=state, lags=lags, method="published") for one in features}
+    except ValueError as error:
+        return {}, f" {error}"
+    shares = ", ".join(f"{number(float(one.relative))} of input {feature}" for feature, one in found.items())
+    return found, (
+        f" Dashed is what the formulas published for matrix networks tell (Renanse et al. 2021, Theorem 1), {shares}: "
+        f"they overstate the noise, and so understate the memory."
+    )
+
+
+def _draw(memories: dict[int, FisherMemory], published: dict[int, FisherMemory]) -> Figure:
     figure = blank(7.2, 3.1)
     axes = figure.add_subplot()
     names = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")
     for name, (feature, memory) in zip(names, memories.items(), strict=False):
         share = (memory.curve / memory.input_information).detach().numpy()
         axes.plot(share, color=COLOUR[name], label=f"input {feature}")
+        if feature in published:
+            share = (published[feature].curve / published[feature].input_information).detach().numpy()
+            axes.plot(share, color=COLOUR[name], linestyle=(0, (4, 2)))
     axes.set(xlabel="steps since the signal came", ylabel="share that is left", ylim=(0, None))
     legend(axes)
     quiet(axes)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from html import escape
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from mnemoscope import __version__
 from mnemoscope.citations import bibtex
 from mnemoscope.report.frame import Section, fill
+from mnemoscope.report.svg import inline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markup of a table of texts; the first of each row is its heading."""
     return fill("plain_table.html", caption=caption, headings=headings, rows=rows)
+
+
+def drawn(figure: Figure, name: str, *, alt: str, caption: str) -> str:
+    """Markup of a figure with a caption of plain text; `name` and `alt` as of `inline`."""
+    svg = inline(figure, name, alt=alt)
+    return f'<figure class="drawn">{svg}<figcaption class="small">{escape(caption)}</figcaption></figure>'
 
 
 def links(targets: Sequence[tuple[str, str]]) -> str:

@@ -21,8 +21,10 @@ from mnemoscope.analysis import (
     spectrum,
     variable_memories,
 )
+from mnemoscope.analysis.tape import evened
 from mnemoscope.cells import Cell, Elman, Model, run_with_cache
 from mnemoscope.config import RunConfig
+from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.report import NetworkPage, Section, write_page
 from mnemoscope.report.binding import binding_section
 from mnemoscope.report.frame import check_extra
@@ -30,6 +32,7 @@ from mnemoscope.report.memory import memory_section
 from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
 from mnemoscope.shapes import Float
 from mnemoscope.studies.attention_inspection import AttentionSeen, look_at_attention, without_fixed_points
+from mnemoscope.studies.tape_inspection import TapeSeen, look_at_tape, too_large
 from mnemoscope.tasks import Batch, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
 
@@ -42,7 +45,7 @@ class Inspection:
     """What was found, and where it was written."""
 
     fixed_points: FixedPoints | None
-    """None of a network that attends to its past."""
+    """None of a network that attends to its past, and of a large Turing machine."""
     page: Path
     saved: Path | None
     """The fixed points as a `.safetensors` file."""
@@ -51,11 +54,12 @@ class Inspection:
     attention: AttentionSeen | None = None
     """Of a network that attends to its past: what it attends to and keeps, and what of the loss reaches back; saved
     beside the page too."""
+    tape: TapeSeen | None = None
+    """Of a Turing machine: its tape, and what of the loss reaches back; saved beside the page too."""
 
     def summary(self) -> str:
         """The result in words."""
-        found = self.fixed_points if self.attention is None else self.attention
-        return "" if found is None else found.summary()
+        return " ".join(one.summary() for one in (self.fixed_points, self.attention, self.tape) if one is not None)
 
 
 @dataclass(frozen=True)
@@ -89,15 +93,20 @@ _USUAL = Look()
 def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Look = _USUAL) -> Inspection:
     """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder.
 
-    Of a network that attends to its past the page shows what it attends to and keeps in place of fixed points.
+    Of a network that attends to its past the page shows what it attends to and keeps in place of fixed points, of a
+    Turing machine its tape, and fixed points where its state is not too large.
     """
     check_extra()
     folder = Path(folder)
     page = folder / "page.html" if page is None else Path(page)
     model, task, config = load_model(folder)
-    why = without_fixed_points(model.cell)
+    machine = isinstance(model.cell, TuringMachine)
+    why = too_large(model.cell) if machine else without_fixed_points(model.cell)
+    if why is not None and look.input is not None:
+        raise ValueError(f"A constant input is for fixed points, and none are looked for; leave it away. {why}")
+    tape = look_at_tape(model, task, config) if machine else None
     if why is not None:
-        return _inspect_attention(folder, page, look, why)
+        return _inspect_alone(folder, page, look, why, tape)
     constant = look.tensor()
     dynamics = Dynamics(model.cell, None if constant is None else model.encode(constant[None])[0])
     # the page shows the task as it is met; the search starts from the states that are visited
@@ -106,31 +115,36 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
         visited = run_with_cache(dynamics.cell, model.encode(batch.inputs).to(dynamics.input))[1].flat()
     generator = torch.Generator().manual_seed(look.seed)
     pool = visited.flatten(0, 1)
-    fp = look.find(dynamics, pool[torch.randperm(len(pool), generator=generator)[: look.starts]])
+    pool = pool[torch.randperm(len(pool), generator=generator)[: look.starts]]
+    fp = look.find(dynamics, pool if tape is None else torch.cat([pool, evened(dynamics, pool)]))
     memories = _memories(model, task, batch)
     content = replace(
         _of_run(folder, model, config, look),
         fixed_points=fp,
         trajectories=visited[:, :TRAJECTORIES],
-        cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None]),
-        sections=[*([] if memories is None else [binding_section(memories)]), *_lenses(model.cell, dynamics, fp)],
-    )
+        cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None],
+                     *(() if tape is None else _LENSES_OF_TAPES)),
+        sections=[
+            *([] if tape is None else [tape.section()]),
+            *([] if memories is None else [binding_section(memories)]),
+            *_lenses(model.cell, dynamics, fp),
+        ],
+    )  # fmt: skip
     content = replace(content, facts=[*content.facts, ("Constant input", _input(dynamics))])
     found = memories if isinstance(memories, VariableMemories) else None
-    return _write(fp, content, page, found)
+    return _write(fp, content, page, found, tape)
 
 
-def _inspect_attention(folder: Path, page: Path, look: Look, why: str) -> Inspection:
-    """The page of a network that attends to its past; `why` says why it lists no fixed points."""
-    if look.input is not None:
-        raise ValueError(f"A constant input is for fixed points, and there are none to look for; leave it away. {why}")
+def _inspect_alone(folder: Path, page: Path, look: Look, why: str, tape: TapeSeen | None) -> Inspection:
+    """The page of a network that attends to its past, or of a machine; `why` says why it lists no fixed points."""
     model, task, config = load_model(folder)
-    seen = look_at_attention(model, task, config)
-    used = (("lens", "attention"), ("lens", "gradients"), ("cell", config.cell), ("task", config.task))
+    seen = look_at_attention(model, task, config) if tape is None else tape
+    lenses = (("lens", "attention"), ("lens", "gradients")) if tape is None else _LENSES_OF_TAPES
+    used = (*lenses, ("cell", config.cell), ("task", config.task))
     content = _of_run(folder, model, config, look)
     write_page(page, replace(content, lead=why, cites=_keys(used), sections=[seen.section()]))
     seen.save(page)
-    return Inspection(None, page, None, attention=seen)
+    return Inspection(None, page, None, attention=seen if isinstance(seen, AttentionSeen) else None, tape=tape)
 
 
 def _of_run(folder: Path, model: Model, config: RunConfig, look: Look) -> NetworkPage:
@@ -171,14 +185,22 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
     return _write(fp, content, Path(page))
 
 
-def _write(fp: FixedPoints, content: NetworkPage, page: Path, variables: VariableMemories | None = None) -> Inspection:
+def _write(
+    fp: FixedPoints,
+    content: NetworkPage,
+    page: Path,
+    variables: VariableMemories | None = None,
+    tape: TapeSeen | None = None,
+) -> Inspection:
     saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
     saved.parent.mkdir(parents=True, exist_ok=True)
     fp.save(saved)
     if variables is not None:
         variables.save(page.with_name(f"{page.stem}.variables.safetensors"))
+    if tape is not None:
+        tape.save(page)
     write_page(page, content)
-    return Inspection(fp, page, saved, variables)
+    return Inspection(fp, page, saved, variables, tape=tape)
 
 
 def _memories(model: Model, task: Task, batch: Batch) -> VariableMemories | str | None:
@@ -223,6 +245,7 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
 
 
 _LENS_OF_VARIABLES = (("lens", "variables"),)
+_LENSES_OF_TAPES = (("lens", "tape"), ("lens", "gradients"), ("lens", "gradients-by-part"))
 
 
 def _cites(*used: tuple[str, str]) -> list[str]:

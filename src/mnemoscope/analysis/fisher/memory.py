@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import inf, isfinite, nan, prod
@@ -16,6 +16,7 @@ from torch.linalg import solve_triangular
 
 from mnemoscope.analysis.fisher.conjugate_gradients import solve_matrix_free
 from mnemoscope.analysis.fisher.covariance import LARGEST_QR, gramian
+from mnemoscope.analysis.fisher.linearised import matrix_cell
 from mnemoscope.analysis.fisher.maps import Dense, Kronecker, Map, powers
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem, Noise
 from mnemoscope.analysis.fisher.normal import is_normal, solve_normal
@@ -186,7 +187,7 @@ class FisherMemory:
 
 def fisher_memory(
     system: System | MatrixSystem,
-    direction: Inexact[Tensor, " size"] | np.ndarray | int | None = None,
+    direction: Inexact[Tensor, " ..."] | np.ndarray | int | None = None,
     *,
     state: Float[Tensor, " ..."] | None = None,
     noise: Noise = 1.0,
@@ -201,18 +202,23 @@ def fisher_memory(
 
     Args:
         system: a square matrix A or a `Connectivity`; an `Elman` cell or torch.nn.RNN, whose recurrent matrix is looked
-            at without its nonlinearity; a `Dynamics` (its linearisation at `state`), one fixed point, `fp[0]`; or a
-            `MatrixSystem`, whose state is a matrix, with or without a queue.
+            at without its nonlinearity; a `Dynamics` (its linearisation at `state`), one fixed point, `fp[0]`; a
+            `MatrixSystem`, whose state is a matrix, with or without a queue; or a `MatrixRNN` or `QueueMemory`, looked
+            at as a `Dynamics` without input. Such a cell is taken for the `MatrixSystem` that it is near its state,
+            where it is one, with noise in the newest matrix; the reason why it is none stands in the error of
+            "published".
         direction: where signals enter, w (size,); for cells and a `Dynamics` also the number of an input feature (0 by
-            default). A `MatrixSystem` has its own. Gradients flow to the tensors that are given, not into cells.
-        state: where a `Dynamics` is linearised, (size,).
+            default), and of matrix cells a matrix. A `MatrixSystem` has its own. Gradients flow to the tensors that
+            are given, not into cells.
+        state: where a `Dynamics` is linearised, (size,); of a matrix cell alone 0 by default.
         noise: variance of the noise that enters every unit at every step, or its covariance (size, size), which may be
             singular as long as noise reaches every direction in the end.
         lags: length of the curve.
         horizon: noise and signals have been coming in for so many steps only; None: for ever, which needs a spectral
             radius below 1.
-        method: "published" takes the formulas of Renanse et al. for a `MatrixSystem`, as they stand.
-        observed: of a `MatrixSystem` with a queue: all of its state, or the newest matrix alone.
+        method: "published" takes the formulas of Renanse et al. for a `MatrixSystem`, or a cell that is one, as they
+            stand.
+        observed: with a queue: all of its state, or the newest matrix alone.
         terms: of "published" with a queue: passes through it after which sums that do not converge are cut off.
         route: of a `MatrixSystem`: "dense" forms the covariance of the flat state, "matrix-free" never does, and holds
             no spatial matrix; "auto" takes the eigenbases of normal U and V, and goes matrix-free beyond 2500
@@ -236,18 +242,47 @@ def fisher_memory(
         if direction is not None or state is not None or not _is_one(noise):
             raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2.")
         return _of_matrices(system, lags, horizon, method, observed, terms, route)
-    if method != "exact":
-        raise ValueError(f'Of a vector network there is one reading, "exact", but method is {method!r}.')
-    if route == "matrix-free":
-        raise ValueError("The matrix-free route is of a MatrixSystem; leave route away.")
+    near = matrix_cell(system, state)
+    if near is not None:
+        w = near.source(direction)
+        found = near.system(w, noise)
+        if isinstance(found, MatrixSystem):
+            return _of_matrices(found, lags, horizon, method, observed, terms, route)
+        _check_vectors(method, route, found)
+        newest = near.queue is not None and observed == "newest"
+        step, shape = Dense(near.dynamics.jacobian(near.state)[0].cpu()), near.shape[1:] if newest else near.shape
+        memory = _of_vectors(step, w, near.noise(noise), shape, lags, horizon)
+        return memory if near.queue is None else replace(memory, amplification=_first(memory.amplification))
+    _check_vectors(method, route)
     if observed != "all":
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
     A, w = linear_step(system, direction, state)
-    L = noise_factor(noise, len(w))
-    step = Dense(A)
+    return _of_vectors(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
+
+
+def _check_vectors(method: str, route: Route, why: str = "") -> None:
+    """Only exactly, and by the matrix of the flat state; `why` a matrix network is looked at so."""
+    if method == "published" and why:
+        raise ValueError(
+            f"The published formulas are of networks X -> U^T X V with independent noise, and do not apply here: "
+            f'{why}. method="exact" takes it.'
+        )
+    if method != "exact":
+        raise ValueError(f'Of a vector network there is one reading, "exact", but method is {method!r}.')
+    if route == "matrix-free":
+        because = f", and does not apply here: {why}" if why else "; leave route away"
+        raise ValueError(f"The matrix-free route is of a MatrixSystem{because}.")
+
+
+def _of_vectors(
+    step: Dense, w: Tensor, L: Tensor, shape: tuple[int, ...], lags: int, horizon: int | None
+) -> FisherMemory:
+    """By the matrix of the flat state, of which the first numbers, of this shape, are looked at."""
+    seen = prod(shape)
     signals = torch.stack(list(islice(powers(step, w), lags)), 1)
-    found = solve(step, w, L, lags, horizon, len(w))
-    return _memory(found, _in_units_of(L, signals), (len(w),), "exact", step if horizon is None else None)
+    found = solve(step, w, L, lags, horizon, seen)
+    stationary = step if horizon is None and seen == len(w) else None
+    return _memory(found, _in_units_of(L, signals), shape, "exact", stationary)
 
 
 def _of_matrices(
@@ -326,7 +361,12 @@ def _strength(system: MatrixSystem, lags: int) -> Float[Tensor, " lags"]:
         whitened = solve_triangular(rows, X, upper=False)
         strengths.append(solve_triangular(columns, whitened.mT, upper=False).square().sum())
     found = torch.stack(strengths)
-    return found if not system.slots else torch.cat([found[:1], torch.full_like(found[1:], nan)])
+    return _first(found) if system.slots else found
+
+
+def _first(strength: Float[Tensor, " lags"]) -> Float[Tensor, " lags"]:
+    """With a queue, of a signal as it enters alone: then it lies in the queue too, where no noise enters."""
+    return torch.cat([strength[:1], torch.full_like(strength[1:], nan)])
 
 
 def _is_one(noise: Noise) -> bool:

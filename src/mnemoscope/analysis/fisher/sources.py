@@ -31,14 +31,25 @@ def linear_step(
     if A.is_complex():
         raise ValueError("Fisher memory is of real networks; of a complex one, write real and imaginary part apart.")
     A = A.to(torch.float64).clone()  # the user's may change
-    w = _direction(system, direction, state)
+    return A, checked_direction(_direction(system, direction, state), len(A))
+
+
+def entering(
+    dynamics: Dynamics, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Float[Tensor, "1 size"]
+) -> Float[Tensor, " size"]:
+    """The w of `linear_step` alone, where A need not be formed."""
+    return checked_direction(_direction(dynamics, direction, state), dynamics.size)
+
+
+def checked_direction(w: Tensor | np.ndarray, size: int) -> Float[Tensor, " size"]:
+    """In float64 on the CPU, or an error in words."""
     w = torch.as_tensor(w).to(device="cpu", dtype=torch.float64).clone()
-    if w.shape != A.shape[:1] or not 0 < float(w.detach().square().sum()) < inf:
+    if w.shape != (size,) or not 0 < float(w.detach().square().sum()) < inf:
         raise ValueError(
-            f"direction must be {len(A)} finite numbers, not all of them 0, and of a length whose square float64 can "
+            f"direction must be {size} finite numbers, not all of them 0, and of a length whose square float64 can "
             f"hold, but it has the shape {tuple(w.shape)} and the length {float(w.detach().norm()):.3g}."
         )
-    return A, w
+    return w
 
 
 def _direction(

@@ -1,5 +1,6 @@
-"""What a Turing machine wrote to its tape, and where its heads were."""
+"""What a Turing machine wrote to its tape, where its heads were, and where it can rest."""
 
 from mnemoscope.analysis.tape.looking import Tape, tape_of
+from mnemoscope.analysis.tape.resting import evened
 
-__all__ = ["Tape", "tape_of"]
+__all__ = ["Tape", "evened", "tape_of"]

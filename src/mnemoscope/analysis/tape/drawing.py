@@ -70,7 +70,7 @@ def draw_tape(
         axes.set_title(title if title[0] != "A" or tape.added.shape[2] == 1 else f"{title} by the first head")
     drawn = _strip(below[0], memory[first : last + 1], "slot", first, down=True)
     bars.append(figure.colorbar(drawn, ax=below[0], shrink=0.8))
-    below[0].set_title("The tape after the last step")
+    below[0].set_title("The tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
         where = (-0.5, len(tape) - 0.5, last + 0.5, first - 0.5)
         picture = weights[:, first : last + 1].T.numpy()
@@ -111,9 +111,9 @@ def _shaped(values: Float[Tensor, "time features"], shape: tuple[int, int] | Non
 
 
 def _strip(axes: Any, values: Float[Tensor, "count ..."], what: str, first: int = 0, down: bool = False) -> Any:
-    """Vectors as columns, or as rows where `down`; matrices as tiles, side by side or in rows of tiles."""
+    """Vectors as columns, or as rows where `down`; matrices as tiles, row by row."""
     tiles = values.dim() == 3
-    picture = _tiled(values.numpy(), down) if tiles else values.numpy() if down else values.T.numpy()
+    picture = _tiled(values.numpy()) if tiles else values.numpy() if down else values.T.numpy()
     reach = max(float(np.nanmax(np.abs(picture))), 1e-12)
     end = first + len(values)
     extent = None if tiles else (-0.5, len(values[0]) - 0.5, end - 0.5, first - 0.5) if down else None
@@ -128,10 +128,10 @@ def _strip(axes: Any, values: Float[Tensor, "count ..."], what: str, first: int 
     return drawn
 
 
-def _tiled(values: NDArray[np.floating], down: bool) -> NDArray[np.floating]:
+def _tiled(values: NDArray[np.floating]) -> NDArray[np.floating]:
     """Matrices (count, rows, columns) in a near square of tiles with blanks between them."""
     count, rows, columns = values.shape
-    across = min(count, max(1, round((count * rows / columns * (1.0 if down else 2.0)) ** 0.5)))
+    across = min(count, max(1, round((count * rows / columns) ** 0.5)))
     lines = -(-count // across)
     picture = np.full((lines * (rows + 1) - 1, across * (columns + 1) - 1), np.nan)
     for number, matrix in enumerate(values):

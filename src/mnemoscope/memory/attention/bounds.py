@@ -13,14 +13,12 @@ from mnemoscope.cells import GRU, LSTM, Cell, Elman
 from mnemoscope.cells.cell import Box
 from mnemoscope.memory.attention.past import RelevanceScreen
 from mnemoscope.memory.attention.relevance import Learned, Surprise
+from mnemoscope.memory.ranges import Range, product
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.attentive import Attentive
 
-
-Range = tuple[Tensor, Tensor]
-"""Lowest and highest values."""
 APART = 0.1
 """Between the least scores of the relevant set, which are 0 or more in any state that a network comes to."""
 
@@ -95,14 +93,14 @@ def _macro(net: Attentive, h: Range, c: Range) -> Range:
     if net.mix is None:
         ends = torch.stack([net.scale * (h[0] + c[0]), net.scale * (h[1] + c[1])])
         return ends.amin(0), ends.amax(0)
-    return _product(net.scale * net.mix.weight, (torch.cat([h[0], c[0]]), torch.cat([h[1], c[1]])))
+    return product(net.scale * net.mix.weight, (torch.cat([h[0], c[0]]), torch.cat([h[1], c[1]])))
 
 
 def _row(net: Attentive, value: Range) -> Range:
     """Of what is stored of a state: values, key, bias."""
     key = net.alignment.key
     assert isinstance(key, nn.Linear)
-    parts = [value, _with_zero(*_product(key.weight, value))]
+    parts = [value, _with_zero(*product(key.weight, value))]
     if isinstance(net.judge, Learned):
         parts.append(_with_zero(*(logsigmoid(end) for end in _judged(net.judge))))
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
@@ -122,19 +120,13 @@ def _scores(net: Attentive, past: RelevanceScreen, s: Range, low: Tensor, high: 
     if isinstance(net.judge, Learned):
         return torch.sigmoid(_judged(net.judge)[1]).to(like).expand(past.slots).clone()
     if isinstance(net.judge, Surprise):
-        expected = _product(net.judge.predict.weight, s)
+        expected = product(net.judge.predict.weight, s)
         b = net.judge.predict.bias
         wrong = torch.maximum((expected[0] + b - high).abs(), (expected[1] + b - low).abs())
         return wrong.square().sum().expand(past.slots).clone()
     each = past.slots if past.score == "normalised" else 1
     steps = torch.arange(past.short_term, 0, -1, dtype=like.dtype, device=like.device)
     return each * torch.cat([steps, steps.new_full((past.relevant,), past.short_term)])
-
-
-def _product(W: Float[Tensor, "out in"], box: Range) -> Range:
-    """Of W x, x in the box."""
-    middle, reach = W @ ((box[0] + box[1]) / 2), W.abs() @ ((box[1] - box[0]) / 2)
-    return middle - reach, middle + reach
 
 
 def _with_zero(low: Tensor, high: Tensor) -> Range:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from mnemoscope.cells.matrix import Bilinear
+from mnemoscope.memory.ranges import Range, affine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
 from mnemoscope.shapes import Float
 
@@ -104,12 +105,24 @@ class Heads(nn.Module):
         """Each (batch, heads, ...), before any nonlinearity: keys; what to erase, then what to add; moves; beta, gate
         and gamma.
         """
+        return self._by_head([each(shown) for each in self.maps])
+
+    def ranges(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> list[Range]:
+        """Lowest and highest of `parts`, (1, heads, ...), of what is shown between `low` and `high`, flat."""
+        found = [affine(each, (low, high)) for each in self.maps]
+        shapes = [each.shape_out if isinstance(each, Bilinear) else (-1,) for each in self.maps]
+        ends = [self._by_head([part[end].view(1, *shape) for part, shape in zip(found, shapes, strict=True)])
+                for end in (0, 1)]  # fmt: skip
+        return list(zip(*ends, strict=True))
+
+    def _by_head(self, mapped: list[Tensor]) -> list[Tensor]:
+        """What the maps yield, (batch, heads, ...)."""
         counts = [self.heads, 2 * self.writers, self.heads, self.heads]
-        if len(self.maps) == 1:
-            parts = self.maps[0](shown).split(self.sizes, dim=-1)
+        if len(mapped) == 1:
+            parts = mapped[0].split(self.sizes, dim=-1)
             return [part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True)]
         # (batch, rows, heads * columns) -> (batch, heads, rows * columns)
-        parts = [each(shown).unflatten(-1, (count, -1)) for each, count in zip(self.maps, counts, strict=True)]
+        parts = [part.unflatten(-1, (count, -1)) for part, count in zip(mapped, counts, strict=True)]
         return [part.transpose(1, 2).flatten(2) for part in parts]
 
     def flat(self) -> tuple[Float[Tensor, "orders features"], Float[Tensor, " orders"]]:

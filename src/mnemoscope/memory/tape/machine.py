@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.tape.addressing import check_reach
+from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
 from mnemoscope.shapes import Float
@@ -154,6 +155,10 @@ class TuringMachine(Cell):
             "shift": told.shift,
             "gamma": told.gamma.squeeze(2),
         }
+
+    def bounds(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
+        """What heads write and read, and where, stays in a box where what the controller shows does: `machine_box`."""
+        return machine_box(self, low, high)
 
     def fast_path(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
         """One operator with a backward pass of its own; second derivatives need `backend="loop"`."""

@@ -1,0 +1,97 @@
+"""What a Turing machine wrote to its tape, where its heads were, and which way gradients took."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from mnemoscope.analysis.attention.drawing import draw_gradients
+from mnemoscope.analysis.gradients import GradientNorms
+from mnemoscope.analysis.tape import Tape
+from mnemoscope.analysis.tape.drawing import draw_tape
+from mnemoscope.report.frame import Section
+from mnemoscope.report.sections import drawn
+from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank
+from mnemoscope.tasks import Batch
+
+TITLE = "The tape"
+
+
+def tape_section(
+    tape: Tape,
+    batch: Batch,
+    *,
+    gradients: GradientNorms | None = None,
+    parts: GradientNorms | None = None,
+    shapes: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None),
+) -> Section:
+    """The section with the tape of a machine along the longest sequence of a batch.
+
+    Args:
+        tape: what was written and read, along the batch.
+        batch: of a task. Outputs are shown where something is due, logits of bits as the chance of a 1.
+        gradients: of the loss, of several networks side by side.
+        parts: of the loss, by the parts of the state.
+        shapes: of inputs and of outputs that are matrices.
+
+    """
+    sample = longest(batch)
+    return Section(
+        TITLE, tape.summary(), "\n".join([_tape(tape, batch, sample, shapes), *_gradients(gradients, parts)])
+    )
+
+
+def longest(batch: Batch) -> int:
+    """The sequence in which something is due last."""
+    last = torch.arange(len(batch.mask))[:, None] * batch.mask
+    return int(last.amax(0).argmax())
+
+
+def _tape(tape: Tape, batch: Batch, sample: int, shapes: tuple[tuple[int, int] | None, tuple[int, int] | None]) -> str:
+    outputs, bits = tape.outputs, batch.targets.dtype == torch.bool
+    if outputs.shape[:2] != batch.mask.shape:
+        raise ValueError(
+            f"Tape and batch must be of the same sequences, but one has (time, batch) = {tuple(outputs.shape[:2])} and "
+            f"the other {tuple(batch.mask.shape)}."
+        )
+    outputs = (outputs.sigmoid() if bits else outputs).masked_fill(~batch.mask[..., None], torch.nan)
+    figure = draw_tape(
+        replace(tape, outputs=outputs), sample, COLOUR,
+        input_shape=shapes[0], output_shape=shapes[1], figure=blank(7.2, 7.0), letters=LARGEST_LETTERS,
+    )  # fmt: skip
+    caption = (
+        f"One sequence. Inputs come step by step; outputs are shown where they are due{', as chances of a 1' * bits}. "
+        f"Below, what lies on the tape after the last step, and where heads were at each: slots to which none came are "
+        f"left out at both ends."
+    )
+    alt = "Inputs, outputs and what was written over time; the tape at the end; weights of the heads over time."
+    return drawn(figure, "tape", alt=alt, caption=caption)
+
+
+def _gradients(gradients: GradientNorms | None, parts: GradientNorms | None) -> list[str]:
+    found = []
+    alt = "Norm of the gradient of the loss with respect to the state of each step"
+    if gradients is not None:
+        figure = draw_gradients(gradients, COLOUR, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
+        found.append(drawn(figure, "gradients", alt=f"{alt}.", caption=gradients.summary()))
+    if parts is not None:
+        figure = draw_gradients(parts, COLOUR, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
+        found.append(drawn(figure, "parts", alt=f"{alt}, by its parts.", caption=_ways(parts)))
+    return found
+
+
+def _ways(parts: GradientNorms) -> str:
+    """By which part of the state most of the gradient arrives, in words."""
+    squares = parts.norms.square().nanmean(2)
+    shares = squares / squares.sum(0)
+    words = [
+        f"at the {when} step most of it is at the {parts.names[int(share.argmax())]} ({float(share.max()):.0%} of its "
+        f"square)"
+        for when, share in (("first", shares[:, 0]), ("last", shares[:, -1]))
+    ]
+    return (
+        f"After training, by the parts of the state (of heads, the logarithms of their weights): {', '.join(words)}. "
+        f"Memory that is nearly empty has large gradients: the cosine of a short slot with a key turns with every "
+        f"small change."
+    )

@@ -1,0 +1,439 @@
+"""The lenses on matrix cells and Turing machines, and their place in the page."""
+
+from html import unescape
+from itertools import product
+from math import atanh, expm1, log, pi
+from re import sub
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.analysis import Adaptive
+from mnemoscope.analysis.attractors import Kind
+from mnemoscope.analysis.gradients import GradientNorms
+from mnemoscope.analysis.tape import Tape, evened, tape_of
+from mnemoscope.cells import GRU, LSTM, Elman, Model
+from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
+from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.cli.main import main
+from mnemoscope.config import RunConfig
+from mnemoscope.connectivity import Dense
+from mnemoscope.memory.tape import FeedForward, TuringMachine, matntm, ntm
+from mnemoscope.memory.tape.bounds import ROOM
+from mnemoscope.report.memory import memory_section
+from mnemoscope.report.tape import longest, tape_section
+from mnemoscope.studies import Look, inspect_run
+from mnemoscope.tasks import BitCopy
+from mnemoscope.training import load_model, train
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+# Fisher memory of matrix cells
+
+
+def matrix_rnn(shape, phi="tanh", bias=True, inputs=(2, 2), radius=0.8):
+    """U and V of one spectral radius, and a random B."""
+    factors = [randn(size, size) for size in shape]
+    rows, columns = (Dense.holding(radius * one / torch.linalg.eigvals(one).abs().max()) for one in factors)
+    cell = MatrixRNN(inputs, shape, phi, rows, columns, bias).double()
+    with torch.no_grad():
+        for weight in cell.drive.parameters():
+            weight.copy_(0.5 * randn(*weight.shape))
+    return cell
+
+
+def slow_curve(A, w, noise, lags):
+    """J(k) from a sum over the past, until nothing is added."""
+    C, P = torch.zeros_like(A), noise.clone()
+    for _ in range(4000):
+        C, P = C + P, A @ P @ A.T
+    signals, signal = [], w
+    for _ in range(lags):
+        signals.append(signal @ torch.linalg.solve(C, signal))
+        signal = A @ signal
+    return torch.stack(signals)
+
+
+@pytest.mark.parametrize("method", ["exact", "published"])
+def test_a_linear_matrix_cell_is_its_matrix_system(method):
+    torch.manual_seed(0)
+    cell = matrix_rnn((4, 3), "linear")
+    U, V = (factor.detach() for factor in cell.connectivity.factors())
+    W = (cell.drive.maps[0].U.mT @ torch.tensor([[0.0, 1], [0, 0]]).double() @ cell.drive.maps[0].V).detach()
+    expected = ms.fisher_memory(ms.MatrixSystem(U, V, W, eps1=0.3), method=method)
+    dynamics = ms.Dynamics(cell, randn(4))
+    for found in (
+        ms.fisher_memory(cell, 1, noise=0.3, method=method),
+        ms.fisher_memory(dynamics, 1, state=randn(12), noise=0.3, method=method),  # linear: the same everywhere
+        ms.fisher_memory(cell, W, noise=0.3, method=method),
+    ):
+        torch.testing.assert_close(found.curve, expected.curve, rtol=1e-12, atol=0)
+        torch.testing.assert_close(found.total, expected.total, rtol=1e-12, atol=0)
+        torch.testing.assert_close(found.amplification, expected.amplification, rtol=1e-12, atol=0)
+        assert (found.shape, found.method, found.route) == ((4, 3), method, expected.route)
+
+
+@pytest.mark.parametrize("observed", ["all", "newest"])
+def test_a_linear_queue_cell_is_its_matrix_system(observed):
+    torch.manual_seed(1)
+    cell = QueueMemory(matrix_rnn((3, 2), "linear"), [0.2, -0.1])
+    U, V = (factor.detach() for factor in cell.cell.connectivity.factors())
+    W = randn(3, 2)
+    expected = ms.fisher_memory(ms.MatrixSystem(U, V, W, alpha=cell.alpha), observed=observed, lags=20)
+    found = ms.fisher_memory(cell, W, observed=observed, lags=20)
+    torch.testing.assert_close(found.curve, expected.curve, rtol=1e-12, atol=0)
+    assert found.shape == expected.shape
+
+
+def test_a_matrix_cell_at_rest_is_its_linearisation():
+    torch.manual_seed(2)
+    cell = matrix_rnn((3, 2))
+    x = randn(4)
+    dynamics = ms.Dynamics(cell, x)
+    (point,) = ms.find_fixed_points(dynamics).states
+    U, V = (factor.detach() for factor in cell.connectivity.factors())
+    slopes = (1 - point.square()).diag()  # tanh' at rest
+    A = slopes @ torch.kron(U.T.contiguous(), V.T.contiguous())
+    w = slopes @ torch.kron(cell.drive.maps[0].U.T.contiguous(), cell.drive.maps[0].V.T.contiguous())[:, 2]
+    found = ms.fisher_memory(dynamics, 2, state=point, lags=12)
+    torch.testing.assert_close(found.curve, slow_curve(A, w.detach(), torch.eye(6).double(), 12), rtol=1e-9, atol=0)
+    assert found.shape == (3, 2)
+    with pytest.raises(ValueError, match="no product of a column and a row"):
+        ms.fisher_memory(dynamics, 2, state=point, method="published")
+    with pytest.raises(ValueError, match="no product of a column and a row"):
+        ms.fisher_memory(dynamics, 2, state=point, route="matrix-free")
+    with pytest.raises(ValueError, match="given as a covariance"):
+        ms.fisher_memory(cell, 2, noise=torch.eye(6).double(), method="published")
+    with pytest.raises(ValueError, match="must have 6 numbers"):
+        ms.fisher_memory(cell, 2, state=torch.zeros(5))
+
+
+def test_a_queue_at_rest_has_noise_in_its_newest_matrix_alone():
+    torch.manual_seed(3)
+    cell = QueueMemory(matrix_rnn((3, 2)), [0.3, 0.1])
+    dynamics = ms.Dynamics(cell, randn(4))
+    (point,) = ms.find_fixed_points(dynamics).states
+    A = dynamics.jacobian(point[None])[0]
+    w = dynamics.input_jacobian(point[None])[:, 0]
+    noise = torch.diag(torch.cat([torch.full((6,), 0.5), torch.zeros(12)])).double()
+    found = ms.fisher_memory(dynamics, 0, state=point, noise=0.5, lags=10)
+    torch.testing.assert_close(found.curve, slow_curve(A, w, noise, 10), rtol=1e-8, atol=0)
+    assert found.shape == (3, 3, 2)
+    newest = ms.fisher_memory(dynamics, 0, state=point, noise=0.5, lags=10, observed="newest")
+    C, P = torch.zeros_like(A), noise
+    for _ in range(4000):
+        C, P = C + P, A @ P @ A.T
+    signals = torch.stack([(torch.linalg.matrix_power(A, k) @ w)[:6] for k in range(10)], 1)
+    torch.testing.assert_close(
+        newest.curve, (signals * torch.linalg.solve(C[:6, :6], signals)).sum(0), rtol=1e-8, atol=0
+    )
+    with pytest.raises(ValueError, match="no product"):
+        ms.fisher_memory(dynamics, 0, state=point, method="published")
+    column = QueueMemory(matrix_rnn((3, 1), inputs=(2, 1)), 1.0)
+    with pytest.raises(ValueError, match="not all equal"):
+        ms.fisher_memory(column, 0, state=randn(6), method="published")
+
+
+def test_slopes_that_are_a_product_go_into_rows_and_columns():
+    """Of a state of one column they always are; exact and by the flat state alike, and the published apply."""
+    torch.manual_seed(4)
+    cell = matrix_rnn((5, 1), inputs=(2, 1))
+    dynamics = ms.Dynamics(cell, randn(2))
+    state = 0.5 * randn(5)
+    A, w = dynamics.jacobian(state[None])[0], dynamics.input_jacobian(state[None])[:, 1]
+    found = ms.fisher_memory(dynamics, 1, state=state)
+    torch.testing.assert_close(found.curve, ms.fisher_memory(A, w).curve, rtol=1e-9, atol=1e-15)
+    assert "Kronecker" in found.route
+    # the noise of a column: sigma is a geometric sum over V alone, so that the published curve is below
+    published = ms.fisher_memory(dynamics, 1, state=state, method="published")
+    assert (published.curve <= found.curve * (1 + 1e-12)).all()
+    assert published.total < found.total
+
+
+def test_the_page_shows_the_published_curve_where_there_is_one():
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(5)
+    for bias, words in ((False, "Dashed is what the formulas published"), (True, "do not apply here: the slopes")):
+        dynamics = ms.Dynamics(matrix_rnn((3, 2), bias=bias))
+        section = memory_section(dynamics, ms.find_fixed_points(dynamics))
+        assert words in section.lead
+        assert ("stroke-dasharray" in section.html) is (not bias)
+    dynamics = ms.Dynamics(QueueMemory(matrix_rnn((3, 2), bias=False), [0.1]))
+    assert "every unit of the newest matrix" in memory_section(dynamics, ms.find_fixed_points(dynamics)).lead
+    section = memory_section(dynamics := ms.Dynamics(torch.nn.RNN(2, 3)), ms.find_fixed_points(dynamics))
+    assert "ublished" not in section.lead
+
+
+# fixed points of a machine
+
+
+ERASE, ADD = 0.5, 0.3
+
+
+def told(slots, move, gamma=2.0, gate=0.3, numbers=2):
+    """A machine whose heads are told the same whatever happens: the one that writes to move by `move` slots and to
+    sharpen by gamma, the one that reads to come to rest everywhere.
+    """
+    machine = TuringMachine(FeedForward(1 + numbers, 2), slots, (numbers,)).double()
+    logit = log(gate / (1 - gate))
+    beta, sharp, blunt = (log(expm1(value)) for value in (0.1, gamma - 1, 0.2))  # softplus of these
+    moves = [9.0 * (one == move) for one in (-1, 0, 1)]
+    key, erase, add = [0.5] * numbers, [log(ERASE / (1 - ERASE))] * numbers, [atanh(ADD)] * numbers
+    rest = [beta, logit, sharp, beta, 0.0, blunt]
+    with torch.no_grad():
+        machine.heads.maps[0].weight.zero_()
+        machine.heads.maps[0].bias.copy_(
+            torch.tensor([*key, *key, *erase, *add, *moves, 0.0, 9.0, 0.0, *rest], dtype=torch.float64)
+        )
+    return machine
+
+
+def test_a_head_that_holds_its_place_rests_at_every_set_of_slots():
+    """`w_i ~ (g / N + (1 - g) w_i)^gamma` has as many solutions as there are sets of slots, all on an even tape."""
+    slots, gamma, gate = 3, 2.0, 0.3
+    machine = told(slots, 0, gamma, gate)
+    dynamics = ms.Dynamics(machine, torch.tensor([0.75]))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert len(fp) == 2**slots - 1
+    assert fp.may_be_complete
+    state = dynamics.unflatten(fp.states)
+    again = machine(torch.full((len(fp), 1), 0.75, dtype=torch.float64), state)
+    for new, old in zip(again, state, strict=True):
+        torch.testing.assert_close(new, old, rtol=0, atol=1e-10)
+    torch.testing.assert_close(state.memory, torch.full_like(state.memory, ADD / ERASE), rtol=0, atol=1e-10)
+    w, (_, stay, _) = state.write_weights[:, 0], torch.tensor([0.0, 9.0, 0.0]).double().softmax(0)
+    mixed = gate / slots + (1 - gate) * w
+    moved = stay * mixed + (1 - stay) / 2 * (mixed.roll(1, 1) + mixed.roll(-1, 1))
+    torch.testing.assert_close(w, moved**gamma / (moved**gamma).sum(1, keepdim=True), rtol=0, atol=1e-10)
+    assert {tuple(row) for row in (w > 1 / slots - 1e-6).int().tolist()} == set(product((0, 1), repeat=slots)) - {
+        (0,) * slots
+    }
+    assert fp.kind.count("stable") == slots
+    # what lies in a slot fades as it is written over: by w e in a step
+    (alone,) = (point for point in range(len(fp)) if w[point, 0] > 0.9)
+    for weight in w[alone]:
+        assert ((fp.eigenvalues[alone] - (1 - weight * ERASE)).abs() < 1e-8).sum() >= 2
+
+
+def test_a_head_that_moves_on_runs_round_the_tape():
+    """At rest it is only everywhere at once, where waves of its weights grow by gamma (1 - g) and go round."""
+    slots, gamma, gate = 4, 2.0, 0.3
+    dynamics = ms.Dynamics(told(slots, 1, gamma, gate))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert (len(fp), fp.may_be_complete) == (1, True)
+    weights = dynamics.unflatten(fp.states).write_weights
+    torch.testing.assert_close(weights, torch.full_like(weights, 1 / slots), rtol=0, atol=1e-10)
+    shift, moves = torch.tensor([0.0, 0.0, 9.0]).double().softmax(0), torch.tensor([-1, 0, 1])
+    for wave in range(1, slots):
+        turned = (shift * torch.exp(-2j * pi * wave * moves / slots)).sum()
+        assert (fp.eigenvalues[0] - gamma * (1 - gate) * turned).abs().min() < 1e-6
+    seen = ms.attractors(dynamics, 3, transient=200, steps=50, longest=8)
+    assert seen.kind == [Kind.CYCLE]
+    assert seen.periods.tolist() == [slots]
+
+
+def test_a_machine_that_learns_rests_on_an_even_tape():
+    torch.manual_seed(6)
+    machine = matntm(4, 3, layers=2, slots=4, slot_rows=2, slot_columns=2, output_size=4).double()
+    dynamics = ms.Dynamics(machine, randn(4))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert len(fp)
+    assert fp.may_be_complete
+    state = dynamics.unflatten(fp.states)
+    torch.testing.assert_close(state.memory, state.memory[:, :1].expand_as(state.memory), rtol=0, atol=1e-8)
+    again = machine(dynamics.input.expand(len(fp), -1), state)
+    torch.testing.assert_close(again, state, rtol=0, atol=1e-10)
+
+
+MACHINES = {
+    "ntm": lambda: ntm(3, 4, slots=5, slot_size=2),
+    "learned memory": lambda: ntm(3, 4, slots=5, slot_size=2, controller="feed-forward", initial_memory="learned"),
+    "two writers": lambda: ntm(3, 4, slots=5, slot_size=2, write_heads=2, read_heads=2, reach=2),
+    "gru": lambda: TuringMachine(GRU(3 + 2, 4), 3, (2,)),
+    "matntm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=3, layers=2, read_heads=2),
+    "matrix lstm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=2, controller="lstm", write_heads=2),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@torch.no_grad()
+def test_no_walk_of_a_machine_leaves_the_box(name):
+    torch.manual_seed(7)
+    machine = MACHINES[name]().double()
+    for weight in machine.parameters():
+        weight.mul_({"matntm": 1.5, "matrix lstm": 1.0}.get(name, 3.0))  # so that the box is made use of
+    ends = torch.tensor([-2.0, 0.0, 1.0]).double(), torch.tensor([1.0, 3.0, 1.5]).double()
+    low, high = machine.bounds(*ends)
+    layout = ms.cells.Layout(machine.initial_state(1))
+    assert low.shape == high.shape == (layout.size,)
+    inside, corners = torch.rand(2, 200, layout.size, dtype=torch.float64)
+    begin = layout.flatten(machine.initial_state(200))
+    slack = 1e-12 * (1 + high - low)
+    for state in (begin, low + (high - low) * inside, torch.where(corners < 0.5, low, high)):
+        for _ in range(20):
+            assert ((state >= low - slack) & (state <= high + slack)).all()
+            x = ends[0] + (ends[1] - ends[0]) * torch.rand(200, 3, dtype=torch.float64).round()
+            state = layout.flatten(machine(x, layout.unflatten(state)))
+
+
+@pytest.mark.parametrize("writers", [1, 2, 3])
+def test_the_box_of_a_memory_is_no_larger_than_need_be(writers):
+    """Heads that all write to one slot, and erase as little as they may, fill it up to the stated bound."""
+    machine = TuringMachine(FeedForward(1 + 2, 2), 1, (2,), write_heads=writers, reach=0).double()
+    with torch.no_grad():
+        machine.heads.maps[0].weight.zero_()
+        state = machine.initial_state(1)
+        for _ in range(100):
+            state = machine(torch.zeros(1, 1).double(), state)
+        orders = machine.heads(torch.zeros(1, 2).double())
+    e, a = orders.erase[0, :, 0], orders.add[0, :, 0]
+    filled = a.sum() / (1 - (1 - e).prod())
+    torch.testing.assert_close(state.memory[0, 0, 0], filled)
+    _, high = machine.bounds(torch.zeros(1).double(), torch.zeros(1).double())
+    bound = writers * a.abs().max() / (1 - (1 - e.min()) ** writers)
+    assert high[2].item() == pytest.approx(ROOM * bound.item())
+    assert filled.abs() <= bound * (1 + 1e-12)
+
+
+def test_there_is_no_box_where_none_is_known():
+    ends = torch.zeros(3), torch.ones(3)
+    assert TuringMachine(Elman(3 + 2, 4, "relu"), 3, (2,)).bounds(*ends) is None
+    assert TuringMachine(ms.cells.Stack([Elman(3 + 2, 4), GRU(4, 4)]), 3, (2,)).bounds(*ends) is None
+    machine = ntm(3, 4, slots=5, slot_size=2)
+    assert machine.bounds(*ends) is not None
+    with torch.no_grad():
+        machine.heads.maps[0].bias[4:8] -= 100  # so that nothing need ever be erased
+    assert machine.bounds(*ends) is None
+
+
+def test_starts_on_an_even_tape_stay_even_and_find_points():
+    torch.manual_seed(3)
+    machine = ntm(3, 4, slots=4, slot_size=2).double()
+    with torch.no_grad():
+        for weight in machine.parameters():
+            weight.mul_(3)
+    dynamics = ms.Dynamics(machine)
+    starts = evened(dynamics, dynamics.origin + 0.3 * randn(16, dynamics.size))
+    for states in (starts, dynamics(starts)):
+        even = dynamics.unflatten(states)
+        for part in (even.memory, even.read_weights.mT, even.write_weights.mT):
+            torch.testing.assert_close(part, part[:, :1].expand_as(part), rtol=0, atol=1e-12)
+        torch.testing.assert_close(even.read_weights.sum(2), torch.ones(16, 1).double())
+    fp = ms.find_fixed_points(dynamics, starts)
+    assert len(fp) == 3
+    torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-10)
+    with pytest.raises(TypeError, match="GRU"):
+        evened(ms.Dynamics(GRU(2, 3)), randn(1, 3))
+
+
+# gradients through a tape
+
+
+@pytest.mark.parametrize("name", ["ntm", "matntm"])
+def test_gradients_by_part_are_those_of_each_part_alone(name):
+    torch.manual_seed(9)
+    machine = MACHINES[name]().double()
+    xs = randn(5, 2, 3)
+
+    def loss(outputs):
+        return outputs[-2:].square().sum()
+
+    parts = ms.gradients_by_part(machine, xs, loss)
+    assert parts.names == ("controller", "memory", "read weights", "write weights", "reads")
+    whole = ms.gradients_of(machine, xs, loss)
+    torch.testing.assert_close(parts.norms.square().sum(0), whole.norms[0].square())
+    # what the loss is to one who may change one part of the state after step t
+    state, outputs = machine.initial_state(2), []
+    for t, x in enumerate(xs):
+        state = map_state(lambda part: part.detach().requires_grad_(), machine(x, state))
+        later, seen = state, [machine.output(state)]
+        for after in xs[t + 1 :]:
+            later = machine(after, later)
+            seen.append(machine.output(later))
+        found = torch.autograd.grad(loss(torch.stack([*outputs, *seen])), leaves(state), materialize_grads=True)
+        outputs.append(machine.output(state).detach())
+        squares = [part.square().flatten(1).sum(1) for part in found]
+        inner = len(squares) - 4
+        expected = torch.stack([sum(squares[:inner]), *squares[inner:]]).sqrt()
+        torch.testing.assert_close(parts.norms[:, t], expected)
+    assert (parts.norms[1:4, -1] == 0).all()  # nobody reads after the last step
+    assert (parts.norms[[0, 4], -1] > 0).all()
+
+
+def test_parts_of_a_plain_state_and_of_a_masked_sequence():
+    torch.manual_seed(10)
+    xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
+    parts = ms.gradients_by_part(LSTM(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), mask=mask)
+    assert parts.names == ("h", "c")
+    assert torch.equal(parts.norms.isnan(), ~mask.expand(2, 4, 2))
+    assert ms.gradients_by_part(GRU(3, 4).double(), xs, lambda outputs: outputs[-1].sum()).names == ("state",)
+
+
+# the page
+
+
+def run_of(folder, task, cell, hidden_size=4, **options):
+    shape = {"rows": 3, "columns": 2} if task == "matrix-copy" else {"bits": 3}
+    config = RunConfig("tiny", task, {**shape, "longest": 3}, cell, options, hidden_size, steps=2, batch_size=4,
+                       evaluate_every=1, evaluate_batches=1)  # fmt: skip
+    return train(config, folder, progress=False).folder
+
+
+def text_of(page):
+    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
+
+
+def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_path):
+    folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
+    looked = inspect_run(folder, look=Look(starts=4, progress=False))
+    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
+    assert html.count('<section id="the-tape"') == 1
+    assert len(looked.fixed_points)
+    assert looked.saved.exists()
+    assert looked.tape.tape.summary() in text
+    assert "Before training: from step to step back" in text
+    assert "by the parts of the state" in text
+    assert "@misc{graves2014," in html
+    model, task, config = load_model(folder)
+    batch = looked.tape.batch
+    assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
+    kept = Tape.load(looked.page.with_name("page.tape.safetensors"))
+    assert torch.equal(kept.memory, tape_of(model, batch.inputs).memory)
+    parts = GradientNorms.load(looked.page.with_name("page.parts.safetensors"))
+    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
+    torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
+
+
+def test_the_page_of_a_large_machine_says_why_it_has_no_fixed_points(tmp_path, capsys):
+    folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
+    assert main(["inspect", str(folder)]) == 0
+    assert "on 40 slots" in capsys.readouterr().out
+    text = text_of(folder / "page.html")
+    size = 2 * 4 + 40 * 5 + 2 * 40 + 5
+    assert f"The state of the machine has {size} numbers" in text
+    assert "state-space" not in (folder / "page.html").read_text(encoding="utf-8")
+    assert (folder / "page.tape.safetensors").exists()
+    assert main(["inspect", str(folder), "--input", *"0000"]) == 2
+    assert "A constant input is for fixed points" in capsys.readouterr().err
+
+
+def test_outputs_are_shown_where_they_are_due():
+    task = BitCopy(bits=2, shortest=1, longest=4, mixed=True)
+    batch = task.batch(5, seed=3, number=0)
+    lengths = batch.mask.sum(0)
+    assert lengths.max() > lengths.min()
+    assert lengths[longest(batch)] == lengths.max()
+    machine = Model(ntm(3, 4, slots=5, slot_size=2), 2)
+    tape = tape_of(machine, batch.inputs)
+    assert "as chances of a 1" in tape_section(tape, batch).html
+    with pytest.raises(ValueError, match="same sequences"):
+        tape_section(tape_of(machine, batch.inputs[1:]), batch)
+
+
+def test_the_lenses_are_registered():
+    assert ms.registry.lenses.load("tape") is ms.tape_of
+    assert ms.registry.lenses.load("gradients-by-part") is ms.gradients_by_part
