@@ -93,7 +93,9 @@ def test_networks_that_know_nothing_stand_beside_every_result():
 def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterations():
     rows = told(COPY, [learned(COPY, "cpu", "matntm", seed) for seed in (0, 1)])
     assert rows["matntm: wrong bits"].verdict == "agrees"
-    assert "other recipe: optimiser adam" in rows["matntm: wrong bits"].remark
+    assert rows["matntm: wrong bits"].remark.endswith(
+        "other recipe: learning_rate 0.001, curriculum 2 4 7 12, mixed True"
+    )
     assert rows["matntm: parameters"].verdict == "agrees"
     assert rows["matntm: seeds that did not stay finite"].ours == "0 of 2"
     assert rows["matntm: iterations to at most 1 wrong bit"].ours == "200, 200"

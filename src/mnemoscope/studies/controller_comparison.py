@@ -9,11 +9,9 @@ from statistics import median
 from typing import Any
 
 from mnemoscope.studies.learning import by_name, finite
-from mnemoscope.studies.matrix_copy import CURRICULUM
 from mnemoscope.studies.study import Finished, Preset, Published, Row
-from mnemoscope.studies.tape import BASE, FEW_STEPS, MATNTM, NTM, OURS, SMALL, SOURCE, TapeStudy
+from mnemoscope.studies.tape import BASE, FEW_STEPS, MATNTM, NTM, OURS, SMALL, SOURCE, STAGES, TapeStudy
 
-STAGES = {"task_options": {"curriculum": CURRICULUM}}
 MATRIX: dict[str, dict[str, Any]] = {
     "matrix rnn, 3 layers": {**MATNTM, "cell_options": {"controller": "rnn", "layers": 3}, **STAGES},
     "matrix rnn, 4 layers": {**MATNTM, "cell_options": {"controller": "rnn", "layers": 4}, **STAGES},
@@ -21,8 +19,8 @@ MATRIX: dict[str, dict[str, Any]] = {
 }
 """Controllers of 15 x 15, as published. A Matrix LSTM has four maps, and so as many parameters as four layers."""
 VECTOR: dict[str, dict[str, Any]] = {
-    "lstm": {**NTM, "cell_options": {"controller": "lstm"}},
-    "feed-forward": {**NTM, "cell_options": {"controller": "feed-forward"}},
+    "lstm": {**NTM, "cell_options": {"controller": "lstm"}, **STAGES},
+    "feed-forward": {**NTM, "cell_options": {"controller": "feed-forward"}, **STAGES},
 }
 """Graves et al. 2014 have both, of 100 units."""
 BETTER = "matrix lstm against matrix rnn: wrong bits, mean over training"

@@ -10,8 +10,10 @@ from mnemoscope.studies.learning import LearningStudy, changed, finite
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 
 RECIPE = ("hidden_size", "optimiser", "learning_rate", "momentum", "weight_decay", "schedule", "clip", "batch_size",
-          "cell_options", "task_options")  # fmt: skip
+          "cell_options")  # fmt: skip
 """Settings in which a training may differ from a published one."""
+TAUGHT = ("curriculum", "mixed")
+"""Options of tasks that change how they are taught, and not what is to be learned."""
 
 
 class SolvingStudy(LearningStudy):
@@ -48,15 +50,10 @@ class SolvingStudy(LearningStudy):
 
     def other_recipe(self, trial: Trial) -> str:
         """In which settings a network was trained otherwise than published, in words; empty where in none."""
-        published = self.published_recipe(trial)
-        differing = []
-        for name in RECIPE:
-            ours, theirs = trial.settings[name], getattr(published, name)
-            if name == "task_options":
-                ours, theirs = ours.get("curriculum"), theirs.get("curriculum")
-            if ours != theirs:
-                differing.append(f"{name.replace('task_options', 'curriculum')} {_words(ours)}")
-        return ", ".join(differing)
+        published, settings = self.published_recipe(trial), trial.settings
+        pairs = [(name, settings[name], getattr(published, name)) for name in RECIPE]
+        pairs += [(name, settings["task_options"].get(name), published.task_options.get(name)) for name in TAUGHT]
+        return ", ".join(f"{name} {_words(ours)}" for name, ours, theirs in pairs if ours != theirs)
 
 
 def changed_options(network: Mapping[str, Any], task_options: Mapping[str, Any]) -> dict[str, Any]:
