@@ -152,9 +152,9 @@ def _lesson(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
 
     def ours() -> np.ndarray:
         model = Model(cell, INPUTS, readout_bias=False).double()
-        model.readout.weight.zero_()
+        model.linear_readout.weight.zero_()
         force(model, inputs, targets, every=1, alpha=ALPHA)
-        return model.readout.weight.mT.numpy()
+        return model.linear_readout.weight.mT.numpy()
 
     def theirs() -> np.ndarray:
         readout = peer.nodes.RLS(alpha=ALPHA, fit_bias=False)

@@ -91,7 +91,7 @@ def _ways(parts: GradientNorms) -> str:
         for when, share in (("first", shares[:, 0]), ("last", shares[:, -1]))
     ]
     return (
-        f"After training, by the parts of the state (of heads, the logarithms of their weights): {', '.join(words)}. "
+        f"After training, by the parts of the state: {', '.join(words)}. "
         f"Memory that is nearly empty has large gradients: the cosine of a short slot with a key turns with every "
         f"small change."
     )
