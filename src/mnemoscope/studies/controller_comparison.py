@@ -10,7 +10,7 @@ from typing import Any
 
 from mnemoscope.studies.learning import by_name, finite
 from mnemoscope.studies.study import Finished, Preset, Published, Row
-from mnemoscope.studies.tape import BASE, FEW_STEPS, MATNTM, NTM, OURS, SMALL, SOURCE, STAGES, TapeStudy
+from mnemoscope.studies.tape import BASE, FEW_STEPS, LEARNING_NTM, MATNTM, OURS, SMALL, SOURCE, STAGES, TapeStudy
 
 MATRIX: dict[str, dict[str, Any]] = {
     "matrix rnn, 3 layers": {**MATNTM, "cell_options": {"controller": "rnn", "layers": 3}, **STAGES},
@@ -19,8 +19,8 @@ MATRIX: dict[str, dict[str, Any]] = {
 }
 """Controllers of 15 x 15, as published. A Matrix LSTM has four maps, and so as many parameters as four layers."""
 VECTOR: dict[str, dict[str, Any]] = {
-    "lstm": {**NTM, "cell_options": {"controller": "lstm"}, **STAGES},
-    "feed-forward": {**NTM, "cell_options": {"controller": "feed-forward"}, **STAGES},
+    "lstm": {**LEARNING_NTM, "cell_options": {"controller": "lstm"}},
+    "feed-forward": {**LEARNING_NTM, "cell_options": {"controller": "feed-forward"}},
 }
 """Graves et al. 2014 have both, of 100 units."""
 BETTER = "matrix lstm against matrix rnn: wrong bits, mean over training"

@@ -10,12 +10,23 @@ from mnemoscope.studies.learning import finite
 from mnemoscope.studies.matrix_copy import LEARNING
 from mnemoscope.studies.ntm_copy import BITS, LENGTHS, of_prototype
 from mnemoscope.studies.study import Finished, Preset, Published, Row
-from mnemoscope.studies.tape import BASE, FEW_STEPS, MATNTM, NTM, OURS, SMALL, SOURCE, STAGES, TapeStudy, by_length
+from mnemoscope.studies.tape import (
+    BASE,
+    FEW_STEPS,
+    LEARNING_NTM,
+    MATNTM,
+    NTM,
+    OURS,
+    SMALL,
+    SOURCE,
+    TapeStudy,
+    by_length,
+)
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "matntm": LEARNING["matntm"],
     "matntm, all at once": {**MATNTM, "task_options": {"mixed": True}},
-    "ntm": {**NTM, **STAGES},
+    "ntm": LEARNING_NTM,
 }
 """As in the studies matrix-copy and ntm-copy; and a MatNTM that sees all lengths from the beginning."""
 LONGEST = "longest length without a wrong bit, and none at shorter ones"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mnemoscope.studies.study import Preset, Published
-from mnemoscope.studies.tape import BASE, FEW_STEPS, NTM, OURS, SMALL, TapeStudy
+from mnemoscope.studies.tape import BASE, FEW_STEPS, LEARNING_NTM, NTM, OURS, SMALL, TapeStudy
 
 PYTORCH_NTM = "pytorch-ntm, the usual implementation"
 PROTOTYPE = "an earlier prototype of this machine, not published"
@@ -14,6 +14,7 @@ LENGTHS = {20: 0.0, 40: 0.009, 80: 0.084, 120: 0.228}
 """Share of wrong bits of the prototype, at lengths of up to six times those of training."""
 BITS = 8
 NETWORKS = {"ntm": NTM}
+LEARNING = {"ntm": LEARNING_NTM}
 SEEDS = (0, 1, 2, 3, 4)
 
 
@@ -52,9 +53,9 @@ class NTMCopy(TapeStudy):
         "cpu": Preset("The usual size, recipe of ours: Adam at 0.001, gradients no longer than 10; at most 4,000 "
                       "iterations of 16 sequences, fewer where no bit is wrong any more; five seeds. At most seven "
                       "minutes of one core for each.",
-                      {"networks": NETWORKS, "changes": {**OURS, "smoothing": None, "steps": 4000}}, SEEDS),
+                      {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "steps": 4000}}, SEEDS),
         "paper": Preset("As cpu, but for up to 30,000 iterations, on a GPU; five seeds.",
-                        {"networks": NETWORKS, "changes": {**OURS, "smoothing": None, "device": "cuda"}}, SEEDS),
+                        {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "device": "cuda"}}, SEEDS),
         "published": Preset("The recipe of pytorch-ntm: RMSprop at 0.0001 with momentum 0.9 and smoothing 0.95, 30,000 "
                             "iterations of one sequence; but gradients are no longer than 10; five seeds.",
                             {"networks": NETWORKS, "changes": {"batch_size": 1, "evaluate_batches": 100}}, SEEDS),

@@ -42,6 +42,9 @@ MATRIX_RNN: dict[str, Any] = {"cell": "matrix-stack", "hidden_size": 225}
 """Table 1, for copying: three layers of 15 x 15 with 120 slots of 6 x 6, and two of 15 x 15 with a recurrent output."""
 NTM: dict[str, Any] = {"task": "bit-copy", "cell": "ntm", "hidden_size": 100}
 """Graves et al. 2014, Table 1: a controller of 100 units, 128 slots of 20 numbers."""
+LEARNING_NTM: dict[str, Any] = {**NTM, "optimiser": "adam", "momentum": 0.0}
+"""With Adam, as an earlier prototype. Short sequences first did not help in a short trial (after 960 iterations it was
+at up to 7 vectors), perhaps because an LSTM holds a few vectors by itself."""
 SMALL: dict[str, dict[str, Any]] = {
     "matntm": {"cell": "matntm", "hidden_size": 4, "cell_options": {"slots": 6, "slot_rows": 3, "slot_columns": 3}},
     "matrix-rnn": {"cell": "matrix-stack", "hidden_size": 16},
