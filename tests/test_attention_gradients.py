@@ -91,7 +91,7 @@ def finished(name, preset, back, **result):
      ("rellstm", 1.0, "agrees"), ("rellstm", 4.0, "differs"), ("rnn-orth", 0.0, "not compared")],
 )  # fmt: skip
 def test_verdicts_are_those_of_the_figure(network, back, verdict):
-    own = finished(f"{network}, denoise", "paper", back)
+    own = finished(f"{network}, denoise", "published", back)
     rows = {row.quantity: row for row in STUDY.summarise([own])}
     row = rows[f"{network}, denoise: {AFTER}, {BACK}"]
     assert row.verdict == verdict

@@ -128,7 +128,7 @@ def test_out_of_memory_is_told_and_not_compared():
 @pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "agrees"), ([-1.0, -2.0], "differs")])
 def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
     study = screening_tradeoff.STUDY
-    one = learned(study, "rho = 3", preset="paper", gradient=gradient, accuracy=0.5)
+    one = learned(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5)
     row = study.summarise([one])[1]
     assert (row.quantity, row.verdict) == ("rho = 3: decades of the gradient norm", verdict)
     assert float(row.ours) == max(gradient) - min(gradient)

@@ -94,7 +94,7 @@ def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterat
     rows = told(COPY, [learned(COPY, "cpu", "matntm", seed) for seed in (0, 1)])
     assert rows["matntm: wrong bits"].verdict == "agrees"
     assert rows["matntm: wrong bits"].remark.endswith(
-        "other recipe: learning_rate 0.001, curriculum 2 4 7 12, mixed True"
+        "other recipe: learning_rate 0.0005, curriculum 2 4 7 12, mixed True"
     )
     assert rows["matntm: parameters"].verdict == "agrees"
     assert rows["matntm: seeds that did not stay finite"].ours == "0 of 2"

@@ -12,6 +12,7 @@ from mnemoscope.studies.ntm_copy import BITS, LENGTHS, of_prototype
 from mnemoscope.studies.study import Finished, Preset, Published, Row
 from mnemoscope.studies.tape import (
     BASE,
+    FASTER,
     FEW_STEPS,
     LEARNING_NTM,
     MATNTM,
@@ -25,7 +26,7 @@ from mnemoscope.studies.tape import (
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "matntm": LEARNING["matntm"],
-    "matntm, all at once": {**MATNTM, "task_options": {"mixed": True}},
+    "matntm, all at once": {**MATNTM, **FASTER, "task_options": {"mixed": True}},
     "ntm": LEARNING_NTM,
 }
 """As in the studies matrix-copy and ntm-copy; and a MatNTM that sees all lengths from the beginning."""

@@ -50,7 +50,7 @@ class NTMCopy(TapeStudy):
                         "works.",
                         {"networks": {"ntm": SMALL["ntm"]},
                          "changes": {**FEW_STEPS, "smoothing": None, "task_options": {"longest": 2}}}),
-        "cpu": Preset("The usual size, recipe of ours: Adam at 0.001, gradients no longer than 10; at most 4,000 "
+        "cpu": Preset("The usual size, recipe of ours: Adam at 0.001, gradients no longer than 1; at most 4,000 "
                       "iterations of 16 sequences, fewer where no bit is wrong any more; five seeds. At most seven "
                       "minutes of one core for each.",
                       {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "steps": 4000}}, SEEDS),
