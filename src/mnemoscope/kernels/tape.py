@@ -18,18 +18,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
-from mnemoscope.kernels.tape_looks import (
-    TINY,
-    Looks,
-    Told,
-    add_outer,
-    dots,
-    look,
-    means,
-    over_lengths,
-    pull_look,
-    slopes,
-)
+from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Told, add_outer, look, pull_look, slopes
 from mnemoscope.kernels.threads import threads_that_help
 from mnemoscope.shapes import Float
 
@@ -176,7 +165,8 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
     positive, shift = new(time, batch, 2 * layout.heads), new(time, batch, layout.heads, layout.moves)
     for buffer, first in ((memory, start.memory), (write, start.write), (read, start.read), (reads, start.reads)):
         buffer[0] = first
-    over_length[0] = over_lengths(start.memory)
+    products = Products(start.memory)
+    products.over_lengths(start.memory, over_length[0])
     written, seen = (Looks.empty(us, (time, batch, count, shape[1]), how.reach) for count in (how.writers, how.readers))
     tanh, logistic, rest = layout.ends
     least = us.new_tensor([how.least_strength] * layout.heads + [1.0] * layout.heads)
@@ -198,20 +188,21 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
         torch.add(softplus(raw[t]), least, out=positive[t])
         torch.softmax(moves[t], -1, out=shift[t])
         torch.sum(keys[t].square(), -1, keepdim=True, out=over_key[t]).add_(TINY**2).rsqrt_()
-        look(memories[t], lengths[t], writes[t], by_write[t], into_write[t], writes[t + 1])
-        _write(memories[t], writes[t + 1], erases[t], adds[t], memories[t + 1])
-        lengths[t + 1].copy_(over_lengths(memories[t + 1]))
-        look(memories[t + 1], lengths[t + 1], views[t], by_read[t], into_read[t], views[t + 1])
-        flat[t + 1].copy_(means(views[t + 1], memories[t + 1]).flatten(1))
+        look(products, memories[t], lengths[t], writes[t], by_write[t], into_write[t], writes[t + 1])
+        _write(products, memories[t], writes[t + 1], erases[t], adds[t], memories[t + 1])
+        products.over_lengths(memories[t + 1], lengths[t + 1])
+        look(products, memories[t + 1], lengths[t + 1], views[t], by_read[t], into_read[t], views[t + 1])
+        flat[t + 1].copy_(products.means(views[t + 1], memories[t + 1]).flatten(1))
     trace = _Trace(core.made, core.hs, core.cs, orders, memory, over_length, write, read, reads, over_key, positive,
                    shift)  # fmt: skip
     return trace, written, seen
 
 
-def _write(memory: Tensor, w: Tensor, erase: Tensor, add: Tensor, out: Tensor) -> None:
+def _write(products: Products, memory: Tensor, w: Tensor, erase: Tensor, add: Tensor, out: Tensor) -> None:
     """`M prod_h (1 - e_h w_h) + sum_h a_h w_h` (Graves et al., Eq 3-4)."""
     if w.shape[1] == 1:  # M + (a - e M) w, in two passes over the memory
-        torch.addcmul(memory, torch.addcmul(add.mT, erase.mT, memory, value=-1), w, out=out)
+        change = torch.addcmul(add.mT, erase.mT, memory, value=-1, out=products.buffer)
+        torch.addcmul(memory, change, w, out=out)
         return
     out.copy_(_erased(memory, w, erase)[-1])
     add_outer(out, add, w)
@@ -225,24 +216,28 @@ def _erased(memory: Tensor, w: Tensor, erase: Tensor) -> list[Tensor]:
     return steps
 
 
-def _pull_write(g: Tensor, memory: Tensor, w: Tensor, erase: Tensor, add: Tensor, into: list[Tensor]) -> Tensor:
+def _pull_write(
+    products: Products, g: Tensor, memory: Tensor, w: Tensor, erase: Tensor, add: Tensor, into: list[Tensor]
+) -> Tensor:
     """From the gradient of the memory to that of the weights; `g` becomes that of the memory before, `into` gets those
     of what was added and erased.
     """
-    into[0].copy_(means(w, g))
     if w.shape[1] == 1:
-        product = g * memory
-        into[1].copy_(means(w, product)).neg_()
-        of_weights = dots(add, g).sub_(dots(erase, product))
-        g.addcmul_(g, erase.mT * w, value=-1)
+        buffer = torch.addcmul(add.mT, erase.mT, memory, value=-1, out=products.buffer).mul_(g)
+        of_weights = buffer.sum(1, keepdim=True)
+        weighted = torch.mul(g, w, out=buffer)
+        torch.sum(weighted, -1, out=into[0][:, 0])
+        g.addcmul_(weighted, erase.mT, value=-1)
+        torch.sum(weighted.mul_(memory), -1, out=into[1][:, 0]).neg_()
         return of_weights
-    of_weights = dots(add, g)
+    into[0].copy_(products.means(w, g))
+    of_weights = products.dots(add, g)
     before = _erased(memory, w[:, :-1], erase[:, :-1])  # after the last one is of no use here
     for head in reversed(range(w.shape[1])):
         one, e = w[:, head : head + 1], erase[:, head : head + 1]
         product = g * before[head]
-        of_weights[:, head : head + 1] -= dots(e, product)
-        into[1][:, head : head + 1] = -means(one, product)
+        of_weights[:, head : head + 1] -= products.dots(e, product)
+        into[1][:, head : head + 1] = -products.means(one, product)
         g.addcmul_(g, e.mT * one, value=-1)
     return of_weights
 
@@ -272,20 +267,21 @@ def _backward(
         part.unbind() for part in (trace.memory, trace.over_length, trace.write, trace.read)
     )
     g = of_memory.clone(memory_format=torch.contiguous_format)
+    products = Products(g)
     carried = torch.zeros_like(of_reads[0])
     for t in reversed(range(time)):
         r = of_reads[t] + carried
         add_outer(g, r, views[t + 1])
-        of_read = of_read + dots(r, memories[t + 1])
-        pulled = pull_look(of_read, memories[t + 1], lengths[t + 1], views[t], views[t + 1], by_read[t], at_read[t],
-                           steep_read[t], into_read[t])  # fmt: skip
+        of_read = of_read + products.dots(r, memories[t + 1])
+        pulled = pull_look(products, of_read, memories[t + 1], lengths[t + 1], views[t], views[t + 1], by_read[t],
+                           at_read[t], steep_read[t], into_read[t])  # fmt: skip
         of_read = pulled.before
         g.addcmul_(memories[t + 1], pulled.radial, value=-1)
         add_outer(g, by_read[t].key, pulled.alike)
-        of_write = of_write + _pull_write(g, memories[t], writes[t + 1], erases[t], adds[t],
+        of_write = of_write + _pull_write(products, g, memories[t], writes[t + 1], erases[t], adds[t],
                                           [into_adds[t], into_erases[t]])  # fmt: skip
-        pulled = pull_look(of_write, memories[t], lengths[t], writes[t], writes[t + 1], by_write[t], at_write[t],
-                           steep_write[t], into_write[t])  # fmt: skip
+        pulled = pull_look(products, of_write, memories[t], lengths[t], writes[t], writes[t + 1], by_write[t],
+                           at_write[t], steep_write[t], into_write[t])  # fmt: skip
         of_write = pulled.before
         g.addcmul_(memories[t], pulled.radial, value=-1)
         add_outer(g, by_write[t].key, pulled.alike)

@@ -68,27 +68,34 @@ class Pulled(NamedTuple):
     radial: Float[Tensor, "batch 1 slots"]
 
 
-def over_lengths(memory: Float[Tensor, "*batch numbers slots"]) -> Float[Tensor, "*batch 1 slots"]:
-    """One over the length of each slot."""
-    return (memory * memory).sum(-2, keepdim=True).add_(TINY**2).rsqrt_()
+class Products:
+    """Products of vectors and weights with a memory, in one buffer: a new one each time would cost as much as they do.
 
+    Of single heads they are taken number by number, as products of matrices are slow where a library has none for
+    batches of vectors.
+    """
 
-def dots(
-    vectors: Float[Tensor, "batch heads numbers"], memory: Float[Tensor, "batch numbers slots"]
-) -> Float[Tensor, "batch heads slots"]:
-    """Products with every slot."""
-    if vectors.shape[1] == 1:  # products of single vectors are slow where a library has none for batches
-        return (memory * vectors.mT).sum(1, keepdim=True)
-    return torch.bmm(vectors, memory)
+    def __init__(self, memory: Float[Tensor, "batch numbers slots"]) -> None:
+        self.buffer = torch.empty_like(memory, memory_format=torch.contiguous_format)
 
+    def over_lengths(self, memory: Tensor, out: Float[Tensor, "batch 1 slots"]) -> None:
+        """One over the length of each slot."""
+        torch.mul(memory, memory, out=self.buffer)
+        torch.sum(self.buffer, 1, keepdim=True, out=out).add_(TINY**2).rsqrt_()
 
-def means(
-    weights: Float[Tensor, "batch heads slots"], memory: Float[Tensor, "batch numbers slots"]
-) -> Float[Tensor, "batch heads numbers"]:
-    """Weighted sums over the slots."""
-    if weights.shape[1] == 1:
-        return (memory * weights).sum(-1).unsqueeze(1)
-    return torch.bmm(weights, memory.mT)
+    def dots(self, vectors: Float[Tensor, "batch heads numbers"], memory: Tensor) -> Float[Tensor, "batch heads slots"]:
+        """With every slot."""
+        if vectors.shape[1] == 1:
+            return torch.mul(memory, vectors.mT, out=self.buffer).sum(1, keepdim=True)
+        return torch.bmm(vectors, memory)
+
+    def means(
+        self, weights: Float[Tensor, "batch heads slots"], memory: Tensor
+    ) -> Float[Tensor, "batch heads numbers"]:
+        """Weighted sums over the slots."""
+        if weights.shape[1] == 1:
+            return torch.mul(memory, weights, out=self.buffer).sum(-1).unsqueeze(1)
+        return torch.bmm(weights, memory.mT)
 
 
 def add_outer(
@@ -104,12 +111,12 @@ def add_outer(
 
 
 def look(
-    memory: Tensor, over_length: Tensor, before: Float[Tensor, "batch heads slots"], told: Told, seen: Looks,
-    weights: Float[Tensor, "batch heads slots"],
+    products: Products, memory: Tensor, over_length: Tensor, before: Float[Tensor, "batch heads slots"], told: Told,
+    seen: Looks, weights: Float[Tensor, "batch heads slots"],
 ) -> None:  # fmt: skip
     """Write the weights, and what led to them into `seen`."""
     slots, reach = before.shape[-1], told.shift.shape[-1] // 2
-    torch.mul(dots(told.key, memory), over_length, out=seen.alike)
+    torch.mul(products.dots(told.key, memory), over_length, out=seen.alike)
     torch.softmax(seen.alike * (told.strength * told.over_key), -1, out=seen.content)
     mixed = torch.lerp(before, seen.content, told.gate)
     torch.cat([mixed[..., slots - reach :], mixed, mixed[..., :reach]], dim=-1, out=seen.around)
@@ -124,8 +131,8 @@ def slopes(told: Told, seen: Looks) -> Float[Tensor, "*steps batch heads slots"]
 
 
 def pull_look(
-    g: Float[Tensor, "batch heads slots"], memory: Tensor, over_length: Tensor, before: Tensor, weights: Tensor,
-    told: Told, seen: Looks, slope: Tensor, into: Told,
+    products: Products, g: Float[Tensor, "batch heads slots"], memory: Tensor, over_length: Tensor, before: Tensor,
+    weights: Tensor, told: Told, seen: Looks, slope: Tensor, into: Told,
 ) -> Pulled:  # fmt: skip
     """From the gradient of the weights to those of all that led to them.
 
@@ -143,12 +150,16 @@ def pull_look(
     of_content = g * told.gate
     of_before = g - of_content
     g = _softmax_backward(of_content, seen.content, -1, dtype)
-    products = g * seen.alike
-    torch.mul(products.sum(-1, keepdim=True), told.over_key, out=into.strength)
+    together = g * seen.alike
+    torch.mul(together.sum(-1, keepdim=True), told.over_key, out=into.strength)
     scale = told.strength * told.over_key
     g = g * scale * over_length
     torch.addcmul(
-        means(g, memory), told.key, told.over_key.square() * told.strength * into.strength, value=-1, out=into.key
+        products.means(g, memory),
+        told.key,
+        told.over_key.square() * told.strength * into.strength,
+        value=-1,
+        out=into.key,
     )
-    radial = (products * scale).sum(1, keepdim=True) * over_length.square()
+    radial = (together * scale).sum(1, keepdim=True) * over_length.square()
     return Pulled(of_before, g, radial)
