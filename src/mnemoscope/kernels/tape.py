@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
-from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Told, add_outer, look, pull_look, slopes
+from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Slopes, Told, add_outer, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
 from mnemoscope.shapes import Float
 
@@ -259,13 +259,12 @@ def _backward(
     into_adds, into_erases = (into_parts[place].unbind() for place in (1, 2))
     told = _told(layout, trace.orders, trace.over_key, trace.positive, trace.shift)
     into_told = _told(layout, into, trace.over_key, into_positive, into_shift)
-    steep_write, steep_read = (slopes(*pair).unbind() for pair in zip(told, (written, seen), strict=True))
+    steep_write = Slopes.of(told[0], written, trace.write[:-1], trace.over_length[:-1]).at_each()
+    steep_read = Slopes.of(told[1], seen, trace.read[:-1], trace.over_length[1:]).at_each()
     by_write, by_read = map(_at_each, told)
     into_write, into_read = map(_at_each, into_told)
     at_write, at_read = written.at_each(), seen.at_each()
-    memories, lengths, writes, views = (
-        part.unbind() for part in (trace.memory, trace.over_length, trace.write, trace.read)
-    )
+    memories, writes, views = (part.unbind() for part in (trace.memory, trace.write, trace.read))
     g = of_memory.clone(memory_format=torch.contiguous_format)
     products = Products(g)
     carried = torch.zeros_like(of_reads[0])
@@ -273,15 +272,15 @@ def _backward(
         r = of_reads[t] + carried
         add_outer(g, r, views[t + 1])
         of_read = of_read + products.dots(r, memories[t + 1])
-        pulled = pull_look(products, of_read, memories[t + 1], lengths[t + 1], views[t], views[t + 1], by_read[t],
-                           at_read[t], steep_read[t], into_read[t])  # fmt: skip
+        pulled = pull_look(products, of_read, memories[t + 1], views[t + 1], by_read[t], at_read[t], steep_read[t],
+                           into_read[t])  # fmt: skip
         of_read = pulled.before
         g.addcmul_(memories[t + 1], pulled.radial, value=-1)
         add_outer(g, by_read[t].key, pulled.alike)
         of_write = of_write + _pull_write(products, g, memories[t], writes[t + 1], erases[t], adds[t],
                                           [into_adds[t], into_erases[t]])  # fmt: skip
-        pulled = pull_look(products, of_write, memories[t], lengths[t], writes[t], writes[t + 1], by_write[t],
-                           at_write[t], steep_write[t], into_write[t])  # fmt: skip
+        pulled = pull_look(products, of_write, memories[t], writes[t + 1], by_write[t], at_write[t], steep_write[t],
+                           into_write[t])  # fmt: skip
         of_write = pulled.before
         g.addcmul_(memories[t], pulled.radial, value=-1)
         add_outer(g, by_write[t].key, pulled.alike)

@@ -125,41 +125,64 @@ def look(
     torch.softmax(told.gamma * seen.logs, -1, out=weights)
 
 
-def slopes(told: Told, seen: Looks) -> Float[Tensor, "*steps batch heads slots"]:
-    """Of `gamma log w` in the shifted weights w, for all steps at once; 0 where w is below FLOOR."""
-    return told.gamma / seen.shifted * (seen.shifted > FLOOR)
+class Slopes(NamedTuple):
+    """What the gradients of all looks need that waits for nothing, formed for all steps at once."""
+
+    logs: Float[Tensor, "*steps batch heads slots"]
+    """Of `gamma log w` in the shifted weights w; 0 where w is below FLOOR."""
+    gate: Float[Tensor, "*steps batch heads slots"]
+    """Of the mixed weights in the gate."""
+    back: Float[Tensor, "*steps batch heads moves 1"]
+    """The shift in reverse."""
+    alike: Float[Tensor, "*steps batch heads slots"]
+    """Of `beta K` in the product of a key and a slot."""
+    radial: Float[Tensor, "*steps batch heads slots"]
+    """Of how `beta K` falls with the length of a slot, per `alike` and number of the slot."""
+    key: Float[Tensor, "*steps batch heads numbers"]
+    """Of how `beta K` falls with the length of the key."""
+
+    @classmethod
+    def of(cls, told: Told, seen: Looks, before: Tensor, over_length: Tensor) -> Slopes:
+        """From what the heads were told and saw at all steps."""
+        scale = told.strength * told.over_key
+        alike = scale * over_length
+        return cls(
+            told.gamma / seen.shifted * (seen.shifted > FLOOR),
+            seen.content - before,
+            told.shift.flip(-1).unsqueeze(-1),
+            alike,
+            alike * over_length,
+            told.key * (told.over_key.square() * told.strength),
+        )
+
+    def at_each(self) -> list[Slopes]:
+        """Views of the single steps."""
+        return [Slopes(*parts) for parts in zip(*(part.unbind() for part in self), strict=True)]
 
 
 def pull_look(
-    products: Products, g: Float[Tensor, "batch heads slots"], memory: Tensor, over_length: Tensor, before: Tensor,
-    weights: Tensor, told: Told, seen: Looks, slope: Tensor, into: Told,
+    products: Products, g: Float[Tensor, "batch heads slots"], memory: Tensor, weights: Tensor, told: Told, seen: Looks,
+    slope: Slopes, into: Told,
 ) -> Pulled:  # fmt: skip
     """From the gradient of the weights to those of all that led to them.
 
     `into` gets those of what the heads were told; its `over_key` is not written, as the key's own holds it.
     """
-    slots, reach, dtype = before.shape[-1], told.shift.shape[-1] // 2, g.dtype
+    slots, reach, dtype = g.shape[-1], told.shift.shape[-1] // 2, g.dtype
     g = _softmax_backward(g, weights, -1, dtype)
     torch.sum(g * seen.logs, -1, keepdim=True, out=into.gamma)
-    g = g * slope
+    g = g * slope.logs
     torch.sum(seen.around.unfold(-1, slots, 1) * g.unsqueeze(-2), -1, out=into.shift)
     # the moves in reverse, on the ring
     around = torch.cat([g[..., slots - reach :], g, g[..., :reach]], dim=-1)
-    g = (around.unfold(-1, slots, 1) * told.shift.flip(-1).unsqueeze(-1)).sum(-2)
-    torch.sum(g * (seen.content - before), -1, keepdim=True, out=into.gate)
+    g = (around.unfold(-1, slots, 1) * slope.back).sum(-2)
+    torch.sum(g * slope.gate, -1, keepdim=True, out=into.gate)
     of_content = g * told.gate
     of_before = g - of_content
     g = _softmax_backward(of_content, seen.content, -1, dtype)
     together = g * seen.alike
     torch.mul(together.sum(-1, keepdim=True), told.over_key, out=into.strength)
-    scale = told.strength * told.over_key
-    g = g * scale * over_length
-    torch.addcmul(
-        products.means(g, memory),
-        told.key,
-        told.over_key.square() * told.strength * into.strength,
-        value=-1,
-        out=into.key,
-    )
-    radial = (together * scale).sum(1, keepdim=True) * over_length.square()
-    return Pulled(of_before, g, radial)
+    g = g * slope.alike
+    torch.addcmul(products.means(g, memory), slope.key, into.strength, value=-1, out=into.key)
+    radial = together * slope.radial
+    return Pulled(of_before, g, radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True))
