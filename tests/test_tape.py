@@ -9,7 +9,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import mnemoscope as ms
 from mnemoscope.analysis.tape import Tape, tape_of
 from mnemoscope.cells import GRU, LSTM, Elman, Model
-from mnemoscope.cells.matrix import DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
+from mnemoscope.cells.matrix import Bilinear, DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
@@ -448,3 +448,73 @@ def test_a_small_machine_learns_to_copy():
     for _ in range(20):
         inputs, word = copy_batch(generator)
         assert ((model(inputs)[0][-len(word) :] > 0) == (word > 0)).all()
+
+
+class Twice(torch.nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def _other_drive(machine):
+    machine.controller.drive = Twice(7, 6)
+
+
+def _other_map(machine):
+    machine.heads.maps[0] = Twice(6, machine.heads.maps[0].out_features)
+
+
+def _other_step(machine):
+    turn = machine._turn
+    machine._turn = lambda *args: turn(*args)._replace(reads=torch.zeros(3, 1, 4))
+
+
+def _other_heads(machine):
+    machine.heads.forward = lambda shown: type(machine.heads).forward(machine.heads, 2 * shown)
+
+
+def _no_bias(machine):
+    machine.heads.maps[0] = torch.nn.Linear(6, machine.heads.maps[0].out_features, bias=False)
+
+
+@pytest.mark.parametrize("change", [_other_drive, _other_map, _other_step, _other_heads, _no_bias])
+def test_parts_that_users_replaced_are_not_fused_away(change):
+    machine, xs = TuringMachine(Elman(3 + 4, 6, "tanh"), 5, (4,)), torch.randn(4, 3, 3)
+    plain = ms.scan(machine, xs)[0]
+    change(machine)
+    changed = ms.scan(machine, xs)[0]
+    assert not torch.allclose(plain, changed)
+    assert torch.equal(changed, ms.scan(machine, xs, backend="loop")[0])
+
+
+def test_an_elman_cell_of_matrices_controls_as_well():
+    machine = TuringMachine(MatrixRNN([(2, 2), (2, 3)], (3, 2)).as_elman(), 4, (2, 3))
+    assert ms.scan(machine, torch.randn(4, 3, 4))[0].shape == (4, 3, 6 + 6)
+
+
+def test_a_matrix_map_that_was_replaced_is_not_fused_away():
+    class Other(Bilinear):
+        def forward(self, X):
+            return 2 * super().forward(X)
+
+    for cell in (MatrixRNN((2, 2), (3, 2)), MatrixLSTM((2, 2), (3, 2)), MatrixGRU((2, 2), (3, 2))):
+        cell.drive.parts[0].__class__ = Other
+        xs = torch.randn(4, 3, 4)
+        assert torch.equal(ms.scan(cell, xs)[0], ms.scan(cell, xs, backend="loop")[0])
+
+
+@pytest.mark.parametrize("backend", ["auto", "loop"])
+def test_autocast(backend):
+    machine = ntm(3, 6, slots=5, slot_size=4)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = ms.scan(machine, torch.randn(4, 3, 3), backend=backend)[0]
+    assert torch.isfinite(outputs).all()
+
+
+@pytest.mark.parametrize("part", ["read_weights", "write_weights", "reads", "memory"])
+@pytest.mark.parametrize("backend", ["auto", "loop"])
+def test_a_state_of_another_machine_is_refused_in_words(part, backend):
+    machine = TuringMachine(LSTM(3 + 4, 6), 5, (4,))
+    state = machine.initial_state(2)
+    wrong = state._replace(**{part: getattr(state, part)[..., :1]})
+    with pytest.raises(ValueError, match=f"The {part.replace('_', ' ')} of a state must be of shape"):
+        ms.scan(machine, torch.zeros(3, 2, 3), wrong, backend=backend)

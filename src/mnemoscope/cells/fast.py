@@ -52,6 +52,17 @@ def obstacle(module: nn.Module) -> str | None:
     return None
 
 
+def plain(module: nn.Module, *kinds: type) -> bool:
+    """Whether a module is of just one of these kinds, and computes what its class says: users may put others in its
+    place, or other functions in the place of its methods.
+
+    >>> plain(nn.Linear(2, 3), nn.Linear), plain(nn.Identity(), nn.Linear)
+    (True, False)
+    """
+    replaced = any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
+    return type(module) in kinds and not replaced
+
+
 def has_hooks(module: nn.Module) -> bool:
     """Whether someone watches the calls of this module."""
     return any(getattr(module, kind) for kind in _HOOKS)

@@ -84,8 +84,9 @@ def scan(
         backend: "auto" takes the cell's fast path where it has one and otherwise the loop; "loop" and "fused" insist.
             A fast path gives what the loop gives up to rounding: relative errors of some 1e-6 in float32 (of gradients
             through complex modReLU with a positive bias b, 1e-7 b / |z|). Under `torch.func`, forward-mode
-            differentiation and hooks there is none. Second derivatives work as in the loop, except through cuDNN,
-            which says so. As with torch.nn, outputs must not be changed in place before the backward pass.
+            differentiation and hooks there is none. Second derivatives work as in the loop, except through cuDNN
+            and where attention or a tape is fused, which say so. As with torch.nn, outputs must not be changed in place
+            before the backward pass.
         checkpoint: for very long sequences, keep only the states between chunks of this many steps ("sqrt": the square
             root of time) and compute each chunk again in the backward pass. Instead of all the steps the memory then
             holds one chunk's steps and one state per chunk, for a second forward pass of time. Each chunk forms the

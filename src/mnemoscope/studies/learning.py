@@ -35,6 +35,8 @@ class LearningStudy(Study):
     score: str
     """Which of the task's scores is compared, or "loss"."""
     score_in_words: str
+    landmarks: Sequence[tuple[float, float]] = ()
+    """Ranges of the score of which a study tells when it was first within them."""
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
@@ -57,7 +59,7 @@ class LearningStudy(Study):
             result |= {"steps": trained.steps, "loss": trained.loss, "baseline": trained.baseline,
                        "seconds": round(trained.seconds, 1), **trained.scores}  # fmt: skip
             result |= self.look(trained.folder)
-        return result | {"curve": _curve(RunFolder(config.folder(folder)).read_metrics(), self.score)}
+        return result | {"curve": _curve(RunFolder(config.folder(folder)).read_metrics(), self.score, self.landmarks)}
 
     def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """Where the network was trained, which need not be where it is looked at."""
@@ -160,10 +162,15 @@ def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunCo
     return replace(config, **{**changes, **tables, **more})
 
 
-def _curve(lines: Sequence[Mapping[str, Any]], score: str) -> dict[str, list[float]]:
-    """Steps, losses and scores, thinned out."""
+def _curve(
+    lines: Sequence[Mapping[str, Any]], score: str, landmarks: Sequence[tuple[float, float]]
+) -> dict[str, list[float]]:
+    """Steps, losses and scores, thinned out; the last one, and the first one within each landmark, are kept always."""
     every = max(1, ceil(len(lines) / KEPT_POINTS))
-    kept = lines[::-1][::every][::-1]  # the last one always
+    places = set(range(len(lines) - 1, -1, -every))
+    for low, high in landmarks:
+        places |= set([place for place, line in enumerate(lines) if low <= line[score] <= high][:1])
+    kept = [lines[place] for place in sorted(places)]
     names = dict.fromkeys(("step", "train_loss", "gradient_norm", "loss", "accuracy", score))
     return {name: [float(f"{line[name]:.5g}") for line in kept] for name in names if all(name in line for line in kept)}
 

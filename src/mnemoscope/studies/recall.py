@@ -81,6 +81,7 @@ class RecallStudy(SolvingStudy):
     """Networks that learn to recall symbols, until they recall 99.9% of them."""
 
     score = "accuracy"
+    landmarks = ((SOLVED, 1.0),)
     score_in_words = "recall"
     table: Mapping[str, Mapping[int, int | str]]
     """Published percentages: network, delay."""

@@ -36,6 +36,8 @@ class SolvingStudy(LearningStudy):
         as many as published.
         """
         whole = finite(own)
+        if len(whole) < len(own):  # those that are left are no fair sample
+            return Row(quantity, str(stated.value), ours, remark=remark)
         steps = self.published_recipe(own[0].trial).steps
         other = self.other_recipe(own[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)

@@ -70,6 +70,7 @@ class TapeStudy(SolvingStudy):
 
     score = "wrong bits"
     score_in_words = "wrong bits"
+    landmarks = ((0.0, FEW), (0.0, 0.0))
     base = BASE
     told = BASE
     as_told: Mapping[str, Mapping[str, Any]] = {}

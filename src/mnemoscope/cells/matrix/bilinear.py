@@ -9,6 +9,7 @@ from math import isqrt
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.cells.fast import plain
 from mnemoscope.shapes import Float
 
 Shape = tuple[int, int]
@@ -97,6 +98,11 @@ class MatrixInputs(nn.Module):
         self.parts = nn.ModuleList([Bilinear(first, shape_out, bias, maps)])
         self.parts.extend(Bilinear(shape, shape_out, False, maps) for shape in others)
         self.sizes = [rows * columns for rows, columns in shapes_in]
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it computes what `matrix` and `bias` say: users may put other maps in the place of these."""
+        return plain(self, MatrixInputs) and all(plain(part, Bilinear) for part in self.parts)
 
     @property
     def maps(self) -> list[Bilinear]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast import FastPath, NoFastPath, plain
 from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, Shape, as_shapes, checked_shape
@@ -31,6 +31,11 @@ class _Gated(Cell):
 
     def _zeros(self, batch: int) -> Float[Tensor, "batch rows columns"]:
         return self.connectivity.U.new_zeros(batch, *self.state_shape)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether its maps are as they were made."""
+        return self.drive.is_linear and plain(self.connectivity, Bilinear)
 
     def _held(self, cell: GRU | LSTM) -> None:
         """Give a vector cell the weights that make it compute the same, as tensors which know their gradients."""
@@ -93,6 +98,8 @@ class MatrixLSTM(_Gated):
 
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
         """That of the LSTM of vectors, where its larger matrix pays."""
+        if not self.is_linear:
+            return NoFastPath("its maps are not those it was made with")
         return through_vectors(self.as_lstm, self.hidden_size, xs, state, mask)
 
     def jacobian(self, x: Tensor, state: LSTMState) -> Float[Tensor, "batch size size"]:
@@ -159,6 +166,8 @@ class MatrixGRU(_Gated):
 
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
         """That of the GRU of vectors, where its larger matrix pays."""
+        if not self.is_linear:
+            return NoFastPath("its maps are not those it was made with")
         return through_vectors(self.as_gru, self.hidden_size, xs, state, mask)
 
     def jacobian(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch size size"]:

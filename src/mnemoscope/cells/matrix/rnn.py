@@ -115,6 +115,8 @@ class MatrixRNN(Cell):
 
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
         """That of the Elman cell, where its larger matrix pays."""
+        if not self.drive.is_linear:
+            return NoFastPath("its drive is not the one it was made with")
         return through_vectors(self.as_elman, self.hidden_size, xs, state, mask)
 
     def pre_activation(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch rows columns"]:

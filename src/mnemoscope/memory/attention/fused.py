@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.cells import LSTM, Elman
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast import FastPath, NoFastPath, plain
 from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.nonlinearity import Described
 from mnemoscope.cells.state import leaves
@@ -29,7 +29,7 @@ def fused_screen(net: Attentive, xs: Tensor, state: Any, mask: Tensor | None) ->
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")
-    if not _plain(net.alignment) or net.mix is not None or _changed(net):
+    if not _plain(net.alignment) or net.mix is not None or not plain(net, type(net)):
         return NoFastPath("only one head that compares linear maps, whose context is added to h, is fused")
     if mask is not None or torch.is_autocast_enabled(h.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
@@ -55,17 +55,11 @@ def _plain(alignment: Alignment) -> bool:
     """Whether an alignment is as its class made it: users may put other maps in its place."""
     maps = (alignment.query, alignment.key)
     return (
-        type(alignment) in (Additive, ScaledDot)
+        plain(alignment, Additive, ScaledDot)
         and alignment.heads == 1
         and type(alignment.share) is Softmax
-        and all(type(each) is nn.Linear and each.bias is None for each in maps)
-        and not _changed(alignment)
+        and all(plain(each, nn.Linear) and each.bias is None for each in maps)
     )
-
-
-def _changed(module: nn.Module) -> bool:
-    """Whether someone put another function in the place of a method, on the instance."""
-    return any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
 
 
 def _run(net: Attentive, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:

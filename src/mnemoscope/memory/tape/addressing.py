@@ -41,7 +41,7 @@ def interpolated(
     gate: Float[Tensor, "batch heads 1"],
 ) -> Float[Tensor, "batch heads slots"]:
     """`g w_c + (1 - g) w_before` (Graves et al., Eq 7)."""
-    return torch.lerp(before, content, gate)
+    return before + gate * (content - before)  # and no lerp, which under autocast meets several dtypes
 
 
 def shifted(

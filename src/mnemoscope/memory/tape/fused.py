@@ -10,13 +10,14 @@ from torch.nn.functional import linear
 
 from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast import FastPath, NoFastPath, plain
 from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.nonlinearity import Described
 from mnemoscope.cells.state import leaves
 from mnemoscope.kernels.tape import Machine, Start, Weights, tape_scan
 from mnemoscope.memory.tape.feed_forward import FeedForward
+from mnemoscope.memory.tape.heads import Heads
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
@@ -41,17 +42,26 @@ def fused_tape(machine: TuringMachine, xs: Tensor, state: TapeState, mask: Tenso
     if len(dtypes) > 1:
         return NoFastPath(f"inputs, state and weights are of several dtypes: {', '.join(map(str, dtypes))}")
     if not _is_known(machine.controller):
-        return NoFastPath(f"{type(machine.controller).__name__} is not fused with a tape")
+        return NoFastPath(f"{type(machine.controller).__name__}, or a part of it, is not fused with a tape")
+    if not plain(machine, type(machine)) or not plain(machine.heads, Heads) or not machine.heads.is_linear:
+        return NoFastPath("something else was put in the place of its heads, or of one of its steps")
     return FastPath("tape", lambda: _run(machine, xs, state))
 
 
 def _is_known(cell: Cell) -> bool:
-    if type(cell) is DeepTransition:
+    if not plain(cell, Elman, MatrixRNN, DeepTransition, FeedForward, MatrixLSTM, LSTM):
+        return False
+    if isinstance(cell, DeepTransition):
         return all(type(layer) is MatrixRNN and _is_known(layer) for layer in cell.layers)
-    if type(cell) in (Elman, MatrixRNN):
-        described = cell.phi.description() if isinstance(cell.phi, Described) else None  # pyright: ignore[reportAttributeAccessIssue]
-        return described is not None and described.name == "tanh"
-    return type(cell) in (FeedForward, MatrixLSTM) or (type(cell) is LSTM and cell.weight_hr is None)
+    if isinstance(cell, LSTM):
+        return cell.weight_hr is None
+    if isinstance(cell, (Elman, MatrixRNN)):
+        described = cell.phi.description() if isinstance(cell.phi, Described) else None
+        if described is None or described.name != "tanh":
+            return False
+    if isinstance(cell, MatrixLSTM):
+        return cell.is_linear
+    return cell.drive.is_linear if isinstance(cell, MatrixRNN) else plain(cell.drive, nn.Linear)  # pyright: ignore[reportArgumentType]
 
 
 def as_vectors(cell: Cell) -> Controller:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from mnemoscope.cells.fast import plain
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.ranges import Range, affine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
@@ -124,6 +125,11 @@ class Heads(nn.Module):
         # (batch, rows, heads * columns) -> (batch, heads, rows * columns)
         parts = [part.unflatten(-1, (count, -1)) for part, count in zip(mapped, counts, strict=True)]
         return [part.transpose(1, 2).flatten(2) for part in parts]
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether its maps are as they were made: `flat` knows their weights only."""
+        return all(plain(each, nn.Linear, Bilinear) and each.bias is not None for each in self.maps)
 
     def flat(self) -> tuple[Float[Tensor, "orders features"], Float[Tensor, " orders"]]:
         """One linear map from what a controller shows, flat, to all orders as the kernels want them, and its bias."""

@@ -166,11 +166,20 @@ class TuringMachine(Cell):
         return fused_tape(self, xs, state, mask)
 
     def _check_state(self, state: TapeState) -> None:
-        if state.memory.shape[1:] != (self.slots, *self.slot_shape):
-            raise ValueError(
-                f"The memory must be of shape (batch, {self.slots}, {', '.join(map(str, self.slot_shape))}), but that "
-                f"of the given state is {tuple(state.memory.shape)}."
-            )
+        """Raise where a state is that of another machine."""
+        expected = {
+            "memory": (self.slots, *self.slot_shape),
+            "read_weights": (self.read_heads, self.slots),
+            "write_weights": (self.write_heads, self.slots),
+            "reads": (self.read_heads, *self.slot_shape),
+        }
+        for name, shape in expected.items():
+            given = tuple(getattr(state, name).shape)
+            if given != (len(state.memory), *shape):
+                raise ValueError(
+                    f"The {name.replace('_', ' ')} of a state must be of shape (batch, {', '.join(map(str, shape))}), "
+                    f"with one batch for all its parts, but those of the given state are {given}."
+                )
 
     def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
         """Write, then read."""
