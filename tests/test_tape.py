@@ -367,6 +367,8 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
         (lambda: TuringMachine(deep([(3, 1), (2, 3)], (4, 4), 1), 5, (2, 3), read_heads=2), "features of x"),
         (lambda: TuringMachine(MatrixRNN([(9, 1), (2, 3)], (4, 4)), 5, (2, 3), read_heads=2), "takes"),
         (lambda: matntm(3, 4, layers=0), "at least one layer"),
+        (lambda: matntm(3, 4, controller="lstm", layers=7), "layers is 7"),
+        (lambda: ms.scan(ntm(3, 4).half(), torch.zeros(2, 1, 3).half()), "float16"),
         (lambda: TuringMachine(ms.registry.cells.load("memrnn")(3, 4), 5, (2,)), "keeps its size"),
         (lambda: TuringMachine(ms.adapt(lambda x, h: h, state_size=2), 5, (2,)), "how many inputs"),
         (lambda: TuringMachine(LSTM(7, 6), 5, (4,), initial_memory="random"), "'random'"),

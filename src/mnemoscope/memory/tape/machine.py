@@ -166,7 +166,11 @@ class TuringMachine(Cell):
         return fused_tape(self, xs, state, mask)
 
     def _check_state(self, state: TapeState) -> None:
-        """Raise where a state is that of another machine."""
+        """Raise where a state is that of another machine, or of too few digits."""
+        if state.memory.dtype == torch.float16:
+            raise ValueError(
+                "A tape needs numbers and weights that float16 takes for 0; use float32, float64 or bfloat16."
+            )
         expected = {
             "memory": (self.slots, *self.slot_shape),
             "read_weights": (self.read_heads, self.slots),

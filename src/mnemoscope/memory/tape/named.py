@@ -29,7 +29,7 @@ def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20
     )  # fmt: skip
 
 
-def matntm(input_size: int, hidden_size: int, layers: int = 3, slots: int = 120, slot_rows: int = 6,
+def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: int = 120, slot_rows: int = 6,
            slot_columns: int = 6, read_heads: int = 1, write_heads: int = 1, reach: int = 1,
            controller: str = "rnn", initial_memory: str = "constant",
            input_rows: int | None = None, output_size: int | None = None,
@@ -45,7 +45,7 @@ def matntm(input_size: int, hidden_size: int, layers: int = 3, slots: int = 120,
     Args:
         input_size: numbers of an input matrix, which comes row by row.
         hidden_size: rows, and columns, of the controller's state.
-        layers: of the controller "rnn"; "lstm" has one.
+        layers: of the controller "rnn", 3 unless given; "lstm" has one.
         slots: of the memory.
         slot_rows: rows of a slot.
         slot_columns: columns of a slot.
@@ -64,8 +64,10 @@ def matntm(input_size: int, hidden_size: int, layers: int = 3, slots: int = 120,
     inputs = [_shape(input_size, input_rows, "input"), *[(slot_rows, slot_columns)] * read_heads]
     own = (hidden_size, hidden_size)
     if controller == "rnn":
-        inner = DeepTransition([MatrixRNN(inputs, own) for _ in range(layers)])
+        inner = DeepTransition([MatrixRNN(inputs, own) for _ in range(3 if layers is None else layers)])
     elif controller == "lstm":
+        if layers not in (None, 1):
+            raise ValueError(f'The controller "lstm" has one layer, but layers is {layers}.')
         inner = MatrixLSTM(inputs, own)
     else:
         raise ValueError(f"controller must be 'rnn' or 'lstm', but is {controller!r}.")
