@@ -139,7 +139,7 @@ def gradients_by_part(
 
     >>> from mnemoscope.memory.tape import ntm
     >>> gradients_by_part(ntm(3, 8, slots=6), torch.randn(9, 2, 3), lambda outputs: outputs[-1].sum()).names
-    ('controller', 'memory', 'log read', 'log write', 'reads')
+    ('controller', 'memory', 'read weights', 'write weights', 'reads')
     """
     begin = cell.initial_state(xs.shape[1]) if state is None else state
     parts = [name.partition(".")[0].replace("_", " ") for name, _ in named_leaves(begin)]
