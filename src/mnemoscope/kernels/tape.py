@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
-from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Slopes, Told, add_outer, look, pull_look
+from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Slopes, Told, add_outer, at_each, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
 from mnemoscope.shapes import Float
 
@@ -121,10 +121,6 @@ def _told(layout: Layout, orders: Tensor, over_key: Tensor, positive: Tensor, sh
     return Told(*writers), Told(*(part[..., layout.writers :, :] for part in parts))
 
 
-def _at_each(parts: Told) -> list[Told]:
-    return [Told(*each) for each in zip(*(part.unbind() for part in parts), strict=True)]
-
-
 class _Tape(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -175,8 +171,8 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
     bounded, gates, raw = (
         part.unbind() for part in (orders[..., :tanh], orders[..., tanh:logistic], orders[..., logistic:rest])
     )
-    by_write, by_read = map(_at_each, _told(layout, orders, over_key, positive, shift))
-    into_write, into_read = written.at_each(), seen.at_each()
+    by_write, by_read = map(at_each, _told(layout, orders, over_key, positive, shift))
+    into_write, into_read = at_each(written), at_each(seen)
     memories, lengths, writes, views, flat = (
         part.unbind() for part in (memory, over_length, write, read, reads.flatten(2))
     )
@@ -259,11 +255,11 @@ def _backward(
     into_adds, into_erases = (into_parts[place].unbind() for place in (1, 2))
     told = _told(layout, trace.orders, trace.over_key, trace.positive, trace.shift)
     into_told = _told(layout, into, trace.over_key, into_positive, into_shift)
-    steep_write = Slopes.of(told[0], written, trace.write[:-1], trace.over_length[:-1]).at_each()
-    steep_read = Slopes.of(told[1], seen, trace.read[:-1], trace.over_length[1:]).at_each()
-    by_write, by_read = map(_at_each, told)
-    into_write, into_read = map(_at_each, into_told)
-    at_write, at_read = written.at_each(), seen.at_each()
+    steep_write = at_each(Slopes.of(told[0], written, trace.write[:-1], trace.over_length[:-1]))
+    steep_read = at_each(Slopes.of(told[1], seen, trace.read[:-1], trace.over_length[1:]))
+    by_write, by_read = map(at_each, told)
+    into_write, into_read = map(at_each, into_told)
+    at_write, at_read = at_each(written), at_each(seen)
     memories, writes, views = (part.unbind() for part in (trace.memory, trace.write, trace.read))
     g = of_memory.clone(memory_format=torch.contiguous_format)
     products = Products(g)

@@ -5,7 +5,7 @@ A memory is (batch, numbers, slots) here: sums over slots and over numbers then 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,14 @@ FLOOR = 1e-30
 """Weights below this count as this where they are sharpened, so that their logarithms are finite."""
 
 _softmax_backward = torch.ops.aten._softmax_backward_data
+
+
+_Parts = TypeVar("_Parts", "Told", "Looks", "Slopes")
+
+
+def at_each(parts: _Parts) -> list[_Parts]:
+    """Views of the single steps."""
+    return [type(parts)(*each) for each in zip(*(part.unbind() for part in parts), strict=True)]
 
 
 class Told(NamedTuple):
@@ -52,10 +60,6 @@ class Looks(NamedTuple):
         *outer, slots = shape
         sizes = (slots, slots, slots + 2 * reach, slots, slots)
         return cls(*(like.new_empty(*outer, size) for size in sizes))
-
-    def at_each(self) -> list[Looks]:
-        """Views of the single steps."""
-        return [Looks(*parts) for parts in zip(*(part.unbind() for part in self), strict=True)]
 
 
 class Pulled(NamedTuple):
@@ -154,10 +158,6 @@ class Slopes(NamedTuple):
             alike * over_length,
             told.key * (told.over_key.square() * told.strength),
         )
-
-    def at_each(self) -> list[Slopes]:
-        """Views of the single steps."""
-        return [Slopes(*parts) for parts in zip(*(part.unbind() for part in self), strict=True)]
 
 
 def pull_look(
