@@ -10,6 +10,7 @@ from mnemoscope.studies.recall import (
     BASE,
     OURS,
     PUBLISHED,
+    SOLVED,
     RecallStudy,
     at_delays,
     published_recall,
@@ -52,11 +53,12 @@ dot products and forgets less in the beginning."""
 
 def longer(network: Mapping[str, Any], delay: int) -> dict[str, Any]:
     """How a screened network learns a delay of more than 100: after shorter ones, and from 500 on in shorter steps
-    (gradients grow with the delay), of which a GPU does 6,000 in minutes.
+    (gradients grow with the delay), of which a GPU does 6,000 in minutes, until it recalls 99%: on the way to 99.9%
+    three of six no longer stayed finite.
     """
     before = network.get("task_options", {}).get("curriculum", "")
     stages = f"{before} 100 300" if delay > 500 else f"{before} 100"
-    shorter = {"clip": 0.1} if delay >= 500 else {}
+    shorter = {"clip": 0.1, "target_score": SOLVED} if delay >= 500 else {}
     fewer = {"steps": 6000} if delay > 500 else {}
     own = {**network, **shorter, **fewer, "curriculum_score": 0.95}
     return changed_options(own, {"delay": delay, "curriculum": stages.strip()})
