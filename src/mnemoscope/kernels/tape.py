@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
-from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Slopes, Told, add_outer, at_each, look, pull_look
+from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Pulled, Slopes, Told, at_each, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
 from mnemoscope.shapes import Float
 
@@ -196,12 +196,18 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
 
 def _write(products: Products, memory: Tensor, w: Tensor, erase: Tensor, add: Tensor, out: Tensor) -> None:
     """`M prod_h (1 - e_h w_h) + sum_h a_h w_h` (Graves et al., Eq 3-4)."""
-    if w.shape[1] == 1:  # M + (a - e M) w, in two passes over the memory
-        change = torch.addcmul(add.mT, erase.mT, memory, value=-1, out=products.buffer)
-        torch.addcmul(memory, change, w, out=out)
+    if w.shape[1] == 1:
+        torch.addcmul(memory, _change(products, memory, erase, add), w, out=out)
         return
     out.copy_(_erased(memory, w, erase)[-1])
-    add_outer(out, add, w)
+    products.add_outer(out, add, w)
+
+
+def _change(products: Products, memory: Tensor, erase: Tensor, add: Tensor) -> Tensor:
+    """`a - e M`, what a single head adds where it writes, in the buffer; in two passes, as `addcmul` is several times
+    slower where it has to repeat two numbers along the slots.
+    """
+    return torch.sub(add.mT, torch.mul(memory, erase.mT, out=products.buffer), out=products.buffer)
 
 
 def _erased(memory: Tensor, w: Tensor, erase: Tensor) -> list[Tensor]:
@@ -219,7 +225,7 @@ def _pull_write(
     of what was added and erased.
     """
     if w.shape[1] == 1:
-        buffer = torch.addcmul(add.mT, erase.mT, memory, value=-1, out=products.buffer).mul_(g)
+        buffer = _change(products, memory, erase, add).mul_(g)
         of_weights = buffer.sum(1, keepdim=True)
         weighted = torch.mul(g, w, out=buffer)
         torch.sum(weighted, -1, out=into[0][:, 0])
@@ -236,6 +242,14 @@ def _pull_write(
         into[1][:, head : head + 1] = -products.means(one, product)
         g.addcmul_(g, e.mT * one, value=-1)
     return of_weights
+
+
+def _add_looks(products: Products, g: Tensor, memory: Tensor, looks: list[Pulled]) -> None:
+    """Add to the gradient of a memory what looks at it have to do with it."""
+    if looks:
+        g.addcmul_(memory, sum([one.radial for one in looks[1:]], looks[0].radial), value=-1)
+        for one in looks:
+            products.add_outer(g, one.key, one.alike)
 
 
 def _backward(
@@ -264,22 +278,22 @@ def _backward(
     g = of_memory.clone(memory_format=torch.contiguous_format)
     products = Products(g)
     carried = torch.zeros_like(of_reads[0])
+    # A look that writes gives the gradient of the memory before it something; that waits for the look that reads
+    # there, a step earlier, so that both are added at once.
+    waits: list[Pulled] = []
     for t in reversed(range(time)):
         r = of_reads[t] + carried
-        add_outer(g, r, views[t + 1])
+        products.add_outer(g, r, views[t + 1])
         of_read = of_read + products.dots(r, memories[t + 1])
         pulled = pull_look(products, of_read, memories[t + 1], views[t + 1], by_read[t], at_read[t], steep_read[t],
                            into_read[t])  # fmt: skip
         of_read = pulled.before
-        g.addcmul_(memories[t + 1], pulled.radial, value=-1)
-        add_outer(g, by_read[t].key, pulled.alike)
+        _add_looks(products, g, memories[t + 1], [pulled, *waits])
         of_write = of_write + _pull_write(products, g, memories[t], writes[t + 1], erases[t], adds[t],
                                           [into_adds[t], into_erases[t]])  # fmt: skip
         pulled = pull_look(products, of_write, memories[t], writes[t + 1], by_write[t], at_write[t], steep_write[t],
                            into_write[t])  # fmt: skip
-        of_write = pulled.before
-        g.addcmul_(memories[t], pulled.radial, value=-1)
-        add_outer(g, by_write[t].key, pulled.alike)
+        of_write, waits = pulled.before, [pulled]
         orders = into[t]
         orders[:, logistic:rest] = into_positive[t]
         orders[:, :rest].mul_(bend[t])
@@ -287,6 +301,7 @@ def _backward(
         of_h = torch.addmm(of_h, orders, weights.heads).add_(of_shown[t])
         of_h = core.pull(t, of_h)
         carried = (core.into[t] @ weights.reader).view_as(carried)
+    _add_looks(products, g, memories[0], waits)
     flat = core.into.flatten(0, 1)
     return (
         core.into, of_h, core.carried, g, of_write, of_read, carried, core.recurrent(),

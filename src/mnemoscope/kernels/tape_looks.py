@@ -67,6 +67,7 @@ class Pulled(NamedTuple):
 
     before: Float[Tensor, "batch heads slots"]
     """Of the weights before."""
+    key: Float[Tensor, "batch heads numbers"]
     alike: Float[Tensor, "batch heads slots"]
     """Of the products of keys and slots: what is added to the memory's is `key^T alike - radial memory`."""
     radial: Float[Tensor, "batch 1 slots"]
@@ -81,6 +82,7 @@ class Products:
 
     def __init__(self, memory: Float[Tensor, "batch numbers slots"]) -> None:
         self.buffer = torch.empty_like(memory, memory_format=torch.contiguous_format)
+        self.one_by_one = not (memory.is_cuda or torch.backends.mkl.is_available())
 
     def over_lengths(self, memory: Tensor, out: Float[Tensor, "batch 1 slots"]) -> None:
         """One over the length of each slot."""
@@ -89,7 +91,7 @@ class Products:
 
     def dots(self, vectors: Float[Tensor, "batch heads numbers"], memory: Tensor) -> Float[Tensor, "batch heads slots"]:
         """With every slot."""
-        if vectors.shape[1] == 1:
+        if vectors.shape[1] == 1 and self.one_by_one:
             return torch.mul(memory, vectors.mT, out=self.buffer).sum(1, keepdim=True)
         return torch.bmm(vectors, memory)
 
@@ -97,21 +99,21 @@ class Products:
         self, weights: Float[Tensor, "batch heads slots"], memory: Tensor
     ) -> Float[Tensor, "batch heads numbers"]:
         """Weighted sums over the slots."""
-        if weights.shape[1] == 1:
+        if weights.shape[1] == 1 and self.one_by_one:
             return torch.mul(memory, weights, out=self.buffer).sum(-1).unsqueeze(1)
         return torch.bmm(weights, memory.mT)
 
-
-def add_outer(
-    memory: Float[Tensor, "batch numbers slots"],
-    vectors: Float[Tensor, "batch heads numbers"],
-    weights: Float[Tensor, "batch heads slots"],
-) -> None:
-    """Add each head's vector to all slots by its weights, in place."""
-    if vectors.shape[1] == 1:
-        memory.addcmul_(vectors.mT, weights)
-    else:
-        memory.baddbmm_(vectors.mT, weights)
+    def add_outer(
+        self,
+        memory: Float[Tensor, "batch numbers slots"],
+        vectors: Float[Tensor, "batch heads numbers"],
+        weights: Float[Tensor, "batch heads slots"],
+    ) -> None:
+        """Add each head's vector to all slots by its weights, in place."""
+        if vectors.shape[1] == 1 and self.one_by_one:
+            memory.addcmul_(vectors.mT, weights)
+        else:
+            memory.baddbmm_(vectors.mT, weights)
 
 
 def look(
@@ -119,14 +121,41 @@ def look(
     seen: Looks, weights: Float[Tensor, "batch heads slots"],
 ) -> None:  # fmt: skip
     """Write the weights, and what led to them into `seen`."""
-    slots, reach = before.shape[-1], told.shift.shape[-1] // 2
     torch.mul(products.dots(told.key, memory), over_length, out=seen.alike)
     torch.softmax(seen.alike * (told.strength * told.over_key), -1, out=seen.content)
-    mixed = torch.lerp(before, seen.content, told.gate)
-    torch.cat([mixed[..., slots - reach :], mixed, mixed[..., :reach]], dim=-1, out=seen.around)
-    torch.sum(seen.around.unfold(-1, slots, 1) * told.shift.unsqueeze(-1), -2, out=seen.shifted).clamp_min_(FLOOR)
-    torch.log(seen.shifted, out=seen.logs)
+    torch.lerp(before, seen.content, told.gate, out=_inner(seen.around, before.shape[-1]))
+    _close_ring(seen.around, before.shape[-1])
+    _turn(seen.around, told.shift, seen.shifted)
+    torch.log(seen.shifted.clamp_min_(FLOOR), out=seen.logs)
     torch.softmax(told.gamma * seen.logs, -1, out=weights)
+
+
+def _inner(around: Float[Tensor, "batch heads ring"], slots: int) -> Float[Tensor, "batch heads slots"]:
+    """The slots of a ring, without the ends that are repeated."""
+    reach = (around.shape[-1] - slots) // 2
+    return around[..., reach : reach + slots]
+
+
+def _close_ring(around: Float[Tensor, "batch heads ring"], slots: int) -> None:
+    """Repeat both ends."""
+    reach = (around.shape[-1] - slots) // 2
+    around[..., :reach] = around[..., slots : slots + reach]
+    around[..., reach + slots :] = around[..., reach : 2 * reach]
+
+
+def _turn(
+    around: Float[Tensor, "batch heads ring"], shares: Float[Tensor, "batch heads moves"],
+    out: Float[Tensor, "batch heads slots"],
+) -> Tensor:  # fmt: skip
+    """Sum over the moves k of `shares[k] around[k : k + slots]`.
+
+    Move by move, since a product with all windows at once takes several times as long.
+    """
+    slots, (first, *others) = out.shape[-1], shares.split(1, dim=-1)
+    torch.mul(around[..., :slots], first, out=out)
+    for k, share in enumerate(others, start=1):
+        out.addcmul_(around[..., k : k + slots], share)
+    return out
 
 
 class Slopes(NamedTuple):
@@ -136,7 +165,7 @@ class Slopes(NamedTuple):
     """Of `gamma log w` in the shifted weights w; 0 where w is below FLOOR."""
     gate: Float[Tensor, "*steps batch heads slots"]
     """Of the mixed weights in the gate."""
-    back: Float[Tensor, "*steps batch heads moves 1"]
+    back: Float[Tensor, "*steps batch heads moves"]
     """The shift in reverse."""
     alike: Float[Tensor, "*steps batch heads slots"]
     """Of `beta K` in the product of a key and a slot."""
@@ -153,7 +182,7 @@ class Slopes(NamedTuple):
         return cls(
             told.gamma / seen.shifted * (seen.shifted > FLOOR),
             seen.content - before,
-            told.shift.flip(-1).unsqueeze(-1),
+            told.shift.flip(-1),
             alike,
             alike * over_length,
             told.key * (told.over_key.square() * told.strength),
@@ -168,14 +197,15 @@ def pull_look(
 
     `into` gets those of what the heads were told; its `over_key` is not written, as the key's own holds it.
     """
-    slots, reach, dtype = g.shape[-1], told.shift.shape[-1] // 2, g.dtype
+    slots, dtype = g.shape[-1], g.dtype
     g = _softmax_backward(g, weights, -1, dtype)
     torch.sum(g * seen.logs, -1, keepdim=True, out=into.gamma)
-    g = g * slope.logs
-    torch.sum(seen.around.unfold(-1, slots, 1) * g.unsqueeze(-2), -1, out=into.shift)
-    # the moves in reverse, on the ring
-    around = torch.cat([g[..., slots - reach :], g, g[..., :reach]], dim=-1)
-    g = (around.unfold(-1, slots, 1) * slope.back).sum(-2)
+    around = torch.empty_like(seen.around)
+    g = torch.mul(g, slope.logs, out=_inner(around, slots))
+    for k, of_share in enumerate(into.shift.unbind(-1)):
+        torch.sum(g * seen.around[..., k : k + slots], -1, out=of_share)
+    _close_ring(around, slots)
+    g = _turn(around, slope.back, torch.empty_like(weights))  # the moves in reverse
     torch.sum(g * slope.gate, -1, keepdim=True, out=into.gate)
     of_content = g * told.gate
     of_before = g - of_content
@@ -185,4 +215,4 @@ def pull_look(
     g = g * slope.alike
     torch.addcmul(products.means(g, memory), slope.key, into.strength, value=-1, out=into.key)
     radial = together * slope.radial
-    return Pulled(of_before, g, radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True))
+    return Pulled(of_before, told.key, g, radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True))
