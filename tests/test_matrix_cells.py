@@ -27,7 +27,7 @@ from mnemoscope.cells.matrix import (
 from mnemoscope.cells.matrix.flat import LARGEST
 from mnemoscope.cells.matrix.named import matrix_lstm, matrix_rnn
 from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Schur
+from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
 
 ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
 
@@ -99,7 +99,7 @@ RNNS = {
     "two inputs": lambda: MatrixRNN([(3, 3), (4, 4)], (3, 2), "logistic"),
     "orthogonal": lambda: MatrixRNN((5, 5), (4, 6), rows=Cayley(4), columns=Exponential(6)),
     "rotations": lambda: MatrixRNN((5, 5), (4, 6), rows=Givens(4, 4, complex=False), columns=Dense(6, "orthogonal")),
-    "normal": lambda: MatrixRNN((5, 5), (4, 4), "linear", rows=Schur(4, modulus=0.9), columns=Schur(4, modulus=0.8)),
+    "normal": lambda: MatrixRNN((5, 5), (4, 4), "linear", rows=Normal(4, modulus=0.9), columns=Normal(4, modulus=0.8)),
 }
 
 
