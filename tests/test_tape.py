@@ -234,6 +234,60 @@ def test_the_fast_scan_has_no_second_derivative_and_says_so():
         torch.autograd.grad(ms.scan(machine, xs)[0].sum(), xs, create_graph=True)
 
 
+@pytest.mark.parametrize("how", ["is_grads_batched", "vmap", "vmap in vmap"])
+def test_gradients_of_several_vectors_at_once(machine, how):
+    """Where torch hides their dimension in one way or the other, they are what each alone gives."""
+    xs = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+    outputs, last = ms.scan(machine, xs)
+    wanted = [xs, *machine.parameters()]
+    vectors = torch.randn(2, 3, *outputs.shape, dtype=torch.float64)
+
+    def pulled(g):  # not all that was computed gets a gradient
+        found = torch.autograd.grad(
+            [outputs, last.memory], wanted, [g, torch.ones_like(last.memory)], retain_graph=True, materialize_grads=True
+        )
+        return list(found)
+
+    expected = [torch.stack(parts) for parts in zip(*map(pulled, vectors.flatten(0, 1)), strict=True)]
+    if how == "is_grads_batched":
+        ones = torch.ones(6, *last.memory.shape, dtype=torch.float64)
+        found = torch.autograd.grad([outputs, last.memory], wanted, [vectors.flatten(0, 1), ones],
+                                    is_grads_batched=True, materialize_grads=True)  # fmt: skip
+    elif how == "vmap":
+        found = torch.func.vmap(pulled)(vectors.flatten(0, 1))
+    else:
+        found = [part.flatten(0, 1) for part in torch.func.vmap(torch.func.vmap(pulled))(vectors)]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=ROUNDING)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # of torch, in forward mode
+def test_every_way_to_differentiate_is_that_of_the_loop():
+    machine = ntm(3, 5, slots=4, slot_size=3).double()
+    xs, tangent = torch.randn(3, 2, 3).double(), torch.randn(3, 2, 3).double()
+
+    def outputs(xs, backend="auto"):
+        return ms.scan(machine, xs, backend=backend)[0]
+
+    jacobian = torch.autograd.functional.jacobian(lambda xs: outputs(xs, "loop"), xs)
+    moved = (jacobian.flatten(3) @ tangent.flatten()).view(3, 2, -1)
+    ways = {
+        "one by one": torch.autograd.functional.jacobian(outputs, xs),
+        "batched": torch.autograd.functional.jacobian(outputs, xs, vectorize=True),
+        "forward": torch.autograd.functional.jacobian(outputs, xs, vectorize=True, strategy="forward-mode"),
+        "jacrev": torch.func.jacrev(outputs)(xs),
+        "jacfwd": torch.func.jacfwd(outputs)(xs),
+    }
+    for found in ways.values():
+        torch.testing.assert_close(found, jacobian, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(torch.func.jvp(outputs, (xs,), (tangent,))[1], moved, rtol=0, atol=ROUNDING)
+    many = torch.func.vmap(outputs)(torch.stack([xs, 2 * xs]))
+    torch.testing.assert_close(many[1], outputs(2 * xs), rtol=0, atol=ROUNDING)
+    second = torch.func.hessian(lambda xs: outputs(xs).square().sum())(xs)
+    expected = torch.autograd.functional.hessian(lambda xs: outputs(xs, "loop").square().sum(), xs)
+    torch.testing.assert_close(second, expected, rtol=0, atol=1e-10)
+
+
 def test_weights_stay_weights_and_the_run_is_repeatable(machine):
     xs = torch.randn(10, 3, 3, dtype=torch.float64)
     _, cache = ms.run_with_cache(machine, xs)
