@@ -1,5 +1,6 @@
 """Turing machines: addressing against Graves' equations one number at a time, and what a machine must keep."""
 
+from inspect import unwrap  # of the check of types, which refuses before the function can
 from math import exp, prod, sqrt
 
 import pytest
@@ -408,19 +409,30 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), read_heads=0), "at least one head that reads"),
-        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), write_heads=0), "one that writes"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), read_heads=0), "read_heads must be .* at least 1, but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), write_heads=0), "write_heads must be .* at least 1, but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 0, (4,)), "slots must be .* but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (0,)), r"slot_shape\[0\] must be .* but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (2, -1)), r"slot_shape\[1\] must be .* but is -1"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, ()), r"slot_shape must be .* but is \(\)"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), output_shape=()), r"output_shape must be .* but is \(\)"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), output_shape=(0,)), r"output_shape\[0\] must be .* but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), least_strength=-1.0), "least_strength must be .* but is -1"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), least_strength=float("nan")), "least_strength must .* is nan"),
+        (lambda: matntm(4, 3, output_size=4, output_rows=0), "output_rows must be"),
+        (lambda: matntm(4, 3, output_rows=2), "output_rows is 2, but without an output_size"),
+        (lambda: matntm(4, 3, controller="gru"), "'gru'"),
+        (lambda: matntm(4, 3, slots=4, reach=2), "5 moves and 4 slots"),
+        (lambda: LSTM(3, 0), "Sizes must be positive.*hidden_size is 0"),
+        (lambda: ms.scan(ntm(3, 6), torch.zeros(2, 3)), r"\(time, batch, features\), but got \(2, 3\)"),
         (lambda: ntm(3, 6, slots=2), "3 moves and 2 slots"),
         (lambda: ntm(3, 6, slots=6, reach=3), "7 moves and 6 slots"),
-        (lambda: ntm(3, 6, reach=-1), "reach is -1"),
-        (lambda: ntm(3, 6, slots=0), "at least one slot"),
-        (lambda: ntm(3, 6, slot_size=0), "slot_shape is"),
+        (lambda: ntm(3, 6, reach=-1), "reach must be a whole number, at least 0, but is -1"),
         (lambda: TuringMachine(LSTM(7, 6), 5, (4, 1, 1)), r"\(rows, columns\)"),
         (lambda: TuringMachine(LSTM(8, 6), 5, (4,), read_heads=2), r"features of x \+ 8"),
         (lambda: TuringMachine(MatrixRNN([(3, 1), (2, 3)], (4, 4)), 5, (3, 2)), r"here \[\(3, 2\)\]"),
         (lambda: TuringMachine(deep([(3, 1), (2, 3)], (4, 4), 1), 5, (2, 3), read_heads=2), "features of x"),
         (lambda: TuringMachine(MatrixRNN([(9, 1), (2, 3)], (4, 4)), 5, (2, 3), read_heads=2), "takes"),
-        (lambda: matntm(3, 4, layers=0), "at least one layer"),
         (lambda: matntm(3, 4, controller="lstm", layers=7), "layers is 7"),
         (lambda: ms.scan(ntm(3, 4).half(), torch.zeros(2, 1, 3).half()), "float16"),
         (lambda: TuringMachine(ms.registry.cells.load("memrnn")(3, 4), 5, (2,)), "keeps its size"),
@@ -437,6 +449,31 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
 def test_bad_input_is_refused_in_words(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+COUNTS = {
+    ntm: ("input_size", "hidden_size", "slots", "slot_size", "read_heads", "write_heads"),
+    matntm: ("input_size", "hidden_size", "layers", "slots", "slot_rows", "slot_columns", "read_heads", "write_heads"),
+}
+
+
+@pytest.mark.parametrize("bad", [0, -1, -20, 2.0, True])
+@pytest.mark.parametrize(("make", "name"), [(make, name) for make, names in COUNTS.items() for name in names])
+def test_a_wrong_count_is_refused_by_its_own_name(make, name, bad):
+    """Also where the controller's sizes follow from it, whose name nobody gave."""
+    with pytest.raises(ValueError, match=f"^{name} must be a whole number, at least 1, but is {bad!r}"):
+        unwrap(make)(**{"input_size": 4, "hidden_size": 3, name: bad})
+
+
+def test_what_is_no_cell_or_no_state_is_refused_in_words():
+    build = unwrap(TuringMachine.__init__)
+    for wrong in (torch.nn.LSTM(7, 6), "lstm", LSTM):
+        with pytest.raises(TypeError, match=r"controller must be a cell.*adapt"):
+            build(TuringMachine.__new__(TuringMachine), wrong, 5, (4,))
+    machine = TuringMachine(ms.adapt(torch.nn.LSTM(7, 6)), 5, (4,))
+    assert ms.scan(machine, torch.zeros(2, 1, 3))[0].shape == (2, 1, 6 + 4)
+    with pytest.raises(TypeError, match="is a TapeState"):
+        unwrap(type(machine)._check_state)(machine, torch.zeros(1, 6))
 
 
 def test_any_cell_may_be_the_controller():
