@@ -194,6 +194,17 @@ def test_gradients_of_the_fast_path_are_those_of_the_loop(make):
         close(one, other, 1e-10)  # sums over 7 steps, 3 trials and 12 x 12 entries of products of order 10
 
 
+@pytest.mark.parametrize("name", ["matrix-rnn", "matrix-lstm", "matrix-gru", "matrix-stack"])
+def test_free_matrices_may_be_of_bfloat16(name):
+    own = {"output_size": 4} if name == "matrix-stack" else {}
+    cell, xs = registry.cells.load(name)(4, 6, **own).bfloat16(), torch.randn(5, 2, 4).bfloat16()
+    one, other = (ms.scan(cell, xs, backend=backend)[0] for backend in ("loop", "fused"))
+    largest = one.abs().max().clamp(min=1)  # the output of the stack is linear
+    assert (one - other).abs().max() < 8 * torch.finfo(torch.bfloat16).eps * largest  # roundings of five steps
+    with pytest.raises(TypeError, match="by torch"):
+        MatrixRNN((2, 2), (3, 3), rows=Normal(3)).bfloat16().connectivity()
+
+
 def test_large_states_go_by_the_loop_and_say_so():
     cell = MatrixRNN((5, 5), (20, 20))
     assert cell.hidden_size > LARGEST

@@ -595,12 +595,43 @@ def test_a_matrix_map_that_was_replaced_is_not_fused_away():
         assert torch.equal(ms.scan(cell, xs)[0], ms.scan(cell, xs, backend="loop")[0])
 
 
+HALVES = [torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("backend", ["auto", "loop"])
-def test_autocast(backend):
-    machine = ntm(3, 6, slots=5, slot_size=4)
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = ms.scan(machine, torch.randn(4, 3, 3), backend=backend)[0]
-    assert torch.isfinite(outputs).all()
+def test_under_autocast_the_tape_keeps_its_digits(machine, backend, dtype):
+    """Controller and heads compute in half precision, memory and weights stay what they are."""
+    machine, xs = machine.float(), torch.randn(12, 3, 3)
+    expected = ms.scan(machine, xs)[0]
+    with torch.autocast("cpu", dtype):
+        outputs, last = ms.scan(machine, xs, backend=backend)
+    assert {part.dtype for part in last[1:]} == {torch.float32}
+    torch.testing.assert_close(last.read_weights.sum(-1), torch.ones(3, machine.read_heads), rtol=0, atol=1e-6)
+    assert (outputs - expected).abs().max() < 30 * torch.finfo(dtype).eps  # some roundings of each step
+    outputs.float().square().mean().backward()
+    for name, parameter in machine.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+@pytest.mark.parametrize("backend", ["auto", "loop"])
+def test_a_machine_in_bfloat16_is_the_rounded_one(machine, backend):
+    rounded, xs = machine.bfloat16(), torch.randn(12, 3, 3).bfloat16()
+    outputs, last = ms.scan(rounded, xs, backend=backend)
+    outputs.float().square().mean().backward()
+    for name, parameter in rounded.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+    assert {part.dtype for part in leaves(last)} == {torch.bfloat16}
+    expected = ms.scan(machine.float(), xs.float())[0]
+    assert (outputs - expected).abs().max() < 30 * torch.finfo(torch.bfloat16).eps  # as under autocast
+
+
+def test_float16_is_refused_before_it_gives_nan():
+    w, one = torch.tensor([[[1.0, 0.0]]]).half(), torch.ones(1, 1, 1).half()
+    with pytest.raises(ValueError, match="float16"):
+        sharpened(w, one)
+    with pytest.raises(ValueError, match="float16"):
+        by_content(torch.zeros(1, 2, 3).half(), torch.zeros(1, 1, 3).half(), one)
 
 
 @pytest.mark.parametrize("part", ["read_weights", "write_weights", "reads", "memory"])

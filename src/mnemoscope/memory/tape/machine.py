@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.memory.tape.addressing import check_reach
+from mnemoscope.cells.state import map_state
+from mnemoscope.memory.tape.addressing import check_digits, check_reach
 from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
@@ -173,10 +174,7 @@ class TuringMachine(Cell):
             raise TypeError(
                 f"The state of a machine is a TapeState, but a {type(state).__name__} was given; see initial_state."
             )
-        if state.memory.dtype == torch.float16:
-            raise ValueError(
-                "A tape needs numbers and weights that float16 takes for 0; use float32, float64 or bfloat16."
-            )
+        check_digits(state.memory)
         expected = {
             "memory": (self.slots, *self.slot_shape),
             "read_weights": (self.read_heads, self.slots),
@@ -192,8 +190,11 @@ class TuringMachine(Cell):
                 )
 
     def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
-        """Write, then read."""
+        """Write, then read; under autocast with all digits of the state, as rounding errors on a tape add up."""
         memory = state.memory.flatten(2)
+        if torch.is_autocast_enabled(memory.device.type):
+            with torch.autocast(memory.device.type, enabled=False):
+                return self._turn(inner, map_state(lambda part: part.to(memory.dtype), orders), state)
         write = orders.write.on(memory, state.write_weights)
         memory = written(memory, write, orders.erase, orders.add)
         read = orders.read.on(memory, state.read_weights)
