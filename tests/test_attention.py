@@ -158,6 +158,30 @@ def test_second_derivatives_are_those_of_the_loop_or_refused():
     assert torch.autograd.grad(ms.scan(cell, xs, backend="loop")[0].sum(), xs, create_graph=True)[0].requires_grad
 
 
+@pytest.mark.parametrize("name", ["memrnn", "rellstm", "relrnn"])
+@pytest.mark.parametrize("batched", [True, False])
+def test_gradients_of_several_vectors_at_once_are_each_or_refused_in_words(name, batched):
+    """A screened scan takes them one after the other; a shared history says what to do instead."""
+    cell, xs = ms.registry.cells.load(name)(3, 6).double(), torch.randn(6, 2, 3).double().requires_grad_()
+
+    def pulled(outputs, g):
+        return torch.autograd.grad(outputs, xs, g, retain_graph=True)[0]
+
+    def together(outputs, vectors):
+        if batched:
+            return torch.autograd.grad(outputs, xs, vectors, is_grads_batched=True, retain_graph=True)[0]
+        return torch.func.vmap(lambda g: pulled(outputs, g))(vectors)
+
+    outputs = ms.scan(cell, xs)[0]
+    vectors = torch.randn(3, *outputs.shape).double()
+    expected = torch.stack([pulled(outputs, g) for g in vectors])
+    if name == "memrnn":
+        with pytest.raises(RuntimeError, match=r"one gradient at a time.*backend='loop'"):
+            together(outputs, vectors)
+        outputs = ms.scan(cell, xs, backend="loop")[0]
+    torch.testing.assert_close(together(outputs, vectors), expected, rtol=0, atol=1e-12)  # float64, sums of few terms
+
+
 def test_full_attention_is_a_softmax_over_all_states():
     torch.manual_seed(5)
     cell = Attentive(Elman(5, 12, "tanh"), FullHistory()).double()

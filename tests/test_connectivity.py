@@ -1,11 +1,15 @@
 """One suite over every recurrent matrix: what it claims must hold after training, and its gradient must be right."""
 
+from inspect import unwrap  # of the check of types, which refuses before the function can
+
 import pytest
 import torch
 
-from mnemoscope import registry
+from mnemoscope import fisher_memory, registry
 from mnemoscope.cells import GORU, Elman, Model
-from mnemoscope.cells.named import eurnn, exprnn, irnn, matched_size, nnrnn, ornn, rnn
+from mnemoscope.cells.matrix import MatrixRNN
+from mnemoscope.cells.matrix.named import matrix_rnn
+from mnemoscope.cells.named import eurnn, exprnn, irnn, matched_size, nnrnn, normal_rnn, ornn, rnn
 from mnemoscope.connectivity import (
     INITIALISERS,
     ORTHOGONAL,
@@ -17,6 +21,7 @@ from mnemoscope.connectivity import (
     Fourier,
     Givens,
     Householder,
+    Normal,
     Schur,
     Singular,
     Unitary,
@@ -64,6 +69,14 @@ MATRICES = {
     "schur-clamped": (lambda: Schur(N, clamp=0.05), N * (N - 1) // 2 + N * (N - 2) // 2 + N),
     "schur-fixed-modulus": (lambda: Schur(N, modulus=0.958, clamp=0), N * (N - 1) // 2 + N * (N - 2) // 2 + N // 2),
     "schur-within-pairs": (lambda: Schur(N, within_pairs=True), N * (N - 1) + N),
+    "schur-odd": (lambda: Schur(7), 7 * 6 // 2 + (7 * 6 // 2 - 3) + 3 + 4),
+    **{f"normal-{basis}": (lambda basis=basis: Normal(N, basis), None) for basis in ORTHOGONAL},
+    "normal-henaff": (lambda: Normal(N, init=None), N * (N - 1) // 2 + N),
+    "normal-odd": (lambda: Normal(7, modulus=0.9, modulus_penalty=0.1), 7 * 6 // 2 + 3 + 4),
+    "normal-real": (lambda: Normal(N, real=4), N * (N - 1) // 2 + 2 + 2 + 4),
+    "normal-symmetric": (lambda: Normal(N, real=N), N * (N - 1) // 2 + N),
+    "normal-negative": (lambda: Normal(N, real=2, negative=2, clamp=0.05), N * (N - 1) // 2 + 3 + 3 + 2),
+    "normal-one-number": (lambda: Normal(1), 1),
 }  # fmt: skip
 
 
@@ -118,9 +131,9 @@ def test_the_claimed_spectrum_is_that_of_the_matrix(matrix, steps):
 def test_who_claims_what():
     assert Dense(4).spectrum() == Claim(None, None)
     assert Schur(4, within_pairs=True).spectrum() == Claim(None, None)
-    for kind in (Exponential(4), Exponential(4, complex=True), Cayley(4, negative=0), Schur(4)):
+    for kind in (Exponential(4), Exponential(4, complex=True), Cayley(4, negative=0), Schur(4), Normal(4)):
         assert kind.spectrum().eigenvalues is not None
-    for kind in (Exponential(4), Cayley(4), Givens(4), Householder(4), Fourier(4), Singular(4)):
+    for kind in (Exponential(4), Cayley(4), Givens(4), Householder(4), Fourier(4), Singular(4), Normal(4)):
         assert kind.spectrum().singular_values is not None
 
 
@@ -154,7 +167,7 @@ def test_state_dict_round_trip(request, matrix):
 
 
 def test_all_parameters_get_a_gradient(matrix):
-    matrix().abs().square().mul(torch.rand(N, N)).sum().backward()
+    matrix().abs().square().mul(torch.rand(matrix.size, matrix.size)).sum().backward()
     for name, parameter in matrix.named_parameters():
         assert parameter.grad is not None or not parameter.requires_grad, name
 
@@ -278,6 +291,97 @@ def test_schur_is_its_formula():
     assert decayed.penalty().item() == pytest.approx(9 * decayed.T.numel())
 
 
+def commutator(V):
+    return torch.linalg.matrix_norm(V @ V.mT - V.mT @ V)
+
+
+NORMAL = [name for name in MATRICES if name.startswith("normal")]
+
+
+@pytest.mark.parametrize("name", NORMAL)
+@pytest.mark.parametrize("steps", [0, 100])
+def test_a_normal_matrix_stays_normal(name, steps):
+    V = trained(MATRICES[name][0](), steps)().detach()
+    assert commutator(V) < 1e-14 * V.shape[0] * torch.linalg.matrix_norm(V).square()  # rounding of two products
+    if name == "normal-symmetric":
+        torch.testing.assert_close(V, V.mT, rtol=0, atol=1e-13)
+
+
+def test_what_starts_normal_and_is_free_does_not_stay_so():
+    for free in (Dense(8, "orthogonal"), Schur(8)):
+        assert commutator(free()) < 1e-5
+        assert commutator(trained(free)().detach()) > 0.1
+
+
+def test_normal_is_its_formula():
+    matrix = trained(Normal(7, real=3, negative=2, modulus_penalty=0.5), 20)
+    D, P = torch.zeros(7, 7, dtype=torch.float64), matrix.basis().detach()
+    for i in range(2):
+        gamma, theta = matrix.gamma[i].detach(), matrix.theta[i].detach()
+        D[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = gamma * torch.tensor(
+            [[theta.cos(), -theta.sin()], [theta.sin(), theta.cos()]]
+        )
+    for i, sign in enumerate([1, -1, -1]):
+        D[4 + i, 4 + i] = sign * matrix.gamma[2 + i].detach()
+    torch.testing.assert_close(matrix.schur_form().detach(), D, rtol=0, atol=1e-15)
+    torch.testing.assert_close(matrix().detach(), P @ D @ P.T, rtol=0, atol=1e-14)
+    torch.testing.assert_close(matrix.penalty(), 0.5 * (matrix.gamma - 1).square().sum())
+    assert Normal(4).penalty() is None
+
+
+def test_any_normal_matrix_can_be_learned():
+    """A goal that is normal, with eigenvalues on both sides of 0 and beyond the unit circle, is reached."""
+    torch.manual_seed(0)
+    P = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64))[0]
+    D = torch.block_diag(torch.tensor([[0.3, -1.2], [1.2, 0.3]]), *torch.tensor([[1.5], [-0.7], [0.4]])).double()
+    goal = P @ D @ P.T
+    matrix = Normal(5, real=3, negative=1).double()
+    optimiser = torch.optim.LBFGS(matrix.parameters(), max_iter=500, line_search_fn="strong_wolfe")
+
+    def loss():
+        optimiser.zero_grad()
+        off = (matrix() - goal).square().sum()
+        off.backward()
+        return off
+
+    optimiser.step(loss)
+    torch.testing.assert_close(matrix().detach(), goal, rtol=0, atol=1e-3)
+
+
+def test_the_fisher_memory_of_a_normal_network_is_the_closed_form():
+    """Ganguli et al. 2008: modes of their own, `J(k) = sum_j (1 - p_j) p_j^k |b_j|^2` with `p = |lambda|^2`, and no
+    information is lost, `sum_k J(k) = |w|^2`.
+    """
+    cell = normal_rnn(1, 7, "linear", modulus=0.9, real=3).double()
+    with torch.no_grad():
+        cell.connectivity.gamma.uniform_(0.5, 0.95)
+    memory = fisher_memory(cell, lags=40)
+    w = cell.drive.weight.detach()[:, 0]
+    eigenvalues, vectors = torch.linalg.eig(cell.connectivity().detach())  # unit vectors, all moduli are different
+    pairs, single = cell.connectivity.gamma.detach().split((2, 3))
+    assert_same_numbers(eigenvalues.abs(), torch.cat([pairs, pairs, single]), 1e-12)
+    p, b = eigenvalues.abs().square(), (vectors.mH @ w.to(vectors)).abs().square()
+    expected = torch.stack([((1 - p) * p**k * b).sum() for k in range(40)])
+    torch.testing.assert_close(memory.curve, expected, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(memory.total, w.square().sum(), rtol=1e-10, atol=0)
+
+
+def test_a_matrix_network_of_normal_matrices_loses_nothing_after_learning():
+    """Its total is `|W|^2`, which a learned one of free matrices does not have."""
+    totals = {}
+    for name, rows, columns in (
+        ("normal", Normal(4, modulus=0.8, clamp=0.1), Normal(3, modulus=0.9, clamp=0.05, real=3)),
+        ("schur", Schur(4, modulus=0.8, clamp=0.1), Schur(3, modulus=0.9, clamp=0.05)),
+    ):
+        cell = MatrixRNN((1, 1), (4, 3), "linear", trained(rows), trained(columns)).double()
+        memory = fisher_memory(cell)
+        assert (memory.route == "eigenbases of a normal network") is (name == "normal")
+        part = cell.drive.maps[0]
+        totals[name] = memory.total / (part.U.T @ part.V).square().sum().detach()
+    assert totals["normal"].item() == pytest.approx(1, abs=1e-12)
+    assert totals["schur"].item() < 0.99
+
+
 def test_schur_as_it_was_released_has_other_moduli():
     free, within = (trained(Schur(6, clamp=0.0, within_pairs=where), 50) for where in (False, True))
     moduli = [torch.linalg.eigvals(matrix().detach()).abs() for matrix in (free, within)]
@@ -358,7 +462,6 @@ def test_a_moving_base_takes_the_step_of_wisdom_et_al():
         (lambda: Dense(4, "magic"), "Unknown initialiser 'magic'"),
         (lambda: Exponential(4, "magic"), "Exponential has no initialiser 'magic'; choose one of henaff"),
         (lambda: Householder(4, init="glorot"), "Householder has no initialiser 'glorot'"),
-        (lambda: Schur(5), "must be even, but is 5"),
         (lambda: Givens(5), "must be even, but is 5"),
         (lambda: Givens(6, style="fft"), "power of 2"),
         (lambda: Givens(8, 2, style="fft"), "layers is 2"),
@@ -373,6 +476,14 @@ def test_a_moving_base_takes_the_step_of_wisdom_et_al():
         (lambda: Schur(4, "magic"), "Unknown kind of orthogonal matrix 'magic'"),
         (lambda: Schur(4, modulus=-1.0), "modulus must be at least 0"),
         (lambda: Schur(4, clamp=-0.1), "clamp must be at least 0"),
+        (lambda: Schur(4, decay=float("inf")), "decay must be at least 0"),
+        (lambda: Normal(4, real=3), "an even number from 0 to 4 can be real, but real is 3"),
+        (lambda: Normal(5, real=7), "an odd number from 1 to 5 can be real, but real is 7"),
+        (lambda: Normal(4, real=2, negative=3), "Of 2 real eigenvalues 3 cannot be negative"),
+        (lambda: Normal(4, negative=-1), "choose negative in 0..0"),
+        (lambda: Normal(5, "givens"), "must be even, but is 5"),
+        (lambda: Normal(4, "magic"), "Unknown kind of orthogonal matrix 'magic'"),
+        (lambda: unwrap(matrix_rnn)(4, 4, matrices="magic"), "matrices must be one of free, .*normal, but is 'magic'"),
         (lambda: Schur(4, modulus_penalty=float("nan")), "modulus_penalty"),
         (lambda: Elman(3, 5, connectivity=Dense(4)), "yields a 4 x 4 matrix"),
         (lambda: Elman(3, 4, "relu", connectivity=Fourier(4)), "relu is not defined for complex states"),
@@ -386,7 +497,7 @@ def test_bad_options_are_refused_in_words(make, words):
 
 def test_parameters_that_are_not_finite_are_refused(matrix):
     state = matrix.state_dict()
-    name = next(name for name, _ in matrix.named_parameters())
+    name = next(name for name, parameter in matrix.named_parameters() if parameter.numel())
     state[name] = torch.full_like(state[name], torch.nan)
     with pytest.raises(ValueError, match="infinite or NaN"):
         matrix.load_state_dict(state)

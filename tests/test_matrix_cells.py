@@ -27,7 +27,7 @@ from mnemoscope.cells.matrix import (
 from mnemoscope.cells.matrix.flat import LARGEST
 from mnemoscope.cells.matrix.named import matrix_lstm, matrix_rnn
 from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Schur
+from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
 
 ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
 
@@ -99,7 +99,7 @@ RNNS = {
     "two inputs": lambda: MatrixRNN([(3, 3), (4, 4)], (3, 2), "logistic"),
     "orthogonal": lambda: MatrixRNN((5, 5), (4, 6), rows=Cayley(4), columns=Exponential(6)),
     "rotations": lambda: MatrixRNN((5, 5), (4, 6), rows=Givens(4, 4, complex=False), columns=Dense(6, "orthogonal")),
-    "normal": lambda: MatrixRNN((5, 5), (4, 4), "linear", rows=Schur(4, modulus=0.9), columns=Schur(4, modulus=0.8)),
+    "normal": lambda: MatrixRNN((5, 5), (4, 4), "linear", rows=Normal(4, modulus=0.9), columns=Normal(4, modulus=0.8)),
 }
 
 
@@ -192,6 +192,17 @@ def test_gradients_of_the_fast_path_are_those_of_the_loop(make):
         found[backend] = torch.autograd.grad((outputs * weight).sum(), list(cell.parameters()))
     for one, other in zip(found["loop"], found["fused"], strict=True):
         close(one, other, 1e-10)  # sums over 7 steps, 3 trials and 12 x 12 entries of products of order 10
+
+
+@pytest.mark.parametrize("name", ["matrix-rnn", "matrix-lstm", "matrix-gru", "matrix-stack"])
+def test_free_matrices_may_be_of_bfloat16(name):
+    own = {"output_size": 4} if name == "matrix-stack" else {}
+    cell, xs = registry.cells.load(name)(4, 6, **own).bfloat16(), torch.randn(5, 2, 4).bfloat16()
+    one, other = (ms.scan(cell, xs, backend=backend)[0] for backend in ("loop", "fused"))
+    largest = one.abs().max().clamp(min=1)  # the output of the stack is linear
+    assert (one - other).abs().max() < 8 * torch.finfo(torch.bfloat16).eps * largest  # roundings of five steps
+    with pytest.raises(TypeError, match="by torch"):
+        MatrixRNN((2, 2), (3, 3), rows=Normal(3)).bfloat16().connectivity()
 
 
 def test_large_states_go_by_the_loop_and_say_so():

@@ -484,7 +484,7 @@ def test_what_is_not_finite_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"steps": 0}, "steps must be a whole number from 1 on, but is 0"),
+        ({"steps": 0}, "steps must be a whole number, at least 1, but is 0"),
         ({"rollout": -2}, "rollout must be a whole number"),
         ({"clip": 0.0}, "clip must be above 0"),
         ({"discount": 1.2}, r"discount must be between 0 and 1, but is 1\.2"),

@@ -1,5 +1,6 @@
 """Turing machines: addressing against Graves' equations one number at a time, and what a machine must keep."""
 
+from inspect import unwrap  # of the check of types, which refuses before the function can
 from math import exp, prod, sqrt
 
 import pytest
@@ -234,6 +235,60 @@ def test_the_fast_scan_has_no_second_derivative_and_says_so():
         torch.autograd.grad(ms.scan(machine, xs)[0].sum(), xs, create_graph=True)
 
 
+@pytest.mark.parametrize("how", ["is_grads_batched", "vmap", "vmap in vmap"])
+def test_gradients_of_several_vectors_at_once(machine, how):
+    """Where torch hides their dimension in one way or the other, they are what each alone gives."""
+    xs = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+    outputs, last = ms.scan(machine, xs)
+    wanted = [xs, *machine.parameters()]
+    vectors = torch.randn(2, 3, *outputs.shape, dtype=torch.float64)
+
+    def pulled(g):  # not all that was computed gets a gradient
+        found = torch.autograd.grad(
+            [outputs, last.memory], wanted, [g, torch.ones_like(last.memory)], retain_graph=True, materialize_grads=True
+        )
+        return list(found)
+
+    expected = [torch.stack(parts) for parts in zip(*map(pulled, vectors.flatten(0, 1)), strict=True)]
+    if how == "is_grads_batched":
+        ones = torch.ones(6, *last.memory.shape, dtype=torch.float64)
+        found = torch.autograd.grad([outputs, last.memory], wanted, [vectors.flatten(0, 1), ones],
+                                    is_grads_batched=True, materialize_grads=True)  # fmt: skip
+    elif how == "vmap":
+        found = torch.func.vmap(pulled)(vectors.flatten(0, 1))
+    else:
+        found = [part.flatten(0, 1) for part in torch.func.vmap(torch.func.vmap(pulled))(vectors)]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=ROUNDING)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # of torch, in forward mode
+def test_every_way_to_differentiate_is_that_of_the_loop():
+    machine = ntm(3, 5, slots=4, slot_size=3).double()
+    xs, tangent = torch.randn(3, 2, 3).double(), torch.randn(3, 2, 3).double()
+
+    def outputs(xs, backend="auto"):
+        return ms.scan(machine, xs, backend=backend)[0]
+
+    jacobian = torch.autograd.functional.jacobian(lambda xs: outputs(xs, "loop"), xs)
+    moved = (jacobian.flatten(3) @ tangent.flatten()).view(3, 2, -1)
+    ways = {
+        "one by one": torch.autograd.functional.jacobian(outputs, xs),
+        "batched": torch.autograd.functional.jacobian(outputs, xs, vectorize=True),
+        "forward": torch.autograd.functional.jacobian(outputs, xs, vectorize=True, strategy="forward-mode"),
+        "jacrev": torch.func.jacrev(outputs)(xs),
+        "jacfwd": torch.func.jacfwd(outputs)(xs),
+    }
+    for found in ways.values():
+        torch.testing.assert_close(found, jacobian, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(torch.func.jvp(outputs, (xs,), (tangent,))[1], moved, rtol=0, atol=ROUNDING)
+    many = torch.func.vmap(outputs)(torch.stack([xs, 2 * xs]))
+    torch.testing.assert_close(many[1], outputs(2 * xs), rtol=0, atol=ROUNDING)
+    second = torch.func.hessian(lambda xs: outputs(xs).square().sum())(xs)
+    expected = torch.autograd.functional.hessian(lambda xs: outputs(xs, "loop").square().sum(), xs)
+    torch.testing.assert_close(second, expected, rtol=0, atol=1e-10)
+
+
 def test_weights_stay_weights_and_the_run_is_repeatable(machine):
     xs = torch.randn(10, 3, 3, dtype=torch.float64)
     _, cache = ms.run_with_cache(machine, xs)
@@ -354,19 +409,30 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), read_heads=0), "at least one head that reads"),
-        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), write_heads=0), "one that writes"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), read_heads=0), "read_heads must be .* at least 1, but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), write_heads=0), "write_heads must be .* at least 1, but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 0, (4,)), "slots must be .* but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (0,)), r"slot_shape\[0\] must be .* but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (2, -1)), r"slot_shape\[1\] must be .* but is -1"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, ()), r"slot_shape must be .* but is \(\)"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), output_shape=()), r"output_shape must be .* but is \(\)"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), output_shape=(0,)), r"output_shape\[0\] must be .* but is 0"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), least_strength=-1.0), "least_strength must be .* but is -1"),
+        (lambda: TuringMachine(LSTM(7, 6), 5, (4,), least_strength=float("nan")), "least_strength must .* is nan"),
+        (lambda: matntm(4, 3, output_size=4, output_rows=0), "output_rows must be"),
+        (lambda: matntm(4, 3, output_rows=2), "output_rows is 2, but without an output_size"),
+        (lambda: matntm(4, 3, controller="gru"), "'gru'"),
+        (lambda: matntm(4, 3, slots=4, reach=2), "5 moves and 4 slots"),
+        (lambda: LSTM(3, 0), "Sizes must be positive.*hidden_size is 0"),
+        (lambda: ms.scan(ntm(3, 6), torch.zeros(2, 3)), r"\(time, batch, features\), but got \(2, 3\)"),
         (lambda: ntm(3, 6, slots=2), "3 moves and 2 slots"),
         (lambda: ntm(3, 6, slots=6, reach=3), "7 moves and 6 slots"),
-        (lambda: ntm(3, 6, reach=-1), "reach is -1"),
-        (lambda: ntm(3, 6, slots=0), "at least one slot"),
-        (lambda: ntm(3, 6, slot_size=0), "slot_shape is"),
+        (lambda: ntm(3, 6, reach=-1), "reach must be a whole number, at least 0, but is -1"),
         (lambda: TuringMachine(LSTM(7, 6), 5, (4, 1, 1)), r"\(rows, columns\)"),
         (lambda: TuringMachine(LSTM(8, 6), 5, (4,), read_heads=2), r"features of x \+ 8"),
         (lambda: TuringMachine(MatrixRNN([(3, 1), (2, 3)], (4, 4)), 5, (3, 2)), r"here \[\(3, 2\)\]"),
         (lambda: TuringMachine(deep([(3, 1), (2, 3)], (4, 4), 1), 5, (2, 3), read_heads=2), "features of x"),
         (lambda: TuringMachine(MatrixRNN([(9, 1), (2, 3)], (4, 4)), 5, (2, 3), read_heads=2), "takes"),
-        (lambda: matntm(3, 4, layers=0), "at least one layer"),
         (lambda: matntm(3, 4, controller="lstm", layers=7), "layers is 7"),
         (lambda: ms.scan(ntm(3, 4).half(), torch.zeros(2, 1, 3).half()), "float16"),
         (lambda: TuringMachine(ms.registry.cells.load("memrnn")(3, 4), 5, (2,)), "keeps its size"),
@@ -383,6 +449,31 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
 def test_bad_input_is_refused_in_words(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+COUNTS = {
+    ntm: ("input_size", "hidden_size", "slots", "slot_size", "read_heads", "write_heads"),
+    matntm: ("input_size", "hidden_size", "layers", "slots", "slot_rows", "slot_columns", "read_heads", "write_heads"),
+}
+
+
+@pytest.mark.parametrize("bad", [0, -1, -20, 2.0, True])
+@pytest.mark.parametrize(("make", "name"), [(make, name) for make, names in COUNTS.items() for name in names])
+def test_a_wrong_count_is_refused_by_its_own_name(make, name, bad):
+    """Also where the controller's sizes follow from it, whose name nobody gave."""
+    with pytest.raises(ValueError, match=f"^{name} must be a whole number, at least 1, but is {bad!r}"):
+        unwrap(make)(**{"input_size": 4, "hidden_size": 3, name: bad})
+
+
+def test_what_is_no_cell_or_no_state_is_refused_in_words():
+    build = unwrap(TuringMachine.__init__)
+    for wrong in (torch.nn.LSTM(7, 6), "lstm", LSTM):
+        with pytest.raises(TypeError, match=r"controller must be a cell.*adapt"):
+            build(TuringMachine.__new__(TuringMachine), wrong, 5, (4,))
+    machine = TuringMachine(ms.adapt(torch.nn.LSTM(7, 6)), 5, (4,))
+    assert ms.scan(machine, torch.zeros(2, 1, 3))[0].shape == (2, 1, 6 + 4)
+    with pytest.raises(TypeError, match="is a TapeState"):
+        unwrap(type(machine)._check_state)(machine, torch.zeros(1, 6))
 
 
 def test_any_cell_may_be_the_controller():
@@ -504,12 +595,43 @@ def test_a_matrix_map_that_was_replaced_is_not_fused_away():
         assert torch.equal(ms.scan(cell, xs)[0], ms.scan(cell, xs, backend="loop")[0])
 
 
+HALVES = [torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("backend", ["auto", "loop"])
-def test_autocast(backend):
-    machine = ntm(3, 6, slots=5, slot_size=4)
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = ms.scan(machine, torch.randn(4, 3, 3), backend=backend)[0]
-    assert torch.isfinite(outputs).all()
+def test_under_autocast_the_tape_keeps_its_digits(machine, backend, dtype):
+    """Controller and heads compute in half precision, memory and weights stay what they are."""
+    machine, xs = machine.float(), torch.randn(12, 3, 3)
+    expected = ms.scan(machine, xs)[0]
+    with torch.autocast("cpu", dtype):
+        outputs, last = ms.scan(machine, xs, backend=backend)
+    assert {part.dtype for part in last[1:]} == {torch.float32}
+    torch.testing.assert_close(last.read_weights.sum(-1), torch.ones(3, machine.read_heads), rtol=0, atol=1e-6)
+    assert (outputs - expected).abs().max() < 30 * torch.finfo(dtype).eps  # some roundings of each step
+    outputs.float().square().mean().backward()
+    for name, parameter in machine.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+@pytest.mark.parametrize("backend", ["auto", "loop"])
+def test_a_machine_in_bfloat16_is_the_rounded_one(machine, backend):
+    rounded, xs = machine.bfloat16(), torch.randn(12, 3, 3).bfloat16()
+    outputs, last = ms.scan(rounded, xs, backend=backend)
+    outputs.float().square().mean().backward()
+    for name, parameter in rounded.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+    assert {part.dtype for part in leaves(last)} == {torch.bfloat16}
+    expected = ms.scan(machine.float(), xs.float())[0]
+    assert (outputs - expected).abs().max() < 30 * torch.finfo(torch.bfloat16).eps  # as under autocast
+
+
+def test_float16_is_refused_before_it_gives_nan():
+    w, one = torch.tensor([[[1.0, 0.0]]]).half(), torch.ones(1, 1, 1).half()
+    with pytest.raises(ValueError, match="float16"):
+        sharpened(w, one)
+    with pytest.raises(ValueError, match="float16"):
+        by_content(torch.zeros(1, 2, 3).half(), torch.zeros(1, 1, 3).half(), one)
 
 
 @pytest.mark.parametrize("part", ["read_weights", "write_weights", "reads", "memory"])

@@ -259,6 +259,48 @@ MACHINES = {
 }
 
 
+def moved(dynamics, state, wide=1e-6):
+    """The Jacobian by central differences, a column at a time."""
+    steps = wide * torch.eye(dynamics.size, dtype=torch.float64)
+    return ((dynamics(state + steps) - dynamics(state - steps)) / (2 * wide)).T
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_is_linearised_by_the_general_way(name):
+    """It has no closed form: what lenses see comes from `torch.func`."""
+    machine = MACHINES[name]().double()
+    dynamics = ms.Dynamics(machine, randn(3))
+    start = map_state(lambda part: part.detach() + 0.1 * torch.rand_like(part), machine.initial_state(2))
+    states = dynamics.layout.flatten(start)
+    assert machine.jacobian(dynamics.input.expand(2, -1), start) is None
+    for state, J in zip(states, dynamics.jacobian(states), strict=True):
+        torch.testing.assert_close(J, moved(dynamics, state), rtol=1e-6, atol=1e-7)  # rounding over 1e-6, and curvature
+
+
+@pytest.mark.parametrize("name", ["elman", "matntm"])
+def test_lenses_at_a_fixed_point_of_a_machine_see_its_linearisation(name):
+    torch.manual_seed(0)
+    make = {
+        "elman": lambda: TuringMachine(Elman(2 + 2, 3, "tanh"), 3, (2,)),
+        "matntm": lambda: matntm(2, 2, layers=2, slots=3, slot_rows=1, slot_columns=2),
+    }
+    dynamics = ms.Dynamics(make[name](), randn(2))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert fp.kind == ["stable"]
+    (point,) = fp.states
+    A, x, wide = moved(dynamics, point), dynamics.input, torch.tensor([[1e-6, 0.0]]).double()
+    w = (dynamics.driven(x + wide, point[None]) - dynamics.driven(x - wide, point[None]))[0] / 2e-6
+    found = ms.spectrum(fp[0]).eigenvalues.abs().sort(descending=True)[0][:4]
+    expected = torch.linalg.eigvals(A).abs().sort(descending=True)[0][:4]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    memory = ms.fisher_memory(dynamics, 0, state=point, lags=6)
+    curve = slow_curve(A, w, torch.eye(dynamics.size).double(), 6)
+    torch.testing.assert_close(memory.curve, curve, rtol=1e-5, atol=1e-10)
+    # and a small push fades as the lenses say
+    push = 1e-4 * torch.linalg.eigh((A + A.T) / 2)[1][:, -1]
+    torch.testing.assert_close(dynamics((point + push)[None])[0] - point, A @ push, rtol=0, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", MACHINES)
 @torch.no_grad()
 def test_no_walk_of_a_machine_leaves_the_box(name):

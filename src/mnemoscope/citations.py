@@ -378,6 +378,15 @@ BIBTEX: dict[str, str] = {
   year    = {1979},
   doi     = {10.1143/PTP.61.1605}
 }""",
+    "serre2002": """\
+@book{serre2002,
+  author    = {Serre, Denis},
+  title     = {Matrices: Theory and Applications},
+  series    = {Graduate Texts in Mathematics},
+  volume    = {216},
+  publisher = {Springer},
+  year      = {2002}
+}""",
     "schulman2016": """\
 @inproceedings{schulman2016,
   author    = {Schulman, John and Moritz, Philipp and Levine, Sergey and Jordan, Michael I. and Abbeel, Pieter},

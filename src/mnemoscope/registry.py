@@ -181,6 +181,13 @@ cells.add(
         cites=("kerg2019",),
     ),
     Entry(
+        "normal-rnn",
+        "matrix that stays normal while it learns: its eigenvalues in an orthogonal basis",
+        "Serre 2002, Theorem 3.3.1; Ganguli et al. 2008",
+        "mnemoscope.cells.named:normal_rnn",
+        cites=("serre2002", "ganguli2008", "lezcano2019"),
+    ),
+    Entry(
         "goru",
         "gated unit with an orthogonal matrix",
         "Jing et al. 2019",

@@ -102,7 +102,7 @@ class Cell(nn.Module):
 def check_input(cell: Cell, xs: Tensor) -> None:
     """Raise if `xs` cannot be a `(time, batch, features)` sequence for `cell`."""
     name = type(cell).__name__
-    if xs.dim() < 2:
+    if xs.dim() < (2 if cell.input_size is None else 3):
         raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}.")
     if xs.shape[0] == 0:
         raise ValueError(f"The input sequence is empty: its shape is {tuple(xs.shape)}, time first.")

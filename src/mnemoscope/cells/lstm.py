@@ -44,7 +44,7 @@ class LSTM(Cell):
         self, input_size: int, hidden_size: int, bias: bool = True, projection_size: int = 0, forget_bias: float = 0.0
     ) -> None:
         super().__init__()
-        if not 0 <= projection_size < hidden_size:
+        if not 0 <= projection_size < max(hidden_size, 1):
             raise ValueError(
                 f"projection_size must be 0 (none) or below hidden_size = {hidden_size}, but is {projection_size}."
             )

@@ -26,6 +26,7 @@ from mnemoscope.connectivity import (
     Fourier,
     Givens,
     Householder,
+    Normal,
     Schur,
     Singular,
     orthogonal,
@@ -123,6 +124,23 @@ def nnrnn(
     of the penalties are those of the copy task (Kerg, A.1, Table 1).
     """
     return _elman(input_size, Schur(hidden_size, basis, init, modulus_penalty, modulus, clamp, decay, within_pairs))
+
+
+def normal_rnn(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: str = "modrelu",
+    basis: Basis = "exponential",
+    init: SkewInit | None = "random",
+    modulus_penalty: float = 0.0,
+    modulus: float = 1.0,
+    clamp: float | None = None,
+    real: int | None = None,
+    negative: int | None = None,
+) -> Elman:
+    """Normal: an orthogonal basis and the eigenvalues learn, and nothing beside them; options as of `Normal`."""
+    matrix = Normal(hidden_size, basis, init, modulus_penalty, modulus, clamp, real, negative)
+    return _elman(input_size, matrix, nonlinearity)
 
 
 def goru(input_size: int, hidden_size: int, basis: Basis = "exponential", init: SkewInit | None = None) -> GORU:

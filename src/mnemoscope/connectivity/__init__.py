@@ -6,6 +6,7 @@ from mnemoscope.connectivity.exponential import skew_exponential
 from mnemoscope.connectivity.fourier import Fourier
 from mnemoscope.connectivity.initialisers import INITIALISERS, initialise
 from mnemoscope.connectivity.kinds import ORTHOGONAL, orthogonal
+from mnemoscope.connectivity.normal import Normal
 from mnemoscope.connectivity.reflections import Householder
 from mnemoscope.connectivity.rotations import Givens
 from mnemoscope.connectivity.schur import Schur
@@ -25,6 +26,7 @@ __all__ = [
     "Fourier",
     "Givens",
     "Householder",
+    "Normal",
     "Schur",
     "SignedSelection",
     "Singular",

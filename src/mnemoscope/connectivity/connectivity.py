@@ -24,7 +24,7 @@ class Connectivity(nn.Module):
     """A module whose `forward()` yields the recurrent matrix `V` of shape (size, size), formed once per sequence."""
 
     free = False
-    """Whether the matrix is its own parameter."""
+    """Whether its numbers are parameters, or products of them, and it promises nothing that rounding could break."""
     complex = False
     """Whether the matrix is complex. Its parameters are real in any case, so that `.double()` and optimisers take them
     as they take all others."""

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.kernels.activation import ACTIVATIONS
+from mnemoscope.kernels.one_by_one import one_by_one
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
 from mnemoscope.kernels.screened_parts import Pulled, Screening, Start, Trace, Weights
 from mnemoscope.kernels.threads import threads_that_help
@@ -88,18 +89,22 @@ class _Screened(torch.autograd.Function):
         us, *saved = ctx.saved_tensors
         start, weights, trace = Start(*saved[:4]), Weights(*saved[4:9]), Trace(*saved[9:])
         order = _oldest_first(len(us), how, us.device)
-        into_rows = torch.empty_like(trace.last)
-        into_rows[order] = grads[3].transpose(0, 1)
-        given = (grads[0], grads[1], grads[2], into_rows)
-        with torch.autocast(us.device.type, enabled=False):
+
+        def pull(outputs: Tensor, h: Tensor, c: Tensor | None, rows: Tensor) -> tuple[Tensor | None, ...]:
+            into_rows = torch.empty_like(trace.last)
+            into_rows[order] = rows.transpose(0, 1)
+            given = (outputs, h, c, into_rows)
             if us.is_cuda:
                 from mnemoscope.kernels import triton_screened
 
                 pulled = triton_screened.backward(given, start, weights, how, trace)
-                return (*_products(pulled, start, trace, weights, how), None, None)
+                return _products(pulled, start, trace, weights, how)
             with threads_that_help(start.s):
                 pulled = backward_on_cpu(given, start, weights, how, trace)
-                return (*_products(pulled, start, trace, weights, how), None, None)
+                return _products(pulled, start, trace, weights, how)
+
+        with torch.autocast(us.device.type, enabled=False):
+            return (*one_by_one(pull, *grads[:4]), None, None)
 
 
 def _products(

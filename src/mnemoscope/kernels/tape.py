@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from mnemoscope.kernels.one_by_one import one_by_one
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
 from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Pulled, Slopes, Told, at_each, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
@@ -143,8 +144,12 @@ class _Tape(torch.autograd.Function):
         h, c, *saved = ctx.saved_tensors
         weights, trace = Weights(*saved[:4]), _Trace(*saved[4:16])
         written, seen = Looks(*saved[16 : 16 + ctx.looks]), Looks(*saved[16 + ctx.looks :])
+
+        def pull(*grads: Tensor | None) -> tuple[Tensor | None, ...]:
+            return _backward(grads, h, c, weights, trace, written, seen, ctx.how)
+
         with torch.autocast(h.device.type, enabled=False), threads_that_help(h):
-            return (*_backward(grads, h, c, weights, trace, written, seen, ctx.how), None)
+            return (*one_by_one(pull, *grads), None)
 
 
 def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[_Trace, Looks, Looks]:

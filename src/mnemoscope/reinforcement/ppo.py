@@ -16,6 +16,7 @@ from mnemoscope.reinforcement.rollout import Rollout, Sequences, cut, first_stat
 from mnemoscope.shapes import Float, Int
 from mnemoscope.training import NonFiniteLoss
 from mnemoscope.training.loop import Penalised
+from mnemoscope.whole import check_whole
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,8 @@ class PPO:
     """Of the episodes, of the actions, and of the order in which they are learned from."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "environments", "rollout", "epochs", "minibatches"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number from 1 on, but is {value!r}.")
+        counts = ("steps", "environments", "rollout", "epochs", "minibatches")
+        check_whole(1, **{name: getattr(self, name) for name in counts})
         for name in ("learning_rate", "clip", "clip_norm"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be above 0 and finite, but is {getattr(self, name)}.")

@@ -64,13 +64,13 @@ class LearnedSchur(LearningStudy):
         matrix = getattr(load_model(run)[0].cell, "connectivity", None)
         assert isinstance(matrix, Schur)
         with torch.no_grad():
-            T, moduli, theta = matrix.non_normal(), matrix.moduli(), matrix.theta
+            T, Lambda, moduli, theta = matrix.non_normal(), matrix.normal_part(), matrix.moduli(), matrix.theta
             between = [T.diagonal(-1)[1::2], *(T.diagonal(-offset) for offset in range(2, matrix.size))]
             diagonals = [entries.abs().mean().item() for entries in between if len(entries)]  # not those inside a pair
             folded = torch.atan2(theta.sin().abs(), theta.cos())  # eigenvalues come in pairs, at theta and -theta
             shares = torch.histc(folded, BINS, 0, torch.pi) / len(theta)
             return {
-                "non_normal": (T.norm() / moduli.norm() / 2**0.5).item(),
+                "non_normal": (T.norm() / Lambda.norm()).item(),
                 "mean_modulus": moduli.mean().item(),
                 "mean_cosine": theta.cos().mean().item(),
                 "diagonals": [float(f"{value:.3g}") for value in diagonals],

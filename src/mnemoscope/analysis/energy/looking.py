@@ -13,6 +13,7 @@ from mnemoscope.analysis.energy.report import EnergyReport
 from mnemoscope.analysis.energy.simulating import checked_states
 from mnemoscope.cells import Cell, EpisodicMap, EpisodicMemory, EpisodicState, Model, adapt
 from mnemoscope.shapes import Float
+from mnemoscope.whole import check_whole
 
 
 def energy_report(
@@ -54,9 +55,7 @@ def energy_report(
     'frozen'
 
     """
-    for name, count in (("steps", steps), ("starts", starts), ("hold", hold)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, but is {count!r}.")
+    check_whole(1, steps=steps, starts=starts, hold=hold)
     if isinstance(system, Model):
         raise TypeError("A Model reads its cell out; look at the cell itself: energy_report(model.cell).")
     cell = adapt(system)

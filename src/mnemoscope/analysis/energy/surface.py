@@ -15,6 +15,7 @@ from mnemoscope.analysis.energy.weights import Weights
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMap, EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
+from mnemoscope.whole import check_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,9 +133,8 @@ def energy_surface(
     torch.Size([4, 81, 81])
 
     """
-    for name, count, least in (("panels", panels, 1), ("hold", hold, 1), ("grid", grid, 2)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise ValueError(f"{name} must be a whole number, at least {least}, but is {count!r}.")
+    check_whole(1, panels=panels, hold=hold)
+    check_whole(2, grid=grid)
     source: Any = memory.memory if isinstance(memory, EpisodicMap) else memory
     if not isinstance(source, EpisodicMemory):
         raise TypeError(

@@ -13,6 +13,7 @@ from mnemoscope.analysis.episodic.overlap import NEARER_THAN_ALL_OTHERS, overlap
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.shapes import Bool, Float, Int
+from mnemoscope.whole import check_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,9 +134,7 @@ def recall(
 
     """
     own = copied(memory)
-    for name, count in (("periods", periods), ("k", k)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} must be a whole number, at least 1, but is {count!r}.")
+    check_whole(1, periods=periods, k=k)
     if not 0 <= threshold < 1:
         raise ValueError(f"threshold is a cosine from 0 to below 1, but is {threshold}.")
     with torch.no_grad():

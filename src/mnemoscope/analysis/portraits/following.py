@@ -17,6 +17,7 @@ from mnemoscope.analysis.portraits.happenings import Bifurcation
 from mnemoscope.analysis.portraits.snapshots import Given
 from mnemoscope.analysis.portraits.tracing import Tracer
 from mnemoscope.analysis.portraits.wording import told
+from mnemoscope.whole import check_whole
 
 TOLERANCE = 1e-4
 """Of the whole range of the parameter: how closely events are located by default."""
@@ -68,9 +69,8 @@ def follow(
             f"between(cells, at) makes one from snapshots of a cell."
         )
     places = increasing(at, "at")
-    for name, value, low in (("eigenvalues", eigenvalues, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise ValueError(f"{name} must be a whole number, {low} or more, but is {value!r}.")
+    check_whole(1, eigenvalues=eigenvalues)
+    check_whole(0, seed=seed)
     if tolerance is not None and not isinstance(tolerance, int | float):
         raise TypeError(f"tolerance must be a number in units of the parameter, or None, but is {tolerance!r}.")
     if count_at is not None and not isinstance(count_at, Sequence):

@@ -7,7 +7,7 @@ network. Its shape, and that of the input, is the one nearest to a square unless
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.matrix.bilinear import Shape, nearest_square
@@ -16,9 +16,9 @@ from mnemoscope.cells.matrix.layers import matrix_stack
 from mnemoscope.cells.matrix.rnn import MatrixRNN
 from mnemoscope.cells.matrix.transition import DeepTransition
 from mnemoscope.cells.stack import Stack
-from mnemoscope.connectivity import Connectivity, Dense, orthogonal
+from mnemoscope.connectivity import Connectivity, Dense, Normal, orthogonal
 
-Matrices = Literal["free", "exponential", "cayley", "householder", "givens"]
+Matrices = Literal["free", "exponential", "cayley", "householder", "givens", "normal"]
 Depth = Literal["stack", "transition"]
 
 
@@ -38,7 +38,7 @@ def matrix_rnn(
         input_size: entries of the input matrix.
         hidden_size: entries of the state of each layer.
         nonlinearity: as of `MatrixRNN`.
-        matrices: U2 and V2 are free, or orthogonal of one of the kinds of `connectivity.ORTHOGONAL`.
+        matrices: U2 and V2 are free, orthogonal of one of the kinds of `connectivity.ORTHOGONAL`, or normal.
         rows: of the state; as many as make it nearest to a square unless given.
         input_rows: of the input, likewise.
         layers: how many.
@@ -48,9 +48,13 @@ def matrix_rnn(
     (15, 15)
 
     """
+    if matrices not in get_args(Matrices):
+        raise ValueError(f"matrices must be one of {', '.join(get_args(Matrices))}, but is {matrices!r}.")
 
     def matrix(size: int) -> Connectivity:
-        return Dense(size, "glorot") if matrices == "free" else orthogonal(matrices, size)
+        if matrices == "free":
+            return Dense(size, "glorot")
+        return Normal(size) if matrices == "normal" else orthogonal(matrices, size)
 
     def layer(below: Shape, shape: Shape) -> MatrixRNN:
         return MatrixRNN(below, shape, nonlinearity, matrix(shape[0]), matrix(shape[1]))

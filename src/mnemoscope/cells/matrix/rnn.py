@@ -30,7 +30,7 @@ class Kronecker(Connectivity):
         super().__init__(rows.size * columns.size)
         if rows.complex or columns.complex:
             raise ValueError("The states of matrix networks are real, but U or V is complex; take orthogonal ones.")
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self.free = rows, columns, rows.free and columns.free
 
     def forward(self) -> Float[Tensor, "size size"]:
         return kronecker(*self.factors())

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemoscope.kernels.one_by_one import are_several
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.shapes import Bool, Float, Int
 
@@ -134,6 +135,11 @@ class _Close(torch.autograd.Function):
             raise RuntimeError(
                 "Second derivatives through a shared history of attention are not computed. Ask scan for the steps "
                 "themselves: backend='loop'."
+            )
+        if are_several(*grads):
+            raise RuntimeError(
+                "A shared history of attention takes one gradient at a time. Call torch.autograd.grad once for each, "
+                "or ask scan for the steps themselves: backend='loop'."
             )
         ctx.history.grad = torch.zeros_like(ctx.history.rows)
         return None, grads[0].new_zeros(0), *grads

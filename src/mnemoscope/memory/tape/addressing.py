@@ -30,6 +30,7 @@ def by_content(
             f"A key is compared with slots and must have as many numbers, but keys have {key.shape[-1]} and slots "
             f"{memory.shape[-1]}."
         )
+    check_digits(memory)
     alike = key @ memory.mT  # (batch, heads, slots)
     cosine = alike * _over_length(key) * _over_length(memory).mT
     return torch.softmax(strength * cosine, dim=-1)
@@ -66,7 +67,17 @@ def sharpened(
     weights: Float[Tensor, "batch heads slots"], gamma: Float[Tensor, "batch heads 1"]
 ) -> Float[Tensor, "batch heads slots"]:
     """`w^gamma / sum w^gamma` (Graves et al., Eq 9), with weights below `FLOOR` taken for that."""
+    check_digits(weights)
     return torch.softmax(gamma * weights.clamp(min=FLOOR).log(), dim=-1)
+
+
+def check_digits(numbers: Tensor) -> None:
+    """Raise where `FLOOR` and `TINY` would be 0."""
+    if numbers.dtype == torch.float16:
+        raise ValueError(
+            "A tape needs numbers and weights that float16 takes for 0; use float32, float64 or bfloat16, or float32 "
+            "under torch.autocast."
+        )
 
 
 def check_reach(slots: int, moves: int) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.shapes import Float
+from mnemoscope.whole import check_whole
 
 
 class FeedForward(Cell):
@@ -19,8 +20,7 @@ class FeedForward(Cell):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        if input_size < 1 or hidden_size < 1:
-            raise ValueError(f"Sizes must be positive, but input_size is {input_size} and hidden_size {hidden_size}.")
+        check_whole(1, input_size=input_size, hidden_size=hidden_size)
         self.input_size = input_size
         self.drive = nn.Linear(input_size, hidden_size)
 

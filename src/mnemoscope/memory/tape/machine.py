@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.memory.tape.addressing import check_reach
+from mnemoscope.cells.state import map_state
+from mnemoscope.memory.tape.addressing import check_digits, check_reach
 from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
 from mnemoscope.shapes import Float
+from mnemoscope.whole import check_whole
 
 EMPTY = 1e-6
 """Each number of a memory that nothing was written to (Collier & Beel 2018)."""
@@ -84,8 +86,8 @@ class TuringMachine(Cell):
         output_shape: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        shape = tuple(slot_shape)
-        _check(slots, shape, read_heads, write_heads, reach, initial_memory)
+        shape = _checked_shape("slot_shape", slot_shape)
+        _check(controller, slots, read_heads, write_heads, reach, initial_memory, least_strength)
         self.controller = controller
         self.input_size = _inputs(controller, read_heads, shape)
         self.slots, self.slot_shape = slots, shape
@@ -97,7 +99,8 @@ class TuringMachine(Cell):
         self.initial_memory = learned if initial_memory == "learned" else None
         self.readouts = None
         if output_shape is not None:
-            self.readouts = nn.ModuleList(_readouts(shown, shape, read_heads, tuple(output_shape)))
+            own = _checked_shape("output_shape", output_shape)
+            self.readouts = nn.ModuleList(_readouts(shown, shape, read_heads, own))
 
     @property
     def own_readout(self) -> bool:
@@ -167,10 +170,11 @@ class TuringMachine(Cell):
 
     def _check_state(self, state: TapeState) -> None:
         """Raise where a state is that of another machine, or of too few digits."""
-        if state.memory.dtype == torch.float16:
-            raise ValueError(
-                "A tape needs numbers and weights that float16 takes for 0; use float32, float64 or bfloat16."
+        if not isinstance(state, TapeState):
+            raise TypeError(
+                f"The state of a machine is a TapeState, but a {type(state).__name__} was given; see initial_state."
             )
+        check_digits(state.memory)
         expected = {
             "memory": (self.slots, *self.slot_shape),
             "read_weights": (self.read_heads, self.slots),
@@ -186,8 +190,11 @@ class TuringMachine(Cell):
                 )
 
     def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
-        """Write, then read."""
+        """Write, then read; under autocast with all digits of the state, as rounding errors on a tape add up."""
         memory = state.memory.flatten(2)
+        if torch.is_autocast_enabled(memory.device.type):
+            with torch.autocast(memory.device.type, enabled=False):
+                return self._turn(inner, map_state(lambda part: part.to(memory.dtype), orders), state)
         write = orders.write.on(memory, state.write_weights)
         memory = written(memory, write, orders.erase, orders.add)
         read = orders.read.on(memory, state.read_weights)
@@ -251,21 +258,26 @@ def _readouts(
             Bilinear((rows, columns * read_heads), (shape[0], shape[1]))]  # fmt: skip
 
 
+def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """As a tuple of positive numbers, or an error in words."""
+    sizes = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else ()
+    if len(sizes) not in (1, 2):
+        raise ValueError(f"{name} must be (numbers,) or (rows, columns), but is {shape!r}.")
+    check_whole(1, **{f"{name}[{place}]": size for place, size in enumerate(sizes)})
+    return sizes
+
+
 def _check(
-    slots: int, slot_shape: tuple[int, ...], read_heads: int, write_heads: int, reach: int, initial_memory: str
+    controller: Any, slots: int, read_heads: int, write_heads: int, reach: int, initial_memory: str, least: float
 ) -> None:
-    if read_heads < 1 or write_heads < 1:
-        raise ValueError(
-            f"A machine needs at least one head that reads and one that writes, but there are {read_heads} and "
-            f"{write_heads}."
+    if not isinstance(controller, Cell):
+        raise TypeError(
+            f"The controller must be a cell, but is {controller!r}; mnemoscope.adapt makes one of a network of torch."
         )
-    if slots < 1 or len(slot_shape) not in (1, 2) or min(slot_shape) < 1:
-        raise ValueError(
-            f"A memory has at least one slot, of shape (numbers,) or (rows, columns), but slots is {slots} and "
-            f"slot_shape is {slot_shape}."
-        )
-    if reach < 0:
-        raise ValueError(f"Heads move by up to reach slots, 0 or more, but reach is {reach}.")
+    check_whole(1, slots=slots, read_heads=read_heads, write_heads=write_heads)
+    check_whole(0, reach=reach)
     check_reach(slots, 2 * reach + 1)
+    if not 0 <= least < inf:
+        raise ValueError(f"least_strength must be at least 0 and finite, but is {least}.")
     if initial_memory not in ("constant", "learned"):
         raise ValueError(f'initial_memory must be "constant" or "learned", but is {initial_memory!r}.')

@@ -9,6 +9,7 @@ from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.matrix.bilinear import Shape
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.machine import TuringMachine
+from mnemoscope.whole import check_whole
 
 
 def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20, read_heads: int = 1,
@@ -22,6 +23,9 @@ def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20
     kinds = {"lstm": LSTM, "feed-forward": FeedForward}
     if controller not in kinds:
         raise ValueError(f"controller must be one of {', '.join(map(repr, kinds))}, but is {controller!r}.")
+    # before the controller is made, whose sizes follow from these
+    check_whole(1, input_size=input_size, hidden_size=hidden_size, slots=slots, slot_size=slot_size,
+                read_heads=read_heads, write_heads=write_heads)  # fmt: skip
     inner = kinds[controller](input_size + read_heads * slot_size, hidden_size)
     return TuringMachine(
         inner, slots, (slot_size,), read_heads=read_heads, write_heads=write_heads, reach=reach,
@@ -59,12 +63,16 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
         output_rows: of its own readout; None for a shape as near to a square as there is.
 
     """
-    if hidden_size < 1:
-        raise ValueError(f"The state has at least one row, but hidden_size is {hidden_size}.")
+    check_whole(1, input_size=input_size, hidden_size=hidden_size, slots=slots, slot_rows=slot_rows,
+                slot_columns=slot_columns, read_heads=read_heads, write_heads=write_heads)  # fmt: skip
+    if output_size is None and output_rows is not None:
+        raise ValueError(f"output_rows is {output_rows}, but without an output_size there is no output of its own.")
     inputs = [_shape(input_size, input_rows, "input"), *[(slot_rows, slot_columns)] * read_heads]
     own = (hidden_size, hidden_size)
     if controller == "rnn":
-        inner = DeepTransition([MatrixRNN(inputs, own) for _ in range(3 if layers is None else layers)])
+        layers = 3 if layers is None else layers
+        check_whole(1, layers=layers)
+        inner = DeepTransition([MatrixRNN(inputs, own) for _ in range(layers)])
     elif controller == "lstm":
         if layers not in (None, 1):
             raise ValueError(f'The controller "lstm" has one layer, but layers is {layers}.')
@@ -86,12 +94,12 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
 
 def _shape(numbers: int, rows: int | None, what: str) -> Shape:
     """So many rows, or the fewest columns that leave no more rows than needed: 25 is 5 x 5, 6 is 3 x 2, 3 is 3 x 1."""
-    if numbers < 1:
-        raise ValueError(f"An {what} has at least one number, but {what}_size is {numbers}.")
+    check_whole(1, **{f"{what}_size": numbers})
     if rows is None:
         columns = next(count for count in range(isqrt(numbers), 0, -1) if numbers % count == 0)
         return numbers // columns, columns
-    if rows < 1 or numbers % rows:
+    check_whole(1, **{f"{what}_rows": rows})
+    if numbers % rows:
         raise ValueError(
             f"{what}_size = {numbers} numbers do not fill {rows} rows; choose {what}_rows that divides it."
         )
