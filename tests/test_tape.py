@@ -213,7 +213,9 @@ def test_scan_is_a_loop_of_steps_and_a_mask_holds_everything(machine):
             torch.testing.assert_close(seen[b], expected[0], rtol=0, atol=ROUNDING)
 
 
-def test_the_fast_scan_is_the_loop_with_its_gradients(machine):
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_the_fast_scan_is_the_loop_with_its_gradients(machine, limit):
+    machine.gradient_limit = limit
     xs = torch.randn(5, 3, 3, dtype=torch.float64, requires_grad=True)
     start = map_state(lambda part: part.requires_grad_(True), random_state(machine, 3))
     tensors = [xs, *leaves(start), *machine.parameters()]
@@ -225,6 +227,27 @@ def test_the_fast_scan_is_the_loop_with_its_gradients(machine):
         seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, tensors, materialize_grads=True)])
     for one, other in zip(*seen, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)  # gradients of order 100
+
+
+def test_a_limit_cuts_what_each_step_hands_back(machine):
+    xs, start = torch.randn(3, 2, 3, dtype=torch.float64), random_state(machine, 2)
+    states = [start]
+    for x in xs:
+        states.append(machine(x, states[-1]))
+    given = [torch.randn_like(part) for part in leaves(states[-1])]
+
+    def pulled(step, state, gradients):
+        held = map_state(lambda part: part.detach().requires_grad_(True), state)
+        return torch.autograd.grad(leaves(step(held)), leaves(held), gradients, materialize_grads=True)
+
+    expected = given
+    for x, before in zip(xs.flip(0), states[-2::-1], strict=True):
+        found = pulled(lambda state, x=x: machine(x, state), before, expected)
+        expected = [one.clamp(-0.1, 0.1) for one in found]
+    assert max(one.abs().max() for one in found) > 0.1
+    machine.gradient_limit = 0.1
+    for seen, wanted in zip(pulled(lambda state: ms.scan(machine, xs, state)[1], start, given), expected, strict=True):
+        torch.testing.assert_close(seen, wanted, rtol=1e-9, atol=1e-11)
 
 
 def test_the_fast_scan_has_no_second_derivative_and_says_so():
@@ -419,6 +442,8 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
         (lambda: TuringMachine(LSTM(7, 6), 5, (4,), output_shape=(0,)), r"output_shape\[0\] must be .* but is 0"),
         (lambda: TuringMachine(LSTM(7, 6), 5, (4,), least_strength=-1.0), "least_strength must be .* but is -1"),
         (lambda: TuringMachine(LSTM(7, 6), 5, (4,), least_strength=float("nan")), "least_strength must .* is nan"),
+        (lambda: ntm(3, 6, gradient_limit=0.0), "gradient_limit must be a number above 0, or None, but is 0.0"),
+        (lambda: matntm(3, 6, gradient_limit=float("nan")), "gradient_limit must be a number above 0"),
         (lambda: matntm(4, 3, output_size=4, output_rows=0), "output_rows must be"),
         (lambda: matntm(4, 3, output_rows=2), "output_rows is 2, but without an output_size"),
         (lambda: matntm(4, 3, controller="gru"), "'gru'"),

@@ -35,6 +35,8 @@ class Machine(NamedTuple):
     readers: int
     reach: int
     least_strength: float
+    gradient_limit: float | None
+    """To which each number of a gradient is cut that a step hands back to the one before."""
 
 
 class Weights(NamedTuple):
@@ -306,6 +308,12 @@ def _backward(
         of_h = torch.addmm(of_h, orders, weights.heads).add_(of_shown[t])
         of_h = core.pull(t, of_h)
         carried = (core.into[t] @ weights.reader).view_as(carried)
+        if how.gradient_limit is not None:
+            _add_looks(products, g, memories[t], waits)
+            waits = []
+            for part in (of_h, core.carried, g, of_write, of_read, carried):
+                if part is not None:
+                    part.clamp_(-how.gradient_limit, how.gradient_limit)
     _add_looks(products, g, memories[0], waits)
     flat = core.into.flatten(0, 1)
     return (

@@ -93,7 +93,10 @@ def _run(machine: TuringMachine, xs: Tensor, state: TapeState) -> tuple[Tensor, 
     controller, heads = as_vectors(machine.controller), machine.heads
     of_input, reader = controller.drive.split((xs.shape[-1], controller.drive.shape[1] - xs.shape[-1]), dim=1)
     us = linear(xs, of_input, controller.bias)
-    how = Machine(controller.lstm, machine.write_heads, machine.read_heads, heads.moves // 2, heads.least_strength)
+    how = Machine(
+        controller.lstm, machine.write_heads, machine.read_heads, heads.moves // 2, heads.least_strength,
+        machine.gradient_limit,
+    )  # fmt: skip
     inner = state.controller
     h, c = (inner.h, inner.c) if controller.lstm else (inner, None)
     start = Start(

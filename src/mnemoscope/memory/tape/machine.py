@@ -13,6 +13,7 @@ from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.cells.state import map_state
+from mnemoscope.kernels.limited import limited
 from mnemoscope.memory.tape.addressing import check_digits, check_reach
 from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
@@ -62,6 +63,9 @@ class TuringMachine(Cell):
         reach: how far a head moves in a step.
         initial_memory: "constant", 1e-6 everywhere (Collier & Beel 2018), or "learned".
         least_strength: beta is this + softplus: 0 (Graves et al.), 1 (Renanse et al.).
+        gradient_limit: each number of a gradient that a step hands back to the one before is cut to +- this (Graves et
+            al., section 4.6, have 10); no limit by default. Where weights have grown, gradients grow from step to step
+            beyond the numbers of float32, and what an optimiser cuts afterwards is no longer finite.
         output_shape: of its own readout; none by default.
 
     >>> import mnemoscope as ms
@@ -83,12 +87,15 @@ class TuringMachine(Cell):
         reach: int = 1,
         initial_memory: str = "constant",
         least_strength: float = 0.0,
+        gradient_limit: float | None = None,
         output_shape: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         shape = _checked_shape("slot_shape", slot_shape)
         _check(controller, slots, read_heads, write_heads, reach, initial_memory, least_strength)
-        self.controller = controller
+        if gradient_limit is not None and not gradient_limit > 0:
+            raise ValueError(f"gradient_limit must be a number above 0, or None, but is {gradient_limit!r}.")
+        self.controller, self.gradient_limit = controller, gradient_limit
         self.input_size = _inputs(controller, read_heads, shape)
         self.slots, self.slot_shape = slots, shape
         self.read_heads, self.write_heads = read_heads, write_heads
@@ -111,6 +118,7 @@ class TuringMachine(Cell):
         return (
             f"slots={self.slots}, slot_shape={self.slot_shape}, read_heads={self.read_heads}, "
             f"write_heads={self.write_heads}"
+            + ("" if self.gradient_limit is None else f", gradient_limit={self.gradient_limit}")
         )
 
     def initial_state(self, batch: int) -> TapeState:
@@ -139,6 +147,9 @@ class TuringMachine(Cell):
 
     def forward(self, x: Float[Tensor, "batch features"], state: TapeState) -> TapeState:
         self._check_state(state)
+        limit = self.gradient_limit
+        if limit is not None:
+            state = map_state(lambda part: limited(part, limit), state)
         inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
         return self._turn(inner, self._orders(inner), state)
 

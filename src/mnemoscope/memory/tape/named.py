@@ -13,8 +13,8 @@ from mnemoscope.whole import check_whole
 
 
 def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20, read_heads: int = 1,
-        write_heads: int = 1, reach: int = 1, controller: str = "lstm",
-        initial_memory: str = "constant") -> TuringMachine:  # fmt: skip
+        write_heads: int = 1, reach: int = 1, controller: str = "lstm", initial_memory: str = "constant",
+        gradient_limit: float | None = None) -> TuringMachine:  # fmt: skip
     """Slots are vectors (Graves et al. 2014). The sizes are those of its copy task, with hidden_size = 100.
 
     >>> sum(weight.numel() for weight in ntm(9, 100).parameters())
@@ -29,7 +29,7 @@ def ntm(input_size: int, hidden_size: int, slots: int = 128, slot_size: int = 20
     inner = kinds[controller](input_size + read_heads * slot_size, hidden_size)
     return TuringMachine(
         inner, slots, (slot_size,), read_heads=read_heads, write_heads=write_heads, reach=reach,
-        initial_memory=initial_memory,
+        initial_memory=initial_memory, gradient_limit=gradient_limit,
     )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
            slot_columns: int = 6, read_heads: int = 1, write_heads: int = 1, reach: int = 1,
            controller: str = "rnn", initial_memory: str = "constant",
            input_rows: int | None = None, output_size: int | None = None,
-           output_rows: int | None = None) -> TuringMachine:  # fmt: skip
+           output_rows: int | None = None, gradient_limit: float | None = None) -> TuringMachine:  # fmt: skip
     """Slots and states are matrices (Renanse et al. 2021, Fig 1). Table 1 has hidden_size = 15 and 3 layers for copying
     matrices of 5 x 5, hidden_size = 20 and 4 layers for associative recall.
 
@@ -61,6 +61,7 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
         input_rows: of an input; None for a shape as near to a square as there is.
         output_size: numbers of its own readout, as published; None where another readout follows.
         output_rows: of its own readout; None for a shape as near to a square as there is.
+        gradient_limit: to which each number of a gradient is cut on its way from step to step; None for no limit.
 
     """
     check_whole(1, input_size=input_size, hidden_size=hidden_size, slots=slots, slot_rows=slot_rows,
@@ -88,6 +89,7 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
         reach=reach,
         initial_memory=initial_memory,
         least_strength=1.0,
+        gradient_limit=gradient_limit,
         output_shape=None if output_size is None else _shape(output_size, output_rows, "output"),
     )
 
