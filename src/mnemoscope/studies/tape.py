@@ -140,13 +140,13 @@ class TapeStudy(SolvingStudy):
         return Study.compared(self, own, stated, quantity, [number], str(number), "")
 
     def until(self, own: Sequence[Finished], most: float) -> Row:
-        """How many iterations it took to have no more wrong bits than that in an evaluation."""
+        """How many iterations it took to have no more wrong bits than that in an evaluation, for the first time."""
         found = [first_step(one.result["curve"], "wrong bits", at_most=most) for one in own]
         told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
         measured = [inf if step is None else step for step in found]
         said = [] if median(measured) == inf else [f"median {median(measured):,.0f}"]
         said += [] if most else [ended(own)]
-        words = f"iterations to {f'at most {most:g}' if most else 'no'} wrong bit"
+        words = f"iterations to the first evaluation with {f'at most {most:g}' if most else 'no'} wrong bit"
         return self.row(own, words, measured, ours=told, remark="; ".join(said))
 
     def figure(self, results: Sequence[Finished]) -> Figure:
