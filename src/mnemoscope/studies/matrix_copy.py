@@ -62,7 +62,7 @@ class MatrixCopyStudy(TapeStudy):
         published_parameters("matntm", 4121),
         published_parameters("matrix-rnn", 2175),
         Published("matntm: wrong bits",
-                  "3.3 after 18,000 iterations, about 0 after 53,000, mean of five of which four have 17,362 parameters",
+                  "3.3 after 18,000 iterations, about 0 after 53,000; four of the five networks have 17,362 parameters",
                   f"{SOURCE}, Fig 5, and the released networks", agreeing=(0, FEW)),
         Published("matrix-rnn: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5"),
         Published("matrix-rnn, logistic output: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5",
