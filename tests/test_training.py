@@ -8,6 +8,7 @@ import sys
 import threading
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -835,6 +836,31 @@ def test_a_non_finite_gradient_stops_the_run_before_it_does_harm(tmp_path, monke
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *a: clip(*a) if next(step) < 3 else torch.tensor(torch.nan))
     with pytest.raises(NonFiniteLoss, match=r"its gradient's norm nan after 3 optimiser steps; no checkpoint had been"):
         run(CONFIG, tmp_path)
+
+
+def _overflows(monkeypatch, *at):
+    """The gradient is not finite at these steps."""
+    steps, clip = iter(range(1000)), nn.utils.clip_grad_norm_
+    lengths = (torch.tensor(torch.inf) if step in at else None for step in steps)
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *a: clip(*a) if (n := next(lengths)) is None else n)
+
+
+def test_batches_without_a_finite_gradient_are_left_out_if_they_may_be(tmp_path, monkeypatch):
+    config = replace(CONFIG, leave_out=2, evaluate_every=1, steps=8)
+    weights = []
+    _overflows(monkeypatch, 2, 3, 6)
+    run(config, tmp_path, callbacks=[lambda info: weights.append(info.model.readout.weight.detach().clone())])
+    assert [bool((one == other).all()) for one, other in pairwise(weights)] == [s in (2, 3, 6) for s in range(1, 8)]
+    lines = RunFolder(config.folder(tmp_path)).read_metrics()
+    assert [line["left_out"] for line in lines] == [0, 0, 1, 2, 2, 2, 3, 3]
+    assert [line["train_loss"] is None for line in lines] == [step in (2, 3, 6) for step in range(8)]
+    assert "left_out" not in RunFolder(config.folder(tmp_path)).read_result().scores
+
+
+def test_one_more_than_may_be_left_out_stops_the_run(tmp_path, monkeypatch):
+    _overflows(monkeypatch, 1, 3, 4, 5)
+    with pytest.raises(NonFiniteLoss, match="norm inf after 5 optimiser steps"):
+        run(replace(CONFIG, leave_out=2), tmp_path)
 
 
 def test_a_non_finite_evaluation_stops_the_run(tmp_path):

@@ -22,7 +22,7 @@ Option = bool | int | float | str
 
 _BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
 """Fields that do not enter the hash."""
-_JOINED_LATER = ("readout_bias", "curriculum_score", "momentum")
+_JOINED_LATER = ("readout_bias", "curriculum_score", "momentum", "leave_out")
 """Fields that enter it where they are not at their default: runs from before they came keep their hash."""
 ENDLESS_EVALUATION = 4
 """Batches of an evaluation where there is no whole of them."""
@@ -69,6 +69,9 @@ class RunConfig:
     """Sequences in a batch."""
     clip: float | None = None
     """Largest norm of the gradient, longer ones are shortened to it; None: off."""
+    leave_out: int = 0
+    """Batches in a row that are left out, and counted, where the loss or its gradient is not finite; one more stops the
+    run. A long backward pass may leave the range of float32 once in a while; 0: the first one stops the run."""
     truncate: int | None = None
     """Steps through which gradients flow back (truncated BPTT); None: the whole sequence."""
     curriculum_score: float = 0.96
@@ -109,7 +112,7 @@ class RunConfig:
             self._check(name, 1)
         for name in ("embedding", "truncate", "patience", "threads"):
             self._check(name, 1)
-        for name in ("weight_decay", "seed", "target_loss", "target_score", "curriculum_score"):
+        for name in ("weight_decay", "leave_out", "seed", "target_loss", "target_score", "curriculum_score"):
             self._check(name, 0)
         for name in ("smoothing", "momentum"):
             value = getattr(self, name)

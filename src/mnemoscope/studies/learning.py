@@ -59,7 +59,10 @@ class LearningStudy(Study):
             result |= {"steps": trained.steps, "loss": trained.loss, "baseline": trained.baseline,
                        "seconds": round(trained.seconds, 1), **trained.scores}  # fmt: skip
             result |= self.look(trained.folder)
-        return result | {"curve": _curve(RunFolder(config.folder(folder)).read_metrics(), self.score, self.landmarks)}
+        lines = RunFolder(config.folder(folder)).read_metrics()
+        if lines and "left_out" in lines[-1]:
+            result["left out"] = lines[-1]["left_out"]
+        return result | {"curve": _curve(lines, self.score, self.landmarks)}
 
     def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """Where the network was trained, which need not be where it is looked at."""
@@ -164,15 +167,22 @@ def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunCo
 
 def _curve(
     lines: Sequence[Mapping[str, Any]], score: str, landmarks: Sequence[tuple[float, float]]
-) -> dict[str, list[float]]:
-    """Steps, losses and scores, thinned out; the last one, and the first one within each landmark, are kept always."""
+) -> dict[str, list[float | None]]:
+    """Steps, losses and scores, thinned out; the last one, and the first one within each landmark, are kept always.
+
+    None where all batches before an evaluation were left out.
+    """
     every = max(1, ceil(len(lines) / KEPT_POINTS))
     places = set(range(len(lines) - 1, -1, -every))
     for low, high in landmarks:
         places |= set([place for place, line in enumerate(lines) if low <= line[score] <= high][:1])
     kept = [lines[place] for place in sorted(places)]
     names = dict.fromkeys(("step", "train_loss", "gradient_norm", "loss", "accuracy", score))
-    return {name: [float(f"{line[name]:.5g}") for line in kept] for name in names if all(name in line for line in kept)}
+    return {name: [_shortened(line[name]) for line in kept] for name in names if all(name in line for line in kept)}
+
+
+def _shortened(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
 
 
 def _seeds(own: Sequence[Finished]) -> str:

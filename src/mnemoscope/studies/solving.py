@@ -9,8 +9,8 @@ from mnemoscope.config import RunConfig
 from mnemoscope.studies.learning import LearningStudy, changed, finite
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 
-RECIPE = ("hidden_size", "optimiser", "learning_rate", "momentum", "weight_decay", "schedule", "clip", "batch_size",
-          "cell_options")  # fmt: skip
+RECIPE = ("hidden_size", "optimiser", "learning_rate", "momentum", "weight_decay", "schedule", "clip", "leave_out",
+          "batch_size", "cell_options")  # fmt: skip
 """Settings in which a training may differ from a published one."""
 TAUGHT = ("curriculum", "mixed")
 """Options of tasks that change how they are taught, and not what is to be learned."""
@@ -77,7 +77,8 @@ def _end(result: Mapping[str, Any]) -> str:
     if "failed" in result:
         last = result["curve"].get("step") or [0]
         return f"{last[-1]:,.0f}, as it did not stay finite"
-    return f"{result['steps']:,} ({result['seconds']:,.0f} s)"
+    without = f", {result['left out']:,} left out" if result.get("left out") else ""
+    return f"{result['steps']:,} ({result['seconds']:,.0f} s{without})"
 
 
 def _words(value: Any) -> str:

@@ -43,6 +43,10 @@ class Counters:
     """Bytes of metrics.jsonl that belong to the steps done."""
     stage: int = 0
     """Which of the task's stages is being learned."""
+    left_out: int = 0
+    """Batches that were left out, as the loss or its gradient was not finite."""
+    left_out_in_a_row: int = 0
+    """Of these, the newest ones without another in between."""
     threads: int | None = None
     """CPU threads with which the run was begun: with another number, sums are rounded otherwise."""
 

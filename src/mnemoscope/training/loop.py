@@ -178,16 +178,22 @@ class _Run:
         # drawn while a GPU is still at work, before anyone asks for its numbers
         self.ahead = self._batch(done.step + 1) if done.step + 1 < config.steps else None
         loss, norm = total.item(), length.item()
-        if not (isfinite(loss) and isfinite(norm)):
+        if isfinite(loss) and isfinite(norm):
+            self.optimiser.step()
+            for matrix in self.matrices:
+                matrix.after_step()
+            done.left_out_in_a_row = 0
+            done.loss_sum += loss
+            done.gradient_sum += norm
+            done.summed += 1
+        elif done.left_out_in_a_row < config.leave_out:
+            done.left_out += 1
+            done.left_out_in_a_row += 1
+            state = None  # what follows must not begin where this batch has ended
+        else:
             raise self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}")
-        self.optimiser.step()
-        for matrix in self.matrices:
-            matrix.after_step()
         done.step += 1
         self.carried.state = state if self.task.continues(config.batch_size, done.step) else None
-        done.loss_sum += loss
-        done.gradient_sum += norm
-        done.summed += 1
         return loss, rate
 
     def _batch(self, number: int) -> Batch:
@@ -199,9 +205,12 @@ class _Run:
         line = {
             "step": done.step,
             "learning_rate": rate,
-            "train_loss": done.loss_sum / done.summed,
-            "gradient_norm": done.gradient_sum / done.summed,
+            # of the batches that were not left out, if there was one
+            "train_loss": done.loss_sum / done.summed if done.summed else None,
+            "gradient_norm": done.gradient_sum / done.summed if done.summed else None,
         }
+        if self.config.leave_out:
+            line["left_out"] = done.left_out
         if len(self.stages) > 1:
             line["stage"] = done.stage
         whole = self.task.batches(self.config.batch_size, self.split)
@@ -250,11 +259,12 @@ class _Run:
         kept = f"the last good checkpoint is {self.checkpoint}" if is_there else "no checkpoint had been made yet"
         return NonFiniteLoss(
             f"{what} after {self.done.step} optimiser steps; {kept}. Resuming would meet it again: lower "
-            f"learning_rate, set or lower clip, or change the initial weights."
+            f"learning_rate, set or lower clip, let single batches be left out (leave_out), or change the initial "
+            f"weights."
         )
 
 
-_NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "stage", "loss")
+_NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "left_out", "stage", "loss")
 
 
 def _backward(
