@@ -104,8 +104,8 @@ def test_the_hash_is_of_what_determines_the_result():
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
         "embedding": 5, "readout_bias": False, "curriculum_score": 0.5,
         "optimiser": "rmsprop", "learning_rate": 0.5, "orthogonal_learning_rate": 0.5, "weight_decay": 0.5,
-        "smoothing": 0.5, "momentum": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5, "leave_out": 5,
-        "truncate": 5, "evaluate_every": 5, "evaluate_batches": 5,
+        "smoothing": 0.5, "momentum": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5,
+        "leave_out": 5, "truncate": 5, "evaluate_every": 5, "evaluate_batches": 5,
         "target_loss": 0.5, "target_score": 0.5, "patience": 5, "seed": 5, "device": "cuda",
     }  # fmt: skip
     assert {*beside, *changed} == {each.name for each in fields(RunConfig)}
