@@ -1,0 +1,99 @@
+"""The tests check types and shapes of all calls: what breaks them is refused, in the package too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+from torch import Tensor
+
+from mnemoscope.cells import Elman
+from mnemoscope.shapes import Float, Int
+from mnemoscope.studies.reservoirs import Memories
+from typecheck import checked
+
+if TYPE_CHECKING:
+    from somewhere import Unknown
+
+
+@checked
+def product(a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns"]) -> Float[Tensor, "rows columns"]:
+    return a @ b
+
+
+@checked
+def wrong(a: Float[Tensor, "rows columns"]) -> Float[Tensor, "columns rows"]:
+    return a
+
+
+@checked
+def unknown(a: Unknown, times: float) -> Unknown:
+    return a * times
+
+
+@checked
+def rows(a: Float[Tensor, "rows columns"]) -> Iterator[Float[Tensor, " columns"]]:
+    yield from a
+
+
+@checked
+@dataclass
+class Pair:
+    left: Float[Tensor, " size"]
+    right: Int[Tensor, " size"]
+
+
+def test_dimensions_of_one_name_are_of_one_size():
+    assert product(torch.ones(2, 3), torch.ones(3, 4)).shape == (2, 4)
+    assert product(torch.ones(5, 1), torch.ones(1, 5)).shape == (5, 5)  # another call, other sizes
+    with pytest.raises(TypeCheckError):
+        product(torch.ones(2, 3), torch.ones(2, 4))
+    with pytest.raises(TypeCheckError):
+        product(torch.ones(2, 3), b=torch.ones(3))
+    with pytest.raises(TypeCheckError):
+        product(torch.ones(2, 3), torch.ones(3, 4, dtype=torch.int64))
+
+
+def test_results_are_held_against_the_arguments():
+    assert wrong(torch.ones(2, 2)).shape == (2, 2)
+    with pytest.raises(TypeCheckError):
+        wrong(torch.ones(2, 3))
+
+
+def test_hints_that_name_nothing_are_not_checked_and_others_are():
+    assert unknown("a", 2) == "aa"  # an int is a float
+    with pytest.raises(TypeCheckError):
+        unknown("a", "2")
+
+
+def test_calls_inside_a_call_have_dimensions_of_their_own():
+    @checked
+    def outer(a: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows rows"]:
+        return product(a, a.mT)
+
+    assert outer(torch.ones(2, 3)).shape == (2, 2)
+    assert [row.shape for row in rows(torch.ones(2, 3))] == [(3,), (3,)]
+
+
+def test_fields_of_data_classes():
+    Pair(torch.ones(2), torch.ones(2, dtype=torch.int64))
+    with pytest.raises(TypeCheckError):
+        Pair(torch.ones(2), torch.ones(3, dtype=torch.int64))
+    with pytest.raises(TypeCheckError):
+        Pair(torch.ones(2), torch.ones(2))
+
+
+def test_names_and_hints_stay():
+    assert product.__name__ == "product"
+    assert unknown.__annotations__ == {"a": "Unknown", "times": "float", "return": "Unknown"}
+
+
+def test_the_package_is_checked():
+    with pytest.raises(TypeCheckError):
+        Elman(2, 3)(torch.ones(4, 2), torch.ones(5, 3))
+    with pytest.raises(TypeCheckError):
+        Memories(torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
