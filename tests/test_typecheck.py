@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemoscope.cells import Elman
 from mnemoscope.shapes import Float, Int
 from mnemoscope.studies.reservoirs import Memories
-from typecheck import checked
+from typecheck import checked, is_plain
 
 if TYPE_CHECKING:
     from somewhere import Unknown
@@ -90,6 +90,49 @@ def test_fields_of_data_classes():
 def test_names_and_hints_stay():
     assert product.__name__ == "product"
     assert unknown.__annotations__ == {"a": "Unknown", "times": "float", "return": "Unknown"}
+
+
+class Two(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+
+@runtime_checkable
+class Named(Protocol):
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("hint", "plain"),
+    [(Any, True), (float, True), (Tensor, True), (int | None, True), (tuple[int, Float[Tensor, " a"]], True),
+     (Two, True), (tuple[int, ...], False), (list[int], False), (Literal["a"], False), (Iterator[int], False),
+     (Named, False), (torch.nn.Parameter, False), (tuple[list[int], int], False), (list[int] | None, False)],
+)  # fmt: skip
+def test_hints_that_the_type_decides(hint, plain):
+    assert is_plain(hint) == plain
+
+
+def test_what_is_known_of_one_call_is_not_held_for_another():
+    @checked
+    def turned(pair: tuple[Float[Tensor, " a"], Float[Tensor, " b"]], size: int = 0) -> Float[Tensor, "a b"] | None:
+        return None if size == 1 else pair[0][:, None] * pair[1] if size == 0 else pair[1][:, None] * pair[0]
+
+    long, short = torch.ones(3), torch.ones(2)
+    for _ in range(2):
+        assert turned((long, short)).shape == (3, 2)
+        assert turned((long, short), 1) is None
+        assert turned((long, long), size=2).shape == (3, 3)
+        for good in ((short, long), Two(short, long)):
+            assert turned(good).shape == (2, 3)
+        for bad in ((long, long[None]), (long, short.int()), Two(long, long[None]), (long,), [long, short]):
+            with pytest.raises(TypeCheckError, match="pair of"):
+                turned(bad)
+        with pytest.raises(TypeCheckError, match="result of"):
+            turned((long, short), 2)
+        with pytest.raises(TypeCheckError, match="size of"):
+            turned((long, short), size=0.0)
+        with pytest.raises(TypeError, match="argument"):
+            turned((long, short), 0, 0)
 
 
 def test_the_package_is_checked():

@@ -1,19 +1,26 @@
 """What the import hook decorates every function with: shapes, and types in which an int is a float.
 
 jaxtyping's own decorator binds the arguments of every call to a signature and checks them before the call and again
-after it, which took two fifths of the time of tests that step through a loop. Here beartype checks arguments and result
-once each, in a scope in which every name of a dimension has one value.
+after it, which took two fifths of the time of tests that step through a loop. Here what was accepted once is known: a
+call whose arguments and result have the types, and the tensors among them the shapes and dtypes, of an earlier one is
+not looked at again. That holds for functions whose hints depend on nothing else; in all others beartype checks
+every call.
 """
 
 import dataclasses
 import functools
-from typing import Any, get_type_hints
+import inspect
+from abc import ABCMeta
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
-from jaxtyping import TypeCheckError, jaxtyped
+from beartype.door import die_if_unbearable
+from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
+from torch import Tensor
 
-types = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError))
+CONF = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
 
 
 def install(modules):
@@ -28,14 +35,85 @@ def checked(one):
         if dataclasses.is_dataclass(one) and "__init__" in vars(one):
             one.__init__ = checked(one.__init__)
         return one
-    written = one.__annotations__
-    one.__annotations__ = {name: _resolved(hint, one.__globals__) for name, hint in written.items()}
+    hints = {name: _resolved(hint, one.__globals__) for name, hint in one.__annotations__.items()}
+    parameters = inspect.signature(one).parameters.values()
+    several = any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters)
+    if not several and all(map(is_plain, hints.values())):
+        return _remembering(one, hints)
+    return _always(one, hints)
+
+
+def is_plain(hint):
+    """Whether the type of a value decides, and of a tensor its shape and dtype too."""
+    if hint is Any or hint is None:
+        return True
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(is_plain, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return ... not in get_args(hint) and all(map(is_plain, get_args(hint)))
+    if not isinstance(hint, type) or get_origin(hint) is not None:
+        return False
+    if issubclass(hint, AbstractArray):
+        return is_plain(hint.array_type)
+    # some classes look at the value itself: protocols, nn.Parameter
+    return type(hint).__instancecheck__ in (type.__instancecheck__, ABCMeta.__instancecheck__)
+
+
+def kind_of(value):
+    """All of a value that plain hints depend on."""
+    kind = type(value)
+    if isinstance(value, Tensor):
+        return kind, value.dtype, value.shape
+    if isinstance(value, tuple):
+        return kind, *map(kind_of, value)
+    return kind
+
+
+def _remembering(one, hints):
+    signature = inspect.signature(one)
+    begun, ended = set(), set()  # kinds of arguments, and these with the kind of the result
+    result_hint = hints.get("return", Any)
+
+    def look(args, kwargs, *result):
+        __tracebackhide__ = True
+        with jaxtyped("context"):
+            for name, value in signature.bind(*args, **kwargs).arguments.items():
+                _refuse_unlike(value, hints.get(name, Any), name, one)
+            for value in result:
+                _refuse_unlike(value, result_hint, "result", one)
+
+    @functools.wraps(one)
+    def known(*args, **kwargs):
+        __tracebackhide__ = True
+        kinds = (*map(kind_of, args), *((name, kind_of(value)) for name, value in kwargs.items()))
+        if kinds not in begun:
+            look(args, kwargs)
+            begun.add(kinds)
+        result = one(*args, **kwargs)
+        whole = (kinds, kind_of(result))
+        if whole not in ended:
+            look(args, kwargs, result)
+            ended.add(whole)
+        return result
+
+    return known
+
+
+def _refuse_unlike(value, hint, name, one):
+    __tracebackhide__ = True
     try:
-        typed = types(one)
+        die_if_unbearable(value, hint, conf=CONF)
+    except TypeCheckError as error:
+        raise TypeCheckError(f"{name} of {one.__module__}.{one.__qualname__}: {error}") from None
+
+
+def _always(one, hints):
+    written = one.__annotations__
+    one.__annotations__ = hints
+    try:
+        typed = beartype(conf=CONF)(one)
     finally:
         one.__annotations__ = written
-    if typed is one:
-        return one
 
     @functools.wraps(one)
     def scoped(*args, **kwargs):
