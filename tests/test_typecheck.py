@@ -76,7 +76,28 @@ def test_calls_inside_a_call_have_dimensions_of_their_own():
         return product(a, a.mT)
 
     assert outer(torch.ones(2, 3)).shape == (2, 2)
-    assert [row.shape for row in rows(torch.ones(2, 3))] == [(3,), (3,)]
+
+
+@checked
+def several(*parts: Float[Tensor, " columns"], **named: list[str]) -> Iterator[Float[Tensor, " columns"]]:
+    yield from parts
+
+
+def test_a_generator_is_checked_where_it_is_made_and_not_where_it_is_used():
+    @checked
+    def sums(a: Float[Tensor, "rows columns"], b: Float[Tensor, "columns rows"]) -> list[float]:
+        first, second = rows(a), rows(b)
+        third = several(*a, name=["a"])
+        return [float(one.sum() + other.sum() + more.sum()) for one, other, more in zip(first, second, third)]  # noqa: B905
+
+    for _ in range(2):
+        assert sums(torch.ones(2, 3), torch.ones(3, 2)) == [8.0, 8.0]
+        with pytest.raises(TypeCheckError, match="a of"):
+            rows(torch.ones(3))
+        with pytest.raises(TypeCheckError, match="parts of"):
+            several(torch.ones(3), torch.ones(2))
+        with pytest.raises(TypeCheckError, match="named of"):
+            several(torch.ones(3), name=[1])
 
 
 def test_fields_of_data_classes():

@@ -20,6 +20,7 @@ from beartype.door import die_if_unbearable
 from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
 from torch import Tensor
 
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 CONF = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
 
 
@@ -36,11 +37,13 @@ def checked(one):
             one.__init__ = checked(one.__init__)
         return one
     hints = {name: _resolved(hint, one.__globals__) for name, hint in one.__annotations__.items()}
-    parameters = inspect.signature(one).parameters.values()
-    several = any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters)
-    if not several and all(map(is_plain, hints.values())):
-        return _remembering(one, hints)
-    return _always(one, hints)
+    generating = inspect.isgeneratorfunction(one)  # what it gives is a generator, whatever the hint says of its items
+    plain = all(is_plain(hint) for name, hint in hints.items() if not (generating and name == "return"))
+    several = any(each.kind in VARIADIC for each in inspect.signature(one).parameters.values())
+    if plain and not several:
+        return _looked_at(one, hints, remember=True)
+    # beartype's check of a generator begins with its first item, in the scope of whoever asks for that
+    return _looked_at(one, hints, remember=False) if generating else _always(one, hints)
 
 
 def is_plain(hint):
@@ -69,30 +72,33 @@ def kind_of(value):
     return kind
 
 
-def _remembering(one, hints):
+def _looked_at(one, hints, remember):
     signature = inspect.signature(one)
     begun, ended = set(), set()  # kinds of arguments, and these with the kind of the result
-    result_hint = hints.get("return", Any)
+    several = {name for name, each in signature.parameters.items() if each.kind in VARIADIC}
 
     def look(args, kwargs, *result):
         __tracebackhide__ = True
         with jaxtyped("context"):
             for name, value in signature.bind(*args, **kwargs).arguments.items():
-                _refuse_unlike(value, hints.get(name, Any), name, one)
+                values = [value] if name not in several else value.values() if isinstance(value, dict) else value
+                for each in values:
+                    _refuse_unlike(each, hints.get(name, Any), name, one)
             for value in result:
-                _refuse_unlike(value, result_hint, "result", one)
+                _refuse_unlike(value, hints.get("return", Any), "result", one)
 
     @functools.wraps(one)
     def known(*args, **kwargs):
         __tracebackhide__ = True
-        kinds = (*map(kind_of, args), *((name, kind_of(value)) for name, value in kwargs.items()))
+        kinds = (*map(kind_of, args), *((name, kind_of(value)) for name, value in kwargs.items())) if remember else None
         if kinds not in begun:
             look(args, kwargs)
-            begun.add(kinds)
         result = one(*args, **kwargs)
         whole = (kinds, kind_of(result))
         if whole not in ended:
             look(args, kwargs, result)
+        if remember:
+            begun.add(kinds)
             ended.add(whole)
         return result
 
