@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest may have filled with anything)
-from jaxtyping import install_import_hook
+
+import typecheck
 
 # all but the kernels, which are written in a language that only looks like Python
 package = Path(__file__).parent.parent / "src" / "mnemoscope"
 files = [*package.glob("*"), *(package / "kernels").glob("[!_]*.py")]
 modules = [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files]
 checked = [name for name in modules if name != "mnemoscope.kernels" and ".triton_" not in name]
-install_import_hook(checked, "typecheck.checked")
+typecheck.install(checked)
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 

@@ -12,7 +12,7 @@ REGISTRIES = [registry.cells, registry.tasks, registry.lenses, registry.studies]
 def test_every_key_of_the_registries_has_its_entry(entries):
     for entry in entries:
         for key in entry.cites:
-            assert key in citations.BIBTEX, f"{entries.kind} {entry.name} cites {key!r}, which citations.py lacks"
+            assert key in citations.BIBTEX, f"{entries.kind} {entry.name} cites {key!r}, which references.bib lacks"
 
 
 @pytest.mark.parametrize("key", citations.BIBTEX)
@@ -26,6 +26,12 @@ def test_an_entry_is_well_formed(key):
     assert "title" in entry
     assert "\t" not in entry
     entry.encode("ascii")  # BibTeX of old reads nothing else
+
+
+def test_two_entries_of_one_key_are_refused():
+    assert citations._read("@misc{a,\n}\n\n@misc{b,\n}\n") == {"a": "@misc{a,\n}", "b": "@misc{b,\n}"}
+    with pytest.raises(ValueError, match="twice"):
+        citations._read("@misc{a,\n}\n\n@book{a,\n}\n")
 
 
 def test_bibtex_keeps_the_order_and_prints_each_entry_once():

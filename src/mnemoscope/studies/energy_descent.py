@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ACTIVATIONS = ("tanh", "logistic", "softmax", "relu", "polynomial", "linear")
 BOUNDED = ACTIVATIONS[:3]
 NETWORKS = 40
-"""Memories of each case; its steps are shared among them."""
+"""Memories of each case that does not say how many; its steps are shared among them."""
 SETTLING = 10
 """Steps after which V_d has been following for a while."""
 SEARCHED = 60
@@ -149,8 +149,12 @@ def elman_rising(generator: torch.Generator, sigma: str, states: int) -> tuple[i
     return sum(int(rises.sum()) for rises in seen), sum(rises.numel() for rises in seen)
 
 
-def _cases(steps: int, activations: Sequence[str] = ACTIVATIONS) -> dict[str, dict[str, Any]]:
-    return {name: {"sigma": name, "steps": steps} for name in activations}
+def _cases(steps: int, **more: Any) -> dict[str, dict[str, Any]]:
+    return {name: {"sigma": name, "steps": steps, **more} for name in ACTIVATIONS}
+
+
+def _networks(case: Mapping[str, Any]) -> int:
+    return case.get("networks", NETWORKS)
 
 
 class EnergyDescent(ComputedStudy):
@@ -179,7 +183,8 @@ class EnergyDescent(ComputedStudy):
         Published("Elman: rises of functions that exist", "none", "this project", agreeing=(0, 0)),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("500 steps of each activation.", {"cases": _cases(500)}),
+        "smoke": Preset("120 steps, by six memories, of each activation: it shows that the machinery works.",
+                        {"cases": _cases(120, networks=6)}),
         "cpu": Preset("20,000 steps of each of six activations, three seeds; a minute or two on one core.",
                       {"cases": _cases(20_000)}, (0, 1, 2)),
         "paper": Preset("200,000 steps of each of six activations, five seeds; minutes. The source has no experiment.",
@@ -193,12 +198,13 @@ class EnergyDescent(ComputedStudy):
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
-        sigma, each = case["sigma"], case["steps"] // NETWORKS
+        sigma, networks = case["sigma"], _networks(case)
+        each = case["steps"] // networks
         counts = dict.fromkeys([*_NAMES, "later", "flow", "flow frozen", "general", "below", "lyapunov"], 0)
         states, gap = 0, 1.0
         errors: dict[str, list[Tensor]] = {"exact": [], "general": []}
         unbounded = unknown = followed = 0
-        for _ in range(NETWORKS):
+        for _ in range(networks):
             weights = random_memory(generator, sigma)
             x, y = random_steps(generator, weights, each)
             for name, count in rising(weights, x, y).items():
@@ -223,7 +229,7 @@ class EnergyDescent(ComputedStudy):
             counts["lyapunov"], followed = counts["lyapunov"] + rises, followed + steps
         worst = {name: float(torch.stack(own).max()) for name, own in errors.items()}  # NaN, if there were any, is kept
         trace = _trace(generator) if sigma == "tanh" else {}
-        return {"steps": NETWORKS * each, "followed": followed, "rises": counts, "error": worst, "states": states,
+        return {"steps": networks * each, "followed": followed, "rises": counts, "error": worst, "states": states,
                 "gap": gap, "unbounded": unbounded, "unknown": unknown, "trace": trace}  # fmt: skip
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
@@ -261,7 +267,7 @@ class EnergyDescent(ComputedStudy):
             error(8, "exact"), count(9, "general"), error(10, "general"),
             count(11, "below", [one for one in results if one.result["states"]], "states", searched),
             self.row(free, self.published[12].quantity, [one.result["unbounded"] for one in free],
-                     f"{unbounded} of {NETWORKS * len(free)}",
+                     f"{unbounded} of {sum(_networks(one.trial.settings) for one in free)}",
                      f"not known of {unknown}; the rest has alpha_s |Xi|^2 < 1"),
             count(13, "lyapunov", counted="followed"),
         ]  # fmt: skip

@@ -74,9 +74,9 @@ class FlipFlopNoise(Study):
         Published("area of worst other / transferred", "transferred worst", "Jang, Fig 9", agreeing=(0, 1)),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Three bits, small reservoirs, short lessons: it shows that the machinery works, no more.",
-                        Recipe(bits=3, units=400, steps=6000, test_steps=1000).settings()
-                        | {"levels": (0.0, 0.003, 0.01, 0.03), "draws": 2, "left_alone": 200}),
+        "smoke": Preset("Two bits, small reservoirs, short lessons: it shows that the machinery works, no more.",
+                        Recipe(bits=2, units=60, steps=600, test_steps=200).settings()
+                        | {"levels": (0.0, 0.01, 0.03), "draws": 2, "left_alone": 100}),
         "cpu": Preset("N = 1000 as published, five seeds, three draws of the noise.",
                       Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 3, "left_alone": LEFT_ALONE},
                       (0, 1, 2, 3, 4)),

@@ -59,12 +59,12 @@ class FlipFlopReservoir(Study):
         self.title = title
         self.question = f"Does a reservoir that learned to hold {bits} bits rest at the corners of a cube?"
         self.published = published
-        small = Recipe(bits=min(bits, 3), units=150, steps=3000, test_steps=600)
+        small = Recipe(bits=2, units=60, steps=1000, test_steps=300)
         whole, calm = Recipe(bits=bits), Recipe(bits=bits, gain=0.9)
         logistic = Recipe(bits=bits, nonlinearity="logistic")
         self.presets: Mapping[str, Preset] = {
             "smoke": Preset("One small reservoir, a short lesson: it shows that the machinery works, no more.",
-                            {"recipes": {"small": small.settings()}, "starts": 60}),
+                            {"recipes": {"small": small.settings()}, "starts": 40}),
             "cpu": Preset("Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9), "
                           "two seeds, some minutes each.",
                           {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings()}, "starts": 400},

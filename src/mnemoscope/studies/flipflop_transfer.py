@@ -57,7 +57,7 @@ class FlipFlopTransfer(Study):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Three bits from two, a small reservoir, a short lesson: it shows that the machinery works.",
-                        Recipe(bits=3, units=400, steps=6000, test_steps=1000).settings() | {"left_alone": 200}),
+                        Recipe(bits=3, units=300, steps=3000, every=4, test_steps=200).settings() | {"left_alone": 50}),
         "cpu": Preset("N = 1000 as published, eight seeds.",
                       Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE}, tuple(range(8))),
         "paper": Preset("The same with twenty seeds.",
