@@ -11,6 +11,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analysis import Adaptive
 from mnemoscope.analysis.attractors import Kind
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.gradients import GradientNorms
 from mnemoscope.analysis.tape import Tape, evened, tape_of
 from mnemoscope.cells import GRU, LSTM, Elman, Model
@@ -75,6 +76,32 @@ def test_a_linear_matrix_cell_is_its_matrix_system(method):
         torch.testing.assert_close(found.total, expected.total, rtol=1e-12, atol=0)
         torch.testing.assert_close(found.amplification, expected.amplification, rtol=1e-12, atol=0)
         assert (found.shape, found.method, found.route) == ((4, 3), method, expected.route)
+
+
+def test_published_sums_need_more_than_a_stationary_state():
+    """U / c and c V make the same network: exactly the same memory, but other published sums, if they exist at all."""
+    torch.manual_seed(0)
+    U, V, W = (torch.linalg.qr(randn(size, size))[0] for size in (4, 3, 4))
+    split = [ms.MatrixSystem(0.84 * U / c, c * V, W[:, :3]) for c in (0.9, 0.95, 0.7)]
+    exact = [ms.fisher_memory(one).curve for one in split]
+    for other in exact[1:]:
+        torch.testing.assert_close(other, exact[0], rtol=1e-12, atol=1e-14)
+    first, second = (ms.fisher_memory(one, method="published").total for one in split[:2])
+    assert abs(first / second - 1) > 0.01
+    words = r'each must be below 1, but they are 1\.2 and 0\.7.*stationary state.*0\.84: method="exact" takes it'
+    with pytest.raises(ValueError, match=words) as told:
+        ms.fisher_memory(split[2], method="published")
+    assert not isinstance(told.value, UnstableError)
+    cell = MatrixRNN((2, 2), (4, 3), "tanh", Dense.holding(1.2 * U), Dense.holding(0.7 * V), bias=False).double()
+    dynamics = ms.Dynamics(cell)
+    for system, state in ((cell, None), (dynamics, dynamics.origin[0])):
+        assert ms.fisher_memory(system, 0, state=state).total > 0
+        with pytest.raises(ValueError, match=words):
+            ms.fisher_memory(system, 0, state=state, method="published")
+    with pytest.raises(UnstableError, match=r"spectral radius is 1\.08"):  # of the network, not of one of its matrices
+        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.9 * V, W[:, :3]), method="published")
+    with pytest.raises(ValueError, match="horizon=<steps> takes any"):
+        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.7 * V, W[:, :3], alpha=(1.0,)), method="published")
 
 
 @pytest.mark.parametrize("observed", ["all", "newest"])
