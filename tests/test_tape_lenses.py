@@ -433,6 +433,25 @@ def test_gradients_by_part_are_those_of_each_part_alone(name):
     assert (parts.norms[[0, 4], -1] > 0).all()
 
 
+def test_a_part_that_nothing_reads_at_the_last_step_is_said_to_have_no_gradient_there():
+    """Outputs are made from the controller and from what was read; weights and memory matter to later steps alone."""
+    torch.manual_seed(0)
+    machine = matntm(4, 3, slots=4, slot_rows=2, slot_columns=2, output_size=4)
+    parts = ms.gradients_by_part(machine, torch.randn(6, 2, 4), lambda outputs: outputs.square().sum())
+    for name, norms in zip(parts.names, parts.norms, strict=True):
+        words = GradientNorms(norms[None]).summary()
+        at, told = (4, "step 4") if name in ("memory", "read weights", "write weights") else (5, "the last")
+        ratio = norms[0].mean() / norms[at].mean()
+        assert f"at the first step it is {ratio:.3g} of that at {told}" in words
+        silent = ", and at the last step it is 0: the loss does not depend on what is there then."
+        assert words.endswith(silent) is (at == 4)
+    early = ms.gradients_of(GRU(3, 4), torch.randn(7, 2, 3), lambda outputs: outputs[3].sum()).summary()
+    assert "of that at step 3, and at steps 4 to 6 it is 0: " in early
+    assert "inf" not in parts.summary() + early
+    nothing = GradientNorms(torch.zeros(1, 3, 1)).summary()
+    assert nothing == "From step to step back the gradient cannot be followed; none arrives."
+
+
 def test_parts_of_a_plain_state_and_of_a_masked_sequence():
     torch.manual_seed(10)
     xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
