@@ -532,7 +532,7 @@ def test_a_tape_is_seen_saved_and_drawn(tmp_path, matrices):
     figure = again.figure(1)
     titles = [axes.get_title() for axes in figure.axes]
     assert titles.count("Where it writes") == 1
-    assert ("Where head 2 reads" in titles) is matrices
+    assert ("Head 2 reads" in titles) is matrices
     figure.savefig(tmp_path / "tape.png")
     assert (tmp_path / "tape.png").stat().st_size > 5_000
     with pytest.raises(ValueError, match="sequence 2"):

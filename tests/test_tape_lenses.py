@@ -25,7 +25,7 @@ from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.report.memory import memory_section
 from mnemoscope.report.tape import longest, tape_section
 from mnemoscope.studies import Look, inspect_run
-from mnemoscope.tasks import BitCopy
+from mnemoscope.tasks import Batch, BitCopy
 from mnemoscope.training import load_model, train
 
 
@@ -520,6 +520,47 @@ def test_outputs_are_shown_where_they_are_due():
     assert "as chances of a 1" in tape_section(tape, batch).html
     with pytest.raises(ValueError, match="same sequences"):
         tape_section(tape_of(machine, batch.inputs[1:]), batch)
+
+
+def overlap(one, other):
+    return min(one.x1, other.x1) - max(one.x0, other.x0) > 0 < min(one.y1, other.y1) - max(one.y0, other.y0)
+
+
+@pytest.mark.parametrize(("slots", "steps", "heads"), [(5, 5, 1), (12, 32, 1), (120, 90, 1), (12, 32, 2)])
+@pytest.mark.parametrize("matrices", [True, False])
+def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monkeypatch):
+    """No letter is cut off or lies over another one, a picture or a colour bar, also at the size of a narrow page."""
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    figures, size = [], 25 if matrices else 8
+    monkeypatch.setattr("mnemoscope.report.tape.drawn", lambda figure, *_, **__: figures.append(figure) or "")
+    how = {"slots": slots, "read_heads": heads, "write_heads": heads}
+    machine = matntm(25, 9, output_size=25, **how) if matrices else ntm(8, 6, slot_size=5, **how)
+    xs = torch.rand(steps, 1, size).round()
+    batch = Batch(xs, torch.rand(steps, 1, size) > 0.5, torch.arange(steps)[:, None] >= steps // 2)
+    shape = (5, 5) if matrices else None
+    tape_section(tape_of(Model(machine, size), xs), batch, shapes=(shape, shape))
+    (figure,) = figures
+    figure.draw_without_rendering()
+    words = {}
+    for axes in figure.axes:
+        ticks = [each for axis, low, high in ((axes.xaxis, *axes.get_xlim()), (axes.yaxis, *sorted(axes.get_ylim())))
+                 for place, each in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+                 if low <= place <= high]  # fmt: skip
+        texts = [text for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *ticks) if text.get_text()]
+        words |= {text: text.get_window_extent() for text in texts}
+    assert len(words) > 20
+    boxes = list(words.values())
+    for number, (text, box) in enumerate(words.items()):
+        assert box.x0 >= 0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert not any(overlap(box, other) for other in boxes[:number]), text
+        assert not any(overlap(box, axes.bbox) for axes in figure.axes), text
+    outputs = next(axes for axes in figure.axes if axes.get_title() == "Outputs")
+    assert outputs.images[0].get_clim() == (0, 1)
+    tape = next(axes for axes in figure.axes if axes.get_title() == "Tape at the end")
+    low, high = tape.images[0].get_clim()
+    assert low == -high < 0
 
 
 def test_the_lenses_are_registered():
