@@ -334,6 +334,7 @@ def test_complex_states_lie_flat():
         (lambda: Stack([]), "at least one layer"),
         (lambda: ms.scan(GRU(3, 4), torch.zeros(5, 2, 4)), "takes 3 input features"),
         (lambda: ms.scan(GRU(3, 4), torch.zeros(0, 2, 3)), "empty"),
+        (lambda: ms.scan(GRU(3, 4), torch.zeros(5, 2, 3).double()), "are float32, but the inputs float64"),
         (lambda: ms.scan(GRU(3, 4), torch.zeros(5, 2, 3), torch.zeros(3, 4)), "batch of 2"),
         (lambda: ms.Dynamics(GRU(3, 4), torch.zeros(2)), r"\(3,\)"),
         (lambda: ms.Dynamics(GRU(3, 4), torch.full((3,), torch.nan)), "NaN"),

@@ -63,6 +63,34 @@ def test_tasks_are_listed_with_their_baselines(capsys):
     assert f"{options}: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
 
 
+NOTHING = "knowing nothing: all zeros 10, all ones 15"
+"""Of 5x5 matrices with four random rows (errata 6)."""
+
+
+def test_wrong_bits_stand_beside_those_of_who_knows_nothing(tmp_path, capsys):
+    words = ["train", "--task", "matrix-copy", "--cell", "lstm", *TINY, "--root", str(tmp_path)]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "wrong bits " in told
+    assert f"; {NOTHING}." in told
+    assert main([*words, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["trivial"] == {"all zeros": 10.0, "all ones": 15.0}
+    assert main(["inspect", result["folder"]]) == 0
+    assert NOTHING in (Path(result["folder"]) / "page.html").read_text()
+
+
+def test_bit_tasks_are_listed_with_those_who_know_nothing(capsys):
+    assert main(["list", "tasks", "--json"]) == 0
+    rows = {row["name"]: row["trivial"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["matrix-copy"] == {"all zeros": 10.0, "all ones": 15.0}
+    assert rows["flipflop"] == {}
+    assert main(["list", "tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.endswith(f"wrong bits {NOTHING}") for line in lines) == 2  # matrix-copy and matrix-recall
+    assert sum("knowing nothing" in line for line in lines) == sum(bool(trivial) for trivial in rows.values())
+
+
 @pytest.mark.parametrize("what", [[], ["cells"], ["lenses"], ["studies"], ["presets"]])
 def test_other_lists_do_not_wait_for_torch(what):
     code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"

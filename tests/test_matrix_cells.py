@@ -25,7 +25,7 @@ from mnemoscope.cells.matrix import (
     nearest_square,
 )
 from mnemoscope.cells.matrix.flat import LARGEST
-from mnemoscope.cells.matrix.named import matrix_lstm, matrix_rnn
+from mnemoscope.cells.matrix.named import matrix_lstm, matrix_rnn, queue
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
 
@@ -309,6 +309,24 @@ def test_the_queue_against_a_list(slots):
         close(output, X.flatten(1))
     close(state.queue, torch.stack(list(queue), dim=1))
     assert (cell.slots, count(cell) - count(inner)) == (slots, slots)
+
+
+def test_a_queue_by_sizes():
+    """One of the class, with weights that learn from alpha on if they are to."""
+    cell = queue(6, 12, slots=3, alpha=0.2, nonlinearity="linear", matrices="normal", rows=4, input_rows=2)
+    assert (cell.input_size, cell.hidden_size, cell.cell.state_shape) == (6, 12, (4, 3))
+    assert sum(isinstance(part, Normal) for part in cell.modules()) == 2
+    assert cell.alpha.tolist() == pytest.approx([0.2] * 3)
+    assert "alpha" not in dict(cell.named_parameters())
+    learned = Model(queue(6, 12, slots=2, learned=True), 5)
+    outputs, _ = learned(torch.randn(9, 4, 6))
+    outputs.square().sum().backward()
+    grad = dict(learned.named_parameters())["cell.alpha"].grad
+    assert grad.shape == (2,)
+    assert grad[0] != grad[1]
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match="slots must be a whole number, at least 1"):
+            queue(6, 12, slots=wrong)
 
 
 def test_a_linear_queue_is_the_matrix_system_of_the_capacity():

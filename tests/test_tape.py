@@ -10,6 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import mnemoscope as ms
 from mnemoscope.analysis.tape import Tape, tape_of
 from mnemoscope.cells import GRU, LSTM, Elman, Model
+from mnemoscope.cells.cell import check_step_input
 from mnemoscope.cells.matrix import Bilinear, DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.memory.tape import FeedForward, TuringMachine
@@ -469,11 +470,20 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
         (lambda: shifted(torch.zeros(1, 1, 4), torch.zeros(1, 1, 2)), "odd number"),
         (lambda: ms.scan(ntm(3, 6, slots=5), torch.zeros(2, 1, 3), ntm(3, 6, slots=6).initial_state(1)), "5, 20"),
         (lambda: ms.scan(ntm(3, 6, slots=5), torch.zeros(2, 1, 4)), "takes 3 input features"),
+        (lambda: stepped(ntm(3, 6, slots=5), torch.zeros(1, 4)), r"takes 3 input features.*expected \(batch, 3\)"),
+        (lambda: stepped(matntm(4, 9, slots=5), torch.zeros(1, 3)), "takes 4 input features"),
+        (lambda: check_step_input(ntm(3, 6, slots=5), torch.zeros(3)), r"shape \(batch, features\), but got \(3,\)"),
+        (lambda: stepped(ntm(3, 6, slots=5), torch.zeros(1, 3).double()), "are float32, but the inputs float64"),
+        (lambda: ms.scan(matntm(4, 9, slots=5), torch.zeros(2, 1, 4).double()), "are float32, but the inputs float64"),
     ],
 )
 def test_bad_input_is_refused_in_words(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def stepped(machine, x):
+    return machine(x, machine.initial_state(1))
 
 
 COUNTS = {
@@ -532,7 +542,7 @@ def test_a_tape_is_seen_saved_and_drawn(tmp_path, matrices):
     figure = again.figure(1)
     titles = [axes.get_title() for axes in figure.axes]
     assert titles.count("Where it writes") == 1
-    assert ("Where head 2 reads" in titles) is matrices
+    assert ("Head 2 reads" in titles) is matrices
     figure.savefig(tmp_path / "tape.png")
     assert (tmp_path / "tape.png").stat().st_size > 5_000
     with pytest.raises(ValueError, match="sequence 2"):

@@ -11,6 +11,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.analysis import Adaptive
 from mnemoscope.analysis.attractors import Kind
+from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.gradients import GradientNorms
 from mnemoscope.analysis.tape import Tape, evened, tape_of
 from mnemoscope.cells import GRU, LSTM, Elman, Model
@@ -24,7 +25,7 @@ from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.report.memory import memory_section
 from mnemoscope.report.tape import longest, tape_section
 from mnemoscope.studies import Look, inspect_run
-from mnemoscope.tasks import BitCopy
+from mnemoscope.tasks import Batch, BitCopy
 from mnemoscope.training import load_model, train
 
 
@@ -75,6 +76,32 @@ def test_a_linear_matrix_cell_is_its_matrix_system(method):
         torch.testing.assert_close(found.total, expected.total, rtol=1e-12, atol=0)
         torch.testing.assert_close(found.amplification, expected.amplification, rtol=1e-12, atol=0)
         assert (found.shape, found.method, found.route) == ((4, 3), method, expected.route)
+
+
+def test_published_sums_need_more_than_a_stationary_state():
+    """U / c and c V make the same network: exactly the same memory, but other published sums, if they exist at all."""
+    torch.manual_seed(0)
+    U, V, W = (torch.linalg.qr(randn(size, size))[0] for size in (4, 3, 4))
+    split = [ms.MatrixSystem(0.84 * U / c, c * V, W[:, :3]) for c in (0.9, 0.95, 0.7)]
+    exact = [ms.fisher_memory(one).curve for one in split]
+    for other in exact[1:]:
+        torch.testing.assert_close(other, exact[0], rtol=1e-12, atol=1e-14)
+    first, second = (ms.fisher_memory(one, method="published").total for one in split[:2])
+    assert abs(first / second - 1) > 0.01
+    words = r'each must be below 1, but they are 1\.2 and 0\.7.*stationary state.*0\.84: method="exact" takes it'
+    with pytest.raises(ValueError, match=words) as told:
+        ms.fisher_memory(split[2], method="published")
+    assert not isinstance(told.value, UnstableError)
+    cell = MatrixRNN((2, 2), (4, 3), "tanh", Dense.holding(1.2 * U), Dense.holding(0.7 * V), bias=False).double()
+    dynamics = ms.Dynamics(cell)
+    for system, state in ((cell, None), (dynamics, dynamics.origin[0])):
+        assert ms.fisher_memory(system, 0, state=state).total > 0
+        with pytest.raises(ValueError, match=words):
+            ms.fisher_memory(system, 0, state=state, method="published")
+    with pytest.raises(UnstableError, match=r"spectral radius is 1\.08"):  # of the network, not of one of its matrices
+        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.9 * V, W[:, :3]), method="published")
+    with pytest.raises(ValueError, match="horizon=<steps> takes any"):
+        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.7 * V, W[:, :3], alpha=(1.0,)), method="published")
 
 
 @pytest.mark.parametrize("observed", ["all", "newest"])
@@ -406,6 +433,25 @@ def test_gradients_by_part_are_those_of_each_part_alone(name):
     assert (parts.norms[[0, 4], -1] > 0).all()
 
 
+def test_a_part_that_nothing_reads_at_the_last_step_is_said_to_have_no_gradient_there():
+    """Outputs are made from the controller and from what was read; weights and memory matter to later steps alone."""
+    torch.manual_seed(0)
+    machine = matntm(4, 3, slots=4, slot_rows=2, slot_columns=2, output_size=4)
+    parts = ms.gradients_by_part(machine, torch.randn(6, 2, 4), lambda outputs: outputs.square().sum())
+    for name, norms in zip(parts.names, parts.norms, strict=True):
+        words = GradientNorms(norms[None]).summary()
+        at, told = (4, "step 4") if name in ("memory", "read weights", "write weights") else (5, "the last")
+        ratio = norms[0].mean() / norms[at].mean()
+        assert f"at the first step it is {ratio:.3g} of that at {told}" in words
+        silent = ", and at the last step it is 0: the loss does not depend on what is there then."
+        assert words.endswith(silent) is (at == 4)
+    early = ms.gradients_of(GRU(3, 4), torch.randn(7, 2, 3), lambda outputs: outputs[3].sum()).summary()
+    assert "of that at step 3, and at steps 4 to 6 it is 0: " in early
+    assert "inf" not in parts.summary() + early
+    nothing = GradientNorms(torch.zeros(1, 3, 1)).summary()
+    assert nothing == "From step to step back the gradient cannot be followed; none arrives."
+
+
 def test_parts_of_a_plain_state_and_of_a_masked_sequence():
     torch.manual_seed(10)
     xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
@@ -474,6 +520,47 @@ def test_outputs_are_shown_where_they_are_due():
     assert "as chances of a 1" in tape_section(tape, batch).html
     with pytest.raises(ValueError, match="same sequences"):
         tape_section(tape_of(machine, batch.inputs[1:]), batch)
+
+
+def overlap(one, other):
+    return min(one.x1, other.x1) - max(one.x0, other.x0) > 0 < min(one.y1, other.y1) - max(one.y0, other.y0)
+
+
+@pytest.mark.parametrize(("slots", "steps", "heads"), [(5, 5, 1), (12, 32, 1), (120, 90, 1), (12, 32, 2)])
+@pytest.mark.parametrize("matrices", [True, False])
+def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monkeypatch):
+    """No letter is cut off or lies over another one, a picture or a colour bar, also at the size of a narrow page."""
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    figures, size = [], 25 if matrices else 8
+    monkeypatch.setattr("mnemoscope.report.tape.drawn", lambda figure, *_, **__: figures.append(figure) or "")
+    how = {"slots": slots, "read_heads": heads, "write_heads": heads}
+    machine = matntm(25, 9, output_size=25, **how) if matrices else ntm(8, 6, slot_size=5, **how)
+    xs = torch.rand(steps, 1, size).round()
+    batch = Batch(xs, torch.rand(steps, 1, size) > 0.5, torch.arange(steps)[:, None] >= steps // 2)
+    shape = (5, 5) if matrices else None
+    tape_section(tape_of(Model(machine, size), xs), batch, shapes=(shape, shape))
+    (figure,) = figures
+    figure.draw_without_rendering()
+    words = {}
+    for axes in figure.axes:
+        ticks = [each for axis, low, high in ((axes.xaxis, *axes.get_xlim()), (axes.yaxis, *sorted(axes.get_ylim())))
+                 for place, each in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+                 if low <= place <= high]  # fmt: skip
+        texts = [text for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *ticks) if text.get_text()]
+        words |= {text: text.get_window_extent() for text in texts}
+    assert len(words) > 20
+    boxes = list(words.values())
+    for number, (text, box) in enumerate(words.items()):
+        assert box.x0 >= 0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert not any(overlap(box, other) for other in boxes[:number]), text
+        assert not any(overlap(box, axes.bbox) for axes in figure.axes), text
+    outputs = next(axes for axes in figure.axes if axes.get_title() == "Outputs")
+    assert outputs.images[0].get_clim() == (0, 1)
+    tape = next(axes for axes in figure.axes if axes.get_title() == "Tape at the end")
+    low, high = tape.images[0].get_clim()
+    assert low == -high < 0
 
 
 def test_the_lenses_are_registered():

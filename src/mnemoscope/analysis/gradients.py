@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isfinite, isnan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,12 +73,8 @@ class GradientNorms:
         for name, curve, decay in zip(self.names, self.curve, self.decay.tolist(), strict=True):
             verb = "shrinks" if decay < 1 else "grows"
             to = f"{verb} to {decay:.3g} of itself" if not isnan(decay) else "cannot be followed"
-            ratio = 10 ** float(curve[0] - curve[-1])
-            end = f"at the first step it is {ratio:.3g} of that at the last" if not isnan(ratio) else "none arrives"
             head = f"{name[0].upper()}{name[1:]}: from" if name else "From"
-            least = int(curve.nan_to_num(nan=inf).argmin())
-            low = f", and smallest at step {least}" if 0 < least < len(curve) - 1 and isfinite(curve[least]) else ""
-            said.append(f"{head} step to step back the gradient {to}; {end}{low}.")
+            said.append(f"{head} step to step back the gradient {to}; {_ends(curve)}.")
         return " ".join(said)
 
     def __repr__(self) -> str:
@@ -234,6 +230,22 @@ def _check_mask(xs: Tensor, mask: Tensor) -> None:
             f"mask must be of bool and of shape (time, batch) = {wanted}, but is {mask.dtype} of shape "
             f"{tuple(mask.shape)}."
         )
+
+
+def _ends(curve: Float[Tensor, " time"]) -> str:
+    """How the curve begins and ends, in words, and where it is smallest between."""
+    taken, arrives = (one.nonzero().flatten().tolist() for one in (~curve.isnan(), curve > -torch.inf))
+    if not arrives:
+        return "none arrives"
+    first, last, end = taken[0], arrives[-1], taken[-1]
+    ratio = float(10 ** (curve[first] - curve[last]))
+    words = f"at the first step it is {ratio:.3g} of that at {'the last' if last == end else f'step {last}'}"
+    least = min(arrives, key=curve.tolist().__getitem__)
+    words += f", and smallest at step {least}" if first < least < last else ""
+    if last == end:
+        return words
+    later = "the last step" if last + 1 == end else f"steps {last + 1} to {end}"
+    return f"{words}, and at {later} it is 0: the loss does not depend on what is there then"
 
 
 def _slope(curve: Float[Tensor, " time"]) -> Float[Tensor, ""]:

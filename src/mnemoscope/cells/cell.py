@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import torch
@@ -106,8 +107,29 @@ def check_input(cell: Cell, xs: Tensor) -> None:
         raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}.")
     if xs.shape[0] == 0:
         raise ValueError(f"The input sequence is empty: its shape is {tuple(xs.shape)}, time first.")
+    _check_features(cell, xs, "time, batch")
+
+
+def check_step_input(cell: Cell, x: Tensor) -> None:
+    """Raise if `x` cannot be the input `(batch, features)` of one step of `cell`."""
+    if x.dim() != 2:
+        raise ValueError(
+            f"A step of {type(cell).__name__} takes inputs of shape (batch, features), but got {tuple(x.shape)}."
+        )
+    _check_features(cell, x, "batch")
+
+
+def _check_features(cell: Cell, xs: Tensor, before: str) -> None:
+    name = type(cell).__name__
     if cell.input_size is not None and xs.shape[-1] != cell.input_size:
         raise ValueError(
             f"{name} takes {cell.input_size} input features, but the inputs have shape {tuple(xs.shape)}; "
-            f"expected (time, batch, {cell.input_size})."
+            f"expected ({before}, {cell.input_size})."
         )
+    if torch.is_autocast_enabled(xs.device.type) or not (xs.is_floating_point() or xs.is_complex()):
+        return  # whole numbers are taken by some cells
+    numbers = (part.dtype for part in chain(cell.parameters(), cell.buffers()))
+    known = {dtype.to_real() for dtype in numbers if dtype.is_floating_point or dtype.is_complex}
+    if known and xs.dtype.to_real() not in known:
+        own, given = (str(dtype).removeprefix("torch.") for dtype in (min(known, key=str), xs.dtype))
+        raise ValueError(f"The weights of {name} are {own}, but the inputs {given}: convert either with .to(...).")

@@ -76,13 +76,16 @@ class Train:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.training import train
+        from mnemoscope.training import build_task, train
 
         result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json)
+        task = build_task(self.run_config)
         if self.json:
-            print(json.dumps({"folder": str(result.folder), **result.as_json()}, indent=2))
+            content = {"folder": str(result.folder), **result.as_json(), "trivial": task.trivial()}
+            print(json.dumps(content, indent=2))
             return 0
         scores = ", ".join(f"{name} {value:.4f}" for name, value in result.scores.items())
+        scores += _after("; ", task.knowing_nothing())
         known = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
         print(f"{result.steps} steps{known}: loss {result.loss:.3e}, without memory {result.baseline:.3e}; {scores}.")
         print(f"Look at it: mnemoscope inspect {result.folder}")
@@ -168,7 +171,8 @@ class Inspect:
 class List:
     """Show what there is: cells, tasks, lenses, studies and presets, one line each with their source.
 
-    `mnemoscope list tasks` also shows their options, and the loss that the best network without memory then reaches.
+    `mnemoscope list tasks` also shows their options, the loss that the best network without memory then reaches, and of
+    random bits how many are wrong of those that know nothing.
     """
 
     what: Positional[Literal["all", "cells", "tasks", "lenses", "studies", "presets"]] = "all"
@@ -188,10 +192,12 @@ class List:
             {"name": name, "summary": f"{one.cell} {one.hidden_size} on {one.task}", "source": "mnemoscope"}
             for name, one in PRESETS.items()
         ]
+        told: dict[str, str] = {}
         if self.what == "tasks":
             for row in rows["tasks"]:
                 task = registry.tasks.load(row["name"])()  # imports torch, so not for every list
-                row |= {"options": asdict(task), "baseline": task.baseline()}
+                row |= {"options": asdict(task), "baseline": task.baseline(), "trivial": task.trivial()}
+                told[row["name"]] = task.knowing_nothing()
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
@@ -202,7 +208,8 @@ class List:
                 print(f"  {entry['name']:16} {entry['summary']}  [{entry['source']}]")
                 if "baseline" in entry:
                     options = ", ".join(f"{name} {value}" for name, value in entry["options"].items())
-                    print(f"  {'':16} {options}: loss without memory {entry['baseline']:.3g}")
+                    nothing = _after("; wrong bits ", told[entry["name"]])
+                    print(f"  {'':16} {options}: loss without memory {entry['baseline']:.3g}{nothing}")
         return 0
 
 
@@ -263,6 +270,10 @@ class Studies:
 
 def _row(entry: registry.Entry) -> dict[str, Any]:
     return {"name": entry.name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags)}
+
+
+def _after(mark: str, words: str) -> str:
+    return f"{mark}{words}" if words else ""
 
 
 def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:

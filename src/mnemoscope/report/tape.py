@@ -58,10 +58,12 @@ def _tape(tape: Tape, batch: Batch, sample: int, shapes: tuple[tuple[int, int] |
     outputs = (outputs.sigmoid() if bits else outputs).masked_fill(~batch.mask[..., None], torch.nan)
     figure = draw_tape(
         replace(tape, outputs=outputs), sample, COLOUR,
-        input_shape=shapes[0], output_shape=shapes[1], figure=blank(7.2, 7.0), letters=LARGEST_LETTERS,
+        input_shape=shapes[0], output_shape=shapes[1], chances=bits, width=7.2, letters=LARGEST_LETTERS,
     )  # fmt: skip
+    tiles = tape.memory.dim() == 5
     caption = (
-        f"One sequence. Inputs come step by step; outputs are shown where they are due{', as chances of a 1' * bits}. "
+        f"One sequence. {'Matrices stand in order, row by row. ' * tiles}Inputs come step by step; outputs "
+        f"are shown where they are due{', as chances of a 1' * bits}. "
         f"Below, what lies on the tape after the last step, and where heads were at each: slots to which none came are "
         f"left out at both ends."
     )

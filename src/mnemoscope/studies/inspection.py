@@ -119,7 +119,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     fp = look.find(dynamics, pool if tape is None else torch.cat([pool, evened(dynamics, pool)]))
     memories = _memories(model, task, batch)
     content = replace(
-        _of_run(folder, model, config, look),
+        _of_run(folder, model, task, config, look),
         fixed_points=fp,
         trajectories=visited[:, :TRAJECTORIES],
         cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None],
@@ -141,13 +141,13 @@ def _inspect_alone(folder: Path, page: Path, look: Look, why: str, tape: TapeSee
     seen = look_at_attention(model, task, config) if tape is None else tape
     lenses = (("lens", "attention"), ("lens", "gradients")) if tape is None else _LENSES_OF_TAPES
     used = (*lenses, ("cell", config.cell), ("task", config.task))
-    content = _of_run(folder, model, config, look)
+    content = _of_run(folder, model, task, config, look)
     write_page(page, replace(content, lead=why, cites=_keys(used), sections=[seen.section()]))
     seen.save(page)
     return Inspection(None, page, None, attention=seen if isinstance(seen, AttentionSeen) else None, tape=tape)
 
 
-def _of_run(folder: Path, model: Model, config: RunConfig, look: Look) -> NetworkPage:
+def _of_run(folder: Path, model: Model, task: Task, config: RunConfig, look: Look) -> NetworkPage:
     """What a page says of a run, whatever its network is."""
     result = RunFolder(folder).read_result()
     facts = [
@@ -155,7 +155,7 @@ def _of_run(folder: Path, model: Model, config: RunConfig, look: Look) -> Networ
         ("Parameters", f"{sum(p.numel() for p in model.parameters()):,}"),
         ("Task", f"{config.task} {_options(config.task_options)}"),
         ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, without memory {result.baseline:.2e}"),
-        *((name.capitalize(), f"{value:.4f}") for name, value in result.scores.items()),
+        *((name.capitalize(), _score(name, value, task)) for name, value in result.scores.items()),
         ("Seed", f"{config.seed}"),
     ]
     return NetworkPage(
@@ -165,6 +165,11 @@ def _of_run(folder: Path, model: Model, config: RunConfig, look: Look) -> Networ
         baseline=result.baseline,
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
     )
+
+
+def _score(name: str, value: float, task: Task) -> str:
+    nothing = task.knowing_nothing() if name == "wrong bits" else ""
+    return f"{value:.4f}, {nothing}" if nothing else f"{value:.4f}"
 
 
 def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUAL) -> Inspection:

@@ -72,6 +72,20 @@ class Task(ABC):
     def baseline(self) -> float:
         """Expected loss of the best predictor that sees the current input and the time, but remembers nothing."""
 
+    def trivial(self) -> dict[str, float]:
+        """Expected `wrong bits` of networks that know nothing, by name; empty for a task without that score."""
+        return {}
+
+    def knowing_nothing(self) -> str:
+        """`trivial` in words, to stand beside every result; "" where it is empty.
+
+        >>> from mnemoscope.tasks import MatrixCopy
+        >>> MatrixCopy().knowing_nothing()
+        'knowing nothing: all zeros 10, all ones 15'
+        """
+        told = ", ".join(f"{name} {wrong:.4g}" for name, wrong in self.trivial().items())
+        return f"knowing nothing: {told}" if told else ""
+
     @abstractmethod
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         """Batch `number` of the stream with that seed: a function of its arguments alone, on every device."""

@@ -207,9 +207,9 @@ def fisher_memory(
             at as a `Dynamics` without input. Such a cell is taken for the `MatrixSystem` that it is near its state,
             where it is one, with noise in the newest matrix; the reason why it is none stands in the error of
             "published".
-        direction: where signals enter, w (size,); for cells and a `Dynamics` also the number of an input feature (0 by
-            default), and of matrix cells a matrix. A `MatrixSystem` has its own. Gradients flow to the tensors that
-            are given, not into cells.
+        direction: where signals enter, w (size,); for cells and a `Dynamics` also the number of an input feature, which
+            may be left away where there is only one, and of matrix cells a matrix. A `MatrixSystem` has its own.
+            Gradients flow to the tensors that are given, not into cells.
         state: where a `Dynamics` is linearised, (size,); of a matrix cell alone 0 by default.
         noise: variance of the noise that enters every unit at every step, or its covariance (size, size), which may be
             singular as long as noise reaches every direction in the end.

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
-from mnemoscope.analysis.fisher.covariance import covariance, covariance_factor
-from mnemoscope.analysis.fisher.maps import Dense, Kronecker, powers
+from mnemoscope.analysis.fisher.covariance import UnstableError, covariance, covariance_factor
+from mnemoscope.analysis.fisher.maps import Dense, Kronecker, powers, spectral_radius
 from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
 from mnemoscope.analysis.fisher.solving import Solved
 from mnemoscope.shapes import Float
@@ -26,13 +26,15 @@ TERMS = 8
 def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solved:
     """`J_ij = Tr(Sigma^-1 D_i^T Psi^-1 D_j)`: Eq 8 and 12-16 without a queue, Eq 41-42 with one of one slot.
 
-    Eq 13 is read with its misprint put right, `U^i` beside `V^iT`.
+    Eq 13 is read with its misprint put right, `U^i` beside `V^iT`. `U / c` and `c V` make the same network, but other
+    sums, and so another J: they are taken as they come.
     """
     if system.slots > 1 or (system.slots == 1 and float(system.weights[0]) != 1):
         raise ValueError(
             f"The paper treats a queue of one slot of weight 1 (its Theorem 4), not of {system.weights.tolist()}; "
             f'method="exact" takes any.'
         )
+    _check_sums(system)
     rows = _factor(system.U.mT, system.covariances[0], terms if system.slots else 0)
     columns = _factor(system.V.mT, system.covariances[1], terms if system.slots else 0)
     W = _passed(system, terms) if system.slots else system.W
@@ -50,6 +52,25 @@ def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solv
     cut = f", the queue cut off after {terms} passes" if system.slots else ""
     factor = torch.kron(rows, columns) if system.W.numel() <= 2500 else None
     return Solved(torch.stack(traces), total, factor, float("nan"), f"as published{cut}")
+
+
+def _check_sums(system: MatrixSystem) -> None:
+    """Whether the sums over rows and over columns exist, which is more than that the network has a stationary state."""
+    rows, columns = spectral_radius(system.U), spectral_radius(system.V)
+    if max(rows, columns) < 1:
+        return
+    if not system.slots and rows * columns >= 1:
+        raise UnstableError(rows * columns)
+    remedy = (
+        'method="exact" with horizon=<steps> takes any'
+        if system.slots
+        else f"The network has a stationary state, its spectral radius being their product, {rows * columns:.6g}: "
+        f'method="exact" takes it'
+    )
+    raise ValueError(
+        f"The published formulas sum over powers of U and of V apart (Renanse et al. 2021, Eq 9), so that the spectral "
+        f"radius of each must be below 1, but they are {rows:.6g} and {columns:.6g}. {remedy}."
+    )
 
 
 def _factor(A: Float[Tensor, "size size"], noise: Tensor, passes: int) -> Float[Tensor, "size size"]:

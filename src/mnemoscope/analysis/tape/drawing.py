@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WEIGHTS, CONTENT = "viridis", "RdBu_r"
 TOUCHED = 0.05
 """Slots whose weights stay below this are left out at both ends of the tape."""
+ACROSS = 3
+"""Pictures side by side: on a page there is room for the words of no more."""
 
 
 def draw_tape(
@@ -30,13 +32,14 @@ def draw_tape(
     *,
     input_shape: tuple[int, int] | None = None,
     output_shape: tuple[int, int] | None = None,
-    figure: Any = None,
+    chances: bool = False,
+    width: float = 10.5,
     letters: float = 9,
 ) -> Figure:
     """Above, inputs, outputs and what was added at each step; below, the tape at the end and each head over time.
 
-    Matrices stand side by side in the order of time. Inputs and outputs are taken for square matrices where the slots
-    are matrices and their number of features is a square.
+    Matrices stand side by side in order, row by row. Inputs and outputs are taken for square matrices where
+    the slots are matrices and their number of features is a square.
 
     Args:
         tape: what `tape_of` saw.
@@ -44,7 +47,8 @@ def draw_tape(
         colours: by the names of `LIGHT`.
         input_shape: of an input that is a matrix.
         output_shape: of an output that is a matrix.
-        figure: an empty figure to draw into; a new one by default.
+        chances: whether outputs are chances, from 0 to 1.
+        width: of the figure, in inches; its height goes by the number of heads.
         letters: size that all letters are given room for.
 
     """
@@ -54,23 +58,23 @@ def draw_tape(
     matrices = memory.dim() == 3
     heads = _heads("writes", tape.write_weights[:, sample]) + _heads("reads", tape.read_weights[:, sample])
     first, last = _touched(tape, sample)
-    figure = new_figure(max(10.5, 3.4 * (1 + len(heads))), 7.2) if figure is None else figure
-    grid = figure.add_gridspec(2, 1, height_ratios=(1, 1.25))
-    above = grid[0].subgridspec(1, 3).subplots()
-    below = grid[1].subgridspec(1, 1 + len(heads)).subplots()
+    lines = 1 + -(-(1 + len(heads)) // ACROSS)
+    figure = new_figure(width, (0.24 * width + 1.8) * lines)
+    places = figure.add_gridspec(lines, ACROSS, height_ratios=(1, *(1.25,) * (lines - 1)))
+    above = [figure.add_subplot(places[0, number]) for number in range(ACROSS)]
+    below = [figure.add_subplot(places[1 + number // ACROSS, number % ACROSS]) for number in range(1 + len(heads))]
 
     shown = (
-        ("Inputs", _shaped(tape.inputs[:, sample], input_shape, matrices)),
-        ("Outputs", _shaped(tape.outputs[:, sample], output_shape, matrices)),
-        ("Added to the tape", tape.added[:, sample, 0]),
+        ("Inputs", _shaped(tape.inputs[:, sample], input_shape, matrices), None),
+        ("Outputs", _shaped(tape.outputs[:, sample], output_shape, matrices), (0.0, 1.0) if chances else None),
+        ("Added by head 1" if tape.added.shape[2] > 1 else "Added to the tape", tape.added[:, sample, 0], None),
     )
     bars = []
-    for axes, (title, values) in zip(above, shown, strict=True):
-        bars.append(figure.colorbar(_strip(axes, values, "step"), ax=axes, shrink=0.8))
-        axes.set_title(title if title[0] != "A" or tape.added.shape[2] == 1 else f"{title} by the first head")
-    drawn = _strip(below[0], memory[first : last + 1], "slot", first, down=True)
-    bars.append(figure.colorbar(drawn, ax=below[0], shrink=0.8))
-    below[0].set_title("The tape at the end")
+    for axes, (title, values, limits) in zip(above, shown, strict=True):
+        bars.append(_bar(axes, _strip(axes, values, "step", limits=limits)))
+        axes.set_title(title)
+    bars.append(_bar(below[0], _strip(below[0], memory[first : last + 1], "slot", first, down=True)))
+    below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
         where = (-0.5, len(tape) - 0.5, last + 0.5, first - 0.5)
         picture = weights[:, first : last + 1].T.numpy()
@@ -78,11 +82,11 @@ def draw_tape(
         drawn = axes.imshow(picture, cmap=WEIGHTS, vmin=0, vmax=1, **how)
         axes.set(xlabel="step", ylabel="slot", title=title)
         _whole(axes)
-    bars.append(figure.colorbar(drawn, ax=below[-1]))
+        bars.append(_bar(axes, drawn))
     for axes in (*above, *below):
         calm(axes, colours, letters)
     for bar in bars:
-        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+        bar.outline.set_visible(False)
         calm(bar.ax, colours, letters - 1)
     return figure
 
@@ -91,7 +95,7 @@ def _heads(what: str, weights: Float[Tensor, "time heads slots"]) -> list[tuple[
     """Each head's weights with a title."""
     if weights.shape[1] == 1:
         return [(f"Where it {what}", weights[:, 0])]
-    return [(f"Where head {number + 1} {what}", each) for number, each in enumerate(weights.unbind(1))]
+    return [(f"Head {number + 1} {what}", each) for number, each in enumerate(weights.unbind(1))]
 
 
 def _touched(tape: Tape, sample: int) -> tuple[int, int]:
@@ -110,22 +114,52 @@ def _shaped(values: Float[Tensor, "time features"], shape: tuple[int, int] | Non
     return values if shape is None else values.unflatten(1, shape)
 
 
-def _strip(axes: Any, values: Float[Tensor, "count ..."], what: str, first: int = 0, down: bool = False) -> Any:
+def _strip(
+    axes: Any,
+    values: Float[Tensor, "count ..."],
+    what: str,
+    first: int = 0,
+    down: bool = False,
+    limits: tuple[float, float] | None = None,
+) -> Any:
     """Vectors as columns, or as rows where `down`; matrices as tiles, row by row."""
     tiles = values.dim() == 3
     picture = _tiled(values.numpy()) if tiles else values.numpy() if down else values.T.numpy()
-    reach = max(float(np.nanmax(np.abs(picture))), 1e-12)
+    low, high = _limits(picture) if limits is None else limits
     end = first + len(values)
     extent = None if tiles else (-0.5, len(values[0]) - 0.5, end - 0.5, first - 0.5) if down else None
-    drawn = axes.imshow(picture, cmap=CONTENT, vmin=-reach, vmax=reach, interpolation="nearest", extent=extent,
+    drawn = axes.imshow(picture, cmap=_colours(low), vmin=low, vmax=high, interpolation="nearest", extent=extent,
                         aspect="equal" if tiles else "auto")  # fmt: skip
     if tiles:
         axes.spines[:].set_visible(False)
-        axes.set(xticks=[], yticks=[], xlabel=f"{what}s {first} to {end - 1}, row by row")
+        axes.set(xticks=[], yticks=[], xlabel=f"{what}s {first} to {end - 1}")  # longer words have no room on a page
     else:
         axes.set(**({"xlabel": "number", "ylabel": what} if down else {"xlabel": what, "ylabel": "number"}))
         _whole(axes)
     return drawn
+
+
+def _limits(picture: NDArray[np.floating]) -> tuple[float, float]:
+    """As far below 0 as above, or from 0 on where nothing is negative; blanks do not count."""
+    values = picture[~np.isnan(picture)]
+    reach = float(np.abs(values).max(initial=1e-12))
+    return (-reach if (values < 0).any() else 0.0), reach
+
+
+def _colours(low: float) -> Any:
+    """From 0 on, the upper half of the colours, so that a colour means the same everywhere."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    whole = colormaps[CONTENT]
+    return whole if low < 0 else ListedColormap(whole(np.linspace(0.5, 1, 256)))
+
+
+def _bar(axes: Any, drawn: Any) -> Any:
+    """A colour bar below the picture, where it takes no room from words, with few numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    return axes.figure.colorbar(drawn, ax=axes, location="bottom", shrink=0.8, aspect=16, ticks=MaxNLocator(2))
 
 
 def _tiled(values: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -145,5 +179,5 @@ def _whole(axes: Any) -> None:
     """Ticks at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))

@@ -13,10 +13,12 @@ from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.matrix.bilinear import Shape, nearest_square
 from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
 from mnemoscope.cells.matrix.layers import matrix_stack
+from mnemoscope.cells.matrix.queue import QueueMemory
 from mnemoscope.cells.matrix.rnn import MatrixRNN
 from mnemoscope.cells.matrix.transition import DeepTransition
 from mnemoscope.cells.stack import Stack
 from mnemoscope.connectivity import Connectivity, Dense, Normal, orthogonal
+from mnemoscope.whole import check_whole
 
 Matrices = Literal["free", "exponential", "cayley", "householder", "givens", "normal"]
 Depth = Literal["stack", "transition"]
@@ -82,6 +84,40 @@ def matrix_gru(
     (6, 4)
     """
     return _layers(MatrixGRU, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, "stack")
+
+
+def queue(
+    input_size: int,
+    hidden_size: int,
+    slots: int = 4,
+    alpha: float = 0.1,
+    learned: bool = False,
+    nonlinearity: str = "tanh",
+    matrices: Matrices = "free",
+    rows: int | None = None,
+    input_rows: int | None = None,
+) -> QueueMemory:
+    """`QueueMemory` (Renanse et al. 2021, Eq 34-35) by sizes, all slots of which begin with the same weight.
+
+    Args:
+        input_size: entries of the input matrix.
+        hidden_size: entries of the state, and of each slot.
+        slots: past states in the queue, p.
+        alpha: weight of each slot.
+        learned: whether the weights learn, each for itself, from `alpha` on.
+        nonlinearity: as of `MatrixRNN`.
+        matrices: as of `matrix_rnn`.
+        rows: of the state; as many as make it nearest to a square unless given.
+        input_rows: of the input, likewise.
+
+    >>> queue(25, 225, slots=2).initial_state(7).queue.shape
+    torch.Size([7, 2, 15, 15])
+
+    """
+    check_whole(1, slots=slots)
+    cell = matrix_rnn(input_size, hidden_size, nonlinearity, matrices, rows, input_rows)
+    assert isinstance(cell, MatrixRNN)  # of one layer
+    return QueueMemory(cell, [alpha] * slots, learned)
 
 
 def stacked_matrix_rnn(

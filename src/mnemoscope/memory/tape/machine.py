@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.cells.cell import Box, Cell
+from mnemoscope.cells.cell import Box, Cell, check_step_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.cells.state import map_state
@@ -146,6 +146,7 @@ class TuringMachine(Cell):
         return (of_shown(shown.unflatten(1, self.shown_shape)) + of_reads(self._laid(reads, of_reads))).flatten(1)
 
     def forward(self, x: Float[Tensor, "batch features"], state: TapeState) -> TapeState:
+        check_step_input(self, x)
         self._check_state(state)
         limit = self.gradient_limit
         if limit is not None:
