@@ -92,11 +92,11 @@ def test_a_generator_is_checked_where_it_is_made_and_not_where_it_is_used():
 
     for _ in range(2):
         assert sums(torch.ones(2, 3), torch.ones(3, 2)) == [8.0, 8.0]
-        with pytest.raises(TypeCheckError, match="a of"):
+        with pytest.raises(TypeCheckError, match="'a' of"):
             rows(torch.ones(3))
-        with pytest.raises(TypeCheckError, match="parts of"):
+        with pytest.raises(TypeCheckError, match="'parts' of"):
             several(torch.ones(3), torch.ones(2))
-        with pytest.raises(TypeCheckError, match="named of"):
+        with pytest.raises(TypeCheckError, match="'named' of"):
             several(torch.ones(3), name=[1])
 
 
@@ -146,11 +146,11 @@ def test_what_is_known_of_one_call_is_not_held_for_another():
         for good in ((short, long), Two(short, long)):
             assert turned(good).shape == (2, 3)
         for bad in ((long, long[None]), (long, short.int()), Two(long, long[None]), (long,), [long, short]):
-            with pytest.raises(TypeCheckError, match="pair of"):
+            with pytest.raises(TypeCheckError, match="'pair' of"):
                 turned(bad)
-        with pytest.raises(TypeCheckError, match="result of"):
+        with pytest.raises(TypeCheckError, match="'result' of"):
             turned((long, short), 2)
-        with pytest.raises(TypeCheckError, match="size of"):
+        with pytest.raises(TypeCheckError, match="'size' of"):
             turned((long, short), size=0.0)
         with pytest.raises(TypeError, match="argument"):
             turned((long, short), 0, 0)

@@ -110,7 +110,7 @@ def _refuse_unlike(value, hint, name, one):
     try:
         die_if_unbearable(value, hint, conf=CONF)
     except TypeCheckError as error:
-        raise TypeCheckError(f"{name} of {one.__module__}.{one.__qualname__}: {error}") from None
+        raise TypeCheckError(f"{name!r} of {one.__module__}.{one.__qualname__}: {error}") from None
 
 
 def _always(one, hints):
