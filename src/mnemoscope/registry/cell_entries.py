@@ -244,6 +244,14 @@ cells.add(
         ("do2017", "cho2014"),
     ),
     Entry(
+        "queue",
+        "matrix RNN that also sees its last states, in a queue; hidden_size is rows times columns of the state",
+        "Renanse et al. 2021, Eq 34-35",
+        "mnemoscope.cells.matrix.named:queue",
+        ("matrix",),
+        ("renanse2021",),
+    ),
+    Entry(
         "mlstm",
         "keys and values in a matrix, with exponential gates: the mLSTM of xLSTM",
         "Beck et al. 2024, Eq 19-27",
