@@ -117,9 +117,21 @@ def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
     summary = json.loads((result.folder / "summary.json").read_text())
     assert [one["trial"]["seed"] for one in summary["trials"]] == [0, 1, 2]
     assert summary["command"].endswith("--preset smoke --seeds 0 1 2")
+    assert summary["not run"] == []
     page = result.page.read_text()
     assert "<td>agrees</td>" in page  # 8 stable points
     assert "<td>differs</td>" in page  # 27 points, where 9 to 26 were published
+
+
+def test_what_of_a_command_was_not_run_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
+    folder = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, progress=False).folder
+    run = STUDY.trials(STUDY.presets["smoke"].settings, (0, 1))
+    more = [replace(trial, name="another") for trial in run]
+    monkeypatch.setattr(STUDY, "trials", lambda settings, seeds: [*run, *more])
+    result = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, finished_only=True, progress=False)
+    assert json.loads((folder / "summary.json").read_text())["not run"] == ["another, seed 0", "another, seed 1"]
+    assert "not run: another, seed 0; another, seed 1." in result.page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from mnemoscope.studies.study import NOT_COMPARED, Finished, Preset, Published, 
 
 
 def render_study(
-    study: Study, preset: Preset, folder: Path, finished: Sequence[Finished], rows: Sequence[Row], command: str
-) -> str:
+    study: Study, preset: Preset, folder: Path, finished: Sequence[Finished], rows: Sequence[Row], command: str,
+    missing: Sequence[str],
+) -> str:  # fmt: skip
     """The page as text; `folder` holds the trials, each of which may have a page of its own."""
     compared = [(row.quantity, row.published, row.ours, row.verdict, row.remark) for row in rows]
     stated = [(one.quantity, str(one.value), _range(one), one.source) for one in study.published]
@@ -35,8 +36,12 @@ def render_study(
     return render_frame(
         study.title,
         f"<p>{escape(study.question)}</p>",
-        [*sections, citing(study.cites), making(command, preset.summary)],
+        [*sections, citing(study.cites), making(command, preset.summary + _not_run(missing))],
     )
+
+
+def _not_run(missing: Sequence[str]) -> str:
+    return f" Of this, not run: {'; '.join(missing)}." if missing else ""
 
 
 def _range(published: Published) -> str:

@@ -81,10 +81,10 @@ def run_study(
     finished = _finished(study, chosen, folder)
     reused = len(finished) if finished_only else reused
     rows = study.summarise(finished)
-    command = _command(study, preset, finished)
-    write_json(folder / "summary.json", _summary(study, preset, finished, rows, command))
+    command, missing = _command(study, preset, finished), _missing(study, chosen, finished)
+    write_json(folder / "summary.json", _summary(study, preset, finished, rows, command, missing))
     page = folder / "page.html"
-    page.write_text(render_study(study, chosen, folder, finished, rows, command), encoding="utf-8")
+    page.write_text(render_study(study, chosen, folder, finished, rows, command, missing), encoding="utf-8")
     return StudyResult(study.name, preset, folder, page, rows, reused if finished_only else len(trials), reused)
 
 
@@ -111,6 +111,14 @@ def _command(study: Study, preset: str, finished: Sequence[Finished]) -> str:
     return f"mnemoscope study {study.name} --preset {preset}{chosen}"
 
 
+def _missing(study: Study, preset: Preset, finished: Sequence[Finished]) -> list[str]:
+    """Which trials of the command are not finished, in words."""
+    there = {one.trial.hash for one in finished}
+    seeds = tuple(dict.fromkeys(one.trial.seed for one in finished))
+    trials = study.trials(preset.settings, seeds)
+    return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in there]
+
+
 def _trial_file(folder: Path, trial: Trial) -> Path:
     return folder / trial.hash / "trial.json"
 
@@ -135,13 +143,14 @@ def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None
 
 
 def _summary(
-    study: Study, preset: str, finished: Sequence[Finished], rows: Sequence[Row], command: str
+    study: Study, preset: str, finished: Sequence[Finished], rows: Sequence[Row], command: str, missing: Sequence[str]
 ) -> dict[str, Any]:
     environments = [one.environment for one in finished]
     return {
         "study": study.name,
         "preset": preset,
         "command": command,
+        "not run": list(missing),
         "environments": [one for n, one in enumerate(environments) if one not in environments[:n]],
         "published": [asdict(one) for one in study.published],
         "rows": [asdict(row) for row in rows],
