@@ -6,7 +6,17 @@ from itertools import combinations
 import pytest
 import torch
 
-from mnemoscope.relational.tasks import RMTS, DistributionOfN, IdentityRules, SameDifferent, shapes
+from mnemoscope.relational.tasks import (
+    RMTS,
+    RMTS3,
+    Comparison,
+    DistributionOfN,
+    IdentityRules,
+    IdentityRules4,
+    SameDifferent,
+    SameDifferent6,
+    shapes,
+)
 from mnemoscope.relational.tasks.shape_task import colours
 
 SPLITS = ("train", "validation", "test")
@@ -20,6 +30,16 @@ TASKS |= {
     "dist10, code": DistributionOfN(n=10, m=89, restricted="code"),
     "dist4, thesis": DistributionOfN(n=4, restricted="thesis"),
     "dist4, code": DistributionOfN(n=4, restricted="code"),
+    "RMTS3": RMTS3(),
+    "RMTS3, few held out": RMTS3(m=8),
+    "same/diff 6": SameDifferent6(),
+    "same/diff 6, colour": SameDifferent6(spurious="colour"),
+    "identity rules 4": IdentityRules4(),
+    "identity rules 4, missing": IdentityRules4(variant="missing"),
+    "identity rules 4, flipped": IdentityRules4(variant="flipped"),
+    "identity rules 4, flipped missing": IdentityRules4(variant="flipped missing"),
+    "comparison": Comparison(),
+    "comparison, transitive": Comparison(transitive=True),
 }
 for name, kind in BASIC.items():
     for feature in ("colour", "mirror", "separated"):
@@ -63,11 +83,27 @@ def missing(row):
     return only([candidate in first and candidate not in second for candidate in candidates])
 
 
+def same_triplets(row):
+    assert len({*row}) <= 2
+    return 0 if row[:3] == row[3:] else 1
+
+
+def larger(row):
+    (shape, size), (other, other_size) = row
+    assert shape == other
+    assert size != other_size
+    return 0 if size > other_size else 1
+
+
 RULES = {
     SameDifferent: same_or_different,
     RMTS: matching,
     IdentityRules: lambda row: completing(row, 3),
     DistributionOfN: missing,
+    RMTS3: matching,
+    SameDifferent6: same_triplets,
+    IdentityRules4: lambda row: completing(row, 4),
+    Comparison: larger,
 }
 
 
@@ -88,9 +124,18 @@ def shape_of(image, spurious):
     return int(far.argmin())
 
 
+def shape_and_size_of(image):
+    """Which of the hundred shapes an image shows, and how many pixels high."""
+    found = [(int(at), size) for size in (16, 24, 32) for at in (shapes(size) == image[0]).all((1, 2)).nonzero()]
+    assert len(found) == 1
+    return found[0]
+
+
 def seen(task, scenes):
     """The shapes of each problem, by their pixels; flat colours are left out where they have images of their own."""
     objects = scenes.objects.tolist()
+    if isinstance(task, Comparison):
+        return [[shape_and_size_of(scenes.images[at]) for at in row] for row in objects]
     if task.spurious == "separated":
         for row in objects:
             flat = scenes.images[row[1::2]]
@@ -137,9 +182,8 @@ def test_the_same_arguments_give_the_same_batch_and_others_another(task):
 
 
 def used(task, split):
-    return {
-        shape for number in range(6) for row in seen(task, task.batch(40, 0, number, split)) for shape in row
-    }  # fmt: skip
+    rows = [row for number in range(6) for row in seen(task, task.batch(40, 0, number, split))]
+    return {shape for row in rows for shape in ([row[0][0]] if isinstance(task, Comparison) else row)}
 
 
 @pytest.mark.parametrize("feature", ["nothing", "colour", "mirror", "separated"])
@@ -149,6 +193,16 @@ def test_no_shape_is_both_trained_and_tested(feature):
     assert trained == validated
     assert len(trained) == 10
     assert len(tested) == 90
+    assert not trained & tested
+
+
+@pytest.mark.parametrize(
+    "kind", [SameDifferent, RMTS, DistributionOfN, RMTS3, SameDifferent6, IdentityRules4, Comparison]
+)
+def test_no_shape_of_any_task_is_both_trained_and_tested(kind):
+    trained, validated, tested = (used(kind(m=90, shape_seed=1), split) for split in SPLITS)
+    assert trained == validated
+    assert len(trained) == 10
     assert not trained & tested
 
 
@@ -166,7 +220,8 @@ def test_segments_are_parts_of_the_objects(task):
 
 @pytest.mark.parametrize(
     ("task", "published"), [(SameDifferent(), 200418), (RMTS(), 205026), (DistributionOfN(), 211684),
-                            (IdentityRules(), 211684)]
+                            (IdentityRules(), 211684), (SameDifferent6(), 205026), (RMTS3(), 211170),
+                            (IdentityRules4(), 223974)]
 )  # fmt: skip
 def test_numbers_of_objects_and_choices_give_the_published_parameters(task, published):
     # Kerg, C.7 Table 3: encoder, context normalisation, and two layers over the lower triangle of the similarities
@@ -222,6 +277,61 @@ def test_restricted_orders_keep_the_first_or_do_not(n):
     assert len({*orders(task, "test")}) == 6
 
 
+TWO, THREE = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb"), ("abca", "baca", "bcaa")
+
+
+@pytest.mark.parametrize(
+    ("variant", "trained", "tested"),
+    [
+        ("plain", TWO, THREE),
+        ("missing", ("aaaa", "aaba", "baaa", "abba", "aabb"), THREE),
+        ("flipped", THREE, TWO),
+        ("flipped missing", ("baca", "bcaa"), TWO),
+    ],
+)
+def test_identity_rules_of_four_are_those_of_their_variant(variant, trained, tested):
+    task = IdentityRules4(variant=variant)
+    for split, rules in (("train", trained), ("validation", trained), ("test", tested)):
+        rows = [form(row[:4]) for row in seen(task, task.batch(20 * len(rules), 0, 0, split))]
+        assert Counter(rows) == {form(rule): 20 for rule in rules}
+
+
+def test_triplets_to_match_are_those_of_the_split():
+    train = "aaa bbb cdc, aaa bbb dcc, aba cdc eee, abb cdd eee, aba cdc eff, abb cdd efe"
+    for split, patterns in (("train", train), ("validation", train), ("test", "aab ccd efg, abc def ggh")):
+        expected = set()
+        for pattern in patterns.split(", "):
+            source, match, other = pattern.split()
+            expected |= {form(source + match + other), form(source + other + match)}
+        assert {form(row) for row in seen(RMTS3(m=50), RMTS3(m=50).batch(240, 0, 0, split))} == expected
+
+
+def test_triplets_to_compare_are_those_of_the_split():
+    kinds = {form("aaa"): "aaa", form("aab"): "aab", form("aba"): "aba", form("abb"): "abb or baa"}
+    for split in SPLITS:
+        scenes = SameDifferent6().batch(240, 0, 0, split)
+        pairs = Counter()
+        for row, label in zip(seen(SameDifferent6(), scenes), scenes.labels.tolist(), strict=True):
+            one, other = kinds[form(row[:3])], kinds[form(row[3:])]
+            assert (one == other) == (label == 0)
+            pairs[tuple(sorted({one, other}))] += 1
+        if split == "test":
+            assert pairs == {("aab",): 120, ("aaa", "aab"): 40, ("aab", "aba"): 40, ("aab", "abb or baa"): 40}
+        else:
+            same = {(kind,): 40 for kind in ("aaa", "aba", "abb or baa")}
+            different = {("aaa", "aba"): 40, ("aaa", "abb or baa"): 40, ("aba", "abb or baa"): 40}
+            assert pairs == same | different
+
+
+def test_sizes_to_compare_are_those_of_the_split():
+    for task, trained in ((Comparison(), {(16, 32): 20}), (Comparison(transitive=True), {(16, 24): 10, (24, 32): 10})):
+        for split in SPLITS:
+            sizes = Counter(
+                tuple(sorted(size for _, size in row)) for row in seen(task, task.batch(20, 0, 0, split))
+            )  # fmt: skip
+            assert sizes == ({(16, 32): 20} if split == "test" else trained)
+
+
 @pytest.mark.parametrize("kind", BASIC.values())
 def test_as_many_shapes_as_a_problem_needs_must_be_left(kind):
     most = {SameDifferent: 98, RMTS: 95}.get(kind, 96)
@@ -252,6 +362,12 @@ def test_clear_errors():
         DistributionOfN(n=10)
     with pytest.raises(ValueError, match="n must be a whole number, at least 4, but is 3"):
         DistributionOfN(restricted="thesis")
+    with pytest.raises(ValueError, match="Hold out at least 8, or none"):
+        RMTS3(m=7)
+    with pytest.raises(ValueError, match="'flipped', 'flipped missing', but is 'turned'"):
+        unchecked(IdentityRules4(), variant="turned")
+    with pytest.raises(ValueError, match="Hold out at most 99"):
+        Comparison(m=100)
     with pytest.raises(ValueError, match="A batch has at least one example"):
         RMTS().batch(0, 0, 0)
 

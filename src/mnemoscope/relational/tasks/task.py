@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -72,12 +73,12 @@ def balanced(size: int, number: int, generator: Generator) -> Int[Tensor, " size
 
 def permutations(size: int, number: int, generator: Generator) -> Int[Tensor, "size number"]:
     """Random orders of 0 to `number` - 1, one in each row."""
-    return torch.rand(size, number, generator=generator, dtype=torch.float64).argsort(1)
+    return different(size, number, number, generator)
 
 
 def different(size: int, number: int, among: int, generator: Generator) -> Int[Tensor, "size number"]:
     """In each row `number` different ones of 0 to `among` - 1, in random order."""
-    return permutations(size, among, generator)[:, :number]
+    return torch.rand(size, among, generator=generator).topk(number).indices
 
 
 def shuffled_with(
@@ -88,6 +89,17 @@ def shuffled_with(
     found = (order == answers[:, None]).long().argmax(1)
     displaced = order.gather(1, places[:, None])
     return order.scatter(1, found[:, None], displaced).scatter(1, places[:, None], answers[:, None])
+
+
+def of_labels(
+    labels: Int[Tensor, " size"], tables: Sequence[Int[Tensor, "_ length"]], generator: Generator
+) -> Int[Tensor, "size length"]:
+    """For each label a row of its table, all rows of a table as often as can be."""
+    chosen = labels.new_empty(len(labels), tables[0].shape[1])
+    for label, table in enumerate(tables):
+        here = labels == label
+        chosen[here] = table[balanced(int(here.sum()), len(table), generator)]
+    return chosen
 
 
 def letters(*rows: str) -> Int[Tensor, "rows length"]:
