@@ -13,8 +13,10 @@ from mnemoscope.relational.tasks import (
     DistributionOfN,
     IdentityRules,
     IdentityRules4,
+    RelationalGame,
     SameDifferent,
     SameDifferent6,
+    game_objects,
     shapes,
 )
 from mnemoscope.relational.tasks.shape_task import colours
@@ -41,6 +43,11 @@ TASKS |= {
     "comparison": Comparison(),
     "comparison, transitive": Comparison(transitive=True),
 }
+GAMES = ("same", "between", "occurs", "xoccurs", "row matching", "colour/shape", "left-of")
+for rule in GAMES:
+    TASKS[f"game, {rule}"] = RelationalGame(rule)
+for rule in GAMES[:-2]:
+    TASKS[f"game, {rule}, stripes"] = RelationalGame(rule, "stripes")
 for name, kind in BASIC.items():
     for feature in ("colour", "mirror", "separated"):
         TASKS[f"{name}, {feature}"] = kind(spurious=feature)
@@ -95,6 +102,67 @@ def larger(row):
     return 0 if size > other_size else 1
 
 
+def outer_alike(cells):
+    (first, one), (second, middle), (third, other) = [(divmod(at, 3), it) for at, it in enumerate(cells) if it]
+    assert (one == other) + (one == middle) + (middle == other) < 2
+    turn = (second[0] - first[0]) * (third[1] - first[1]) - (third[0] - first[0]) * (second[1] - first[1])
+    return int(turn == 0 and one == other)
+
+
+def found_below(cells, exclusively=False):
+    assert [at for at, it in enumerate(cells) if it] == [1, 6, 7, 8]
+    top, bottom = cells[1], cells[6:]
+    others = [it for it in bottom if it != top]
+    return int(len(others) == 2 and (not exclusively or others[0] != others[1]))
+
+
+def rows_alike(cells):
+    top, between, bottom = cells[:3], cells[3:6], cells[6:]
+    assert all(top + bottom)
+    assert not any(between)
+    assert not {*top} & {*bottom}
+    return int(form(top) == form(bottom))
+
+
+def colour_and_shape(image):
+    """The one colour of an object and the pixels that have it."""
+    lit = image.amax(0) > 0
+    (colour,) = {tuple((255 * image[:, y, x]).round().int().tolist()) for y, x in lit.nonzero().tolist()}
+    return colour, lit.flatten().tolist()
+
+
+def alike_in_which(cells):
+    (colour, shape), (other_colour, other_shape) = [colour_and_shape(picture(it)) for it in cells if it]
+    return 2 * (colour != other_colour) + (shape != other_shape)
+
+
+def darker_to_the_left(cells):
+    weights = (0.299, 0.587, 0.114)
+    shown = []
+    for at, it in enumerate(cells):
+        if it:
+            colour, _ = colour_and_shape(picture(it))
+            shown.append((sum(weight * part for weight, part in zip(weights, colour, strict=True)), at % 3, at // 3))
+    (dark, column, row), (bright, other_column, other_row) = sorted(shown)
+    assert bright - dark > 0.1
+    return int(column < other_column or (column == other_column and row > other_row))
+
+
+GAME_RULES = {
+    "same": lambda cells: int(len({it for it in cells if it}) == 1),
+    "between": outer_alike,
+    "occurs": found_below,
+    "xoccurs": lambda cells: found_below(cells, exclusively=True),
+    "row matching": rows_alike,
+    "colour/shape": alike_in_which,
+    "left-of": darker_to_the_left,
+}
+
+
+def picture(content):
+    return torch.frombuffer(bytearray(content), dtype=torch.float32).view(3, 12, 12)
+
+
 RULES = {
     SameDifferent: same_or_different,
     RMTS: matching,
@@ -134,6 +202,10 @@ def shape_and_size_of(image):
 def seen(task, scenes):
     """The shapes of each problem, by their pixels; flat colours are left out where they have images of their own."""
     objects = scenes.objects.tolist()
+    if isinstance(task, RelationalGame):  # what is in each cell, by its pixels, and None where nothing is
+        return [
+            [scenes.images[at].numpy().tobytes() if scenes.images[at].any() else None for at in row] for row in objects
+        ]
     if isinstance(task, Comparison):
         return [[shape_and_size_of(scenes.images[at]) for at in row] for row in objects]
     if task.spurious == "separated":
@@ -150,7 +222,7 @@ def seen(task, scenes):
 @pytest.mark.parametrize("split", SPLITS)
 def test_labels_follow_the_rule(task, split):
     scenes = task.batch(40, seed=1, number=2, split=split)
-    rule = RULES[type(task)]
+    rule = GAME_RULES[task.rule] if isinstance(task, RelationalGame) else RULES[type(task)]
     assert [rule(row) for row in seen(task, scenes)] == scenes.labels.tolist()
 
 
@@ -159,7 +231,8 @@ def test_labels_follow_the_rule(task, split):
 def test_shapes_types_and_balance(task, size):
     for split in SPLITS:
         images, objects, labels = task.batch(size, seed=0, number=0, split=split)
-        assert images.shape[1:] == (task.channels, task.height, task.width) == (3, 32, 32)
+        assert images.shape[1:] == (task.channels, task.height, task.width)
+        assert images.shape[2:] == ((12, 12) if isinstance(task, RelationalGame) else (32, 32))
         assert objects.shape == (size, task.objects)
         assert labels.shape == (size,)
         assert (images.dtype, objects.dtype, labels.dtype) == (torch.float32, torch.int64, torch.int64)
@@ -181,18 +254,18 @@ def test_the_same_arguments_give_the_same_batch_and_others_another(task):
     assert all(first != batch(*other) for other in ((1, 0, "train"), (0, 1, "train"), (0, 0, "validation")))
 
 
-def used(task, split):
-    rows = [row for number in range(6) for row in seen(task, task.batch(40, 0, number, split))]
+def used(task, split, batches=6):
+    rows = [row for number in range(batches) for row in seen(task, task.batch(40, 0, number, split))]
     return {shape for row in rows for shape in ([row[0][0]] if isinstance(task, Comparison) else row)}
 
 
 @pytest.mark.parametrize("feature", ["nothing", "colour", "mirror", "separated"])
 def test_no_shape_is_both_trained_and_tested(feature):
-    task = IdentityRules(m=90, spurious=feature)
-    trained, validated, tested = (used(task, split) for split in SPLITS)
+    task = IdentityRules(m=50, spurious=feature)
+    trained, validated, tested = (used(task, split, batches=3) for split in SPLITS)
     assert trained == validated
-    assert len(trained) == 10
-    assert len(tested) == 90
+    assert len(trained) == 50
+    assert len(tested) == 50
     assert not trained & tested
 
 
@@ -275,6 +348,88 @@ def test_restricted_orders_keep_the_first_or_do_not(n):
     task = DistributionOfN(n=4, restricted="code")
     assert len({*orders(task, "train")}) == 24 - 6
     assert len({*orders(task, "test")}) == 6
+
+
+GAME_KINDS = {
+    "pentominoes": (1225, {0, 128, 255}),
+    "hexominoes": (1200, {64, 144, 192}),
+    "stripes": (625, {64, 144, 192}),
+}
+
+
+@pytest.mark.parametrize("kind", GAME_KINDS)
+def test_objects_of_the_games(kind):
+    number, levels = GAME_KINDS[kind]
+    images = (255 * game_objects(kind).images).round().int()
+    assert len({image.numpy().tobytes() for image in images}) == len(images) == number
+    outside = images.clone()
+    outside[:, :, 1:10, 1:10] = 0
+    assert not outside.any()
+    squares = images[:, :, 1:10, 1:10].unfold(2, 3, 3).unfold(3, 3, 3)  # (objects, 3, 3, 3, 3, 3)
+    assert (squares == squares[..., :1, :1]).all()
+    shown = [image.flatten(1).T.tolist() for image in squares[..., 0, 0]]  # nine colours of each object
+    colours = {tuple(colour) for thing in shown for colour in thing if any(colour)}
+    assert len(colours) == 25
+    assert {part for colour in colours for part in colour} == levels
+    assert not colours & {(level,) * 3 for level in (min(levels), max(levels))}
+    if kind == "stripes":
+        assert all(thing[:3] == thing[3:6] == thing[6:] and thing[0] == thing[2] for thing in shown)
+        return
+    lit = {tuple(at for at, colour in enumerate(thing) if any(colour)) for thing in shown}
+    assert {len(places) for places in lit} == {5 if kind == "pentominoes" else 6}
+    assert len({smallest_image(places) for places in lit}) == 8
+    assert len(lit) * 25 == number
+
+
+def smallest_image(places):
+    """A polyomino turned, turned over and moved into a corner in the way that sorts first."""
+    images, points = [], [divmod(place, 3) for place in places]
+    for _ in range(2):
+        points = [(y, -x) for y, x in points]
+        for _ in range(4):
+            points = [(x, -y) for y, x in points]
+            top, left = min(y for y, _ in points), min(x for _, x in points)
+            images.append(tuple(sorted((y - top, x - left) for y, x in points)))
+    return min(images)
+
+
+def test_games_are_trained_with_pentominoes_and_tested_with_the_others():
+    for task in (RelationalGame("same"), RelationalGame("same", "stripes")):
+        for split in SPLITS:
+            known = {
+                image.numpy().tobytes()
+                for image in game_objects(task.test_set if split == "test" else "pentominoes")[0]
+            }
+            assert {it for row in seen(task, task.batch(200, 0, 0, split)) for it in row if it} <= known
+    images = [game_objects(kind).images for kind in GAME_KINDS]
+    assert len({image.numpy().tobytes() for kind in images for image in kind}) == sum(map(len, images))
+
+
+def test_between_fails_in_four_ways_equally_often():
+    task = RelationalGame("between")
+    scenes = task.batch(240, 0, 0)
+    ways = Counter()
+    for cells, label in zip(seen(task, scenes), scenes.labels.tolist(), strict=True):
+        if not label:
+            at, shown = zip(*[(place, it) for place, it in enumerate(cells) if it], strict=True)
+            ways["not in a line" if at not in IN_A_LINE else form(shown)] += 1
+    assert ways == {"not in a line": 30, (0, 0, 2): 30, (0, 1, 1): 30, (0, 1, 2): 30}
+
+
+IN_A_LINE = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+
+
+def test_patterns_of_the_games_occur_all():
+    task = RelationalGame("row matching")
+    rows = {form(cells[:3]) + form(cells[6:]) for cells in seen(task, task.batch(80, 0, 0))}
+    assert len(rows) == 25
+    task = RelationalGame("xoccurs")
+    scenes = task.batch(600, 0, 0)
+    assert len({form(cells) for cells in seen(task, scenes)}) == 3 + 3 + 1 + 3  # a above abc, abb, bcd, bbc
+    for rule in ("same", "colour/shape", "left-of"):
+        task = RelationalGame(rule)
+        places = {tuple(at for at, it in enumerate(cells) if it) for cells in seen(task, task.batch(600, 0, 0))}
+        assert len(places) == 36  # every two of nine cells
 
 
 TWO, THREE = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb"), ("abca", "baca", "bcaa")
@@ -368,6 +523,12 @@ def test_clear_errors():
         unchecked(IdentityRules4(), variant="turned")
     with pytest.raises(ValueError, match="Hold out at most 99"):
         Comparison(m=100)
+    with pytest.raises(ValueError, match="Did you mean 'occurs'"):
+        RelationalGame("occur")
+    with pytest.raises(ValueError, match="'left-of' says nothing of them"):
+        RelationalGame("left-of", "stripes")
+    with pytest.raises(ValueError, match='must be "hexominoes" or "stripes", but is'):
+        unchecked(RelationalGame(), test_set="pentominoes")
     with pytest.raises(ValueError, match="A batch has at least one example"):
         RMTS().batch(0, 0, 0)
 

@@ -3,6 +3,8 @@
 from mnemoscope.relational.tasks.basic import RMTS, IdentityRules, MatchToSample, SameDifferent
 from mnemoscope.relational.tasks.comparison import Comparison
 from mnemoscope.relational.tasks.distribution import DistributionOfN
+from mnemoscope.relational.tasks.game_objects import Objects, game_objects
+from mnemoscope.relational.tasks.games import RelationalGame
 from mnemoscope.relational.tasks.shape_task import HeldOut, ShapeTask
 from mnemoscope.relational.tasks.shapes import shapes
 from mnemoscope.relational.tasks.task import RelationalTask
@@ -17,9 +19,12 @@ __all__ = [
     "IdentityRules",
     "IdentityRules4",
     "MatchToSample",
+    "Objects",
+    "RelationalGame",
     "RelationalTask",
     "SameDifferent",
     "SameDifferent6",
     "ShapeTask",
+    "game_objects",
     "shapes",
 ]
