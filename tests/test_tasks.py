@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot
 
 import data_sets
 from mnemoscope import registry
+from mnemoscope.splits import generator_seed
 from mnemoscope.tasks import (
     Adding,
     AssociativeRecall,
@@ -32,7 +33,6 @@ from mnemoscope.tasks import (
     TransferCopy,
     VariableBinding,
 )
-from mnemoscope.tasks.task import generator_seed
 
 SMALL = {
     "flipflop": [

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.shapes import Float, Int
+from mnemoscope.splits import Split, check_request, generator_seed
 from mnemoscope.tasks.data import DataFile, DataSet, Place
 from mnemoscope.tasks.data_task import DataTask
-from mnemoscope.tasks.task import Batch, Split, check_request, generator_seed
+from mnemoscope.tasks.task import Batch
 
 PIXELS = 784
 DIGITS = 10

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.shapes import Float
+from mnemoscope.splits import Split, check_request
 from mnemoscope.tasks.data import DataFile, DataSet, Place
 from mnemoscope.tasks.data_task import DataTask
-from mnemoscope.tasks.task import Batch, Split, check_request
+from mnemoscope.tasks.task import Batch
 
 VOCABULARY = "\n#$&'*-./0123456789<>N\\_abcdefghijklmnopqrstuvwxyz"
 """The 50 symbols: the end of a sentence, and 49 characters, of which `_` is the space between words."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import count
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from mnemoscope.shapes import Bool, Float, Int
-
-Split = Literal["train", "validation", "test"]
+from mnemoscope.splits import Split, check_request, generator_seed
 
 
 class Batch(NamedTuple):
@@ -144,24 +142,6 @@ class Endless(Task):
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         check_request(size, number, split)
         return self.sample(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
-
-
-def check_request(size: int, number: int, split: Split) -> None:
-    """Whether there can be a batch of that size and number in that split."""
-    if size < 1 or number < 0:
-        raise ValueError(f"A batch has at least one sequence and a number from 0 on, but {size=} and {number=}.")
-    if split not in get_args(Split):
-        raise ValueError(f'split must be "train", "validation" or "test", but is {split!r}.')
-
-
-def generator_seed(seed: int, number: int, split: Split) -> int:
-    """31 hashed bits and one that says whether the batch is held out from training.
-
-    The generator on the CPU uses 32 bits of its seed, so that a hash alone could let a training batch be a test batch;
-    the last bit excludes it.
-    """
-    hashed = int.from_bytes(sha256(f"{split} {seed} {number}".encode()).digest()[:4])
-    return hashed >> 1 << 1 | (split != "train")
 
 
 FEW_CLASSES = 16

@@ -1,0 +1,1 @@
+"""Networks that see relations between objects, and tasks that need nothing else."""

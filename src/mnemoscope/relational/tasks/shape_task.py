@@ -1,0 +1,150 @@
+"""Tasks over a hundred shapes, of which m are held out from training."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from mnemoscope.relational.scenes import Scenes
+from mnemoscope.relational.tasks.shapes import SHAPES, SIDE, shapes
+from mnemoscope.relational.tasks.task import RelationalTask, different
+from mnemoscope.shapes import Float, Int
+from mnemoscope.splits import Split
+from mnemoscope.whole import check_whole
+
+COLOURS = 100
+Spurious = Literal["nothing", "colour", "mirror", "separated"]
+
+
+class Problems(NamedTuple):
+    """Which of its letters each object of a problem is, before the letters become shapes, and the answers."""
+
+    letters: Int[Tensor, "batch objects"]
+    labels: Int[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class HeldOut(RelationalTask):
+    """A task over shapes, `m` of which are held out: only the others are trained with, and only they are tested.
+
+    With m = 0 all are used for both (Kerg, C.8). Another `shape_seed` holds out others.
+    """
+
+    m: int = 95
+    shape_seed: int = 0
+
+    height: ClassVar[int] = SIDE
+    width: ClassVar[int] = SIDE
+
+    def __post_init__(self) -> None:
+        check_whole(0, m=self.m, shape_seed=self.shape_seed)
+        to_train, to_test = self.needed("train"), self.needed("test")
+        if self.m > SHAPES - to_train:
+            raise ValueError(
+                f"A problem of {type(self).__name__} has up to {to_train} different shapes, but m = {self.m} leaves "
+                f"{max(SHAPES - self.m, 0)} of {SHAPES} to train with. Hold out at most {SHAPES - to_train}."
+            )
+        if 0 < self.m < to_test:
+            raise ValueError(
+                f"A test problem of {type(self).__name__} has up to {to_test} different shapes, but only m = {self.m} "
+                f"are held out. Hold out at least {to_test}, or none (then all are used to train and to test)."
+            )
+
+    @abstractmethod
+    def needed(self, split: Split) -> int:
+        """Different shapes that a problem may have."""
+
+    def pool(self, split: Split) -> Int[Tensor, " shapes"]:
+        """The shapes of a split: those not held out, or to test with, those held out."""
+        order = torch.from_numpy(np.random.RandomState(self.shape_seed).permutation(SHAPES))
+        kept, held_out = order[self.m :], order[: self.m]
+        return held_out if split == "test" and self.m else kept
+
+    def draw_shapes(self, size: int, number: int, generator: Generator, split: Split) -> Int[Tensor, "size number"]:
+        """In each row `number` different shapes of the split."""
+        pool = self.pool(split)
+        return pool[different(size, number, len(pool), generator)]
+
+
+@dataclass(frozen=True)
+class ShapeTask(HeldOut):
+    """Problems are patterns of letters, to each of which another shape is given (Kerg, 5.4.1 and 5.4.3).
+
+    A feature that says nothing of the answer may be added (Kerg, 5.4.3, C.5, C.6), drawn for each object by itself:
+    "colour", one of 100 that fills the paper; "mirror", half of the objects are seen in one; "separated", the colours
+    are images of their own, each after its shape, which makes twice as many objects.
+    """
+
+    spurious: Spurious = "nothing"
+
+    def __post_init__(self) -> None:
+        if self.spurious not in get_args(Spurious):
+            known = ", ".join(map(repr, get_args(Spurious)))
+            raise ValueError(f"spurious must be one of {known}, but is {self.spurious!r}.")
+        super().__post_init__()
+
+    @abstractmethod
+    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+        """Patterns whose letters are 0 to `needed(split)` - 1, with as many of each label as can be."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[int, ...]:
+        """Numbers of shapes that belong together, as a row or a pair does."""
+
+    @property
+    def objects(self) -> int:
+        return sum(self.parts) * (2 if self.spurious == "separated" else 1)
+
+    @property
+    def segments(self) -> tuple[int, ...] | None:
+        if len(self.parts) == 1:
+            return None
+        return tuple(2 * part for part in self.parts) if self.spurious == "separated" else self.parts
+
+    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+        pattern, labels = self.problems(size, generator, split)
+        chosen = self.draw_shapes(size, self.needed(split), generator, split).gather(1, pattern)
+        if self.spurious == "nothing":
+            distinct, objects = chosen.unique(return_inverse=True)
+            return Scenes(_in_colour(shapes()[distinct]), objects, labels)
+        if self.spurious == "mirror":
+            codes = 2 * chosen + torch.randint(2, chosen.shape, generator=generator)
+            distinct, objects = codes.unique(return_inverse=True)
+            seen = shapes()[distinct // 2]
+            images = torch.where((distinct % 2 == 1)[:, None, None], seen.flip(-1), seen)
+            return Scenes(*_without_twins(_in_colour(images), objects), labels)
+        colour = torch.randint(COLOURS, chosen.shape, generator=generator)
+        if self.spurious == "colour":
+            distinct, objects = (COLOURS * chosen + colour).unique(return_inverse=True)
+            images = _in_colour(shapes()[distinct // COLOURS]) * colours()[distinct % COLOURS, :, None, None]
+            return Scenes(images, objects, labels)
+        both = torch.stack([chosen, SHAPES + colour], 2).flatten(1)  # shape, colour, shape, colour, ...
+        distinct, objects = both.unique(return_inverse=True)
+        shaped, flat = distinct[distinct < SHAPES], distinct[distinct >= SHAPES] - SHAPES
+        plain = colours()[flat, :, None, None].expand(-1, -1, SIDE, SIDE)
+        return Scenes(torch.cat([_in_colour(shapes()[shaped]), plain]), objects, labels)
+
+
+@cache
+def colours() -> Float[Tensor, "100 3"]:
+    """A hundred colours, red, green and blue at random from 0 to 1; always the same, for training and testing."""
+    return torch.from_numpy(np.random.RandomState(0).uniform(size=(COLOURS, 3))).to(torch.float32)
+
+
+def _in_colour(images: Float[Tensor, "number 32 32"]) -> Float[Tensor, "number 3 32 32"]:
+    return images[:, None].repeat(1, 3, 1, 1)
+
+
+def _without_twins(
+    images: Float[Tensor, "number 3 32 32"], objects: Int[Tensor, "batch objects"]
+) -> tuple[Float[Tensor, "distinct 3 32 32"], Int[Tensor, "batch objects"]]:
+    """Each image once: a shape may be its own mirror image."""
+    alone, numbers = images.unique(dim=0, return_inverse=True)
+    return alone, numbers[objects]

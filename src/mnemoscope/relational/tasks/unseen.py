@@ -1,0 +1,112 @@
+"""Tasks that are tested with relations which were not trained, among shapes which were not trained (Kerg, 5.4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Literal, get_args
+
+from torch import Generator
+
+from mnemoscope.relational.tasks.basic import IdentityRules, MatchToSample
+from mnemoscope.relational.tasks.shape_task import Problems, ShapeTask
+from mnemoscope.relational.tasks.task import balanced, letters, of_labels
+from mnemoscope.splits import Split
+
+
+@dataclass(frozen=True)
+class RMTS3(MatchToSample):
+    """Match-to-sample with triplets: aaa, aba and abb to train with; aab and abc to test.
+
+    >>> RMTS3().needed("train"), RMTS3().needed("test")
+    (6, 8)
+    """
+
+    m: int = 94
+
+    def rules(self, split: Split) -> tuple[str, ...]:
+        if split == "test":
+            return ("aab ccd efg", "abc def ggh")
+        return ("aaa bbb cdc", "aaa bbb dcc", "aba cdc eee", "abb cdd eee", "aba cdc eff", "abb cdd efe")
+
+
+_Form = tuple[str, str]
+_TRAINED: tuple[_Form, ...] = (("aaa", "aaa"), ("aba", "aba"), ("abb", "baa"))  # two ways to write each, to count alike
+_NEW: _Form = ("aab", "aab")
+
+
+def _same(*forms: _Form) -> list[str]:
+    return [triplet * 2 for form in forms for triplet in form]
+
+
+def _different(*pairs: tuple[_Form, _Form]) -> list[str]:
+    return [first + second for one, other in pairs for first, second in product(one, other)]
+
+
+@dataclass(frozen=True)
+class SameDifferent6(ShapeTask):
+    """Two triplets of two shapes in all: 0 if they are the same, 1 if they are different.
+
+    Each is aaa, aba, or one of abb and baa; to test with, at least one is aab. Different triplets differ in form too,
+    so that abb is never beside baa.
+    """
+
+    m: int = 98
+
+    @property
+    def choices(self) -> int:
+        return 2
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (6,)
+
+    def needed(self, split: Split) -> int:
+        return 2
+
+    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+        if split == "test":
+            same = _same(_NEW)
+            different = _different(*((_NEW, form) for form in _TRAINED), *((form, _NEW) for form in _TRAINED))
+        else:
+            same = _same(*_TRAINED)
+            different = _different(*permutations(_TRAINED, 2))
+        labels = balanced(size, 2, generator)
+        return Problems(of_labels(labels, (letters(*same), letters(*different)), generator), labels)
+
+
+Variant = Literal["plain", "missing", "flipped", "flipped missing"]
+_TWO_SHAPES = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb")
+_THREE_SHAPES = ("abca", "baca", "bcaa")
+_LEFT_OUT = {"missing": ("abaa", "abab"), "flipped missing": ("abca",)}
+
+
+@dataclass(frozen=True)
+class IdentityRules4(IdentityRules):
+    """Rows of four and six candidates: rows of up to two shapes to train with, of three to test (Kerg, 5.4.3 and C.3).
+
+    The `variant` "missing" leaves abaa and abab out of training. "flipped" trains with three shapes and tests with up
+    to two; "flipped missing" leaves abca out of that training.
+
+    >>> IdentityRules4(variant="flipped missing").rules("train")
+    ('baca', 'bcaa')
+    """
+
+    m: int = 94
+    variant: Variant = "plain"
+
+    def __post_init__(self) -> None:
+        if self.variant not in get_args(Variant):
+            known = ", ".join(map(repr, get_args(Variant)))
+            raise ValueError(f"variant must be one of {known}, but is {self.variant!r}.")
+        super().__post_init__()
+
+    def rules(self, split: Split) -> tuple[str, ...]:
+        flipped = self.variant.startswith("flipped")
+        rows = _THREE_SHAPES if (split == "test") != flipped else _TWO_SHAPES
+        left_out = _LEFT_OUT.get(self.variant, ()) if split != "test" else ()
+        return tuple(row for row in rows if row not in left_out)
+
+    @property
+    def choices(self) -> int:
+        return 6

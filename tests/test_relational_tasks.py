@@ -1,0 +1,554 @@
+"""Every relational task: labels by rules written out in plain Python from what is seen, balance, splits, shapes."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+import torch
+
+from mnemoscope.relational.tasks import (
+    RMTS,
+    RMTS3,
+    Comparison,
+    DistributionOfN,
+    IdentityRules,
+    IdentityRules4,
+    RelationalGame,
+    SameDifferent,
+    SameDifferent6,
+    game_objects,
+    shapes,
+)
+from mnemoscope.relational.tasks.shape_task import colours
+
+SPLITS = ("train", "validation", "test")
+BASIC = {"same/diff": SameDifferent, "RMTS": RMTS, "dist3": DistributionOfN, "identity rules": IdentityRules}
+TASKS = {name: kind() for name, kind in BASIC.items()}
+TASKS |= {
+    "same/diff, few held out": SameDifferent(m=2, shape_seed=3),
+    "RMTS, none held out": RMTS(m=0),
+    "dist10": DistributionOfN(n=10, m=89),
+    "dist10, thesis": DistributionOfN(n=10, m=89, restricted="thesis"),
+    "dist10, code": DistributionOfN(n=10, m=89, restricted="code"),
+    "dist4, thesis": DistributionOfN(n=4, restricted="thesis"),
+    "dist4, code": DistributionOfN(n=4, restricted="code"),
+    "RMTS3": RMTS3(),
+    "RMTS3, few held out": RMTS3(m=8),
+    "same/diff 6": SameDifferent6(),
+    "same/diff 6, colour": SameDifferent6(spurious="colour"),
+    "identity rules 4": IdentityRules4(),
+    "identity rules 4, missing": IdentityRules4(variant="missing"),
+    "identity rules 4, flipped": IdentityRules4(variant="flipped"),
+    "identity rules 4, flipped missing": IdentityRules4(variant="flipped missing"),
+    "comparison": Comparison(),
+    "comparison, transitive": Comparison(transitive=True),
+}
+GAMES = ("same", "between", "occurs", "xoccurs", "row matching", "colour/shape", "left-of")
+for rule in GAMES:
+    TASKS[f"game, {rule}"] = RelationalGame(rule)
+for rule in GAMES[:-2]:
+    TASKS[f"game, {rule}, stripes"] = RelationalGame(rule, "stripes")
+for name, kind in BASIC.items():
+    for feature in ("colour", "mirror", "separated"):
+        TASKS[f"{name}, {feature}"] = kind(spurious=feature)
+EACH = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
+
+
+def form(row):
+    """The pattern of a row: for each object, where it was first seen."""
+    return tuple(row.index(item) for item in row)
+
+
+def only(right):
+    assert right.count(True) == 1
+    return right.index(True)
+
+
+def same_or_different(row):
+    return 0 if row[0] == row[1] else 1
+
+
+def matching(row):
+    part = len(row) // 3
+    source, *targets = (row[at : at + part] for at in range(0, len(row), part))
+    return only([form(target) == form(source) for target in targets])
+
+
+def completing(row, length):
+    first, second, candidates = row[:length], row[length : 2 * length - 1], row[2 * length - 1 :]
+    assert not set(first) & set(second)
+    assert len(set(candidates)) == len(candidates)
+    return only([form([*second, candidate]) == form(first) for candidate in candidates])
+
+
+def missing(row):
+    n = len(row) // 3
+    first, second, candidates = row[:n], row[n : 2 * n - 1], row[2 * n - 1 :]
+    assert set(second) < set(first)
+    assert set(first) < set(candidates)
+    assert [len({*part}) for part in (first, second, candidates)] == [n, n - 1, n + 1]
+    return only([candidate in first and candidate not in second for candidate in candidates])
+
+
+def same_triplets(row):
+    assert len({*row}) <= 2
+    return 0 if row[:3] == row[3:] else 1
+
+
+def larger(row):
+    (shape, size), (other, other_size) = row
+    assert shape == other
+    assert size != other_size
+    return 0 if size > other_size else 1
+
+
+def outer_alike(cells):
+    (first, one), (second, middle), (third, other) = [(divmod(at, 3), it) for at, it in enumerate(cells) if it]
+    assert (one == other) + (one == middle) + (middle == other) < 2
+    turn = (second[0] - first[0]) * (third[1] - first[1]) - (third[0] - first[0]) * (second[1] - first[1])
+    return int(turn == 0 and one == other)
+
+
+def found_below(cells, exclusively=False):
+    assert [at for at, it in enumerate(cells) if it] == [1, 6, 7, 8]
+    top, bottom = cells[1], cells[6:]
+    others = [it for it in bottom if it != top]
+    return int(len(others) == 2 and (not exclusively or others[0] != others[1]))
+
+
+def rows_alike(cells):
+    top, between, bottom = cells[:3], cells[3:6], cells[6:]
+    assert all(top + bottom)
+    assert not any(between)
+    assert not {*top} & {*bottom}
+    return int(form(top) == form(bottom))
+
+
+def colour_and_shape(image):
+    """The one colour of an object and the pixels that have it."""
+    lit = image.amax(0) > 0
+    (colour,) = {tuple((255 * image[:, y, x]).round().int().tolist()) for y, x in lit.nonzero().tolist()}
+    return colour, lit.flatten().tolist()
+
+
+def alike_in_which(cells):
+    (colour, shape), (other_colour, other_shape) = [colour_and_shape(picture(it)) for it in cells if it]
+    return 2 * (colour != other_colour) + (shape != other_shape)
+
+
+def darker_to_the_left(cells):
+    weights = (0.299, 0.587, 0.114)
+    shown = []
+    for at, it in enumerate(cells):
+        if it:
+            colour, _ = colour_and_shape(picture(it))
+            shown.append((sum(weight * part for weight, part in zip(weights, colour, strict=True)), at % 3, at // 3))
+    (dark, column, row), (bright, other_column, other_row) = sorted(shown)
+    assert bright - dark > 0.1
+    return int(column < other_column or (column == other_column and row > other_row))
+
+
+GAME_RULES = {
+    "same": lambda cells: int(len({it for it in cells if it}) == 1),
+    "between": outer_alike,
+    "occurs": found_below,
+    "xoccurs": lambda cells: found_below(cells, exclusively=True),
+    "row matching": rows_alike,
+    "colour/shape": alike_in_which,
+    "left-of": darker_to_the_left,
+}
+
+
+def picture(content):
+    return torch.frombuffer(bytearray(content), dtype=torch.float32).view(3, 12, 12)
+
+
+RULES = {
+    SameDifferent: same_or_different,
+    RMTS: matching,
+    IdentityRules: lambda row: completing(row, 3),
+    DistributionOfN: missing,
+    RMTS3: matching,
+    SameDifferent6: same_triplets,
+    IdentityRules4: lambda row: completing(row, 4),
+    Comparison: larger,
+}
+
+
+def shape_of(image, spurious):
+    """Which of the hundred shapes an image shows, by its pixels."""
+    known = shapes()
+    assert torch.isfinite(image).all()
+    assert 0 <= image.min() <= image.max() <= 1
+    if spurious == "colour":
+        paper = image.amax((1, 2), keepdim=True)
+        assert (paper.flatten() - colours()).abs().amax(1).min() < 1e-6
+        image = image / paper
+    assert (image - image[:1]).abs().max() < 1e-5  # grey
+    far = (known - image[0]).abs().amax((1, 2))
+    if spurious == "mirror":
+        far = torch.minimum(far, (known.flip(-1) - image[0]).abs().amax((1, 2)))
+    assert (far < 1e-5).sum() == 1
+    return int(far.argmin())
+
+
+def shape_and_size_of(image):
+    """Which of the hundred shapes an image shows, and how many pixels high."""
+    found = [(int(at), size) for size in (16, 24, 32) for at in (shapes(size) == image[0]).all((1, 2)).nonzero()]
+    assert len(found) == 1
+    return found[0]
+
+
+def seen(task, scenes):
+    """The shapes of each problem, by their pixels; flat colours are left out where they have images of their own."""
+    objects = scenes.objects.tolist()
+    if isinstance(task, RelationalGame):  # what is in each cell, by its pixels, and None where nothing is
+        return [
+            [scenes.images[at].numpy().tobytes() if scenes.images[at].any() else None for at in row] for row in objects
+        ]
+    if isinstance(task, Comparison):
+        return [[shape_and_size_of(scenes.images[at]) for at in row] for row in objects]
+    if task.spurious == "separated":
+        for row in objects:
+            flat = scenes.images[row[1::2]]
+            assert (flat == flat[:, :, :1, :1]).all()
+            assert all((one == colours()).all(1).any() for one in flat[:, :, 0, 0])
+        objects = [row[::2] for row in objects]
+    names = {at: shape_of(scenes.images[at], task.spurious) for at in {at for row in objects for at in row}}
+    return [[names[at] for at in row] for row in objects]
+
+
+@EACH
+@pytest.mark.parametrize("split", SPLITS)
+def test_labels_follow_the_rule(task, split):
+    scenes = task.batch(40, seed=1, number=2, split=split)
+    rule = GAME_RULES[task.rule] if isinstance(task, RelationalGame) else RULES[type(task)]
+    assert [rule(row) for row in seen(task, scenes)] == scenes.labels.tolist()
+
+
+@EACH
+@pytest.mark.parametrize("size", [1, 24, 97])
+def test_shapes_types_and_balance(task, size):
+    for split in SPLITS:
+        images, objects, labels = task.batch(size, seed=0, number=0, split=split)
+        assert images.shape[1:] == (task.channels, task.height, task.width)
+        assert images.shape[2:] == ((12, 12) if isinstance(task, RelationalGame) else (32, 32))
+        assert objects.shape == (size, task.objects)
+        assert labels.shape == (size,)
+        assert (images.dtype, objects.dtype, labels.dtype) == (torch.float32, torch.int64, torch.int64)
+        assert images.is_contiguous()
+        assert sorted({*objects.flatten().tolist()}) == list(range(len(images)))  # each is there for something
+        assert len({image.numpy().tobytes() for image in images}) == len(images)  # and once
+        counts = labels.bincount(minlength=task.choices)
+        assert len(counts) == task.choices
+        assert counts.max() - counts.min() <= 1
+
+
+@EACH
+def test_the_same_arguments_give_the_same_batch_and_others_another(task):
+    def batch(*arguments):
+        return [part.tolist() for part in task.batch(48, *arguments)]
+
+    first = batch(0, 0, "train")
+    assert first == batch(0, 0, "train")
+    assert all(first != batch(*other) for other in ((1, 0, "train"), (0, 1, "train"), (0, 0, "validation")))
+
+
+def used(task, split, batches=6):
+    rows = [row for number in range(batches) for row in seen(task, task.batch(40, 0, number, split))]
+    return {shape for row in rows for shape in ([row[0][0]] if isinstance(task, Comparison) else row)}
+
+
+@pytest.mark.parametrize("feature", ["nothing", "colour", "mirror", "separated"])
+def test_no_shape_is_both_trained_and_tested(feature):
+    task = IdentityRules(m=50, spurious=feature)
+    trained, validated, tested = (used(task, split, batches=3) for split in SPLITS)
+    assert trained == validated
+    assert len(trained) == 50
+    assert len(tested) == 50
+    assert not trained & tested
+
+
+@pytest.mark.parametrize(
+    "kind", [SameDifferent, RMTS, DistributionOfN, RMTS3, SameDifferent6, IdentityRules4, Comparison]
+)
+def test_no_shape_of_any_task_is_both_trained_and_tested(kind):
+    trained, validated, tested = (used(kind(m=90, shape_seed=1), split) for split in SPLITS)
+    assert trained == validated
+    assert len(trained) == 10
+    assert not trained & tested
+
+
+def test_held_out_shapes_follow_their_seed_and_none_held_out_are_all():
+    assert used(RMTS(m=90), "train") != used(RMTS(m=90, shape_seed=1), "train")
+    assert used(RMTS(m=0), "train") == used(RMTS(m=0), "test") == {*range(100)}
+
+
+@EACH
+def test_segments_are_parts_of_the_objects(task):
+    if task.segments is not None:
+        assert sum(task.segments) == task.objects
+        assert len(task.segments) > 1
+
+
+@pytest.mark.parametrize(
+    ("task", "published"), [(SameDifferent(), 200418), (RMTS(), 205026), (DistributionOfN(), 211684),
+                            (IdentityRules(), 211684), (SameDifferent6(), 205026), (RMTS3(), 211170),
+                            (IdentityRules4(), 223974)]
+)  # fmt: skip
+def test_numbers_of_objects_and_choices_give_the_published_parameters(task, published):
+    # Kerg, C.7 Table 3: encoder, context normalisation, and two layers over the lower triangle of the similarities
+    relations = task.objects * (task.objects + 1) // 2
+    assert 198624 + 256 + (relations + 1) * 256 + 257 * task.choices == published
+
+
+def test_all_problems_of_a_task_occur_as_often():
+    # every row by itself: chances beyond five standard deviations are no accident
+    for task, kinds, drawn in ((RMTS(), 4, 4), (IdentityRules(), 60, 72), (DistributionOfN(), 144, 144)):
+        rows = [form(row) for number in range(10) for row in seen(task, task.batch(720, 0, number, "train"))]
+        counts = Counter(rows)
+        assert len(counts) == kinds
+        for row, count in counts.items():
+            # with aaa bb two candidates are new, so that two of the drawn orders look alike
+            expected = len(rows) / drawn * (2 if row[:3] == (0, 0, 0) else 1)
+            assert abs(count - expected) < 5 * expected**0.5
+
+
+def test_rules_are_balanced_too():
+    rows = [form(row[:3]) for row in seen(IdentityRules(), IdentityRules().batch(96, 0, 0))]
+    assert Counter(rows) == {(0, 0, 0): 32, (0, 1, 0): 32, (0, 1, 1): 32}
+
+
+def test_features_beside_the_shape_say_nothing_of_the_label():
+    # whether two objects have the same colour, or are both mirrored, is as likely in either class
+    _, objects, labels = SameDifferent(spurious="separated").batch(4000, 0, 0)
+    same_colour = objects[:, 1] == objects[:, 3]
+    for label in (0, 1):
+        assert abs(int(same_colour[labels == label].sum()) - 20) < 5 * 20**0.5
+    scenes = SameDifferent(m=98, spurious="mirror").batch(4000, 0, 0)
+    same_image = (scenes.objects[:, 0] == scenes.objects[:, 1])[scenes.labels == 0]
+    assert abs(int(same_image.sum()) - 1000) < 5 * 500**0.5
+
+
+def orders(task, split):
+    """The place in row 1 of each object of row 2, its hidden last included."""
+    n = task.n
+    for row in seen(task, task.batch(400, 0, 0, split)):
+        shown = [row[:n].index(shape) for shape in row[n : 2 * n - 1]]
+        yield (*shown, *({*range(n)} - {*shown}))
+
+
+@pytest.mark.parametrize("n", [4, 5, 10])
+def test_restricted_orders_keep_the_first_or_do_not(n):
+    for restricted, keeping in (("thesis", ("train", "validation")), ("code", ("test",))):
+        task = DistributionOfN(n=n, m=89, restricted=restricted)
+        for split in SPLITS:
+            kept = {{*order[: n - 3]} == {*range(n - 3)} for order in orders(task, split)}
+            assert kept == {split in keeping}
+    task = DistributionOfN(n=4, restricted="code")
+    assert len({*orders(task, "train")}) == 24 - 6
+    assert len({*orders(task, "test")}) == 6
+
+
+GAME_KINDS = {
+    "pentominoes": (1225, {0, 128, 255}),
+    "hexominoes": (1200, {64, 144, 192}),
+    "stripes": (625, {64, 144, 192}),
+}
+
+
+@pytest.mark.parametrize("kind", GAME_KINDS)
+def test_objects_of_the_games(kind):
+    number, levels = GAME_KINDS[kind]
+    images = (255 * game_objects(kind).images).round().int()
+    assert len({image.numpy().tobytes() for image in images}) == len(images) == number
+    outside = images.clone()
+    outside[:, :, 1:10, 1:10] = 0
+    assert not outside.any()
+    squares = images[:, :, 1:10, 1:10].unfold(2, 3, 3).unfold(3, 3, 3)  # (objects, 3, 3, 3, 3, 3)
+    assert (squares == squares[..., :1, :1]).all()
+    shown = [image.flatten(1).T.tolist() for image in squares[..., 0, 0]]  # nine colours of each object
+    colours = {tuple(colour) for thing in shown for colour in thing if any(colour)}
+    assert len(colours) == 25
+    assert {part for colour in colours for part in colour} == levels
+    assert not colours & {(level,) * 3 for level in (min(levels), max(levels))}
+    if kind == "stripes":
+        assert all(thing[:3] == thing[3:6] == thing[6:] and thing[0] == thing[2] for thing in shown)
+        return
+    lit = {tuple(at for at, colour in enumerate(thing) if any(colour)) for thing in shown}
+    assert {len(places) for places in lit} == {5 if kind == "pentominoes" else 6}
+    assert len({smallest_image(places) for places in lit}) == 8
+    assert len(lit) * 25 == number
+
+
+def smallest_image(places):
+    """A polyomino turned, turned over and moved into a corner in the way that sorts first."""
+    images, points = [], [divmod(place, 3) for place in places]
+    for _ in range(2):
+        points = [(y, -x) for y, x in points]
+        for _ in range(4):
+            points = [(x, -y) for y, x in points]
+            top, left = min(y for y, _ in points), min(x for _, x in points)
+            images.append(tuple(sorted((y - top, x - left) for y, x in points)))
+    return min(images)
+
+
+def test_games_are_trained_with_pentominoes_and_tested_with_the_others():
+    for task in (RelationalGame("same"), RelationalGame("same", "stripes")):
+        for split in SPLITS:
+            known = {
+                image.numpy().tobytes()
+                for image in game_objects(task.test_set if split == "test" else "pentominoes")[0]
+            }
+            assert {it for row in seen(task, task.batch(200, 0, 0, split)) for it in row if it} <= known
+    images = [game_objects(kind).images for kind in GAME_KINDS]
+    assert len({image.numpy().tobytes() for kind in images for image in kind}) == sum(map(len, images))
+
+
+def test_between_fails_in_four_ways_equally_often():
+    task = RelationalGame("between")
+    scenes = task.batch(240, 0, 0)
+    ways = Counter()
+    for cells, label in zip(seen(task, scenes), scenes.labels.tolist(), strict=True):
+        if not label:
+            at, shown = zip(*[(place, it) for place, it in enumerate(cells) if it], strict=True)
+            ways["not in a line" if at not in IN_A_LINE else form(shown)] += 1
+    assert ways == {"not in a line": 30, (0, 0, 2): 30, (0, 1, 1): 30, (0, 1, 2): 30}
+
+
+IN_A_LINE = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+
+
+def test_patterns_of_the_games_occur_all():
+    task = RelationalGame("row matching")
+    rows = {form(cells[:3]) + form(cells[6:]) for cells in seen(task, task.batch(80, 0, 0))}
+    assert len(rows) == 25
+    task = RelationalGame("xoccurs")
+    scenes = task.batch(600, 0, 0)
+    assert len({form(cells) for cells in seen(task, scenes)}) == 3 + 3 + 1 + 3  # a above abc, abb, bcd, bbc
+    for rule in ("same", "colour/shape", "left-of"):
+        task = RelationalGame(rule)
+        places = {tuple(at for at, it in enumerate(cells) if it) for cells in seen(task, task.batch(600, 0, 0))}
+        assert len(places) == 36  # every two of nine cells
+
+
+TWO, THREE = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb"), ("abca", "baca", "bcaa")
+
+
+@pytest.mark.parametrize(
+    ("variant", "trained", "tested"),
+    [
+        ("plain", TWO, THREE),
+        ("missing", ("aaaa", "aaba", "baaa", "abba", "aabb"), THREE),
+        ("flipped", THREE, TWO),
+        ("flipped missing", ("baca", "bcaa"), TWO),
+    ],
+)
+def test_identity_rules_of_four_are_those_of_their_variant(variant, trained, tested):
+    task = IdentityRules4(variant=variant)
+    for split, rules in (("train", trained), ("validation", trained), ("test", tested)):
+        rows = [form(row[:4]) for row in seen(task, task.batch(20 * len(rules), 0, 0, split))]
+        assert Counter(rows) == {form(rule): 20 for rule in rules}
+
+
+def test_triplets_to_match_are_those_of_the_split():
+    train = "aaa bbb cdc, aaa bbb dcc, aba cdc eee, abb cdd eee, aba cdc eff, abb cdd efe"
+    for split, patterns in (("train", train), ("validation", train), ("test", "aab ccd efg, abc def ggh")):
+        expected = set()
+        for pattern in patterns.split(", "):
+            source, match, other = pattern.split()
+            expected |= {form(source + match + other), form(source + other + match)}
+        assert {form(row) for row in seen(RMTS3(m=50), RMTS3(m=50).batch(240, 0, 0, split))} == expected
+
+
+def test_triplets_to_compare_are_those_of_the_split():
+    kinds = {form("aaa"): "aaa", form("aab"): "aab", form("aba"): "aba", form("abb"): "abb or baa"}
+    for split in SPLITS:
+        scenes = SameDifferent6().batch(240, 0, 0, split)
+        pairs = Counter()
+        for row, label in zip(seen(SameDifferent6(), scenes), scenes.labels.tolist(), strict=True):
+            one, other = kinds[form(row[:3])], kinds[form(row[3:])]
+            assert (one == other) == (label == 0)
+            pairs[tuple(sorted({one, other}))] += 1
+        if split == "test":
+            assert pairs == {("aab",): 120, ("aaa", "aab"): 40, ("aab", "aba"): 40, ("aab", "abb or baa"): 40}
+        else:
+            same = {(kind,): 40 for kind in ("aaa", "aba", "abb or baa")}
+            different = {("aaa", "aba"): 40, ("aaa", "abb or baa"): 40, ("aba", "abb or baa"): 40}
+            assert pairs == same | different
+
+
+def test_sizes_to_compare_are_those_of_the_split():
+    for task, trained in ((Comparison(), {(16, 32): 20}), (Comparison(transitive=True), {(16, 24): 10, (24, 32): 10})):
+        for split in SPLITS:
+            sizes = Counter(
+                tuple(sorted(size for _, size in row)) for row in seen(task, task.batch(20, 0, 0, split))
+            )  # fmt: skip
+            assert sizes == ({(16, 32): 20} if split == "test" else trained)
+
+
+@pytest.mark.parametrize("kind", BASIC.values())
+def test_as_many_shapes_as_a_problem_needs_must_be_left(kind):
+    most = {SameDifferent: 98, RMTS: 95}.get(kind, 96)
+    kind(m=most)
+    with pytest.raises(ValueError, match=f"m = {most + 1} leaves {99 - most} of 100 .* Hold out at most {most}"):
+        kind(m=most + 1)
+    with pytest.raises(ValueError, match=f"only m = 1 are held out. Hold out at least {100 - most}, or none"):
+        kind(m=1)
+
+
+def unchecked(task, **options):
+    """Make a task with options of wrong types, which the tests' type checks would not let through."""
+    for name, value in options.items():
+        object.__setattr__(task, name, value)
+    task.__post_init__()
+
+
+def test_clear_errors():
+    with pytest.raises(ValueError, match="m must be a whole number, at least 0, but is -1"):
+        RMTS(m=-1)
+    with pytest.raises(ValueError, match="'colour', 'mirror', 'separated', but is 'color'"):
+        unchecked(RMTS(), spurious="color")
+    with pytest.raises(ValueError, match='must be "no", "thesis" or "code", but is'):
+        unchecked(DistributionOfN(), restricted="paper")
+    with pytest.raises(ValueError, match="m = 101 leaves 0 of 100"):
+        RMTS(m=101)
+    with pytest.raises(ValueError, match="Hold out at most 89"):
+        DistributionOfN(n=10)
+    with pytest.raises(ValueError, match="n must be a whole number, at least 4, but is 3"):
+        DistributionOfN(restricted="thesis")
+    with pytest.raises(ValueError, match="Hold out at least 8, or none"):
+        RMTS3(m=7)
+    with pytest.raises(ValueError, match="'flipped', 'flipped missing', but is 'turned'"):
+        unchecked(IdentityRules4(), variant="turned")
+    with pytest.raises(ValueError, match="Hold out at most 99"):
+        Comparison(m=100)
+    with pytest.raises(ValueError, match="Did you mean 'occurs'"):
+        RelationalGame("occur")
+    with pytest.raises(ValueError, match="'left-of' says nothing of them"):
+        RelationalGame("left-of", "stripes")
+    with pytest.raises(ValueError, match='must be "hexominoes" or "stripes", but is'):
+        unchecked(RelationalGame(), test_set="pentominoes")
+    with pytest.raises(ValueError, match="A batch has at least one example"):
+        RMTS().batch(0, 0, 0)
+
+
+def test_the_hundred_shapes():
+    pixels = shapes()
+    assert pixels.shape == (100, 32, 32)
+    ink = [1 - sum(image.flatten().tolist()) / 1024 for image in pixels]
+    assert min(ink) >= 0.04
+    assert max(ink) <= 0.57
+    for one, other in combinations(pixels, 2):
+        for seen_as in (other, other.flip(-1)):
+            assert ((one - seen_as) ** 2).mean().sqrt() >= 0.25
+
+
+def test_smaller_shapes_are_the_same_in_the_middle():
+    small, large = shapes(16), shapes(32)
+    assert (small[:, :8] == 1).all()
+    assert (small[:, :, 24:] == 1).all()
+    averaged = large.view(100, 16, 2, 16, 2).mean((2, 4))
+    torch.testing.assert_close(small[:, 8:24, 8:24], averaged)
+    with pytest.raises(ValueError, match="1 to 32 pixels"):
+        shapes(33)
