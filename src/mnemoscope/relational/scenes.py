@@ -1,0 +1,18 @@
+"""What a relational task hands to a relational model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from mnemoscope.shapes import Float, Int
+
+
+class Scenes(NamedTuple):
+    """A batch of relational problems over images of which each distinct one stands there once."""
+
+    images: Float[Tensor, "distinct channels height width"]
+    objects: Int[Tensor, "batch objects"]
+    """Which image each object is."""
+    labels: Int[Tensor, " batch"]

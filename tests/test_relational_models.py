@@ -1,0 +1,436 @@
+"""Relational models: every part against a slow version with loops, published counts, gradients, errors."""
+
+from inspect import unwrap  # of the check of types, which refuses before the function can
+from math import exp, sqrt
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from mnemoscope.relational import ContextNorm, CoRelNet, Encoder, Sizes
+from mnemoscope.relational.corelnet import similarity_of
+from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
+from mnemoscope.relational.encoder import Sparse, gather
+from mnemoscope.relational.network import RelationalModel, Seen
+from mnemoscope.relational.similarity import Asymmetric, Difference, Mixture, Rows, Symmetric
+from mnemoscope.training.loop import Penalised
+
+ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
+TABLE_3 = {
+    # task: objects, choices, parameters of CoRelNet and ESBN (Kerg, C.7)
+    "same/diff": (2, 2, 200418, 1910757),
+    "rmts": (6, 2, 205026, 1910757),
+    "dist3": (9, 4, 211684, 1911783),
+    "identity rules": (9, 4, 211684, 1911783),
+    "same/diff 6": (6, 2, 205026, 1910757),
+    "rmts3": (9, 2, 211170, 1910757),
+    "identity rules 4": (13, 6, 223974, 1912809),
+}
+GAMES = Sizes(objects=9, choices=2, channels=3, height=12, width=12)
+SMALL = Sizes(objects=4, choices=3, channels=1, height=8, width=8, segments=(2, 2))
+
+
+def count(model):
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def problems(sizes, batch=6, distinct=7, dtype=torch.float64):
+    images = torch.rand(distinct, sizes.channels, sizes.height, sizes.width, dtype=dtype)
+    return images, torch.randint(distinct, (batch, sizes.objects))
+
+
+def seen_of(z):
+    """As if z were the encoded objects of one batch, behind a normalisation with a gain and a bias."""
+    norm = ContextNorm(z.shape[2]).double()
+    norm.gain.data.uniform_(0.5, 1.5)
+    norm.bias.data.uniform_(-0.5, 0.5)
+    return Seen(z.flatten(0, 1), torch.arange(z.shape[0] * z.shape[1]).view(z.shape[:2]), norm)
+
+
+# encoder
+
+
+def slow_encoder(encoder, image):
+    """One image, its convolutions pixel by pixel through a padded copy."""
+    x = image
+    for convolution in encoder.convolutions[:-1:2]:
+        padded = torch.zeros(x.shape[0], x.shape[1] + 2, x.shape[2] + 2, dtype=x.dtype)
+        padded[:, 1:-1, 1:-1] = x
+        height, width = x.shape[1] // 2, x.shape[2] // 2
+        y = torch.zeros(32, height, width, dtype=x.dtype)
+        for i in range(height):
+            for j in range(width):
+                patch = padded[:, 2 * i : 2 * i + 4, 2 * j : 2 * j + 4]
+                y[:, i, j] = (convolution.weight * patch).sum((1, 2, 3)) + convolution.bias
+        x = y.clamp(min=0)
+    x = x.flatten()
+    for linear in encoder.dense[::2]:
+        x = (linear.weight @ x + linear.bias).clamp(min=0)
+    return x
+
+
+@pytest.mark.parametrize("sizes", [(1, 32, 32), (3, 12, 12), (2, 9, 17)])
+def test_an_encoder_is_three_convolutions_and_two_linear_maps(sizes):
+    encoder = Encoder(*sizes).double()
+    for name, weight in encoder.named_parameters():
+        if "bias" in name:
+            assert weight.abs().max() == 0
+            weight.data.normal_(std=0.1)
+    images = torch.rand(2, *sizes, dtype=torch.float64)
+    slow = torch.stack([slow_encoder(encoder, image) for image in images])
+    assert slow.abs().max() > 0.1
+    assert torch.allclose(encoder(images), slow, rtol=0, atol=ROUNDING)
+
+
+def test_kaiming_weights_keep_the_size_of_what_they_see():
+    encoder = Encoder(1, 32, 32)
+    for layer in (*encoder.convolutions[:-1:2], *encoder.dense[::2]):
+        inputs = layer.weight[0].numel()
+        assert layer.weight.std().item() == pytest.approx(sqrt(2 / inputs), rel=0.15)  # of 512 numbers or more
+
+
+def test_sizes_that_an_encoder_cannot_take_are_refused():
+    with pytest.raises(ValueError, match="at least 8 x 8 pixels, but images are 7 x 32"):
+        Encoder(1, 7, 32)
+    with pytest.raises(ValueError, match="height must be a whole number"):
+        Encoder(1, 0, 32)
+    with pytest.raises(ValueError, match=r"\(1, 8, 8\), but these are \(3, 8, 8\)"):
+        Encoder(1, 8, 8)(torch.zeros(2, 3, 8, 8))
+
+
+def test_a_sparse_map_costs_the_sum_of_its_weights():
+    sparse = Sparse(3, strength=5.0)
+    sparse.linear.weight.data = torch.tensor([[1.0, -2.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, -0.5]])
+    assert sparse.penalty().item() == 20.0
+    assert sparse(torch.tensor([[1.0, 1.0, 2.0]])).tolist() == [[-1.0, 0.5, -1.0]]
+    assert isinstance(sparse, Penalised)
+    with pytest.raises(ValueError, match="above 0, but is 0"):
+        Sparse(3, 0.0)
+
+
+# context normalisation
+
+
+def slow_norm(s, gain, bias):
+    """One problem, (objects, features), one number at a time."""
+    s, gain, bias = s.detach(), gain.detach(), bias.detach()
+    T = len(s)
+    z = torch.zeros_like(s)
+    for f in range(s.shape[1]):
+        mean = sum(float(s[t, f]) for t in range(T)) / T
+        variance = sum((float(s[t, f]) - mean) ** 2 for t in range(T)) / (T - 1)
+        for t in range(T):
+            z[t, f] = float(gain[f]) * (float(s[t, f]) - mean) / sqrt(variance + 1e-8) + float(bias[f])
+    return z
+
+
+@pytest.mark.parametrize("segments", [None, (3, 2, 4)])
+def test_context_norm_is_over_objects_or_over_segments(segments):
+    norm = ContextNorm(5, segments).double()
+    norm.gain.data.normal_()
+    norm.bias.data.normal_()
+    s = torch.randn(4, 9, 5, dtype=torch.float64)
+    s[0, :, 2] = 0.3  # no variance at all
+    slow = torch.stack([
+        torch.cat([slow_norm(part, norm.gain, norm.bias) for part in problem.split(segments or 9)]) for problem in s
+    ])  # fmt: skip
+    assert torch.allclose(norm(s), slow, rtol=0, atol=ROUNDING)
+    several = torch.stack([s, 2 * s + 1, s.flip(1)], dim=2)  # (batch, objects, relations, features)
+    assert torch.allclose(norm(several), torch.stack([norm(s), norm(2 * s + 1), norm(s.flip(1))], 2), atol=ROUNDING)
+
+
+def test_context_norm_needs_objects_to_compare():
+    with pytest.raises(ValueError, match=r"segments\[1\] must be a whole number, at least 2"):
+        ContextNorm(3, (2, 1))
+    with pytest.raises(ValueError, match="there are none"):
+        ContextNorm(3, ())
+    with pytest.raises(ValueError, match="at least 2 of them, but a problem has 1"):
+        ContextNorm(3)(torch.zeros(4, 1, 3))
+    with pytest.raises(ValueError, match="of 5 objects, but a problem has 6"):
+        ContextNorm(3, (2, 3))(torch.zeros(4, 6, 3))
+    with pytest.raises(ValueError, match="no segments"):
+        CoRelNet(Sizes(4, 2), segmented=True)
+
+
+# similarity
+
+
+def slow_rows(scores, causal):
+    """Softmax of the rows of one matrix, 0 for later objects."""
+    scores = scores.detach()
+    T = len(scores)
+    R = torch.zeros(T, T, dtype=scores.dtype)
+    for i in range(T):
+        last = i + 1 if causal else T
+        total = sum(exp(float(scores[i, j])) for j in range(last))
+        for j in range(last):
+            R[i, j] = exp(float(scores[i, j])) / total
+    return R
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_rows_are_shared_out_among_objects_so_far_or_all(causal):
+    scores = torch.randn(3, 2, 5, 5, dtype=torch.float64)
+    slow = torch.stack([torch.stack([slow_rows(matrix, causal) for matrix in both]) for both in scores])
+    assert torch.allclose(Rows(causal).softmax(scores), slow, rtol=0, atol=ROUNDING)
+    read = [(i, j) for i in range(5) for j in range(i + 1 if causal else 5)]
+    assert Rows(causal).places(5).tolist() == [5 * i + j for i, j in read]
+    kept = Rows(causal).kept(scores)
+    for i in range(5):
+        for j in range(5):
+            assert torch.equal(kept[..., i, j], scores[..., i, j] if (i, j) in read else torch.zeros(3, 2).double())
+
+
+def one_by_one(x, y):
+    """Products of all pairs of objects of one problem."""
+    return torch.stack([torch.stack([(a * b).sum() for b in y]) for a in x])
+
+
+def test_similarities_are_products_or_differences_of_all_pairs():
+    s = torch.randn(3, 4, 6, dtype=torch.float64)
+    seen = seen_of(s)
+    gain, bias = seen.norm.gain, seen.norm.bias
+    z = torch.stack([slow_norm(problem, gain, bias) for problem in s])
+    assert torch.allclose(seen.z, z, rtol=0, atol=ROUNDING)
+    slow = torch.stack([one_by_one(each, each) for each in z]).unsqueeze(1)
+    assert torch.allclose(Symmetric(6).scores(seen), slow, rtol=0, atol=ROUNDING)
+
+    def mapped(weight, relation):
+        """N(W s) of each problem, for one of the relations."""
+        W = weight.view(-1, 6, 6)[relation]
+        return [slow_norm(torch.stack([W @ each for each in problem]), gain, bias) for problem in s]
+
+    several = Symmetric(6, relations=3).double()
+    slow = [torch.stack([one_by_one(x, x) for x in mapped(several.project.weight, r)]) for r in range(3)]
+    assert torch.allclose(several.scores(seen), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
+
+    other = Asymmetric(6, relations=2).double()
+    slow = []
+    for r in range(2):
+        pairs = zip(mapped(other.reference.weight, r), mapped(other.comparison.weight, r), strict=True)
+        slow.append(torch.stack([one_by_one(x, y) for x, y in pairs]))
+    assert torch.allclose(other.scores(seen), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
+    assert not torch.allclose(other.scores(seen), other.scores(seen).mT, atol=0.1)
+    assert torch.equal(other(seen), Rows().softmax(other.scores(seen)))
+
+    difference = Difference(6, relations=2, rows=Rows(causal=False)).double()
+    slow = torch.zeros(3, 2, 4, 4, dtype=torch.float64)
+    for problem in range(3):
+        for r, w in enumerate(difference.size.weight):
+            for i in range(4):
+                for j in range(4):
+                    slow[problem, r, i, j] = w @ (z[problem, i] - z[problem, j])
+    assert torch.allclose(difference(seen), slow, rtol=0, atol=ROUNDING)  # as they are, without a softmax
+    assert torch.equal(Difference(6).double()(seen).triu(1), torch.zeros(3, 1, 4, 4).double())
+
+
+def test_a_mixture_reads_the_rule_that_wins():
+    seen = seen_of(torch.randn(64, 4, 6, dtype=torch.float64))
+    rules = [Symmetric(6), Difference(6)]
+    mixture = Mixture(rules, features=6, objects=4).double().eval()
+    logits = torch.stack([mixture.keys @ (mixture.query.weight @ z.flatten()) for z in seen.z])
+    winner = logits.argmax(1)
+    assert winner.unique().tolist() == [0, 1]
+    one, other = (rule(seen) for rule in rules)
+    assert torch.equal(mixture(seen), torch.where((winner == 0).view(-1, 1, 1, 1), one, other))
+    assert torch.equal(mixture(seen), mixture(seen))
+    # while training, rule r is drawn with probability softmax(logits)_r
+    mixture.train()
+    draws = torch.stack([mixture.winners(seen) for _ in range(500)])
+    assert torch.equal(draws.sum(2), torch.ones(500, 64).double())
+    error = 5 * sqrt(0.25 / 500)  # of the mean of so many draws, 5 standard deviations
+    assert torch.allclose(draws.mean(0), logits.softmax(1), rtol=0, atol=error)
+    with pytest.raises(ValueError, match="at least 2 rules"):
+        Mixture(rules[:1], 6, 4)
+    with pytest.raises(ValueError, match="same rows"):
+        Mixture([Symmetric(6), Difference(6, rows=Rows(False))], 6, 4)
+    with pytest.raises(ValueError, match="temperature"):
+        Mixture(rules, 6, 4, temperature=0.0)
+
+
+# decoders
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_an_mlp_decoder_reads_each_number_once(causal):
+    decoder = MLPDecoder(3, 2, relations=2, rows=Rows(causal), hidden=5, sensory=4).double()
+    R, z = torch.randn(6, 2, 3, 3, dtype=torch.float64), torch.randn(6, 3, 4, dtype=torch.float64)
+    first, _, second = decoder.layers
+    for problem in range(6):
+        read = [R[problem, r, i, j] for r in range(2) for i in range(3) for j in range(i + 1 if causal else 3)]
+        read += [z[problem, t, f] for t in range(3) for f in range(4)]
+        hidden = (first.weight @ torch.stack(read) + first.bias).clamp(min=0)
+        assert torch.allclose(decoder(R, z)[problem], second.weight @ hidden + second.bias, rtol=0, atol=ROUNDING)
+
+
+def slow_mlp(layers, x):
+    first, _, second = layers
+    return second.weight @ (first.weight @ x + first.bias).clamp(min=0) + second.bias
+
+
+def slow_layer_norm(norm, x):
+    """Of one vector, with torch's 1e-5."""
+    return norm.weight * (x - x.mean()) / (((x - x.mean()) ** 2).mean() + 1e-5).sqrt() + norm.bias
+
+
+def slow_attention(query, keys, values, width):
+    """Of one query, head after head, scaled by the root of a head's width."""
+    found = []
+    for head in range(len(query) // width):
+        own = slice(head * width, (head + 1) * width)
+        scores = [exp(float(query[own] @ key[own]) / sqrt(width)) for key in keys]
+        found.append(sum(score / sum(scores) * value[own] for score, value in zip(scores, values, strict=True)))
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("sensory", [0, 4])
+def test_a_transformer_decoder_attends_to_rows(sensory):
+    decoder = TransformerDecoder(3, 2, relations=2, sensory=sensory).double()
+    R, z = torch.rand(5, 2, 3, 3, dtype=torch.float64), torch.randn(5, 3, 4, dtype=torch.float64)
+    for weight in decoder.parameters():
+        weight.data += 0.1 * torch.randn_like(weight)
+    answers = decoder(R, z if sensory else None).detach()
+    with torch.no_grad():
+        for problem in range(5):
+            tokens = []
+            for r in range(2):
+                for i in range(3):
+                    token = sum(R[problem, r, i, j] * decoder.code[r, j] for j in range(3))
+                    tokens.append(torch.cat([token, z[problem, i]]) if sensory else token)
+            keys, values = ([part.weight @ token for token in tokens] for part in (decoder.keys, decoder.values))
+            found = slow_attention(decoder.queries.weight @ decoder.query, keys, values, 64)
+            after, last = decoder.norms
+            x = slow_layer_norm(after, decoder.query + decoder.found.weight @ found + decoder.found.bias)
+            x = slow_layer_norm(last, x + slow_mlp(decoder.feed_forward, x))
+            assert torch.allclose(answers[problem], slow_mlp(decoder.answer, x), rtol=0, atol=ROUNDING)
+
+
+def slow_lstm(cell, inputs):
+    """Last output for one sequence, gates in torch's order."""
+    h = c = torch.zeros(cell.hidden_size, dtype=torch.float64)
+    for x in inputs:
+        i, f, g, o = (cell.weight_ih @ x + cell.bias_ih + cell.weight_hh @ h + cell.bias_hh).chunk(4)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+    return h
+
+
+def test_a_recurrent_decoder_reads_row_after_row():
+    decoder = RecurrentDecoder(3, 2, relations=2, hidden=5, sensory=4).double()
+    R, z = torch.rand(6, 2, 3, 3, dtype=torch.float64), torch.randn(6, 3, 4, dtype=torch.float64)
+    for problem in range(6):
+        h = slow_lstm(decoder.cell, [torch.cat([R[problem, 0, i], R[problem, 1, i], z[problem, i]]) for i in range(3)])
+        slow = decoder.answer.weight @ h + decoder.answer.bias
+        assert torch.allclose(decoder(R, z)[problem], slow, rtol=0, atol=ROUNDING)
+
+
+# models
+
+MODELS = {
+    "corelnet": lambda sizes: CoRelNet(sizes),
+    "as printed": lambda sizes: CoRelNet(sizes, causal=False),
+    "segmented": lambda sizes: CoRelNet(sizes, segmented=True),
+    "random encoder": lambda sizes: CoRelNet(sizes, trained_encoder=False),
+    "sensory": lambda sizes: CoRelNet(sizes, sensory=True),
+    "l1": lambda sizes: CoRelNet(sizes, l1=1.0),
+    "asymmetric": lambda sizes: CoRelNet(sizes, similarity="asymmetric"),
+    "difference": lambda sizes: CoRelNet(sizes, similarity="difference"),
+    "mixture": lambda sizes: CoRelNet(sizes, similarity="mixture"),
+    "several relations": lambda sizes: CoRelNet(sizes, relations=3),
+    "corelnet-t": lambda sizes: CoRelNet(sizes, decoder="transformer"),
+    "corelnet-t, sensory": lambda sizes: CoRelNet(sizes, decoder="transformer", sensory=True),
+    "recurrent": lambda sizes: CoRelNet(sizes, decoder="recurrent", similarity="asymmetric", relations=2),
+}
+WITHOUT_GRADIENT = {"difference": {"norm.bias"}}
+"""Weights that all models have, but whose effect a formula cancels: z_i - z_j."""
+
+
+@pytest.mark.parametrize("task", TABLE_3)
+def test_numbers_of_parameters_are_the_published_ones(task):
+    objects, choices, corelnet, _ = TABLE_3[task]
+    sizes = Sizes(objects, choices)
+    assert count(CoRelNet(sizes)) == corelnet
+    numbers = objects**2 - objects * (objects + 1) // 2
+    assert count(CoRelNet(sizes, causal=False)) == corelnet + 256 * numbers
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_encoding_each_image_once_is_encoding_every_object(name):
+    model = MODELS[name](SMALL).double().eval()
+    images, objects = problems(SMALL)
+    labels = torch.randint(SMALL.choices, (len(objects),))
+    once = model(images, objects)
+    assert once.shape == (6, 3)
+    each = model(images[objects.flatten()], torch.arange(objects.numel()).view_as(objects))
+    assert torch.allclose(once, each, rtol=0, atol=ROUNDING)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    gradients = [torch.autograd.grad(cross_entropy(y, labels), weights, allow_unused=True) for y in (once, each)]
+    for one, other in zip(*gradients, strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=ROUNDING) if one is not None else other is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_reach_what_learns_and_nothing_else(name):
+    model = MODELS[name](SMALL).double()
+    model.norm.gain.data.fill_(0.1)  # products of 128 features with a gain of 1 leave a softmax without a gradient
+    images, objects = problems(SMALL, batch=32)
+    cross_entropy(model(images, objects), torch.randint(SMALL.choices, (32,))).backward()
+    frozen = {key for key, weight in model.named_parameters() if not weight.requires_grad}
+    assert frozen == ({key for key in frozen if key.startswith("encoder.")} if name == "random encoder" else set())
+    assert bool(frozen) == (name == "random encoder")
+    silent = set()
+    for key, weight in model.named_parameters():
+        if key in frozen:
+            assert weight.grad is None
+        elif weight.grad is None or weight.grad.abs().max() < ROUNDING:
+            silent.add(key)
+    assert silent == WITHOUT_GRADIENT.get(name, set())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_problems_do_not_know_of_each_other(name):
+    model = MODELS[name](SMALL).double().eval()
+    images, objects = problems(SMALL)
+    together = model(images, objects)
+    alone = torch.cat([model(images, problem.unsqueeze(0)) for problem in objects])
+    assert torch.allclose(together, alone, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_cells_of_games_are_images_too(name):
+    sizes = Sizes(9, 4, channels=3, height=12, width=12, segments=(3, 3, 3))
+    assert MODELS[name](sizes)(*problems(sizes, dtype=torch.float32)).shape == (6, 4)
+
+
+def test_models_refuse_objects_that_they_cannot_answer_for():
+    model = CoRelNet(SMALL)
+    images = torch.rand(7, 1, 8, 8)
+    with pytest.raises(ValueError, match=r"problems of 4 objects, .* \(2, 5\); expected \(batch, 4\)"):
+        model(images, torch.zeros(2, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match="0 to 6, but there are some from 0 to 7"):
+        model(images, torch.tensor([[0, 1, 2, 7]]))
+    with pytest.raises(ValueError, match="some from -1 to 2"):
+        model(images, torch.tensor([[0, 1, 2, -1]]))
+    with pytest.raises(ValueError, match=r"\(1, 8, 8\), but these are \(1, 9, 8\)"):
+        model(torch.rand(7, 1, 9, 8), torch.zeros(2, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match="choices must be a whole number, at least 2"):
+        CoRelNet(Sizes(4, 1))
+    with pytest.raises(NotImplementedError, match="must define answer"):
+        RelationalModel(SMALL)(images, torch.zeros(2, 4, dtype=torch.long))
+    with pytest.raises(ValueError, match="'recurrent', but is 'rnn'"):
+        unwrap(CoRelNet.__init__)(CoRelNet.__new__(CoRelNet), SMALL, decoder="rnn")
+    with pytest.raises(ValueError, match="'mixture', but is 'cosine'"):
+        unwrap(similarity_of)("cosine", features=3, objects=4)
+
+
+def test_what_the_decoder_reads_can_be_looked_at():
+    model = CoRelNet(SMALL).double()
+    images, objects = problems(SMALL)
+    R = model.relations(images, objects)
+    assert R.shape == (6, 1, 4, 4)
+    z = torch.stack(
+        [slow_norm(each, model.norm.gain, model.norm.bias) for each in gather(model.encoder(images), objects)]
+    )
+    slow = torch.stack([slow_rows(one_by_one(each, each), causal=True) for each in z])
+    assert torch.allclose(R.squeeze(1), slow, rtol=0, atol=ROUNDING)
+    assert torch.equal(model.decoder(R), model(images, objects))
