@@ -1,17 +1,29 @@
 """Relational models: every part against a slow version with loops, published counts, gradients, errors."""
 
 from inspect import unwrap  # of the check of types, which refuses before the function can
-from math import exp, sqrt
+from math import cos, exp, sin, sqrt
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from mnemoscope.relational import ContextNorm, CoRelNet, Encoder, Sizes
+from mnemoscope.cells import GRU, scan
+from mnemoscope.relational import (
+    ESBN,
+    ContextNorm,
+    CoRelNet,
+    Encoder,
+    PrediNet,
+    Recurrent,
+    RelationNetwork,
+    Sizes,
+    Transformer,
+)
 from mnemoscope.relational.corelnet import similarity_of
 from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.encoder import Sparse, gather
 from mnemoscope.relational.network import RelationalModel, Seen
+from mnemoscope.relational.recurrent import reader
 from mnemoscope.relational.similarity import Asymmetric, Difference, Mixture, Rows, Symmetric
 from mnemoscope.training.loop import Penalised
 
@@ -324,6 +336,137 @@ def test_a_recurrent_decoder_reads_row_after_row():
         assert torch.allclose(decoder(R, z)[problem], slow, rtol=0, atol=ROUNDING)
 
 
+# models that read objects
+
+
+def perturbed(model):
+    """In double precision, with biases that are not 0 and objects that are not far apart."""
+    for weight in model.double().parameters():
+        weight.data += 0.05 * torch.randn_like(weight)
+    model.norm.gain.data.fill_(0.3)
+    return model
+
+
+def slow_esbn(model, scores, z):
+    """Of one problem: Webb et al. (2021), Algorithm 1, memories as lists."""
+    memory, found = [], torch.zeros(257, dtype=torch.float64)
+    inputs = []
+    for t in range(len(z)):
+        inputs.append(torch.cat([found, z[t]]) if model.sensory else found)
+        h = slow_lstm(model.controller, inputs)
+        gate = torch.sigmoid(model.gate.weight @ h + model.gate.bias)
+        found = torch.zeros(257, dtype=torch.float64)
+        total = sum(exp(float(scores[t, i])) for i in range(t))
+        for i, key in enumerate(memory):
+            confidence = torch.sigmoid(model.gain * scores[t, i] + model.bias)
+            found = found + gate * exp(float(scores[t, i])) / total * torch.cat([key, confidence])
+        memory.append((model.write.weight @ h + model.write.bias).clamp(min=0))
+    inputs.append(torch.cat([found, torch.zeros_like(z[0])]) if model.sensory else found)
+    return model.out.weight @ slow_lstm(model.controller, inputs) + model.out.bias
+
+
+@pytest.mark.parametrize("options", [{}, {"sensory": True}, {"similarity": "asymmetric"}])
+def test_esbn_is_the_published_algorithm(options):
+    model = perturbed(ESBN(SMALL, **options))
+    images, objects = problems(SMALL)
+    with torch.no_grad():
+        z = model.see(images, objects).z
+        if "similarity" in options:
+            s = gather(model.encoder(images), objects)
+            W_1, W_2 = model.similarity.reference.weight, model.similarity.comparison.weight
+            pairs = [(slow_norm(each @ W_1.T, model.norm.gain, model.norm.bias),
+                      slow_norm(each @ W_2.T, model.norm.gain, model.norm.bias)) for each in s]  # fmt: skip
+        else:
+            pairs = [(each, each) for each in z]
+        slow = torch.stack([slow_esbn(model, one_by_one(*pair), each) for pair, each in zip(pairs, z, strict=True)])
+        assert torch.allclose(model(images, objects), slow, rtol=0, atol=ROUNDING)
+
+
+def test_a_transformer_is_one_layer_with_places_and_a_mean():
+    model = perturbed(Transformer(SMALL))
+    images, objects = problems(SMALL, batch=2)
+    layer, d = model.layer, 128
+    with torch.no_grad():
+        z = model.see(images, objects).z
+        places = torch.zeros(4, d, dtype=torch.float64)
+        for t in range(4):
+            for i in range(d // 2):
+                angle = t / 10000 ** (2 * i / d)
+                places[t, 2 * i], places[t, 2 * i + 1] = sin(angle), cos(angle)
+        # the table of sines is made in float32: an error of up to 3 * 2^-24 in the angle
+        assert torch.allclose(model.places, places, rtol=0, atol=2e-7)
+        W, b = layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias
+        out = layer.self_attn.out_proj
+        for problem in range(2):
+            x = z[problem] + model.places
+            q, k, v = ((x @ W[part * d : part * d + d].T + b[part * d : part * d + d]) for part in range(3))
+            rows = []
+            for t in range(4):
+                y = x[t] + out.weight @ slow_attention(q[t], k, v, d // 8) + out.bias
+                y = slow_layer_norm(layer.norm1, y)
+                y = slow_layer_norm(layer.norm2, y + slow_mlp((layer.linear1, None, layer.linear2), y))
+                rows.append(slow_layer_norm(model.last, y))
+            slow = slow_mlp(model.out, sum(rows) / 4)
+            for training in (True, False):  # torch has another way to compute it in evaluation
+                assert torch.allclose(model.train(training)(images, objects)[problem], slow, rtol=0, atol=ROUNDING)
+
+
+def test_a_relation_network_sums_over_all_ordered_pairs():
+    model = perturbed(RelationNetwork(SMALL))
+    images, objects = problems(SMALL)
+    with torch.no_grad():
+        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+            total = torch.zeros(256, dtype=torch.float64)
+            for i in range(4):
+                for j in range(4):
+                    pair = torch.cat([z[i], torch.tensor([i]), z[j], torch.tensor([j])])
+                    total += slow_mlp((model.first, None, model.second), pair).clamp(min=0)
+            # sums of 16 pairs of numbers of the order of 10
+            assert torch.allclose(answer, slow_mlp(model.out, total), rtol=0, atol=100 * ROUNDING)
+
+
+def test_predinet_compares_what_its_heads_attend_to():
+    model = perturbed(PrediNet(SMALL))
+    images, objects = problems(SMALL)
+    assert model.out[0].in_features == 576
+    with torch.no_grad():
+        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+            L = [torch.cat([z[i], torch.tensor([float(i)])]) for i in range(4)]
+            keys = [model.keys.weight @ each for each in L]
+            W_1, W_2 = model.queries.weight.view(2, 32, 16, 4 * 129)
+            propositions = []
+            for head in range(32):
+                picked = []
+                for W in (W_1, W_2):
+                    query = W[head] @ torch.cat(L)
+                    scores = [exp(float(query @ key)) for key in keys]
+                    picked.append(sum(score / sum(scores) * each for score, each in zip(scores, L, strict=True)))
+                e_1, e_2 = picked
+                propositions += [model.compare.weight @ e_1 - model.compare.weight @ e_2, e_1[-1:], e_2[-1:]]
+            assert torch.allclose(answer, slow_mlp(model.out, torch.cat(propositions)), rtol=0, atol=ROUNDING)
+
+
+def test_an_lstm_and_a_turing_machine_read_object_after_object():
+    images, objects = problems(SMALL)
+    model = perturbed(Recurrent(SMALL))
+    assert count(model.cell) == 4 * 512 * (128 + 512 + 2)
+    with torch.no_grad():
+        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+            slow = model.out.weight @ slow_lstm(model.cell, z) + model.out.bias
+            assert torch.allclose(answer, slow, rtol=0, atol=ROUNDING)
+        machine = perturbed(Recurrent(SMALL, "ntm"))
+        assert machine.cell.initial_memory.shape == (10, 256)
+        outputs, state = scan(machine.cell, machine.see(images, objects).z.transpose(0, 1), backend="loop")
+        assert torch.equal(outputs[-1], torch.cat([state.controller.h, state.reads.flatten(1)], 1))
+        slow = outputs[-1] @ machine.out.weight.T + machine.out.bias
+        assert torch.allclose(machine(images, objects), slow, rtol=0, atol=ROUNDING)
+    assert Recurrent(SMALL, GRU(128, 5)).out.in_features == 5
+    with pytest.raises(ValueError, match="128 features, but the cell takes 64"):
+        Recurrent(SMALL, GRU(64, 5))
+    with pytest.raises(ValueError, match="'ntm', but is 'gru'"):
+        unwrap(reader)("gru", 128)
+
+
 # models
 
 MODELS = {
@@ -340,6 +483,14 @@ MODELS = {
     "corelnet-t": lambda sizes: CoRelNet(sizes, decoder="transformer"),
     "corelnet-t, sensory": lambda sizes: CoRelNet(sizes, decoder="transformer", sensory=True),
     "recurrent": lambda sizes: CoRelNet(sizes, decoder="recurrent", similarity="asymmetric", relations=2),
+    "esbn": lambda sizes: ESBN(sizes),
+    "esbn, sensory": lambda sizes: ESBN(sizes, sensory=True),
+    "esbn, asymmetric": lambda sizes: ESBN(sizes, similarity="asymmetric"),
+    "transformer": lambda sizes: Transformer(sizes),
+    "relation network": lambda sizes: RelationNetwork(sizes),
+    "predinet": lambda sizes: PrediNet(sizes),
+    "lstm": lambda sizes: Recurrent(sizes, "lstm"),
+    "ntm": lambda sizes: Recurrent(sizes, "ntm"),
 }
 WITHOUT_GRADIENT = {"difference": {"norm.bias"}}
 """Weights that all models have, but whose effect a formula cancels: z_i - z_j."""
@@ -347,9 +498,10 @@ WITHOUT_GRADIENT = {"difference": {"norm.bias"}}
 
 @pytest.mark.parametrize("task", TABLE_3)
 def test_numbers_of_parameters_are_the_published_ones(task):
-    objects, choices, corelnet, _ = TABLE_3[task]
+    objects, choices, corelnet, esbn = TABLE_3[task]
     sizes = Sizes(objects, choices)
     assert count(CoRelNet(sizes)) == corelnet
+    assert count(ESBN(sizes)) == esbn
     numbers = objects**2 - objects * (objects + 1) // 2
     assert count(CoRelNet(sizes, causal=False)) == corelnet + 256 * numbers
 

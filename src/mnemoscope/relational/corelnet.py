@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 from torch import Tensor
 
 from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
-from mnemoscope.relational.network import RelationalModel, Seen, Sized
+from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
 from mnemoscope.relational.similarity import Asymmetric, Difference, Mixture, Rows, Similarity, Symmetric
 from mnemoscope.shapes import Float, Int
 
@@ -28,9 +28,7 @@ class CoRelNet(RelationalModel):
             for all pairs, as printed.
         hidden: units of the MLP's hidden layer.
         sensory: append the normalised objects to what the decoder sees.
-        segmented: as for every `RelationalModel`.
-        trained_encoder: likewise.
-        l1: likewise.
+        options: `segmented`, `trained_encoder` and `l1`, as for every `RelationalModel`.
 
     >>> from mnemoscope.relational.network import Sizes
     >>> rmts = CoRelNet(Sizes(objects=6, choices=2))
@@ -41,10 +39,9 @@ class CoRelNet(RelationalModel):
 
     def __init__(
         self, problem: Sized, *, similarity: Kind = "symmetric", relations: int = 1, decoder: Decoder = "mlp",
-        causal: bool = True, hidden: int = 256, sensory: bool = False, segmented: bool = False,
-        trained_encoder: bool = True, l1: float | None = None,
+        causal: bool = True, hidden: int = 256, sensory: bool = False, **options: Unpack[Options],
     ) -> None:  # fmt: skip
-        super().__init__(problem, segmented=segmented, trained_encoder=trained_encoder, l1=l1)
+        super().__init__(problem, **options)
         rows = Rows(causal)
         self.sensory = sensory
         self.similarity = similarity_of(similarity, self.features, self.objects, relations, rows)

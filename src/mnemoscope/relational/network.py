@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,14 @@ class Seen:
         """`N(W s)`, where W s are as many features as those of one or several relations side by side."""
         together = gather(before(self.encoded), self.objects)  # of distinct images, as they are fewer than objects
         return self.norm(together.unflatten(-1, (-1, self.encoded.shape[-1])))
+
+
+class Options(TypedDict, total=False):
+    """What every relational model may be told beside its own: see `RelationalModel`."""
+
+    segmented: bool
+    trained_encoder: bool
+    l1: float | None
 
 
 class RelationalModel(nn.Module):
