@@ -14,6 +14,9 @@ from mnemoscope.relational.encoder import Encoder, Sparse, gather
 from mnemoscope.shapes import Float, Int
 from mnemoscope.whole import check_whole
 
+FEATURES = 128
+"""Of an encoded object, for all models."""
+
 
 @runtime_checkable
 class Sized(Protocol):
@@ -108,8 +111,8 @@ class RelationalModel(nn.Module):
         if segmented and problem.segments is None:
             raise ValueError("Segmented normalisation is asked for, but this problem has no segments.")
         self.objects, self.choices = problem.objects, problem.choices
-        self.encoder = Encoder(problem.channels, problem.height, problem.width, trained=trained_encoder)
-        self.features = self.encoder.features
+        self.encoder = Encoder(problem.channels, problem.height, problem.width, FEATURES, trained_encoder)
+        self.features = FEATURES
         self.sparse = None if l1 is None else Sparse(self.features, l1)
         self.norm = ContextNorm(self.features, problem.segments if segmented else None)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mnemoscope.cells import scan
 from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.state import State
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational.layers import layer, lstm
 from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
@@ -37,8 +38,12 @@ class Recurrent(RelationalModel):
         self.out = layer(self.cell.output(self.cell.initial_state(1)).shape[-1], self.choices)
 
     def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
-        outputs, _ = scan(self.cell, seen.z.transpose(0, 1))
-        return self.out(outputs[-1])
+        return self.out(self.read(seen)[0])
+
+    def read(self, seen: Seen) -> tuple[Float[Tensor, "batch outputs"], State]:
+        """Output and state of the cell after the last object."""
+        outputs, state = scan(self.cell, seen.z.transpose(0, 1))
+        return outputs[-1], state
 
 
 def reader(name: Reader, features: int) -> Cell:
