@@ -1,0 +1,76 @@
+"""CoRelNet and its variants: an encoder, context normalisation, similarity and decoder (Kerg, chapters 5 and 7)."""
+
+from __future__ import annotations
+
+from typing import Literal, Unpack, get_args
+
+from torch import Tensor
+
+from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
+from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
+from mnemoscope.relational.similarity import Asymmetric, Difference, Mixture, Rows, Similarity, Symmetric
+from mnemoscope.shapes import Float, Int
+
+Kind = Literal["symmetric", "asymmetric", "difference", "mixture"]
+Decoder = Literal["mlp", "transformer", "recurrent"]
+
+
+class CoRelNet(RelationalModel):
+    """Objects are compared with each other, and a decoder sees nothing but how alike they are.
+
+    Args:
+        problem: the task, or its sizes.
+        similarity: "symmetric", `z z^T`; "asymmetric"; "difference"; or "mixture", for which symmetric and difference
+            compete.
+        relations: how many of that kind; beyond the thesis where there are several.
+        decoder: "mlp"; "transformer", CoRelNet-T; or "recurrent".
+        causal: compare an object with itself and those before it, as the published numbers of parameters count; False
+            for all pairs, as printed.
+        hidden: units of the MLP's hidden layer.
+        sensory: append the normalised objects to what the decoder sees.
+        options: `segmented`, `trained_encoder` and `l1`, as for every `RelationalModel`.
+
+    >>> from mnemoscope.relational.network import Sizes
+    >>> rmts = CoRelNet(Sizes(objects=6, choices=2))
+    >>> sum(weight.numel() for weight in rmts.parameters())
+    205026
+
+    """
+
+    def __init__(
+        self, problem: Sized, *, similarity: Kind = "symmetric", relations: int = 1, decoder: Decoder = "mlp",
+        causal: bool = True, hidden: int = 256, sensory: bool = False, **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        super().__init__(problem, **options)
+        rows = Rows(causal)
+        self.sensory = sensory
+        self.similarity = similarity_of(similarity, self.features, self.objects, relations, rows)
+        beside = self.features if sensory else 0
+        if decoder == "mlp":
+            self.decoder = MLPDecoder(self.objects, self.choices, relations, rows, hidden, beside)
+        elif decoder == "transformer":
+            self.decoder = TransformerDecoder(self.objects, self.choices, relations, beside)
+        elif decoder == "recurrent":
+            self.decoder = RecurrentDecoder(self.objects, self.choices, relations, sensory=beside)
+        else:
+            raise ValueError(f"decoder must be one of {', '.join(map(repr, get_args(Decoder)))}, but is {decoder!r}.")
+
+    def relations(
+        self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
+    ) -> Float[Tensor, "batch relations objects objects"]:
+        """What the decoder reads."""
+        return self.similarity(self.see(images, objects))
+
+    def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
+        return self.decoder(self.similarity(seen), seen.z if self.sensory else None)
+
+
+def similarity_of(kind: Kind, features: int, objects: int, relations: int = 1, rows: Rows | None = None) -> Similarity:
+    """By its name."""
+    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "difference": Difference}
+    if kind in simple:
+        return simple[kind](features, relations, rows)
+    if kind == "mixture":
+        rules = [Symmetric(features, relations, rows), Difference(features, relations, rows)]
+        return Mixture(rules, features, objects)
+    raise ValueError(f"similarity must be one of {', '.join(map(repr, get_args(Kind)))}, but is {kind!r}.")

@@ -1,0 +1,129 @@
+"""From relations to the answer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from mnemoscope.cells import scan
+from mnemoscope.relational.layers import layer, lstm, mlp
+from mnemoscope.relational.similarity import Rows
+from mnemoscope.shapes import Float
+from mnemoscope.whole import check_whole
+
+
+class MLPDecoder(nn.Module):
+    """Each number of the relations has weights of its own (Kerg, section 5.5; hidden layer of 256, C.1 Table 1).
+
+    Args:
+        objects: of a problem.
+        choices: answers.
+        relations: matrices that it reads.
+        rows: which numbers of a matrix.
+        hidden: units of the hidden layer.
+        sensory: features of each object that are appended to the relations; 0 for none.
+
+    """
+
+    places: Tensor
+
+    def __init__(
+        self, objects: int, choices: int, relations: int = 1, rows: Rows | None = None, hidden: int = 256,
+        sensory: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        check_whole(1, hidden=hidden)
+        self.register_buffer("places", (rows or Rows()).places(objects), persistent=False)
+        self.layers = mlp(relations * len(self.places) + objects * sensory, hidden, choices)
+
+    def forward(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        sensory: Float[Tensor, "batch objects features"] | None = None,
+    ) -> Float[Tensor, "batch choices"]:
+        read = relations.flatten(2).index_select(2, self.places).flatten(1)
+        return self.layers(read if sensory is None else torch.cat([read, sensory.flatten(1)], dim=1))
+
+
+class TransformerDecoder(nn.Module):
+    """CoRelNet-T: a learned query attends to the rows of the relations (Kerg, section 5.5 and C.1 Table 1).
+
+    A row is a token, `R_i P`, of 8 numbers, with a learned position code P (objects x 8). The query attends with 8
+    heads of 64; what it finds is added to it and normalised, as is what two linear maps, 8 to 128 to 8, make of that.
+    Keys and values have no bias: the one would not change the attention, the other is that of what is found.
+
+    Args:
+        objects: of a problem.
+        choices: answers.
+        relations: matrices, each with a code of its own; the rows of all are tokens.
+        sensory: features of each object that are appended to its rows; 0 for none.
+
+    """
+
+    HEADS, WIDTH, CODE = 8, 64, 8
+
+    def __init__(self, objects: int, choices: int, relations: int = 1, sensory: int = 0) -> None:
+        super().__init__()
+        wide, code = self.HEADS * self.WIDTH, self.CODE
+        self.code = nn.Parameter(torch.randn(relations, objects, code))
+        self.query = nn.Parameter(torch.randn(code))
+        self.queries = layer(code, wide, bias=False)
+        self.keys = layer(code + sensory, wide, bias=False)
+        self.values = layer(code + sensory, wide, bias=False)
+        self.found = layer(wide, code)
+        self.norms = nn.ModuleList([nn.LayerNorm(code), nn.LayerNorm(code)])
+        self.feed_forward = mlp(code, 128, code)
+        self.answer = mlp(code, 256, choices)
+
+    def forward(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        sensory: Float[Tensor, "batch objects features"] | None = None,
+    ) -> Float[Tensor, "batch choices"]:
+        tokens = relations @ self.code  # (batch, relations, objects, code)
+        if sensory is not None:
+            tokens = torch.cat([tokens, sensory.unsqueeze(1).expand(-1, tokens.shape[1], -1, -1)], dim=3)
+        tokens = tokens.flatten(1, 2)
+        query = self.query.expand(len(tokens), 1, -1)
+        q, k, v = (by_head(part, self.HEADS) for part in (self.queries(query), self.keys(tokens), self.values(tokens)))
+        attended = scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        after, last = self.norms
+        x = after(query + self.found(attended))
+        return self.answer(last(x + self.feed_forward(x)).squeeze(1))
+
+
+class RecurrentDecoder(nn.Module):
+    """An LSTM reads the relations row by row, and its last output answers.
+
+    It is between CoRelNet, whose decoder sees all at once, and ESBN, which compares and remembers step by step.
+
+    Args:
+        objects: of a problem.
+        choices: answers.
+        relations: matrices, whose rows of the same object come at one step.
+        hidden: units.
+        sensory: features of each object that are appended to its rows; 0 for none.
+
+    """
+
+    def __init__(self, objects: int, choices: int, relations: int = 1, hidden: int = 512, sensory: int = 0) -> None:
+        super().__init__()
+        self.cell = lstm(relations * objects + sensory, hidden)
+        self.answer = layer(hidden, choices)
+
+    def forward(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        sensory: Float[Tensor, "batch objects features"] | None = None,
+    ) -> Float[Tensor, "batch choices"]:
+        rows = relations.transpose(1, 2).flatten(2)
+        if sensory is not None:
+            rows = torch.cat([rows, sensory], dim=2)
+        outputs, _ = scan(self.cell, rows.transpose(0, 1))
+        return self.answer(outputs[-1])
+
+
+def by_head(x: Float[Tensor, "batch tokens wide"], heads: int) -> Float[Tensor, "batch heads tokens width"]:
+    """The heads lie side by side."""
+    return x.unflatten(2, (heads, -1)).transpose(1, 2)

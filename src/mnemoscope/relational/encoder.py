@@ -1,0 +1,108 @@
+"""From images to vectors; each distinct image is encoded once, however often it is an object of a batch."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from mnemoscope.relational.layers import layer
+from mnemoscope.shapes import Float, Int
+from mnemoscope.whole import check_whole
+
+HALVINGS = 3
+"""Convolutions of stride 2, each of which halves an image, rounding down."""
+
+
+class Encoder(nn.Module):
+    """Three convolutions of 4 x 4 with stride 2 and 32 channels, then two linear maps, all with ReLU (Webb et al. 2021;
+    Kerg, C.1 Table 1).
+
+    32 x 32 pixels become 512 numbers, then 256, then 128; the 12 x 12 pixels of a cell of relational games 32, 256 and
+    128.
+
+    Args:
+        channels: of an image.
+        height: of an image, in pixels; 8 or more.
+        width: likewise.
+        features: of the vectors.
+        trained: False for a random encoder, whose weights stay as they were drawn.
+
+    >>> encoder = Encoder(channels=3, height=32, width=32)
+    >>> sum(weight.numel() for weight in encoder.parameters())
+    198624
+    >>> encoder(torch.zeros(5, 3, 32, 32)).shape
+    torch.Size([5, 128])
+
+    """
+
+    def __init__(self, channels: int, height: int, width: int, features: int = 128, trained: bool = True) -> None:
+        super().__init__()
+        check_whole(1, channels=channels, height=height, width=width, features=features)
+        if min(height, width) < 2**HALVINGS:
+            raise ValueError(
+                f"The encoder halves an image {HALVINGS} times and needs at least {2**HALVINGS} x {2**HALVINGS} "
+                f"pixels, but images are {height} x {width}; enlarge them."
+            )
+        self.shape = (channels, height, width)
+        self.features = features
+        filters, hidden = 32, 256
+        counts = [channels, *[filters] * HALVINGS]
+        parts: list[nn.Module] = []
+        for before, after in pairwise(counts):
+            parts += [_convolution(before, after), nn.ReLU()]
+        flat = filters * (height >> HALVINGS) * (width >> HALVINGS)
+        self.convolutions = nn.Sequential(*parts, nn.Flatten())
+        self.dense = nn.Sequential(layer(flat, hidden, "relu"), nn.ReLU(), layer(hidden, features, "relu"), nn.ReLU())
+        self.requires_grad_(trained)
+
+    def forward(self, images: Float[Tensor, "distinct channels height width"]) -> Float[Tensor, "distinct features"]:
+        if tuple(images.shape[1:]) != self.shape:
+            raise ValueError(
+                f"This encoder takes images of (channels, height, width) = {self.shape}, but these are "
+                f"{tuple(images.shape[1:])}."
+            )
+        return self.dense(self.convolutions(images))
+
+
+class Sparse(nn.Module):
+    """A linear map behind the encoder whose weights cost `strength * sum |w|`, so that features which do not help are
+    dropped (Kerg, section 5.6 Fig 6 and C.5; strength 1, and 5 for RMTS).
+
+    It has no bias: context normalisation takes the mean off again.
+    """
+
+    def __init__(self, features: int, strength: float) -> None:
+        super().__init__()
+        if not strength > 0:
+            raise ValueError(f"The strength of an L1 penalty must be above 0, but is {strength}.")
+        self.linear = layer(features, features, bias=False)
+        self.strength = strength
+
+    def forward(self, s: Float[Tensor, "distinct features"]) -> Float[Tensor, "distinct features"]:
+        return self.linear(s)
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """To be added to the loss."""
+        return self.strength * self.linear.weight.abs().sum()
+
+
+def gather(
+    features: Float[Tensor, "distinct features"], objects: Int[Tensor, "batch objects"]
+) -> Float[Tensor, "batch objects features"]:
+    """Those of each object.
+
+    >>> gather(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[2, 2], [0, 1]])).squeeze(2)
+    tensor([[3., 3.],
+            [1., 2.]])
+    """
+    return embedding(objects, features)  # its gradient is summed faster than that of an index
+
+
+def _convolution(before: int, after: int) -> nn.Conv2d:
+    made = nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1)
+    nn.init.kaiming_normal_(made.weight, nonlinearity="relu")
+    nn.init.zeros_(torch.as_tensor(made.bias))
+    return made
