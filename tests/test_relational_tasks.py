@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mnemoscope.relational.tasks import (
+    PUBLISHED,
     RMTS,
     RMTS3,
     Comparison,
@@ -16,41 +17,26 @@ from mnemoscope.relational.tasks import (
     RelationalGame,
     SameDifferent,
     SameDifferent6,
+    draw_samples,
     game_objects,
+    picture,
     shapes,
 )
 from mnemoscope.relational.tasks.shape_task import colours
 
 SPLITS = ("train", "validation", "test")
 BASIC = {"same/diff": SameDifferent, "RMTS": RMTS, "dist3": DistributionOfN, "identity rules": IdentityRules}
-TASKS = {name: kind() for name, kind in BASIC.items()}
-TASKS |= {
+TASKS = PUBLISHED | {
     "same/diff, few held out": SameDifferent(m=2, shape_seed=3),
     "RMTS, none held out": RMTS(m=0),
-    "dist10": DistributionOfN(n=10, m=89),
-    "dist10, thesis": DistributionOfN(n=10, m=89, restricted="thesis"),
-    "dist10, code": DistributionOfN(n=10, m=89, restricted="code"),
-    "dist4, thesis": DistributionOfN(n=4, restricted="thesis"),
-    "dist4, code": DistributionOfN(n=4, restricted="code"),
-    "RMTS3": RMTS3(),
     "RMTS3, few held out": RMTS3(m=8),
-    "same/diff 6": SameDifferent6(),
+    "dist4 restricted, thesis": DistributionOfN(n=4, restricted="thesis"),
+    "dist4 restricted, code": DistributionOfN(n=4, restricted="code"),
+    "RMTS, separated": RMTS(spurious="separated"),
+    "dist3, separated": DistributionOfN(spurious="separated"),
+    "identity rules, separated": IdentityRules(spurious="separated"),
     "same/diff 6, colour": SameDifferent6(spurious="colour"),
-    "identity rules 4": IdentityRules4(),
-    "identity rules 4, missing": IdentityRules4(variant="missing"),
-    "identity rules 4, flipped": IdentityRules4(variant="flipped"),
-    "identity rules 4, flipped missing": IdentityRules4(variant="flipped missing"),
-    "comparison": Comparison(),
-    "comparison, transitive": Comparison(transitive=True),
 }
-GAMES = ("same", "between", "occurs", "xoccurs", "row matching", "colour/shape", "left-of")
-for rule in GAMES:
-    TASKS[f"game, {rule}"] = RelationalGame(rule)
-for rule in GAMES[:-2]:
-    TASKS[f"game, {rule}, stripes"] = RelationalGame(rule, "stripes")
-for name, kind in BASIC.items():
-    for feature in ("colour", "mirror", "separated"):
-        TASKS[f"{name}, {feature}"] = kind(spurious=feature)
 EACH = pytest.mark.parametrize("task", [pytest.param(task, id=name) for name, task in TASKS.items()])
 
 
@@ -132,7 +118,7 @@ def colour_and_shape(image):
 
 
 def alike_in_which(cells):
-    (colour, shape), (other_colour, other_shape) = [colour_and_shape(picture(it)) for it in cells if it]
+    (colour, shape), (other_colour, other_shape) = [colour_and_shape(pixels_of(it)) for it in cells if it]
     return 2 * (colour != other_colour) + (shape != other_shape)
 
 
@@ -141,7 +127,7 @@ def darker_to_the_left(cells):
     shown = []
     for at, it in enumerate(cells):
         if it:
-            colour, _ = colour_and_shape(picture(it))
+            colour, _ = colour_and_shape(pixels_of(it))
             shown.append((sum(weight * part for weight, part in zip(weights, colour, strict=True)), at % 3, at // 3))
     (dark, column, row), (bright, other_column, other_row) = sorted(shown)
     assert bright - dark > 0.1
@@ -159,7 +145,7 @@ GAME_RULES = {
 }
 
 
-def picture(content):
+def pixels_of(content):
     return torch.frombuffer(bytearray(content), dtype=torch.float32).view(3, 12, 12)
 
 
@@ -300,6 +286,63 @@ def test_numbers_of_objects_and_choices_give_the_published_parameters(task, publ
     # Kerg, C.7 Table 3: encoder, context normalisation, and two layers over the lower triangle of the similarities
     relations = task.objects * (task.objects + 1) // 2
     assert 198624 + 256 + (relations + 1) * 256 + 257 * task.choices == published
+
+
+def test_published_tasks_are_those_of_the_source():
+    held_out = {"same/diff": 98, "same/diff 6": 98, "RMTS": 95, "dist3": 95, "identity rules": 95, "RMTS3": 94,
+                "identity rules 4": 94, "identity rules 4 flipped missing": 94, "dist10": 89,
+                "dist10 restricted, code": 89}  # fmt: skip
+    assert {name: PUBLISHED[name].m for name in held_out} == held_out
+    games = [task for task in PUBLISHED.values() if isinstance(task, RelationalGame)]
+    assert [(game.rule, game.test_set) for game in games] == [
+        *((rule, "hexominoes") for rule in GAME_RULES),
+        *((rule, "stripes") for rule in GAME_RULES if rule not in ("colour/shape", "left-of")),
+    ]
+    assert PUBLISHED["dist10"].choices == 11
+    assert len({*map(str, PUBLISHED.values())}) == len(PUBLISHED)
+
+
+@EACH
+def test_the_picture_of_a_problem_shows_its_objects_and_frames_the_answer(task):
+    scenes = task.batch(6, 0, 0)
+    for problem in range(6):
+        drawn = picture(task, scenes, problem)
+        gap = 0 if isinstance(task, RelationalGame) else 4
+        framed, at = [], 0
+        for row, length in enumerate(task.rows):
+            for column in range(length):
+                y, x = (gap + place * (task.height + gap) for place in (row, column))
+                image = scenes.images[scenes.objects[problem, at]].permute(1, 2, 0)
+                assert (drawn[y : y + task.height, x : x + task.width] == image).all()
+                around = ((y - 1, x), (y, x - 1), (y + task.height, x), (y, x + task.width))
+                if gap and all(drawn[place][0] > drawn[place][2] for place in around):  # red, not grey
+                    framed.append(at)
+                at += 1
+        assert at == task.objects
+        assert framed == answer_objects(task, int(scenes.labels[problem]))
+
+
+def answer_objects(task, label):
+    """The objects, counted from 0, that are the right answer where they are among those shown."""
+    each = 2 if getattr(task, "spurious", "") == "separated" else 1
+    if isinstance(task, Comparison):
+        return [label]
+    if isinstance(task, (RMTS, RMTS3)):
+        part = task.objects // 3
+        return [*range((1 + label) * part, (2 + label) * part)]
+    if isinstance(task, (IdentityRules, DistributionOfN)):
+        first = task.objects - each * (task.choices - label)
+        return [*range(first, first + each)]
+    return []
+
+
+def test_samples_of_every_task_are_drawn_with_their_labels():
+    figure = draw_samples(split="test")
+    titles = [panel.get_title() for panel in figure.axes if panel.images]
+    assert len(titles) == len(PUBLISHED)
+    for number, (title, (name, task)) in enumerate(zip(titles, PUBLISHED.items(), strict=True)):
+        label = int(task.batch(1, 0, number, "test").labels)
+        assert title == f"{name}\n{label}: {task.answers[label]}"
 
 
 def test_all_problems_of_a_task_occur_as_often():

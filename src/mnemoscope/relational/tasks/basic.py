@@ -6,10 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from mnemoscope.relational.tasks.shape_task import Problems, ShapeTask
 from mnemoscope.relational.tasks.task import balanced, letters, shuffled_with
+from mnemoscope.shapes import Int
 from mnemoscope.splits import Split
 
 
@@ -27,8 +28,8 @@ Hold out at most 98.
     m: int = 98
 
     @property
-    def choices(self) -> int:
-        return 2
+    def answers(self) -> tuple[str, ...]:
+        return ("same", "different")
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -51,8 +52,8 @@ class MatchToSample(ShapeTask):
         """The problems of a split as patterns "source match other"; which target comes first is drawn."""
 
     @property
-    def choices(self) -> int:
-        return 2
+    def answers(self) -> tuple[str, ...]:
+        return ("target 0", "target 1")
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -82,7 +83,42 @@ class RMTS(MatchToSample):
 
 
 @dataclass(frozen=True)
-class IdentityRules(ShapeTask):
+class Completion(ShapeTask):
+    """A row, another row without its last, and candidates: which of them (counted from 0) is that last."""
+
+    @property
+    @abstractmethod
+    def row(self) -> int:
+        """Objects of a whole row."""
+
+    @property
+    @abstractmethod
+    def candidates(self) -> int:
+        """Objects to choose from."""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return tuple(f"candidate {number}" for number in range(self.candidates))
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (self.row, self.row - 1 + self.candidates)  # what is chosen from belongs to what it completes
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(self.images_each * row for row in (self.row, self.row - 1, self.candidates))
+
+    def completed(
+        self, first: Int[Tensor, "size row"], second: Int[Tensor, "size row"], generator: Generator
+    ) -> Problems:
+        """Problems whose candidates are all letters, in random order but for the right one, balanced over places."""
+        labels = balanced(len(first), self.choices, generator)
+        candidates = shuffled_with(second[:, -1], labels, self.choices, generator)
+        return Problems(torch.cat([first, second[:, :-1], candidates], 1), labels)
+
+
+@dataclass(frozen=True)
+class IdentityRules(Completion):
     """A row by a rule, a row of other objects without its last, and candidates, one of which completes it by the rule.
 
     The candidates are all shapes of the problem: those of both rows, and as many more as make four.
@@ -93,21 +129,18 @@ class IdentityRules(ShapeTask):
         return ("aaa", "aba", "abb")
 
     @property
-    def choices(self) -> int:
+    def candidates(self) -> int:
         return 4
 
     @property
-    def parts(self) -> tuple[int, ...]:
-        row = len(self.rules("train")[0])
-        return (row, row - 1 + self.choices)
+    def row(self) -> int:
+        return len(self.rules("train")[0])
 
     def needed(self, split: Split) -> int:
-        return self.choices
+        return self.candidates
 
     def problems(self, size: int, generator: Generator, split: Split) -> Problems:
         rows = letters(*self.rules(split))
         first = rows[balanced(size, len(rows), generator)]
         second = first + first.amax(1, keepdim=True) + 1  # the next letters
-        labels = balanced(size, self.choices, generator)
-        candidates = shuffled_with(second[:, -1], labels, self.choices, generator)
-        return Problems(torch.cat([first, second[:, :-1], candidates], 1), labels)
+        return self.completed(first, second, generator)

@@ -35,8 +35,8 @@ class Comparison(HeldOut):
         return 2
 
     @property
-    def choices(self) -> int:
-        return 2
+    def answers(self) -> tuple[str, ...]:
+        return ("object 0", "object 1")
 
     @property
     def segments(self) -> tuple[int, ...] | None:

@@ -8,8 +8,9 @@ from typing import Literal, get_args
 import torch
 from torch import Generator, Tensor
 
-from mnemoscope.relational.tasks.shape_task import Problems, ShapeTask
-from mnemoscope.relational.tasks.task import balanced, permutations, shuffled_with
+from mnemoscope.relational.tasks.basic import Completion
+from mnemoscope.relational.tasks.shape_task import Problems
+from mnemoscope.relational.tasks.task import permutations
 from mnemoscope.shapes import Bool, Int
 from mnemoscope.splits import Split
 from mnemoscope.whole import check_whole
@@ -18,7 +19,7 @@ Restricted = Literal["no", "thesis", "code"]
 
 
 @dataclass(frozen=True)
-class DistributionOfN(ShapeTask):
+class DistributionOfN(Completion):
     """n objects, the same in another order without the last, and n + 1 candidates, one of them that last.
 
     Kerg, 5.4.1 for n = 3 and C.4. The candidates are the n objects and a new one, in random order.
@@ -40,22 +41,19 @@ class DistributionOfN(ShapeTask):
         super().__post_init__()
 
     @property
-    def choices(self) -> int:
-        return self.n + 1
+    def row(self) -> int:
+        return self.n
 
     @property
-    def parts(self) -> tuple[int, ...]:
-        return (self.n, 2 * self.n)
+    def candidates(self) -> int:
+        return self.n + 1
 
     def needed(self, split: Split) -> int:
-        return self.n + 1
+        return self.candidates
 
     def problems(self, size: int, generator: Generator, split: Split) -> Problems:
         order = self._orders(size, generator, split)
-        labels = balanced(size, self.choices, generator)
-        candidates = shuffled_with(order[:, -1], labels, self.choices, generator)
-        first = torch.arange(self.n).expand(size, self.n)
-        return Problems(torch.cat([first, order[:, :-1], candidates], 1), labels)
+        return self.completed(torch.arange(self.n).expand(size, self.n), order, generator)
 
     def _orders(self, size: int, generator: Generator, split: Split) -> Int[Tensor, "size n"]:
         if self.restricted == "no":

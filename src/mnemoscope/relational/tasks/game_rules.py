@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations, permutations, product
 from typing import NamedTuple
 
@@ -118,6 +119,7 @@ def _things(pattern: Int[Tensor, "batch shown"], objects: Objects, generator: Ge
     return different(len(pattern), number, len(objects.images), generator).gather(1, pattern)
 
 
+@cache
 def _not_in_a_line() -> Int[Tensor, "places 3"]:
     """Three cells that are no line, in every order."""
     lines = {frozenset(line) for line in LINES}

@@ -10,7 +10,7 @@ import torch
 from torch import Generator
 
 from mnemoscope.relational.scenes import Scenes
-from mnemoscope.relational.tasks.game_objects import CELL, game_objects
+from mnemoscope.relational.tasks.game_objects import CELL, GRID, game_objects
 from mnemoscope.relational.tasks.game_rules import CELLS, RULES
 from mnemoscope.relational.tasks.task import RelationalTask
 from mnemoscope.splits import Split
@@ -62,8 +62,14 @@ row matching, colour/shape, left-of.
         return CELLS
 
     @property
-    def choices(self) -> int:
-        return 4 if self.rule == "colour/shape" else 2
+    def answers(self) -> tuple[str, ...]:
+        if self.rule == "colour/shape":
+            return ("same colour and shape", "same colour", "same shape", "neither")
+        return ("does not hold", "holds")
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return (GRID,) * GRID
 
     @property
     def segments(self) -> tuple[int, ...] | None:

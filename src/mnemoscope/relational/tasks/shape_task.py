@@ -99,14 +99,19 @@ class ShapeTask(HeldOut):
         """Numbers of shapes that belong together, as a row or a pair does."""
 
     @property
+    def images_each(self) -> int:
+        """Images, and so objects of the problem, that show one shape and its colour."""
+        return 2 if self.spurious == "separated" else 1
+
+    @property
     def objects(self) -> int:
-        return sum(self.parts) * (2 if self.spurious == "separated" else 1)
+        return sum(self.parts) * self.images_each
 
     @property
     def segments(self) -> tuple[int, ...] | None:
         if len(self.parts) == 1:
             return None
-        return tuple(2 * part for part in self.parts) if self.spurious == "separated" else self.parts
+        return tuple(self.images_each * part for part in self.parts)
 
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
         pattern, labels = self.problems(size, generator, split)

@@ -19,7 +19,7 @@ from mnemoscope.splits import Split, check_request, generator_seed
 class RelationalTask(ABC):
     """A task is a frozen dataclass of its options: objects are shown, and one of a few answers is right.
 
-    A new one says how many `objects` and `choices` it has, and defines `sample`.
+    A new one says how many `objects` and which `answers` it has, and defines `sample`.
 
     >>> from mnemoscope.relational.tasks import SameDifferent
     >>> scenes = SameDifferent(m=98).batch(4, seed=0, number=0)
@@ -40,13 +40,23 @@ class RelationalTask(ABC):
 
     @property
     @abstractmethod
+    def answers(self) -> tuple[str, ...]:
+        """What each label means, in words."""
+
+    @property
     def choices(self) -> int:
         """Answers among which one is right."""
+        return len(self.answers)
 
     @property
     @abstractmethod
     def segments(self) -> tuple[int, ...] | None:
         """Lengths of the parts of the objects that segmented context normalisation treats apart; None if one."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """How many objects stand side by side in each row of a picture of the problem."""
+        return self.segments or (self.objects,)
 
     @abstractmethod
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:

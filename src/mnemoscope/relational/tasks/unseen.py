@@ -54,12 +54,16 @@ class SameDifferent6(ShapeTask):
     m: int = 98
 
     @property
-    def choices(self) -> int:
-        return 2
+    def answers(self) -> tuple[str, ...]:
+        return ("same", "different")
 
     @property
     def parts(self) -> tuple[int, ...]:
         return (6,)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return (3 * self.images_each,) * 2
 
     def needed(self, split: Split) -> int:
         return 2
@@ -108,5 +112,5 @@ class IdentityRules4(IdentityRules):
         return tuple(row for row in rows if row not in left_out)
 
     @property
-    def choices(self) -> int:
+    def candidates(self) -> int:
         return 6
