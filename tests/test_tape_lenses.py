@@ -1,5 +1,6 @@
 """The lenses on matrix cells and Turing machines, and their place in the page."""
 
+import json
 from html import unescape
 from itertools import product
 from math import atanh, expm1, log, pi
@@ -13,7 +14,7 @@ from mnemoscope.analysis import Adaptive
 from mnemoscope.analysis.attractors import Kind
 from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.gradients import GradientNorms
-from mnemoscope.analysis.tape import Tape, evened, tape_of
+from mnemoscope.analysis.tape import EvenTape, Tape, even_rests, evened, tape_of
 from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
 from mnemoscope.cells.state import leaves, map_state
@@ -281,6 +282,7 @@ MACHINES = {
     "learned memory": lambda: ntm(3, 4, slots=5, slot_size=2, controller="feed-forward", initial_memory="learned"),
     "two writers": lambda: ntm(3, 4, slots=5, slot_size=2, write_heads=2, read_heads=2, reach=2),
     "gru": lambda: TuringMachine(GRU(3 + 2, 4), 3, (2,)),
+    "one slot": lambda: ntm(3, 4, slots=1, slot_size=2, reach=0),
     "matntm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=3, layers=2, read_heads=2),
     "matrix lstm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=2, controller="lstm", write_heads=2),
 }
@@ -395,8 +397,38 @@ def test_starts_on_an_even_tape_stay_even_and_find_points():
     fp = ms.find_fixed_points(dynamics, starts)
     assert len(fp) == 3
     torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-10)
-    with pytest.raises(TypeError, match="GRU"):
-        evened(ms.Dynamics(GRU(2, 3)), randn(1, 3))
+    rests = even_rests(dynamics, starts[:8], number=4)
+    assert len(rests) == 3
+    assert rests.even.may_be_complete
+    small = EvenTape(dynamics.cell)
+    states = dynamics.flatten(small.whole(ms.Dynamics(small).unflatten(rests.even.states)))
+    assert torch.cdist(fp.states, states).amin(1).max() < 1e-8
+    for look in (lambda other: evened(other, randn(1, 3)), even_rests):
+        with pytest.raises(TypeError, match="GRU"):
+            look(ms.Dynamics(GRU(2, 3)))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name):
+    torch.manual_seed(4)
+    machine = MACHINES[name]().double()
+    dynamics = ms.Dynamics(machine, randn(3))
+    rests = even_rests(dynamics, number=2)
+    assert len(rests)
+    even = EvenTape(dynamics.cell)
+    states = dynamics.flatten(even.whole(ms.Dynamics(even).unflatten(rests.even.states)))
+    torch.testing.assert_close(dynamics(states), states, rtol=0, atol=1e-10)
+    jacobians = dynamics.jacobian(states)
+    for J, together, apart in zip(jacobians, rests.even.eigenvalues, rests.apart, strict=True):
+        whole = torch.linalg.eigvals(J)
+        for value in torch.cat([together, apart.flatten()]):
+            if value.abs() > 1e-3:  # eigenvalues near 0 of a defective matrix are not known that well
+                nearest = (whole - value).abs().argmin()
+                assert (whole[nearest] - value).abs() < 1e-8
+                whole = torch.cat([whole[:nearest], whole[nearest + 1 :]])
+        assert whole.abs().max() < 2e-3  # each was met once, and none is left
+    assert rests.unstable.tolist() == [int((torch.linalg.eigvals(J).abs() > 1 + 1e-5).sum()) for J in jacobians]
+    assert f"{len(rests)} fixed point" in rests.summary()
 
 
 # gradients through a tape
@@ -496,17 +528,21 @@ def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_pat
     torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
 
 
-def test_the_page_of_a_large_machine_says_why_it_has_no_fixed_points(tmp_path, capsys):
+def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_path, capsys):
     folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
     assert main(["inspect", str(folder)]) == 0
-    assert "on 40 slots" in capsys.readouterr().out
-    text = text_of(folder / "page.html")
+    told = capsys.readouterr().out
     size = 2 * 4 + 40 * 5 + 2 * 40 + 5
-    assert f"The state of the machine has {size} numbers" in text
-    assert "state-space" not in (folder / "page.html").read_text(encoding="utf-8")
+    words = f"On a tape with the same in all slots (of a state of {size} numbers), 1 fixed point found"
+    for where in (told, text_of(folder / "page.html")):
+        assert words in where
+        assert "Fixed points with slots that differ were not looked for." in where
+        assert "on 40 slots" in where
+    assert '<section id="fixed-points-on-an-even-tape"' in (folder / "page.html").read_text(encoding="utf-8")
     assert (folder / "page.tape.safetensors").exists()
-    assert main(["inspect", str(folder), "--input", *"0000"]) == 2
-    assert "A constant input is for fixed points" in capsys.readouterr().err
+    assert main(["inspect", str(folder), "--input", *"0100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["even_points"] == 1
+    assert "Constant input 0, 1, 0, 0" in text_of(folder / "page.html")
 
 
 def test_outputs_are_shown_where_they_are_due():

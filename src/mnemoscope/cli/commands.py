@@ -287,7 +287,9 @@ def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
 
 def _points(looked: Inspection) -> dict[str, Any]:
     """Of a network whose fixed points were looked for."""
-    fp = looked.fixed_points
+    fp, rests = looked.fixed_points, looked.rests
+    if rests is not None:
+        return {"even_points": len(rests), "unstable": rests.unstable.tolist(), "index_sum": rests.even.index_sum}
     if fp is None or looked.saved is None:
         return {}
     return {

@@ -8,10 +8,10 @@ import torch
 
 from mnemoscope.analysis.attention.drawing import draw_gradients
 from mnemoscope.analysis.gradients import GradientNorms
-from mnemoscope.analysis.tape import Tape
+from mnemoscope.analysis.tape import EvenRests, Tape
 from mnemoscope.analysis.tape.drawing import draw_tape
 from mnemoscope.report.frame import Section
-from mnemoscope.report.sections import drawn
+from mnemoscope.report.sections import drawn, plain_table
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank
 from mnemoscope.tasks import Batch
 
@@ -40,6 +40,28 @@ def tape_section(
     return Section(
         TITLE, tape.summary(), "\n".join([_tape(tape, batch, sample, shapes), *_gradients(gradients, parts)])
     )
+
+
+def rests_section(rests: EvenRests) -> Section:
+    """The section with the fixed points of a machine whose tape is the same in all slots."""
+    headings = ("Point", "Unstable directions", "Slots together", "Slots apart", "Largest, together", "Largest, apart")
+    rows = [
+        (str(point), *map(str, counts), *(f"{value:.6g}" for value in largest))
+        for point, (counts, largest) in enumerate(
+            zip(
+                torch.stack([rests.unstable, rests.unstable - rests.unstable_apart, rests.unstable_apart], 1).tolist(),
+                rests.largest.tolist(),
+                strict=True,
+            )
+        )
+    ]
+    lead = (
+        "Where the machine can rest with the same in all slots: unstable directions of each point, of disturbances "
+        "that are the same in all slots (together) and of others (apart), and by what a step multiplies the least "
+        "stable of either. Above 1, it grows."
+    )
+    table = plain_table("Fixed points on an even tape", headings, rows) if rows else ""
+    return Section("Fixed points on an even tape", lead if rows else rests.summary(), table)
 
 
 def longest(batch: Batch) -> int:

@@ -21,7 +21,7 @@ from mnemoscope.analysis import (
     spectrum,
     variable_memories,
 )
-from mnemoscope.analysis.tape import evened
+from mnemoscope.analysis.tape import EvenRests, even_rests, evened
 from mnemoscope.cells import Cell, Elman, Model, run_with_cache
 from mnemoscope.config import RunConfig
 from mnemoscope.memory.tape import TuringMachine
@@ -30,9 +30,10 @@ from mnemoscope.report.binding import binding_section
 from mnemoscope.report.frame import check_extra
 from mnemoscope.report.memory import memory_section
 from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
+from mnemoscope.report.tape import rests_section
 from mnemoscope.shapes import Float
 from mnemoscope.studies.attention_inspection import AttentionSeen, look_at_attention, without_fixed_points
-from mnemoscope.studies.tape_inspection import TapeSeen, look_at_tape, too_large
+from mnemoscope.studies.tape_inspection import POOL, TapeSeen, is_large, look_at_tape
 from mnemoscope.tasks import Batch, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
 
@@ -45,7 +46,7 @@ class Inspection:
     """What was found, and where it was written."""
 
     fixed_points: FixedPoints | None
-    """None of a network that attends to its past, and of a large Turing machine."""
+    """None of a network that attends to its past, and of a large Turing machine, of which there are `rests`."""
     page: Path
     saved: Path | None
     """The fixed points as a `.safetensors` file."""
@@ -56,10 +57,14 @@ class Inspection:
     beside the page too."""
     tape: TapeSeen | None = None
     """Of a Turing machine: its tape, and what of the loss reaches back; saved beside the page too."""
+    rests: EvenRests | None = None
+    """Of a large Turing machine: where it rests with the same in all slots."""
 
     def summary(self) -> str:
         """The result in words."""
-        return " ".join(one.summary() for one in (self.fixed_points, self.attention, self.tape) if one is not None)
+        return " ".join(
+            one.summary() for one in (self.fixed_points, self.rests, self.attention, self.tape) if one is not None
+        )
 
 
 @dataclass(frozen=True)
@@ -94,21 +99,23 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder.
 
     Of a network that attends to its past the page shows what it attends to and keeps in place of fixed points, of a
-    Turing machine its tape, and fixed points where its state is not too large.
+    Turing machine its tape too, and where its state is large only fixed points at which all slots hold the same.
     """
     check_extra()
     folder = Path(folder)
     page = folder / "page.html" if page is None else Path(page)
     model, task, config = load_model(folder)
     machine = isinstance(model.cell, TuringMachine)
-    why = too_large(model.cell) if machine else without_fixed_points(model.cell)
+    why = None if machine else without_fixed_points(model.cell)
     if why is not None and look.input is not None:
         raise ValueError(f"A constant input is for fixed points, and none are looked for; leave it away. {why}")
     tape = look_at_tape(model, task, config) if machine else None
     if why is not None:
-        return _inspect_alone(folder, page, look, why, tape)
+        return _inspect_alone(folder, page, look, why)
     constant = look.tensor()
     dynamics = Dynamics(model.cell, None if constant is None else model.encode(constant[None])[0])
+    if tape is not None and is_large(model.cell):
+        return _inspect_large(folder, page, look, tape, dynamics)
     # the page shows the task as it is met; the search starts from the states that are visited
     batch = task.batch(64, config.seed, 0, "test")
     with torch.no_grad():
@@ -135,16 +142,36 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     return _write(fp, content, page, found, tape)
 
 
-def _inspect_alone(folder: Path, page: Path, look: Look, why: str, tape: TapeSeen | None) -> Inspection:
-    """The page of a network that attends to its past, or of a machine; `why` says why it lists no fixed points."""
+def _inspect_alone(folder: Path, page: Path, look: Look, why: str) -> Inspection:
+    """The page of a network that attends to its past; `why` says why it lists no fixed points."""
     model, task, config = load_model(folder)
-    seen = look_at_attention(model, task, config) if tape is None else tape
-    lenses = (("lens", "attention"), ("lens", "gradients")) if tape is None else _LENSES_OF_TAPES
-    used = (*lenses, ("cell", config.cell), ("task", config.task))
+    seen = look_at_attention(model, task, config)
+    used = (("lens", "attention"), ("lens", "gradients"), ("cell", config.cell), ("task", config.task))
     content = _of_run(folder, model, task, config, look)
     write_page(page, replace(content, lead=why, cites=_keys(used), sections=[seen.section()]))
     seen.save(page)
-    return Inspection(None, page, None, attention=seen if isinstance(seen, AttentionSeen) else None, tape=tape)
+    return Inspection(None, page, None, attention=seen)
+
+
+def _inspect_large(folder: Path, page: Path, look: Look, tape: TapeSeen, dynamics: Dynamics) -> Inspection:
+    """The page of a machine with a large state, of whose fixed points it lists those on an even tape."""
+    model, task, config = load_model(folder)
+    batch = tape.batch
+    with torch.no_grad():
+        visited = run_with_cache(dynamics.cell, model.encode(batch.inputs).to(dynamics.input))[1].flat().flatten(0, 1)
+    chosen = torch.randperm(len(visited), generator=torch.Generator().manual_seed(look.seed))[:POOL]
+    rests = even_rests(dynamics, visited[chosen], seed=look.seed, progress=look.progress)
+    content = _of_run(folder, model, task, config, look)
+    content = replace(
+        content,
+        lead=rests.summary(),
+        facts=[*content.facts, ("Constant input", _input(dynamics))],
+        cites=_cites(("cell", config.cell), ("task", config.task), *_LENSES_OF_TAPES),
+        sections=[rests_section(rests), tape.section()],
+    )
+    write_page(page, content)
+    tape.save(page)
+    return Inspection(None, page, None, tape=tape, rests=rests)
 
 
 def _of_run(folder: Path, model: Model, task: Task, config: RunConfig, look: Look) -> NetworkPage:

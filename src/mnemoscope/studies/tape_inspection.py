@@ -20,8 +20,10 @@ from mnemoscope.tasks.bits import MatrixItems
 SEQUENCES, BATCHES = 8, 8
 """That are looked at, in the longest of so many batches."""
 LARGEST = 200
-"""Numbers in the state of a machine whose fixed points a page lists. Its Jacobians come from as many backward passes:
-some 100 numbers take a minute of one CPU core."""
+"""Numbers in the state of a machine of which a page looks for all fixed points: some 100 take a minute of one CPU core.
+Of larger ones it lists those at which all slots hold the same (`even_rests`)."""
+POOL = 4
+"""States on the way that are starts of that search."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,6 @@ def look_at_tape(model: Model, task: Task, config: RunConfig) -> TapeSeen:
     return TapeSeen(tape_of(model, batch.inputs), batch, before_and_after(config, task, model, batch), parts, shape)
 
 
-def too_large(machine: Cell) -> str | None:
-    """Why a page lists no fixed points of a machine, in a sentence; None where it does."""
-    size = Layout(machine.initial_state(1)).size
-    if size <= LARGEST:
-        return None
-    return (
-        f"The state of the machine has {size:,} numbers, with all that is on its tape. Its fixed points are not looked "
-        f"for here, where there are more than {LARGEST}; find_fixed_points takes it, and longer."
-    )
+def is_large(machine: Cell) -> bool:
+    """Whether a page lists only those fixed points of a machine at which all slots hold the same."""
+    return Layout(machine.initial_state(1)).size > LARGEST
