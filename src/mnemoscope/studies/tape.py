@@ -108,8 +108,7 @@ class TapeStudy(SolvingStudy):
         return task == told and all(settings[name] == getattr(published, name) for name in names)
 
     def remark(self, own: Sequence[Finished]) -> str:
-        nothing = ", ".join(f"{name} {wrong:g}" for name, wrong in task_of(own[0].trial).trivial().items())
-        return f"{super().remark(own)}; knowing nothing: {nothing}"
+        return f"{super().remark(own)}; {task_of(own[0].trial).knowing_nothing()}"
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         lost = len(own) - len(finite(own))
