@@ -4,8 +4,9 @@
     python benchmarks/tapes.py --device cuda --keep             mnemoscope alone: the peer runs on the CPU only
 
 Forward and backward pass over the copy task of Graves et al. (2014) with 20 vectors of 8 bits (41 steps), a controller
-of 100 LSTM units, 128 slots of 20 numbers, one head that reads and one that writes. Both in one run, in turns, one
-thread each (more do not help either at these sizes); the ratio is of the least seconds of each.
+of 100 LSTM units, 128 slots of 20 numbers, one head that reads and one that writes. Both in one run, in turns of some
+batches (as in a training, where a batch finds the memory that the last one has left), one thread each (more do not help
+either at these sizes); the ratio is of the least seconds of each.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from mnemoscope.tasks import BitCopy
 
 LENGTH, BITS, UNITS, SLOTS, NUMBERS = 20, 8, 100, 128, 20
 BATCHES = (16, 64)
+ROUNDS = 3
+"""Turns of each machine."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def _measured(batch: int, options: argparse.Namespace) -> list[Measured]:
     if options.peer is not None:
         works["pytorch-ntm"] = _peer(options.peer, bits)
     seconds: dict[str, list[float]] = {name: [] for name in works}
-    for repeat in range(options.repeats + 2):
-        for name, work in works.items():
+    for name, work in [*works.items()] * ROUNDS:
+        for repeat in range(options.repeats + 2):
             begin = time.perf_counter()
             work()
             if options.device == "cuda":

@@ -19,11 +19,11 @@ from torch.nn.functional import softplus
 
 from mnemoscope.kernels.one_by_one import one_by_one
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
-from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Pulled, Slopes, Told, at_each, look, pull_look
+from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Pulled, Ring, Slopes, Told, at_each, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
 from mnemoscope.shapes import Float
 
-_softmax_backward = torch.ops.aten._softmax_backward_data
+_softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Machine(NamedTuple):
@@ -180,6 +180,7 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
     )
     by_write, by_read = map(at_each, _told(layout, orders, over_key, positive, shift))
     into_write, into_read = at_each(written), at_each(seen)
+    write_ring, read_ring = (Ring(one.around[0], shape[1]) for one in (written, seen))
     memories, lengths, writes, views, flat = (
         part.unbind() for part in (memory, over_length, write, read, reads.flatten(2))
     )
@@ -191,10 +192,10 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
         torch.add(softplus(raw[t]), least, out=positive[t])
         torch.softmax(moves[t], -1, out=shift[t])
         torch.sum(keys[t].square(), -1, keepdim=True, out=over_key[t]).add_(TINY**2).rsqrt_()
-        look(products, memories[t], lengths[t], writes[t], by_write[t], into_write[t], writes[t + 1])
+        look(products, memories[t], lengths[t], writes[t], by_write[t], into_write[t], write_ring, writes[t + 1])
         _write(products, memories[t], writes[t + 1], erases[t], adds[t], memories[t + 1])
         products.over_lengths(memories[t + 1], lengths[t + 1])
-        look(products, memories[t + 1], lengths[t + 1], views[t], by_read[t], into_read[t], views[t + 1])
+        look(products, memories[t + 1], lengths[t + 1], views[t], by_read[t], into_read[t], read_ring, views[t + 1])
         flat[t + 1].copy_(products.means(views[t + 1], memories[t + 1]).flatten(1))
     trace = _Trace(core.made, core.hs, core.cs, orders, memory, over_length, write, read, reads, over_key, positive,
                    shift)  # fmt: skip
@@ -282,6 +283,7 @@ def _backward(
     into_write, into_read = map(at_each, into_told)
     at_write, at_read = at_each(written), at_each(seen)
     memories, writes, views = (part.unbind() for part in (trace.memory, trace.write, trace.read))
+    write_ring, read_ring = (Ring(one.around[0], memories[0].shape[-1]) for one in (written, seen))
     g = of_memory.clone(memory_format=torch.contiguous_format)
     products = Products(g)
     carried = torch.zeros_like(of_reads[0])
@@ -293,13 +295,13 @@ def _backward(
         products.add_outer(g, r, views[t + 1])
         of_read = of_read + products.dots(r, memories[t + 1])
         pulled = pull_look(products, of_read, memories[t + 1], views[t + 1], by_read[t], at_read[t], steep_read[t],
-                           into_read[t])  # fmt: skip
+                           read_ring, into_read[t])  # fmt: skip
         of_read = pulled.before
         _add_looks(products, g, memories[t + 1], [pulled, *waits])
         of_write = of_write + _pull_write(products, g, memories[t], writes[t + 1], erases[t], adds[t],
                                           [into_adds[t], into_erases[t]])  # fmt: skip
         pulled = pull_look(products, of_write, memories[t], writes[t + 1], by_write[t], at_write[t], steep_write[t],
-                           into_write[t])  # fmt: skip
+                           write_ring, into_write[t])  # fmt: skip
         of_write, waits = pulled.before, [pulled]
         orders = into[t]
         orders[:, logistic:rest] = into_positive[t]

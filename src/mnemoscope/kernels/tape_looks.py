@@ -18,7 +18,7 @@ the initial 1e-6."""
 FLOOR = 1e-30
 """Weights below this count as this where they are sharpened, so that their logarithms are finite."""
 
-_softmax_backward = torch.ops.aten._softmax_backward_data
+_softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
 
 
 _Parts = TypeVar("_Parts", "Told", "Looks", "Slopes")
@@ -60,6 +60,27 @@ class Looks(NamedTuple):
         *outer, slots = shape
         sizes = (slots, slots, slots + 2 * reach, slots, slots)
         return cls(*(like.new_empty(*outer, size) for size in sizes))
+
+
+class Ring:
+    """A buffer for numbers on a ring, whose ends are repeated; with views that are made once for all steps, as each
+    costs as much as a small operation.
+    """
+
+    def __init__(self, around: Float[Tensor, "batch heads ring"], slots: int) -> None:
+        self.around = around = torch.empty_like(around)
+        reach = (around.shape[-1] - slots) // 2
+        self.inner = around[..., reach : reach + slots]
+        """Without the ends."""
+        self.windows = [around[..., k : k + slots] for k in range(2 * reach + 1)]
+        """One for each move."""
+        self.low, self.high = around[..., :reach], around[..., reach + slots :]
+        self.of_low, self.of_high = around[..., slots : slots + reach], around[..., reach : 2 * reach]
+
+    def close(self) -> None:
+        """Repeat both ends."""
+        self.low.copy_(self.of_low)
+        self.high.copy_(self.of_high)
 
 
 class Pulled(NamedTuple):
@@ -118,43 +139,27 @@ class Products:
 
 def look(
     products: Products, memory: Tensor, over_length: Tensor, before: Float[Tensor, "batch heads slots"], told: Told,
-    seen: Looks, weights: Float[Tensor, "batch heads slots"],
+    seen: Looks, ring: Ring, weights: Float[Tensor, "batch heads slots"],
 ) -> None:  # fmt: skip
-    """Write the weights, and what led to them into `seen`."""
+    """Write the weights, and what led to them into `seen`; `ring` is to work in."""
     torch.mul(products.dots(told.key, memory), over_length, out=seen.alike)
     torch.softmax(seen.alike * (told.strength * told.over_key), -1, out=seen.content)
-    torch.lerp(before, seen.content, told.gate, out=_inner(seen.around, before.shape[-1]))
-    _close_ring(seen.around, before.shape[-1])
-    _turn(seen.around, told.shift, seen.shifted)
+    torch.lerp(before, seen.content, told.gate, out=ring.inner)
+    ring.close()
+    seen.around.copy_(ring.around)
+    _turn(ring, told.shift, seen.shifted)
     torch.log(seen.shifted.clamp_min_(FLOOR), out=seen.logs)
     torch.softmax(told.gamma * seen.logs, -1, out=weights)
 
 
-def _inner(around: Float[Tensor, "batch heads ring"], slots: int) -> Float[Tensor, "batch heads slots"]:
-    """The slots of a ring, without the ends that are repeated."""
-    reach = (around.shape[-1] - slots) // 2
-    return around[..., reach : reach + slots]
-
-
-def _close_ring(around: Float[Tensor, "batch heads ring"], slots: int) -> None:
-    """Repeat both ends."""
-    reach = (around.shape[-1] - slots) // 2
-    around[..., :reach] = around[..., slots : slots + reach]
-    around[..., reach + slots :] = around[..., reach : 2 * reach]
-
-
-def _turn(
-    around: Float[Tensor, "batch heads ring"], shares: Float[Tensor, "batch heads moves"],
-    out: Float[Tensor, "batch heads slots"],
-) -> Tensor:  # fmt: skip
-    """Sum over the moves k of `shares[k] around[k : k + slots]`.
-
-    Move by move, since a product with all windows at once takes several times as long.
+def _turn(ring: Ring, shares: Float[Tensor, "batch heads moves"], out: Float[Tensor, "batch heads slots"]) -> Tensor:
+    """Sum over the moves of share times window; move by move, since a product with all windows at once takes several
+    times as long.
     """
-    slots, (first, *others) = out.shape[-1], shares.split(1, dim=-1)
-    torch.mul(around[..., :slots], first, out=out)
-    for k, share in enumerate(others, start=1):
-        out.addcmul_(around[..., k : k + slots], share)
+    first, *others = torch.unsafe_split(shares, 1, -1)  # a quicker one than Tensor.split
+    torch.mul(ring.windows[0], first, out=out)
+    for window, share in zip(ring.windows[1:], others, strict=True):
+        out.addcmul_(window, share)
     return out
 
 
@@ -191,21 +196,23 @@ class Slopes(NamedTuple):
 
 def pull_look(
     products: Products, g: Float[Tensor, "batch heads slots"], memory: Tensor, weights: Tensor, told: Told, seen: Looks,
-    slope: Slopes, into: Told,
+    slope: Slopes, ring: Ring, into: Told,
 ) -> Pulled:  # fmt: skip
     """From the gradient of the weights to those of all that led to them.
 
-    `into` gets those of what the heads were told; its `over_key` is not written, as the key's own holds it.
+    `ring` is to work in. `into` gets those of what the heads were told; its `over_key` is not written, as the key's own
+    holds it.
     """
-    slots, dtype = g.shape[-1], g.dtype
+    dtype = g.dtype
     g = _softmax_backward(g, weights, -1, dtype)
     torch.sum(g * seen.logs, -1, keepdim=True, out=into.gamma)
-    around = torch.empty_like(seen.around)
-    g = torch.mul(g, slope.logs, out=_inner(around, slots))
-    for k, of_share in enumerate(into.shift.unbind(-1)):
-        torch.sum(g * seen.around[..., k : k + slots], -1, out=of_share)
-    _close_ring(around, slots)
-    g = _turn(around, slope.back, torch.empty_like(weights))  # the moves in reverse
+    g = g * slope.logs
+    ring.around.copy_(seen.around)
+    for window, of_share in zip(ring.windows, into.shift.unbind(-1), strict=True):
+        torch.sum(g * window, -1, out=of_share)
+    ring.inner.copy_(g)
+    ring.close()
+    g = _turn(ring, slope.back, torch.empty_like(weights))  # the moves in reverse
     torch.sum(g * slope.gate, -1, keepdim=True, out=into.gate)
     of_content = g * told.gate
     of_before = g - of_content
