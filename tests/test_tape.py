@@ -13,6 +13,7 @@ from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.cells.cell import check_step_input
 from mnemoscope.cells.matrix import Bilinear, DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.kernels.tape_looks import Products
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
 from mnemoscope.memory.tape.heads import written
@@ -228,6 +229,34 @@ def test_the_fast_scan_is_the_loop_with_its_gradients(machine, limit):
         seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, tensors, materialize_grads=True)])
     for one, other in zip(*seen, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)  # gradients of order 100
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_products_with_a_memory_are_sums_either_way(one_by_one, heads):
+    """Which way is taken depends on the machine; both are tried on every one."""
+    memory, vectors, weights = (
+        torch.randn(size, dtype=torch.float64) for size in ((4, 5, 7), (4, heads, 5), (4, heads, 7))
+    )
+    products = Products(memory)
+    products.one_by_one = one_by_one
+    torch.testing.assert_close(products.dots(vectors, memory), torch.einsum("bhn,bns->bhs", vectors, memory))
+    torch.testing.assert_close(products.means(weights, memory), torch.einsum("bhs,bns->bhn", weights, memory))
+    expected = memory + torch.einsum("bhn,bhs->bns", vectors, weights)
+    products.add_outer(memory, vectors, weights)
+    torch.testing.assert_close(memory, expected)
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_the_fast_scan_is_the_loop_by_either_kind_of_products(one_by_one, monkeypatch):
+    begin = Products.__init__
+
+    def chosen(self, memory):
+        begin(self, memory)
+        self.one_by_one = one_by_one
+
+    monkeypatch.setattr(Products, "__init__", chosen)
+    test_the_fast_scan_is_the_loop_with_its_gradients(ntm(3, 6, slots=5, slot_size=4).double(), None)
 
 
 def test_a_limit_cuts_what_each_step_hands_back(machine):

@@ -24,6 +24,7 @@ ATTENTION = {
 """Networks that attend to their past, with the published 128 units and rates of ours; gradients are no longer than 1,
 as in the authors' code."""
 LONGER: dict[str, Any] = {"clip": 0.1, "curriculum_score": 0.95}
+"""What a RelRNN needs beside shorter delays first."""
 PUBLISHED: dict[str, dict[int, int | str]] = {
     "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
     "rnn-orth": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 80, 2000: 11},
@@ -71,7 +72,7 @@ class CopyTable(RecallStudy):
                       {"networks": NETWORKS, "delays": (100, 200),
                        "changes": {"hidden_size": 128, "batch_size": 10, "steps": 3000, "evaluate_batches": 10}}),
         "paper": Preset("190 units (128 with attention), batches of 128 (expRNN's own setting), at most 4,000 "
-                        "iterations, on a GPU.",
+                        "iterations, RelLSTM and beyond 100 steps RelRNN with shorter delays first, on a GPU.",
                         {"networks": NETWORKS | ATTENTION, "delays": (100, 200, 300, 500, 1000, 2000),
                          "changes": {"device": "cuda"}}),
     }  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from torch import Generator
 
-from mnemoscope.relational.tasks.basic import IdentityRules, MatchToSample
-from mnemoscope.relational.tasks.shape_task import Problems, ShapeTask
+from mnemoscope.relational.tasks.basic import IdentityRules, MatchToSample, SameDifferent
+from mnemoscope.relational.tasks.shape_task import Problems
 from mnemoscope.relational.tasks.task import balanced, letters, of_labels
 from mnemoscope.splits import Split
 
@@ -44,18 +44,12 @@ def _different(*pairs: tuple[_Form, _Form]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class SameDifferent6(ShapeTask):
+class SameDifferent6(SameDifferent):
     """Two triplets of two shapes in all: 0 if they are the same, 1 if they are different.
 
     Each is aaa, aba, or one of abb and baa; to test with, at least one is aab. Different triplets differ in form too,
     so that abb is never beside baa.
     """
-
-    m: int = 98
-
-    @property
-    def answers(self) -> tuple[str, ...]:
-        return ("same", "different")
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -64,9 +58,6 @@ class SameDifferent6(ShapeTask):
     @property
     def rows(self) -> tuple[int, ...]:
         return (3 * self.images_each,) * 2
-
-    def needed(self, split: Split) -> int:
-        return 2
 
     def problems(self, size: int, generator: Generator, split: Split) -> Problems:
         if split == "test":
