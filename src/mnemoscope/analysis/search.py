@@ -6,7 +6,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mnemoscope.analysis.catalogue import Catalogue
 from mnemoscope.analysis.descent import Outcome, Tolerances, descend
@@ -18,6 +17,7 @@ from mnemoscope.analysis.solvers import Newton, Solver
 from mnemoscope.analysis.starts import Adaptive, StartStrategy, as_starts
 from mnemoscope.analysis.waves import Waves
 from mnemoscope.cells import State
+from mnemoscope.progress import Bar
 
 PLAIN = 512
 """The largest state for which `Newton` is the default: up to here factorisations in float32 save no time."""
@@ -76,7 +76,7 @@ def find_fixed_points(
     if isinstance(strategy, Adaptive) and strategy.max_starts is not None:
         first = first[: strategy.max_starts]
     catalogue = Catalogue(dynamics, merge_distance)
-    with torch.no_grad(), tqdm(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
+    with torch.no_grad(), Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
         stopped = ""
         outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
         if isinstance(strategy, Adaptive):
@@ -99,7 +99,7 @@ def _waves(
     catalogue: Catalogue,
     tolerances: Tolerances,
     generator: torch.Generator,
-    bar: tqdm,
+    bar: Bar,
     done: int,
 ) -> tuple[list[Outcome], str]:
     """What became of the starts of further waves, and why there were no more; `done` starts came before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional
@@ -221,6 +222,7 @@ class RunStudy:
 
         mnemoscope study flipflop-cube --preset smoke
         mnemoscope study flipflop-cube --preset cpu --seeds 0 1 2 --resume
+        mnemoscope study fisher-table --engine local --jobs 4
     """
 
     name: Positional[str]
@@ -233,6 +235,13 @@ class RunStudy:
     """Keep the trials that are finished, run the rest."""
     finished_only: bool = False
     """Run nothing; write the table and the page of the trials that are finished."""
+    engine: Literal["local", "here"] = "local"
+    """Where trials run: local, a process for each and the cores divided among them, so that one which crashes takes no
+    other with it; or here, one after the other in this process."""
+    jobs: int | None = None
+    """Trials at once with --engine local; None: one for each core."""
+    gpus: tuple[int, ...] = ()
+    """Numbers of the GPUs on which trials take turns with --engine local, one on each at once."""
     root: Path = Path("runs")
     """Folder of all runs; the study lives in <root>/studies/<name>/<preset>."""
     json: bool = False
@@ -240,21 +249,27 @@ class RunStudy:
 
     def run(self) -> int:
         registry.studies[self.name]  # an unknown name is told before torch is loaded
+        from mnemoscope.engines import Local
         from mnemoscope.studies import run_study
 
+        if self.engine == "here" and (self.jobs is not None or self.gpus):
+            raise ValueError("--jobs and --gpus are for --engine local; here, one trial runs after the other.")
+        engine = Local(self.jobs, self.gpus) if self.engine == "local" else None
         seeds = self.seeds or None
         result = run_study(
             self.name, self.preset, seeds, self.root,
-            resume=self.resume, finished_only=self.finished_only, progress=not self.json,
+            resume=self.resume, finished_only=self.finished_only, progress=not self.json, engine=engine,
         )  # fmt: skip
         if self.json:
             content = {**asdict(result), "folder": str(result.folder), "page": str(result.page)}
             print(json.dumps(content, indent=2))
-            return 0
+            return 1 if result.failed else 0
         for row in result.rows:
             print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.verdict:16} {row.remark}")
         print(f"Page: {result.page}")
-        return 0
+        for failed in result.failed:
+            print(f"Failed: {failed}", file=sys.stderr)
+        return 1 if result.failed else 0
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mnemoscope import registry
+from mnemoscope.progress import Bar
 from mnemoscope.reinforcement.actor_critic import ActorCritic, GridEncoder
 from mnemoscope.reinforcement.checkpoint import Progress, restore_checkpoint, save_checkpoint
 from mnemoscope.reinforcement.environments import Environments, MakeEnvironment
@@ -130,9 +130,7 @@ def _learn(
     with (
         run.open_metrics(done.metrics_size) as metrics,
         Interruption() as interruption,
-        tqdm(
-            total=last * each, initial=done.rollouts * each, unit="step", unit_scale=True, disable=not progress
-        ) as bar,
+        Bar(total=last * each, initial=done.rollouts * each, unit="step", unit_scale=True, disable=not progress) as bar,
     ):
         while done.rollouts < last:
             with seeded("rollout", ppo.seed, done.rollouts, device=next(agent.parameters()).device):

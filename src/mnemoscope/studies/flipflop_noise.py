@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mnemoscope.cells import EchoState, Reservoirs
+from mnemoscope.progress import Bar
 from mnemoscope.report.svg import COLOUR, blank, quiet
 from mnemoscope.shapes import Float
 from mnemoscope.studies.computing import above
@@ -109,7 +109,7 @@ class FlipFlopNoise(Study):
         batch, signs, levels = recipe.test(seed), corners(recipe.bits), chosen["levels"]
         task, writes = recipe.task(recipe.test_steps), writing(recipe, chosen["left_alone"])
         errors, held = [], []
-        for draw in tqdm(range(chosen["draws"]), desc="noise", unit="draw", leave=False, disable=not progress):
+        for draw in Bar(range(chosen["draws"]), desc="noise", unit="draw", leave=False, disable=not progress):
             with seeded("noise on W_r", seed, draw):  # the same for all kinds, so that they differ in nothing else
                 noise = torch.randn_like(taught.cell.recurrent)
             outputs = perturbed(taught.cell, noise, levels, batch.inputs)

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from mnemoscope import registry
+from mnemoscope.engines import Engine, Job, Outcome
+from mnemoscope.engines.display import Display
+from mnemoscope.progress import Bar
 from mnemoscope.report.frame import check_extra
 from mnemoscope.studies.page import render_study
 from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
@@ -29,6 +30,8 @@ class StudyResult:
     """Trials that were asked for; the rows may tell of more, which lay in the folder."""
     reused: int
     """Trials that had been finished before."""
+    failed: list[str]
+    """Trials that an engine could not finish, each with what went wrong."""
 
 
 def run_study(
@@ -40,6 +43,7 @@ def run_study(
     resume: bool = False,
     finished_only: bool = False,
     progress: bool = True,
+    engine: Engine | None = None,
 ) -> StudyResult:
     """Run the trials of a study and write `summary.json` and `page.html` beside them.
 
@@ -53,6 +57,8 @@ def run_study(
         resume: keep the trials that are finished and run the rest; without it, a folder that holds trials is refused.
         finished_only: run nothing, and tell of what is finished.
         progress: show progress bars.
+        engine: where the trials are run, each in a process of its own, so that one which fails takes no other with it;
+            None: one after the other, here.
 
     """
     check_extra()
@@ -70,22 +76,54 @@ def run_study(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."
         )
-    reused = 0
-    with tqdm([] if finished_only else trials, desc=study.name, unit="trial", disable=not progress) as bar:
-        for trial in bar:
-            bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
-            if _trial_file(folder, trial).exists():
-                reused += 1
-            else:
+    to_do = [] if finished_only else [trial for trial in trials if not _trial_file(folder, trial).exists()]
+    failed = []
+    if engine is None:
+        with Bar(to_do, desc=study.name, unit="trial", disable=not progress) as bar:
+            for trial in bar:
+                bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
                 _run_trial(study, trial, folder, progress)
+    else:
+        failed = [one for one in _by_engine(engine, study, preset, to_do, folder, progress) if one.error is not None]
     finished = _finished(study, chosen, folder)
-    reused = len(finished) if finished_only else reused
+    if not finished:
+        raise RuntimeError("\n".join(["No trial was finished.", *map(_what_failed, failed)]))
+    reused = len(finished) if finished_only else len(trials) - len(to_do)
     rows = study.summarise(finished)
     command, missing = _command(study, preset, finished), _missing(study, chosen, finished)
     write_json(folder / "summary.json", _summary(study, preset, finished, rows, command, missing))
     page = folder / "page.html"
     page.write_text(render_study(study, chosen, folder, finished, rows, command, missing), encoding="utf-8")
-    return StudyResult(study.name, preset, folder, page, rows, reused if finished_only else len(trials), reused)
+    return StudyResult(study.name, preset, folder, page, rows, reused if finished_only else len(trials), reused,
+                       [_what_failed(one) for one in failed])  # fmt: skip
+
+
+def run_trial(study: str, preset: str, seed: int, trial: str, folder: str) -> None:
+    """Run the trial with that hash, if it is not finished: what an engine calls."""
+    of: Study = registry.studies.load(study)
+    for each in of.trials(_preset(of, preset).settings, (seed,)):
+        if each.hash == trial:
+            if not _trial_file(Path(folder), each).exists():
+                _run_trial(of, each, Path(folder), progress=True)
+            return
+    raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
+
+
+def _by_engine(
+    engine: Engine, study: Study, preset: str, trials: Sequence[Trial], folder: Path, progress: bool
+) -> list[Outcome]:
+    jobs = [
+        Job(f"{trial.name}, seed {trial.seed}", "mnemoscope.studies.running:run_trial",
+            {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash, "folder": str(folder)},
+            str(folder / trial.hash))
+        for trial in trials
+    ]  # fmt: skip
+    display = Display(study.name, len(jobs), progress)
+    return list(display.watched(engine.outcomes(jobs, display.tell)))
+
+
+def _what_failed(one: Outcome) -> str:
+    return f"{one.job.name}: {one.error}"
 
 
 def _preset(study: Study, name: str) -> Preset:

@@ -18,9 +18,8 @@ from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from tqdm import tqdm
-
 from mnemoscope.files import write_atomically
+from mnemoscope.progress import Bar
 
 VARIABLE = "MNEMOSCOPE_DATA"
 """Environment variable that names the folder of all data sets."""
@@ -155,7 +154,7 @@ def _download(url: str, to: IO[bytes], title: str, advice: str, progress: bool) 
     try:
         with urlopen(Request(url, headers={"User-Agent": "mnemoscope"}), timeout=60) as response:
             size = int(response.headers.get("Content-Length", 0))
-            with tqdm(total=size or None, desc=title, unit="B", unit_scale=True, disable=not progress) as bar:
+            with Bar(total=size or None, desc=title, unit="B", unit_scale=True, disable=not progress) as bar:
                 while chunk := response.read(1 << 18):
                     bar.update(to.write(chunk))
         if size and to.tell() != size:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mnemoscope.cells.state import State
+from mnemoscope.progress import Bar
 from mnemoscope.shapes import Bool, Float, Int
 from mnemoscope.training.least_squares import RecursiveLeastSquares, ridge
 from mnemoscope.training.students import Network, Student, student_of
@@ -115,7 +115,7 @@ def force(
     due &= mask.flatten(1).any(1).cpu()
     whole = mask.flatten(1).all(1).cpu().tolist()
     with torch.no_grad():
-        walk = tqdm(student.steps(), total=len(inputs), desc="force", unit="step", disable=not progress)
+        walk = Bar(student.steps(), total=len(inputs), desc="force", unit="step", disable=not progress)
         for t, (features, f, now) in enumerate(zip(walk, targets.unbind(), due.tolist(), strict=True)):
             z = features @ student.readout.mT
             outputs.append(z)

@@ -17,12 +17,12 @@ from typing import Any, BinaryIO, Protocol, get_args, runtime_checkable
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer, RMSprop
-from tqdm import tqdm
 
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
 from mnemoscope.connectivity import Connectivity
+from mnemoscope.progress import Bar
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.checkpoint import Carried, Counters, restore_checkpoint, save_checkpoint
@@ -109,7 +109,7 @@ def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], N
     with (
         run.folder.open_metrics(done.metrics_size) as metrics,
         Interruption() as interruption,
-        tqdm(total=config.steps, initial=done.step, desc=config.name, unit="step", disable=not progress) as bar,
+        Bar(total=config.steps, initial=done.step, desc=config.name, unit="step", disable=not progress) as bar,
     ):
         while done.stopped is None:
             loss, rate = run.step()

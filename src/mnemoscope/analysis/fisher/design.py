@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mnemoscope.analysis.fisher.ascent import Ascent, Point, ascend
 from mnemoscope.analysis.fisher.constraints import Constraint
@@ -31,6 +30,7 @@ from mnemoscope.analysis.fisher.matrix_system import MatrixSystem
 from mnemoscope.analysis.fisher.memory import FisherMemory, fisher_memory
 from mnemoscope.analysis.schur import schur_form
 from mnemoscope.analysis.storage import load_result, save_result
+from mnemoscope.progress import Bar
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def design_memory(
     constraint = asked.binding
     generator = torch.Generator().manual_seed(seed)
     found: list[Ascent] = []
-    with tqdm(total=restarts * steps, desc="design", unit="step", disable=not progress) as bar:
+    with Bar(total=restarts * steps, desc="design", unit="step", disable=not progress) as bar:
         for number in range(restarts):
             if number == 0 and start is not None:
                 first = _checked_start(start, shape, constraint)

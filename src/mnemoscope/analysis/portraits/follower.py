@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from mnemoscope.analysis.fixed_points import Status
 from mnemoscope.analysis.portraits.branches import End, Node, Track, which
@@ -14,6 +13,7 @@ from mnemoscope.analysis.portraits.leading import DENSE
 from mnemoscope.analysis.portraits.places import Crossing, Place, Way
 from mnemoscope.analysis.portraits.snapshots import Given, Snapshots
 from mnemoscope.analysis.portraits.tracing import Tracer
+from mnemoscope.progress import Bar
 
 
 class Follower:
@@ -45,7 +45,7 @@ class Follower:
                 continue
             self._alive[len(self.tracks)] = place
             self.tracks.append(Track([self.node(place, 0)]))
-        for snapshot in tqdm(range(1, len(self.at)), desc="snapshots", disable=not self.progress):
+        for snapshot in Bar(range(1, len(self.at)), desc="snapshots", disable=not self.progress):
             self._onwards(snapshot)
 
     def node(self, place: Place, snapshot: int = -1, count: bool = False) -> Node:

@@ -1,0 +1,164 @@
+"""Engines: jobs in processes of their own, which neither harm each other nor outlive whoever sent them."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.engines import Job, Local
+from mnemoscope.engines.local import available_cores
+from mnemoscope.progress import Bar, told_to
+from mnemoscope.studies import run_study
+
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _jobs_are_found(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
+
+
+def job(name, **arguments):
+    return Job(f"{name} {arguments}", f"engine_jobs:{name}", arguments)
+
+
+def ended(engine, jobs):
+    return {one.job.name: one for one in engine.outcomes(jobs, lambda _, __: None)}
+
+
+def test_every_job_is_done_and_the_cores_are_divided(tmp_path):
+    outcomes = ended(Local(2), [job("write", folder=str(tmp_path), number=n) for n in range(6)])
+    assert len(outcomes) == 6
+    assert not any(one.error for one in outcomes.values())
+    written = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "begun"}
+    assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
+
+
+def test_one_that_fails_or_crashes_touches_no_other(tmp_path):
+    jobs = [
+        job("fail", words="not so"),
+        job("crash"),
+        *(job("write", folder=str(tmp_path), number=n) for n in range(3)),
+    ]
+    outcomes = list(Local(2).outcomes(jobs, lambda _, __: None))
+    errors = {one.job.target: one for one in outcomes if one.error is not None}
+    assert errors.keys() == {"engine_jobs:fail", "engine_jobs:crash"}
+    assert errors["engine_jobs:fail"].error == "ValueError: not so"
+    assert "before it fails" in errors["engine_jobs:fail"].log
+    assert errors["engine_jobs:crash"].error == "ended without an answer, killed by SIGSEGV"
+    assert {"0", "1", "2"} < {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_function_that_is_not_there_is_told():
+    (one,) = Local(1).outcomes([Job("none", "engine_jobs:nothing")], lambda _, __: None)
+    assert one.error is not None
+    assert "nothing" in one.error
+
+
+def test_progress_comes_back_whatever_is_printed():
+    heard = []
+    (one,) = Local(1).outcomes([job("count", number=3)], lambda job, state: heard.append((job.name, state)))
+    assert one.error is None
+    assert [state["done"] for _, state in heard][-1] == 3
+    assert {(name, state["what"], state["of"]) for name, state in heard} == {("count {'number': 3}", "counting", 3)}
+
+
+def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
+    for _ in Bar(range(2), desc="drawn"):
+        pass
+    assert "drawn: 100%" in capsys.readouterr().err
+    heard = []
+    with told_to(heard.append):
+        for _ in Bar(range(2), desc="told", mininterval=0):
+            pass
+    assert heard
+    assert "told" not in capsys.readouterr().err
+
+
+def test_jobs_that_are_not_waited_for_are_asked_to_stop(tmp_path):
+    outcomes = Local(2).outcomes(
+        [job("interrupted", folder=str(tmp_path)), job("write", folder=str(tmp_path), number=1)], lambda _, __: None
+    )
+    next(outcomes)  # the second one
+    while not (tmp_path / "waits").exists():
+        time.sleep(0.01)
+    outcomes.close()
+    assert (tmp_path / "checkpoint").exists()
+
+
+SUPERVISOR = """
+import sys
+from mnemoscope.engines import Job, Local
+folder, number, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+jobs = [Job(str(n), "engine_jobs:write", {"folder": folder, "number": n, "wait": wait}) for n in range(number)]
+for one in Local(2).outcomes(jobs, lambda _, __: None):
+    assert one.error is None, one
+"""
+
+
+@pytest.mark.parametrize("chance", range(20))
+def test_after_a_kill_nothing_finished_is_repeated_and_nothing_is_lost(tmp_path, chance):
+    """kill -9 of whoever sends the jobs at a random moment, then all again: a job was begun twice only where the kill
+    met it between its beginning and its end."""
+    number = 6
+    command = [sys.executable, "-c", SUPERVISOR, str(tmp_path), str(number), "0.02"]
+    first = subprocess.Popen(command)
+    time.sleep(random.Random(chance).uniform(0.05, 1.2))
+    first.kill()
+    first.wait()
+    finished = {path.name for path in tmp_path.iterdir() if path.name.isdigit()}
+    began = Counter(number for number, _ in _begun(tmp_path))
+    subprocess.run(command, check=True)
+    assert {path.name for path in tmp_path.iterdir() if path.name.isdigit()} == {str(n) for n in range(number)}
+    again = Counter(number for number, _ in _begun(tmp_path))
+    for name in finished:
+        assert again[name] == began[name] == 1
+    assert all(again[name] <= 2 for name in again)
+
+
+def test_jobs_end_with_whoever_sent_them(tmp_path):
+    command = [sys.executable, "-c", SUPERVISOR, str(tmp_path), "2", "30"]
+    supervisor = subprocess.Popen(command)
+    while len(_begun(tmp_path)) < 2:
+        time.sleep(0.01)
+    supervisor.kill()
+    supervisor.wait()
+    workers, end = [process for _, process in _begun(tmp_path)], time.monotonic() + 5
+    while any(map(_alive, workers)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not any(map(_alive, workers))
+
+
+def _begun(folder):
+    """The numbers of the jobs that were begun, each with the process that did so."""
+    begun = folder / "begun"
+    return [line.split() for line in begun.read_text().splitlines()] if begun.exists() else []
+
+
+def _alive(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()  # empty of one that has ended, but was not waited for
+    except OSError:
+        return b""
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="at_once must be at least 1"):
+        Local(0)
+    with pytest.raises(ValueError, match="module:name"):
+        Job("x", "print")
+
+
+def test_a_study_gives_the_same_rows_by_an_engine(tmp_path):
+    here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False)
+    there = run_study("fisher-delay-line", "smoke", root=tmp_path / "there", progress=False, engine=Local(2))
+    assert here.rows == there.rows
+    again = run_study(
+        "fisher-delay-line", "smoke", root=tmp_path / "there", resume=True, progress=False, engine=Local(2)
+    )
+    assert again.reused == again.trials
