@@ -9,36 +9,36 @@ from mnemoscope.files import write_atomically
 from mnemoscope.progress import Bar
 
 
-def write(folder, number, wait=0.0):
+def write(root, number, wait=0.0):
     """What a trial does: find whether it is done, else work, and put the result there at once."""
-    done = Path(folder) / str(number)
+    done = Path(root) / str(number)
     if done.exists():
         return
-    with (Path(folder) / "begun").open("a") as begun:
+    with (Path(root) / "begun").open("a") as begun:
         begun.write(f"{number} {os.getpid()}\n")
     time.sleep(wait)
     write_atomically(done, os.environ["OMP_NUM_THREADS"].encode())
 
 
-def fail(words):
+def fail(root, words):
     print("before it fails")
     raise ValueError(words)
 
 
-def crash():
+def crash(root):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def count(number):
+def count(root, number):
     for _ in Bar(range(number), desc="counting", mininterval=0):
         print("words between the answers")
 
 
-def interrupted(folder):
+def interrupted(root):
     """A job that must be asked to stop, and writes then."""
-    Path(folder, "waits").touch()
+    Path(root, "waits").touch()
     try:
         time.sleep(60)
     except KeyboardInterrupt:
-        Path(folder, "checkpoint").touch()
+        Path(root, "checkpoint").touch()
         raise

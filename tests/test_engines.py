@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemoscope.engines import Job, Local
+from mnemoscope.engines import Job, Local, Outcome, Progress
 from mnemoscope.engines.local import available_cores
 from mnemoscope.progress import Bar, told_to
 from mnemoscope.studies import run_study
@@ -23,18 +23,18 @@ def _jobs_are_found(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
 
 
-def job(name, **arguments):
-    return Job(f"{name} {arguments}", f"engine_jobs:{name}", arguments)
+def job(name, root="", **arguments):
+    return Job(f"{name} {arguments}", f"engine_jobs:{name}", arguments, str(root))
 
 
 def ended(engine, jobs):
-    return {one.job.name: one for one in engine.outcomes(jobs, lambda _, __: None)}
+    return [event for event in engine.events(jobs) if isinstance(event, Outcome)]
 
 
 def test_every_job_is_done_and_the_cores_are_divided(tmp_path):
-    outcomes = ended(Local(2), [job("write", folder=str(tmp_path), number=n) for n in range(6)])
+    outcomes = ended(Local(2), [job("write", root=tmp_path, number=n) for n in range(6)])
     assert len(outcomes) == 6
-    assert not any(one.error for one in outcomes.values())
+    assert not any(one.error for one in outcomes)
     written = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "begun"}
     assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
 
@@ -43,9 +43,9 @@ def test_one_that_fails_or_crashes_touches_no_other(tmp_path):
     jobs = [
         job("fail", words="not so"),
         job("crash"),
-        *(job("write", folder=str(tmp_path), number=n) for n in range(3)),
+        *(job("write", root=tmp_path, number=n) for n in range(3)),
     ]
-    outcomes = list(Local(2).outcomes(jobs, lambda _, __: None))
+    outcomes = ended(Local(2), jobs)
     errors = {one.job.target: one for one in outcomes if one.error is not None}
     assert errors.keys() == {"engine_jobs:fail", "engine_jobs:crash"}
     assert errors["engine_jobs:fail"].error == "ValueError: not so"
@@ -55,17 +55,18 @@ def test_one_that_fails_or_crashes_touches_no_other(tmp_path):
 
 
 def test_a_function_that_is_not_there_is_told():
-    (one,) = Local(1).outcomes([Job("none", "engine_jobs:nothing")], lambda _, __: None)
+    (one,) = ended(Local(1), [Job("none", "engine_jobs:nothing")])
     assert one.error is not None
     assert "nothing" in one.error
 
 
 def test_progress_comes_back_whatever_is_printed():
-    heard = []
-    (one,) = Local(1).outcomes([job("count", number=3)], lambda job, state: heard.append((job.name, state)))
-    assert one.error is None
-    assert [state["done"] for _, state in heard][-1] == 3
-    assert {(name, state["what"], state["of"]) for name, state in heard} == {("count {'number': 3}", "counting", 3)}
+    sent = job("count", number=3)
+    *heard, end = Local(1).events([sent])
+    assert isinstance(end, Outcome)
+    assert end.error is None
+    assert heard[-1] == Progress(sent, done=3, of=3, what="counting")
+    assert all(isinstance(event, Progress) for event in heard)
 
 
 def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
@@ -81,9 +82,7 @@ def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
 
 
 def test_jobs_that_are_not_waited_for_are_asked_to_stop(tmp_path):
-    outcomes = Local(2).outcomes(
-        [job("interrupted", folder=str(tmp_path)), job("write", folder=str(tmp_path), number=1)], lambda _, __: None
-    )
+    outcomes = Local(2).events([job("interrupted", tmp_path), job("write", tmp_path, number=1)])
     next(outcomes)  # the second one
     while not (tmp_path / "waits").exists():
         time.sleep(0.01)
@@ -95,9 +94,9 @@ SUPERVISOR = """
 import sys
 from mnemoscope.engines import Job, Local
 folder, number, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-jobs = [Job(str(n), "engine_jobs:write", {"folder": folder, "number": n, "wait": wait}) for n in range(number)]
-for one in Local(2).outcomes(jobs, lambda _, __: None):
-    assert one.error is None, one
+jobs = [Job(str(n), "engine_jobs:write", {"number": n, "wait": wait}, folder) for n in range(number)]
+for event in Local(2).events(jobs):
+    assert getattr(event, "error", None) is None, event
 """
 
 

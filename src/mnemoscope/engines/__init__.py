@@ -1,7 +1,7 @@
 """Where jobs are done: in processes of this machine, on a Ray cluster, on a Slurm cluster."""
 
 from mnemoscope.engines.engine import Engine
-from mnemoscope.engines.job import Job, Outcome
+from mnemoscope.engines.job import Event, Job, Outcome, Progress
 from mnemoscope.engines.local import Local
 
-__all__ = ["Engine", "Job", "Local", "Outcome"]
+__all__ = ["Engine", "Event", "Job", "Local", "Outcome", "Progress"]

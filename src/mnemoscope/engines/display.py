@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from tqdm import tqdm
 
-from mnemoscope.engines.job import Job, Outcome
+from mnemoscope.engines.job import Event, Outcome, Progress
 
 
 class Display:
@@ -18,25 +17,28 @@ class Display:
         self.lines: dict[int, tqdm] = {}
         self.moving = shown and self.bar.fp is not None and getattr(self.bar.fp, "isatty", lambda: False)()
 
-    def tell(self, job: Job, state: dict[str, Any]) -> None:
-        """What the bar of a job shows now."""
-        if not self.moving:
-            return
-        if id(job) not in self.lines:
-            self.lines[id(job)] = tqdm(total=state["of"], desc=f"  {job.name}", unit=state["unit"], leave=False)
-        line = self.lines[id(job)]
-        if line.total != state["of"] or state["done"] < line.n:  # another bar of the same job
-            line.reset(state["of"])
-        line.set_postfix_str(state["more"], refresh=False)
-        line.update(state["done"] - line.n)
-
-    def watched(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-        """The outcomes, counted and told as they come."""
+    def outcomes(self, events: Iterable[Event]) -> Iterator[Outcome]:
+        """How each job ended, while all events are shown as they come."""
         with self.bar:
-            for outcome in outcomes:
-                if line := self.lines.pop(id(outcome.job), None):
+            for event in events:
+                if isinstance(event, Progress):
+                    self._show(event)
+                    continue
+                if line := self.lines.pop(id(event.job), None):
                     line.close()
                 self.bar.update()
-                if outcome.error is not None:
-                    self.bar.write(f"{outcome.job.name}: {outcome.error}")
-                yield outcome
+                if event.error is not None:
+                    self.bar.write(f"{event.job.name}: {event.error}")
+                yield event
+
+    def _show(self, event: Progress) -> None:
+        if not self.moving:
+            return
+        if id(event.job) not in self.lines:
+            name = f"  {event.job.name}"
+            self.lines[id(event.job)] = tqdm(total=event.of, desc=name, unit=event.unit, leave=False)
+        line = self.lines[id(event.job)]
+        if line.total != event.of or event.done < line.n:  # another bar of the same job
+            line.reset(event.of)
+        line.set_postfix_str(event.more, refresh=False)
+        line.update(event.done - line.n)

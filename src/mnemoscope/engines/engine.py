@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Generator, Sequence
+from typing import Protocol, runtime_checkable
 
-from mnemoscope.engines.job import Job, Outcome
-
-Tell = Callable[[Job, dict[str, Any]], None]
-"""Called with a running job and the state of its progress bar."""
+from mnemoscope.engines.job import Event, Job
 
 
 @runtime_checkable
 class Engine(Protocol):
     """Somewhere to do jobs."""
 
-    def outcomes(self, jobs: Sequence[Job], tell: Tell) -> Generator[Outcome]:
-        """Do the jobs, and yield how each ended as soon as it has. Stopped before its end, it stops the jobs."""
+    def events(self, jobs: Sequence[Job]) -> Generator[Event]:
+        """Do the jobs, and tell what happens as it does: now and then the progress of one, and once for each how it
+        ended. Closed before its end, it stops the jobs that run.
+        """
         ...

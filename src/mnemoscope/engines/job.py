@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any
@@ -13,7 +13,10 @@ from typing import Any
 class Job:
     """What to call, with what. Its result is what it writes; a job that was done before finds that, and returns.
 
-    >>> job = Job("a greeting", "builtins:print", {"sep": "-"})
+    All that it reads and writes lies in one folder, `root/own`. The function is given `root` beside its arguments; a
+    machine that does not see the same files calls it with another root, to which the folder is carried and back.
+
+    >>> job = Job("a list", "builtins:sorted", {"reverse": True}, root="runs", own="lists/a")
     >>> Job.from_json(job.as_json()) == job
     True
     """
@@ -23,19 +26,21 @@ class Job:
     target: str
     """The function, as `module:name`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Its arguments by name; JSON."""
-    folder: str = ""
-    """Where it writes, if in one place: what an engine without a common file system has to bring back."""
+    """Its arguments by name beside `root`; JSON."""
+    root: str = "runs"
+    """Folder of all runs."""
+    own: str = ""
+    """Folder below the root in which everything of this job lies; no other job writes there."""
 
     def __post_init__(self) -> None:
         module, _, name = self.target.partition(":")
         if not module or not name:
             raise ValueError(f"target is module:name, but is {self.target!r}.")
 
-    def load(self) -> Callable[..., Any]:
-        """The function."""
+    def do(self) -> None:
+        """Call the function."""
         module, _, name = self.target.partition(":")
-        return getattr(import_module(module), name)
+        getattr(import_module(module), name)(root=self.root, **self.arguments)
 
     def as_json(self) -> str:
         """One line."""
@@ -48,6 +53,19 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far a job is: the state of its progress bar."""
+
+    job: Job
+    done: float
+    of: float | None
+    """None: it is not known."""
+    unit: str = "it"
+    what: str = ""
+    more: str = ""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a job ended."""
 
@@ -57,3 +75,6 @@ class Outcome:
     """What went wrong, in a line; None: nothing."""
     log: str = ""
     """The end of what it printed, if it went wrong."""
+
+
+Event = Progress | Outcome

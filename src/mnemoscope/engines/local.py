@@ -13,8 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
-from mnemoscope.engines.engine import Tell
-from mnemoscope.engines.job import Job, Outcome
+from mnemoscope.engines.job import Event, Job, Outcome, Progress
 
 LINES = 30
 """Of a log that tell what went wrong."""
@@ -28,19 +27,20 @@ class Local:
     Args:
         at_once: jobs that run at the same time; None: one for each core.
         gpus: numbers of the GPUs that jobs take turns on; none: all jobs see whatever there is.
+        cores: that are divided among the jobs; None: all that there are.
 
     """
 
-    def __init__(self, at_once: int | None = None, gpus: Sequence[int] = ()) -> None:
-        cores = available_cores()
+    def __init__(self, at_once: int | None = None, gpus: Sequence[int] = (), cores: int | None = None) -> None:
+        cores = cores or available_cores()
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be at least 1, but is {at_once}.")
         self.at_once = at_once or len(gpus) or cores
         self.threads = max(1, cores // self.at_once)
         self.gpus = tuple(gpus)
 
-    def outcomes(self, jobs: Sequence[Job], tell: Tell) -> Generator[Outcome]:
-        """Do the jobs, and yield how each ended as soon as it has. Stopped before its end, it stops the jobs."""
+    def events(self, jobs: Sequence[Job]) -> Generator[Event]:
+        """See `Engine.events`."""
         waiting, running = deque(jobs), set[_Process]()
         places = list(range(self.at_once))
         with selectors.DefaultSelector() as answers:
@@ -52,7 +52,8 @@ class Local:
                         answers.register(process.answers, selectors.EVENT_READ, process)
                     for key, _ in answers.select():
                         process = key.data
-                        if process.listen(tell):
+                        yield from process.listen()
+                        if not process.ended:
                             continue
                         answers.unregister(process.answers)
                         running.remove(process)
@@ -72,7 +73,7 @@ class _Process:
     def __init__(self, job: Job, place: int, environment: Callable[[int], dict[str, str]]) -> None:
         self.job, self.place, self.began = job, place, time.perf_counter()
         self.error: str | None = None
-        self.done = False
+        self.done = self.ended = False
         self.rest = b""
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (open for as long as the process)
         self.process = subprocess.Popen(
@@ -92,17 +93,17 @@ class _Process:
         except BrokenPipeError:
             pass  # it ended before it could read: its log says why
 
-    def listen(self, tell: Tell) -> bool:
-        """Take the answers that are there; False if there will be no more."""
+    def listen(self) -> Generator[Progress]:
+        """Take the answers that are there, at least one; `ended` if there will be no more."""
         got = os.read(self.answers.fileno(), 1 << 16)
         *lines, self.rest = (self.rest + got).split(b"\n")
         for line in lines:
             answer = json.loads(line)
             if "progress" in answer:
-                tell(self.job, answer["progress"])
+                yield Progress(self.job, **answer["progress"])
             self.error = answer.get("error", self.error)
             self.done = self.done or "done" in answer
-        return bool(got)
+        self.ended = not got
 
     def outcome(self) -> Outcome:
         code = self.process.wait()

@@ -30,7 +30,7 @@ def main() -> int:
     tell = _Tell(answers)
     try:
         with told_to(lambda state: tell({"progress": state})):
-            job.load()(**job.arguments)
+            job.do()
     except KeyboardInterrupt:
         tell({"error": "interrupted"})
         return INTERRUPTED

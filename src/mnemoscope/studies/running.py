@@ -64,7 +64,7 @@ def run_study(
     check_extra()
     study: Study = registry.studies.load(name)
     chosen = _preset(study, preset)
-    folder = Path(root) / "studies" / study.name / preset
+    folder = _folder(study, preset, root)
     trials = study.trials(chosen.settings, chosen.seeds if seeds is None else tuple(seeds))
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
@@ -84,7 +84,7 @@ def run_study(
                 bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
                 _run_trial(study, trial, folder, progress)
     else:
-        failed = [one for one in _by_engine(engine, study, preset, to_do, folder, progress) if one.error is not None]
+        failed = [one for one in _by_engine(engine, study, preset, to_do, root, progress) if one.error is not None]
     finished = _finished(study, chosen, folder)
     if not finished:
         raise RuntimeError("\n".join(["No trial was finished.", *map(_what_failed, failed)]))
@@ -98,32 +98,37 @@ def run_study(
                        [_what_failed(one) for one in failed])  # fmt: skip
 
 
-def run_trial(study: str, preset: str, seed: int, trial: str, folder: str) -> None:
+def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
     """Run the trial with that hash, if it is not finished: what an engine calls."""
     of: Study = registry.studies.load(study)
+    folder = _folder(of, preset, root)
     for each in of.trials(_preset(of, preset).settings, (seed,)):
         if each.hash == trial:
-            if not _trial_file(Path(folder), each).exists():
-                _run_trial(of, each, Path(folder), progress=True)
+            if not _trial_file(folder, each).exists():
+                _run_trial(of, each, folder, progress=True)
             return
     raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
 
 
 def _by_engine(
-    engine: Engine, study: Study, preset: str, trials: Sequence[Trial], folder: Path, progress: bool
+    engine: Engine, study: Study, preset: str, trials: Sequence[Trial], root: str | Path, progress: bool
 ) -> list[Outcome]:
     jobs = [
         Job(f"{trial.name}, seed {trial.seed}", "mnemoscope.studies.running:run_trial",
-            {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash, "folder": str(folder)},
-            str(folder / trial.hash))
+            {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
+            str(root), str(_folder(study, preset, "") / trial.hash))
         for trial in trials
     ]  # fmt: skip
     display = Display(study.name, len(jobs), progress)
-    return list(display.watched(engine.outcomes(jobs, display.tell)))
+    return list(display.outcomes(engine.events(jobs)))
 
 
 def _what_failed(one: Outcome) -> str:
     return f"{one.job.name}: {one.error}"
+
+
+def _folder(study: Study, preset: str, root: str | Path) -> Path:
+    return Path(root) / "studies" / study.name / preset
 
 
 def _preset(study: Study, name: str) -> Preset:
