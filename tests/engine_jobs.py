@@ -9,12 +9,14 @@ from mnemoscope.files import write_atomically
 from mnemoscope.progress import Bar
 
 
-def write(root, number, wait=0.0):
+def write(root, number, wait=0.0, own="."):
     """What a trial does: find whether it is done, else work, and put the result there at once."""
-    done = Path(root) / str(number)
+    root = Path(root, own)
+    root.mkdir(parents=True, exist_ok=True)
+    done = root / str(number)
     if done.exists():
         return
-    with (Path(root) / "begun").open("a") as begun:
+    with (root / "begun").open("a") as begun:
         begun.write(f"{number} {os.getpid()}\n")
     time.sleep(wait)
     write_atomically(done, os.environ["OMP_NUM_THREADS"].encode())
