@@ -389,11 +389,13 @@ def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
         assert evaluate(model, task, batches)["accuracy"] == found
     assert torch.equal(seen.answers, model(seen.scenes)[0].argmax(-1)[0])
     assert looked.fixed_points is None
-    assert f"{seen.unseen:.1%} are answered right" in text_of(looked.page)
-    panels = [axes.get_title() for axes in seen.figure().axes if axes.get_title()]
+    assert f"{seen.unseen:.1%} of 1,000 problems with" in text_of(looked.page)
+    assert f"and {seen.seen:.1%} of as many new ones" in text_of(looked.page)
+    panels = [axes.get_title("left") for axes in seen.figure().axes if axes.get_title("left")]
     assert len(panels) == 6
-    wrong = int((seen.answers != seen.scenes.labels).sum())
-    assert sum("answered so" not in title for title in panels) == min(wrong, 3)
+    said = [title.removeprefix("right: ").split("\nsaid: ") for title in panels]
+    wrong = [task.of.answers[label] for label in seen.scenes.labels[seen.answers != seen.scenes.labels]]
+    assert [one for one, other in said if one != other] == wrong[:3]
 
 
 @pytest.mark.parametrize(
