@@ -1,0 +1,285 @@
+"""What the studies of relational networks share (Kerg, chapters 5 and 7, appendix C)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, exp
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mnemoscope.config import RunConfig
+from mnemoscope.studies.learning import LearningStudy, by_name, changed, finite
+from mnemoscope.studies.relational_figure import Panel, accuracies
+from mnemoscope.studies.study import Finished, Published, Row, Trial
+from mnemoscope.tasks import Split, Task
+from mnemoscope.training import evaluate, load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KERG = "Kerg"
+PROTOTYPE = "an earlier prototype of CoRelNet, not published"
+PROBLEMS = 3000
+"""With which a trained network is tested, at least, of each kind; 90% of them right are then known to 0.5 points."""
+DRIFT = 0.005
+"""Accuracy on unseen shapes that was lost again while learning, from which on a row tells of it."""
+
+BASE = RunConfig("relational", task="rmts", cell="corelnet", optimiser="adam", learning_rate=5e-4, steps=5000,
+                 batch_size=96, evaluate_every=100, evaluate_batches=4, checkpoint_every=1000, threads=1)  # fmt: skip
+"""Kerg, C.1 Table 1, and the released code: Adam without a schedule, 5,000 batches, and the last network is tested."""
+TASKS: dict[str, dict[str, Any]] = {
+    "same/diff": {"task": "same-different"},
+    "RMTS": {"task": "rmts"},
+    "dist3": {"task": "distribution-of-n"},
+    "identity rules": {"task": "identity-rules"},
+    "RMTS3": {"task": "rmts3", "batch_size": 192},
+    "same/diff 6": {"task": "same-different-6", "batch_size": 384},
+    "identity rules 4": {"task": "identity-rules-4", "batch_size": 224},
+    "dist10": {"task": "distribution-of-n", "task_options": {"n": 10}},
+}
+"""Tasks by their published names, with the problems of a batch where they are not 96."""
+EXTREME = {"same/diff": 98, "RMTS": 95, "dist3": 95, "identity rules": 95, "RMTS3": 94, "same/diff 6": 98,
+           "identity rules 4": 94, "dist10": 89}  # fmt: skip
+"""Held out of 100 shapes, at most: as many are left as the problems need."""
+BASIC = ("same/diff", "RMTS", "dist3", "identity rules")
+FEW_STEPS: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "evaluate_batches": 1, "batch_size": 12}
+"""Settings that show in seconds that the machinery works."""
+
+
+class Condition(NamedTuple):
+    """What a trial trains, on which task, with how many shapes held out (None: the task has no shapes)."""
+
+    network: str
+    task: str
+    m: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the trial.
+
+        >>> Condition("corelnet", "RMTS", 95).name
+        'corelnet, RMTS, m 95'
+        """
+        return f"{self.network}, {self.task}" + ("" if self.m is None else f", m {self.m}")
+
+    @classmethod
+    def of(cls, trial: Trial) -> Condition:
+        """From the name of a trial."""
+        network, task, *m = trial.name.split(", ")
+        return cls(network, task, int(m[0].removeprefix("m ")) if m else None)
+
+
+def crossed(
+    networks: Mapping[str, Mapping[str, Any]],
+    tasks: Mapping[str, Mapping[str, Any]],
+    held_out: Mapping[str, Sequence[int]] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Every network on every task, at every m of the task, as the `networks` of a preset.
+
+    Args:
+        networks: by names without a comma, each with changes of a run (`cell`, `cell_options`, ...).
+        tasks: likewise (`task`, `task_options`, `batch_size`, ...); these go first.
+        held_out: numbers m of each task; None where tasks have no shapes to hold out.
+
+    >>> crossed({"esbn": {"cell": "esbn"}}, {"RMTS": {"task": "rmts"}}, {"RMTS": (50,)})
+    {'esbn, RMTS, m 50': {'task': 'rmts', 'cell': 'esbn', 'task_options': {'m': 50}, 'cell_options': {}}}
+
+    """
+    grid = {}
+    for task, problem in tasks.items():
+        for m in [None] if held_out is None else held_out[task]:
+            for network, own in networks.items():
+                options = {} if m is None else {"m": m}
+                together = {
+                    name: {**problem.get(name, {}), **own.get(name, {})} for name in ("task_options", "cell_options")
+                }
+                together["task_options"] |= options
+                grid[Condition(network, task, m).name] = {**problem, **own, **together}
+    return grid
+
+
+def named(*networks: str) -> dict[str, dict[str, Any]]:
+    """Networks of the registry, with their published options, as `crossed` wants them."""
+    return {network: {"cell": network} for network in networks}
+
+
+@dataclass(frozen=True)
+class Reported(Published):
+    """A published accuracy with its number, so that a figure can show it."""
+
+    mean: float | None = None
+
+
+def reported(quantity: str, percent: float, deviation: float, source: str) -> Reported:
+    """A mean and its deviation over seeds, in percent; what is within one deviation agrees with it.
+
+    >>> reported("corelnet, same: hexominoes", 94.7, 5.4, "Table 1").value
+    '94.7% ± 5.4'
+    """
+    low, high = (percent - deviation) / 100, min(1.0, (percent + deviation) / 100)
+    return Reported(quantity, f"{percent}% ± {deviation}", source, agreeing=(low, high), mean=percent / 100)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That networks do better than others, or no worse, told in words: compared by the difference of their means."""
+
+    published: Published
+    """Its range is of the difference, 1 for 100 points."""
+    conditions: tuple[tuple[str, int | None], ...]
+    """Tasks, each with its m, over which means are taken."""
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+
+
+BETTER = (0.01, 1.0)
+"""Differences that are called better: one point or more."""
+NO_WORSE = (-0.02, 1.0)
+"""Differences that are called no worse: two points down, at most."""
+
+
+def claim(
+    words: str, source: str, tasks: Mapping[str, int | None], better: Iterable[str], worse: Iterable[str],
+    agreeing: tuple[float, float] = BETTER,
+) -> Claim:  # fmt: skip
+    """What `words` say, of `better` against `worse` on all these tasks together, at their m."""
+    better, worse = tuple(better), tuple(worse)
+    where = " and ".join(Condition("", task, m).name.removeprefix(", ") for task, m in tasks.items())
+    quantity = f"{where}: {' and '.join(better)} against {' and '.join(worse)}"
+    return Claim(Published(quantity, words, source, agreeing), tuple(tasks.items()), better, worse)
+
+
+class RelationalStudy(LearningStudy):
+    """Networks on tasks with m shapes held out, compared by how often they are right on shapes never seen.
+
+    A trial is a network on a task at an m; `crossed` makes the `networks` of a preset. Rows stand in the order of the
+    grid, then the claims. Curves are of unseen shapes; the last network is tested, whatever it was before.
+    """
+
+    base = BASE
+    score = "accuracy"
+    score_in_words = "accuracy"
+    tasks: Mapping[str, Mapping[str, Any]] = TASKS
+    """Every task of the study, with what is published of its training."""
+    claims: Sequence[Claim] = ()
+    unseen: Mapping[str, str] = {"test": "unseen shapes"}
+    """What a network is tested with that it has not seen: keys of `tests`, and words."""
+    watched: Mapping[str, Sequence[str]] = {}
+    """Networks of which the figure shows how they learn, by task."""
+    recipe: Sequence[str] = ("optimiser", "learning_rate", "schedule", "weight_decay", "clip", "steps", "batch_size")
+    """Settings in which a trial must be as published to be compared."""
+
+    def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
+        """What a trained network is tested with: "validation", what it was trained with, and keys of `unseen`."""
+        return {"test": (task, "test"), "validation": (task, "validation")}
+
+    def look(self, run: Path) -> dict[str, Any]:
+        """Accuracy in each of the tests."""
+        model, task, config = load_model(run)
+        model = model.to(config.device)
+        number = ceil(PROBLEMS / config.batch_size)
+        found = {}
+        for name, (tested, split) in self.tests(task).items():
+            batches = (tested.batch(config.batch_size, config.seed, each, split) for each in range(number))
+            found[name] = evaluate(model, tested, (batch.to(config.device) for batch in batches))["accuracy"]
+        return {name: round(accuracy, 5) for name, accuracy in found.items()}
+
+    def as_published(self, trial: Trial) -> bool:
+        """Whether a trial has the published recipe."""
+        told = changed(self.base, self.tasks[Condition.of(trial).task])
+        return all(trial.settings[name] == getattr(told, name) for name in self.recipe)
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for own in by_name(results).values():
+            for key, words in self.unseen.items():
+                found = [one.result[key] for one in finite(own)]
+                measured = [mean(found)] if found else []  # seeds together, as published
+                rows.append(self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key)))
+        return [*rows, *self.claimed(results)]
+
+    def remark(self, own: Sequence[Finished], key: str = "") -> str:
+        """What was seen in training, how much of the unseen was lost again, and how long it took."""
+        whole = finite(own)
+        if not whole:
+            return super().remark(own)
+        said = [f"seen in training {over_seeds([one.result['validation'] for one in whole])}"]
+        lost = max(drift(one) for one in whole)
+        said += [f"up to {100 * lost:.1f} points lost after the best evaluation"] if lost >= DRIFT else []
+        seconds = [one.result["seconds"] for one in whole]
+        time = f"{whole[0].result['steps']:,} iterations, {mean(seconds):,.0f} s"
+        return "; ".join([*said, super().remark(own), time])
+
+    def claimed(self, results: Sequence[Finished]) -> list[Row]:
+        """A row for each claim of which all networks are there."""
+        rows = []
+        for one in self.claims:
+            own = {network: self._of(results, network, one) for network in (*one.better, *one.worse)}
+            if not all(own.values()):
+                continue
+            key = next(iter(self.unseen))
+            means = {network: mean(each.result[key] for each in trials) for network, trials in own.items()}
+            better, worse = (mean(means[network] for network in group) for group in (one.better, one.worse))
+            ours = f"{100 * (better - worse):+.1f} points: {percent(better)} against {percent(worse)}"
+            trials = [each for group in own.values() for each in group]
+            rows.append(self.compared(trials, one.published, one.published.quantity, [better - worse], ours, ""))
+        return rows
+
+    def _of(self, results: Sequence[Finished], network: str, one: Claim) -> list[Finished]:
+        """The trials of a network under the conditions of a claim; none where one of these has none."""
+        found = [
+            [each for each in finite(results) if Condition.of(each.trial) == Condition(network, task, m)]
+            for task, m in one.conditions
+        ]
+        return [each for group in found for each in group] if all(found) else []
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        """Accuracy of each network on each task: a dot for each seed, over m where there are several."""
+        stated = {one.quantity: one.mean for one in self.published if isinstance(one, Reported)}
+        panels: dict[tuple[str, str], Panel] = {}
+        for one in finite(results):
+            condition = Condition.of(one.trial)
+            for key, words in self.unseen.items():
+                title = condition.task if len(self.unseen) == 1 else f"{condition.task}, {words}"
+                panel = panels.setdefault((condition.task, key), Panel(title, exp(-one.result["baseline"])))
+                panel.add(condition.network, condition.m, one.result[key], one.result["validation"])
+                told = stated.get(f"{one.trial.name}: {words}")
+                if told is not None:
+                    panel.told[condition.network, condition.m] = told
+        curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
+        for one in finite(results):
+            condition = Condition.of(one.trial)
+            if condition.network in self.watched.get(condition.task, ()):
+                own = curves.setdefault(condition.task, {}).setdefault(condition.network, [])
+                own.append(one.result["curve"])
+        return accuracies(list(panels.values()), curves)
+
+
+def drift(one: Finished) -> float:
+    """How much accuracy a network had at its best evaluation on unseen shapes, more than at its last one."""
+    return max(one.result["curve"]["accuracy"]) - one.result["curve"]["accuracy"][-1]
+
+
+def percent(accuracy: float) -> str:
+    """One digit behind the point.
+
+    >>> percent(0.98765)
+    '98.8%'
+    """
+    return f"{100 * accuracy:.1f}%"
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """Mean, standard deviation, lowest and highest.
+
+    >>> over_seeds([0.96, 1.0]), over_seeds([0.5]), over_seeds([])
+    ('98.0% ± 2.8 (96.0 to 100.0)', '50.0%', 'none')
+    """
+    if not values:
+        return "none"
+    if len(values) == 1:
+        return percent(values[0])
+    ends = f"{100 * min(values):.1f} to {100 * max(values):.1f}"
+    return f"{percent(mean(values))} ± {100 * stdev(values):.1f} ({ends})"
