@@ -159,6 +159,11 @@ def claim(
     return Claim(Published(quantity, words, source, agreeing), *sides)
 
 
+CAPTION = "Accuracy on unseen shapes, a dot for each seed; the diamond is the mean on what was trained, the dashed line chance."
+OVER_M = " Where several m were held out, unseen are lines with dots, seen are dashes."
+"""Of figures."""
+
+
 class RelationalStudy(LearningStudy):
     """Networks on tasks with m shapes held out, compared by how often they are right on shapes never seen.
 
