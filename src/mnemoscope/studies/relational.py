@@ -159,7 +159,7 @@ def claim(
     return Claim(Published(quantity, words, source, agreeing), *sides)
 
 
-CAPTION = "Accuracy on unseen shapes, a dot for each seed; the diamond is the mean on what was trained, the dashed line chance."
+CAPTION = "Accuracy on unseen shapes, a dot for each seed; diamonds are means on what was trained, dashed lines chance."
 OVER_M = " Where several m were held out, unseen are lines with dots, seen are dashes."
 """Of figures."""
 
