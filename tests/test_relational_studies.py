@@ -157,7 +157,7 @@ def test_mean_and_spread_are_in_percent():
 def test_corelnet_tells_unseen_shapes_apart_after_a_hundred_iterations(tmp_path):
     study = relational_cognitive.STUDY
     settings = {"networks": crossed(named("corelnet"), {"same/diff": {"task": "same-different"}}, {"same/diff": (98,)}),
-                "changes": {"steps": 100, "evaluate_every": 50}}  # fmt: skip
+                "changes": {"steps": 100, "evaluate_every": 50, "evaluate_batches": 1}}  # fmt: skip
     (trial,) = study.trials(settings, (0,))
     result = study.run(trial, tmp_path, progress=False)
     assert result["test"] > 0.99

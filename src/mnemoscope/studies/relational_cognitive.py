@@ -101,8 +101,7 @@ class Cognitive(RelationalStudy):
     watched: Mapping[str, Sequence[str]] = dict.fromkeys(DRIFTING, ("corelnet", *REMEDIES))
     presets: Mapping[str, Preset] = {
         "smoke": Preset("A few iterations on two tasks: it shows that the machinery works.",
-                        {"networks": crossed(named("corelnet", "transformer"), {"RMTS": TASKS["RMTS"]},
-                                             {"RMTS": (50, 95)})
+                        {"networks": crossed(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
                          | crossed(named("corelnet"), DRIFT, at_extreme(DRIFT)),
                          "changes": FEW_STEPS}),
         "cpu": Preset("As published, with the most shapes held out, five seeds; for identity rules with remedies "
