@@ -167,8 +167,9 @@ OVER_M = " Where several m were held out, unseen are lines with dots, seen are d
 class RelationalStudy(LearningStudy):
     """Networks on tasks with m shapes held out, compared by how often they are right on shapes never seen.
 
-    A trial is a network on a task at an m; `crossed` makes the `networks` of a preset. Rows stand in the order of the
-    grid, then the claims. Curves are of unseen shapes; the last network is tested, whatever it was before.
+    A trial is a network on a task at an m; `crossed` makes the `networks` of a preset, whose `seeds` may name networks
+    with the few seeds that they alone have. Rows stand in the order of the grid, then the claims. Curves are of unseen
+    shapes; the last network is tested, whatever it was before.
     """
 
     base = BASE
@@ -186,6 +187,15 @@ class RelationalStudy(LearningStudy):
     known to 0.5 points."""
     recipe: Sequence[str] = ("optimiser", "learning_rate", "schedule", "weight_decay", "clip", "steps", "batch_size")
     """Settings in which a trial must be as published to be compared."""
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        seeds = tuple(seeds)
+        own = settings.get("seeds", {})
+        return [
+            trial
+            for trial in super().trials(settings, seeds)
+            if trial.seed in own.get(Condition.of(trial).network, seeds)
+        ]
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         """What a trained network is tested with: "validation", what it was trained with, and keys of `unseen`."""
