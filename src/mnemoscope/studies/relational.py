@@ -231,12 +231,10 @@ class RelationalStudy(LearningStudy):
         whole = finite(own)
         if not whole:
             return super().remark(own)
-        said = [f"seen in training {over_seeds([one.result['validation'] for one in whole])}"]
+        said = [f"seen {percent(mean(one.result['validation'] for one in whole))}"]
         lost = max(drift(one) for one in whole)
         said += [f"up to {100 * lost:.1f} points lost after the best evaluation"] if lost >= DRIFT else []
-        seconds = [one.result["seconds"] for one in whole]
-        time = f"{whole[0].result['steps']:,} iterations, {mean(seconds):,.0f} s"
-        return "; ".join([*said, super().remark(own), time])
+        return "; ".join([*said, super().remark(own), f"{mean(one.result['seconds'] for one in whole):,.0f} s"])
 
     def claimed(self, results: Sequence[Finished]) -> list[Row]:
         """A row for each claim of which all networks are there."""
