@@ -230,6 +230,7 @@ class RelationalStudy(LearningStudy):
         rows = []
         for own in by_name(results).values():
             for key, words in self.unseen.items():
+                words = words_at(words, Condition.of(own[0].trial).m)
                 found = [one.result[key] for one in finite(own)]
                 measured = [mean(found)] if found else []  # seeds together, as published
                 rows.append(self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key)))
@@ -279,7 +280,7 @@ class RelationalStudy(LearningStudy):
                 title = condition.task if len(self.unseen) == 1 else f"{condition.task}, {words}"
                 panel = panels.setdefault((condition.task, key), Panel(title, exp(-one.result["baseline"])))
                 panel.add(condition.network, condition.m, one.result[key], one.result["validation"])
-                told = stated.get(f"{one.trial.name}: {words}")
+                told = stated.get(f"{one.trial.name}: {words_at(words, condition.m)}")
                 if told is not None:
                     panel.told[condition.network, condition.m] = told
         curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
@@ -289,6 +290,17 @@ class RelationalStudy(LearningStudy):
                 own = curves.setdefault(condition.task, {}).setdefault(condition.network, [])
                 own.append(one.result["curve"])
         return accuracies(list(panels.values()), curves)
+
+
+def words_at(words: str, m: int | None) -> str:
+    """Where no shapes are held out, those of the test are none that were unseen.
+
+    >>> words_at("unseen shapes", 95), words_at("unseen shapes", 0), words_at("unseen shapes and relations", 0)
+    ('unseen shapes', 'seen shapes', 'unseen relations')
+    """
+    if m != 0:
+        return words
+    return words.replace("unseen shapes and", "unseen").replace("unseen shapes", "seen shapes")
 
 
 def drift(one: Finished) -> float:
