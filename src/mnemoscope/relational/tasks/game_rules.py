@@ -16,6 +16,8 @@ from mnemoscope.shapes import Int
 
 CELLS = GRID * GRID
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+LUMINANCE = torch.tensor([2126, 7152, 722])
+"""Of red, green and blue, in ten thousandths (ITU-R BT.709), as the published labels were made."""
 _ROWS = ("aaa", "aab", "aba", "abb", "abc")
 _OTHER_ROWS = ("ddd", "dde", "ded", "dee", "def")
 
@@ -92,8 +94,7 @@ def left_of(size: int, generator: Generator, objects: Objects) -> Placed:
     """Two objects anywhere, the darker one in a column further left, or in the same column and lower."""
     labels = balanced(size, 2, generator)
     colours = len(objects.colours)
-    weights = torch.tensor([299, 587, 114])  # luminance of red, green and blue in thousandths (ITU-R BT.601)
-    rank = (objects.colours * weights).sum(1).argsort()
+    rank = (objects.colours * LUMINANCE).sum(1).argsort()
     darker_first = rank[different(size, 2, colours, generator).sort(1).values]
     shape = torch.randint(len(objects.images) // colours, (size, 2), generator=generator)
     cells = different(size, 2, CELLS, generator)
