@@ -105,6 +105,21 @@ def test_kaiming_weights_keep_the_size_of_what_they_see():
         assert layer.weight.std().item() == pytest.approx(sqrt(2 / inputs), rel=0.15)  # of 512 numbers or more
 
 
+def test_what_corelnet_has_behind_its_encoder_is_drawn_as_torch_does():
+    sizes = Sizes(objects=9, choices=4)
+    for name in ("corelnet", "corelnet-t", "corelnet-asymmetric", "corelnet-mix", "corelnet-multi", "corelnet-l1"):
+        model = relational_model(name, sizes)
+        maps = [
+            part for key, part in model.named_modules() if isinstance(part, torch.nn.Linear) and "encoder" not in key
+        ]
+        assert len(maps) > 1
+        for each in maps:
+            bound = each.in_features**-0.5
+            assert 0.9 * bound < each.weight.abs().max() <= bound  # of 256 numbers or more, even in between
+            assert each.weight.std().item() == pytest.approx(bound / sqrt(3), rel=0.15)
+            assert each.bias is None or 0 < each.bias.abs().max() <= bound
+
+
 def test_sizes_that_an_encoder_cannot_take_are_refused():
     with pytest.raises(ValueError, match="at least 8 x 8 pixels, but images are 7 x 32"):
         Encoder(1, 7, 32)
