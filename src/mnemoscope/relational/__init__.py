@@ -12,6 +12,7 @@ from mnemoscope.relational.predinet import PrediNet
 from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork
 from mnemoscope.relational.scenes import Scenes
+from mnemoscope.relational.solver import Solver
 from mnemoscope.relational.transformer import Transformer
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Scenes",
     "Sized",
     "Sizes",
+    "Solver",
     "Transformer",
     "relational_model",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from mnemoscope.studies.relational import (
     BASE,
+    CAPTION,
     EXTREME,
     FEW_STEPS,
     NEAR_PERFECT,
@@ -61,10 +62,7 @@ class DistributionOfTen(RelationalStudy):
                         tuple(range(10))),
     }  # fmt: skip
     cites = ("kerg2022", "webb2021", "shanahan2020", "vaswani2017", "altabaa2024")
-    caption = (
-        "Accuracy on unseen shapes, a dot for each seed; the tick behind is the mean on what was trained, the dashed "
-        "line is chance."
-    )
+    caption = CAPTION
 
 
 STUDY = DistributionOfTen()

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mnemoscope.config import RunConfig
+from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
 from mnemoscope.studies.learning import LearningStudy, by_name, changed, finite
 from mnemoscope.studies.relational_figure import Panel, accuracies
 from mnemoscope.studies.study import Finished, Published, Row, Trial
@@ -159,6 +159,11 @@ def claim(
     return Claim(Published(quantity, words, source, agreeing), *sides)
 
 
+CAPTION = "Accuracy on unseen shapes, a dot for each seed; diamonds are means on what was trained, dashed lines chance."
+OVER_M = " Where several m were held out, unseen are lines with dots, seen are dashes."
+"""Of figures."""
+
+
 class RelationalStudy(LearningStudy):
     """Networks on tasks with m shapes held out, compared by how often they are right on shapes never seen.
 
@@ -176,8 +181,9 @@ class RelationalStudy(LearningStudy):
     """What a network is tested with that it has not seen: keys of `tests`, and words."""
     watched: Mapping[str, Sequence[str]] = {}
     """Networks of which the figure shows how they learn, by task."""
-    test_batches = 32
-    """Of each of the `tests`; of 96 problems, 90% right are known to 0.5 points then."""
+    evaluations = 8
+    """A network is tested with as many batches as this many evaluations have; with 32 of 96 problems, 90% right are
+    known to 0.5 points."""
     recipe: Sequence[str] = ("optimiser", "learning_rate", "schedule", "weight_decay", "clip", "steps", "batch_size")
     """Settings in which a trial must be as published to be compared."""
 
@@ -189,9 +195,10 @@ class RelationalStudy(LearningStudy):
         """Accuracy in each of the tests."""
         model, task, config = load_model(run)
         model = model.to(config.device)
+        number = self.evaluations * (config.evaluate_batches or ENDLESS_EVALUATION)
         found = {}
         for name, (tested, split) in self.tests(task).items():
-            batches = (tested.batch(config.batch_size, config.seed, each, split) for each in range(self.test_batches))
+            batches = (tested.batch(config.batch_size, config.seed, each, split) for each in range(number))
             found[name] = evaluate(model, tested, (batch.to(config.device) for batch in batches))["accuracy"]
         return {name: round(accuracy, 5) for name, accuracy in found.items()}
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mnemoscope.studies.relational import (
     BASE,
     BASIC,
+    CAPTION,
     EXTREME,
     FEW_STEPS,
     HELD_OUT,
     NEAR_PERFECT,
+    OVER_M,
     PROTOTYPE,
     TASKS,
     VERY_GOOD,
@@ -96,11 +98,10 @@ class Cognitive(RelationalStudy):
     base = replace(BASE, name="relational-cognitive")
     claims = CLAIMS
     published = (*_published(), *(one.published for one in CLAIMS))
-    watched: Mapping[str, tuple[str, ...]] = {task: ("corelnet", *REMEDIES) for task in DRIFTING}
+    watched: Mapping[str, Sequence[str]] = dict.fromkeys(DRIFTING, ("corelnet", *REMEDIES))
     presets: Mapping[str, Preset] = {
         "smoke": Preset("A few iterations on two tasks: it shows that the machinery works.",
-                        {"networks": crossed(named("corelnet", "transformer"), {"RMTS": TASKS["RMTS"]},
-                                             {"RMTS": (50, 95)})
+                        {"networks": crossed(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
                          | crossed(named("corelnet"), DRIFT, at_extreme(DRIFT)),
                          "changes": FEW_STEPS}),
         "cpu": Preset("As published, with the most shapes held out, five seeds; for identity rules with remedies "
@@ -121,9 +122,8 @@ class Cognitive(RelationalStudy):
     cites = ("kerg2022", "webb2021", "webb2020", "shanahan2020", "santoro2017", "vaswani2017", "munkhdalai2019",
              "graves2014", "hochreiter1997")  # fmt: skip
     caption = (
-        "Accuracy on unseen shapes, a dot for each seed; the tick behind is the mean on shapes of training, the dashed "
-        "line is chance. Where several m were held out, unseen are lines with dots, seen are dashes. Below, accuracy "
-        "on unseen shapes while learning, where it may fall again: thin lines for seeds, thick ones for their median."
+        f"{CAPTION}{OVER_M} Below, accuracy on unseen shapes while learning, where it may fall again: thin lines for "
+        "seeds, thick ones for their median."
     )
 
 

@@ -17,7 +17,8 @@ Curves = Mapping[str, Mapping[str, Sequence[Mapping[str, Sequence[float]]]]]
 """Learning curves: task, network, seeds."""
 ACROSS = 4
 """Panels side by side."""
-LOW, HIGH = -0.03, 1.05
+BESIDE = 3
+"""Names of networks side by side."""
 
 
 @dataclass
@@ -50,12 +51,13 @@ class Panel:
 
 def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
     """A panel for each task; below them, how the watched networks learned."""
-    networks = list(dict.fromkeys(network for panel in panels for network in panel.networks))
-    networks += [name for own in curves.values() for name in own if name not in networks]
-    colour_of = dict(zip(networks, colours(), strict=False))
     single = [panel for panel in panels if len(panel.over) < 2]
     several = [panel for panel in panels if len(panel.over) > 1]
+    in_lines = list(
+        dict.fromkeys(network for own in (*(each.networks for each in several), *curves.values()) for network in own)
+    )
     in_dots = list(dict.fromkeys(network for panel in single for network in panel.networks))
+    colour_of = dict(zip(dict.fromkeys((*in_lines, *in_dots)), colours(), strict=False))
     parts: list[tuple[float, Any]] = []
     height = 0.7 + 0.27 * len(in_dots)
     for row in _rows(single):
@@ -64,17 +66,16 @@ def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
         parts.append((2.4, lambda part, row=row: _lines(part, row, colour_of, _across(several))))
     if curves:
         parts.append((2.6, lambda part: _learning(part, curves, colour_of)))
-    named = [name for name in networks if curves or any(name in panel.networks for panel in several)]
-    above = 0.3 * -(-len(named) // 4)
+    above = 0.3 * -(-len(in_lines) // BESIDE)
     figure = blank(7.2, sum(each for each, _ in parts) + above)
     divided = figure.subfigures(len(parts), 1, height_ratios=[each for each, _ in parts], squeeze=False)
     for part, (_, draw) in zip(divided[:, 0], parts, strict=True):
         part.set_facecolor("none")
         draw(part)
-    if named:
-        handles = [_handle(name, colour_of[name]) for name in named]
-        figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False, labelcolor=COLOUR["ink"],
-                      fontsize=LARGEST_LETTERS)  # fmt: skip
+    if in_lines:
+        handles = [_handle(name, colour_of[name]) for name in in_lines]
+        figure.legend(handles=handles, loc="outside upper center", ncols=BESIDE, frameon=False,
+                      labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
     return figure
 
 
@@ -89,11 +90,10 @@ def _across(panels: Sequence[Panel]) -> int:
     return max(1, -(-len(panels) // rows))
 
 
-def _dots(
-    part: Any, row: Sequence[Panel], networks: Sequence[str], colour_of: Mapping[str, str], columns: int
-) -> None:
-    """Networks from top to bottom: a dot for each seed, a tick at what was seen in training, a circle at what was
-    published."""
+def _dots(part: Any, row: Sequence[Panel], networks: Sequence[str], colour_of: Mapping[str, str], columns: int) -> None:
+    """Networks from top to bottom: a dot for each seed, a diamond at what was seen in training, a circle at what was
+    published.
+    """
     axes = part.subplots(1, columns, sharey=True, squeeze=False)[0]
     for each in axes[len(row) :]:
         each.set_visible(False)
@@ -104,11 +104,11 @@ def _dots(
                 if name != network:
                     continue
                 colour = colour_of[network]
-                each.plot([mean(panel.seen[name, m])], [y], "|", color=COLOUR["muted"], markersize=11)
+                each.plot([mean(panel.seen[name, m])], [y], "D", color=COLOUR["muted"], fillstyle="none", markersize=5)
                 each.plot(values, [y] * len(values), "o", color=colour, markersize=4, alpha=0.8)
                 if (name, m) in panel.told:
                     each.plot([panel.told[name, m]], [y], "o", color=colour, fillstyle="none", markersize=10)
-        each.set(xlim=(LOW, HIGH), ylim=(len(networks) - 0.5, -0.5))
+        each.set(xlim=(-0.05, 1.05), ylim=(len(networks) - 0.5, -0.5))
         each.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
         each.set_yticks(range(len(networks)), networks)
         _titled(each, panel.title)
@@ -133,10 +133,11 @@ def _lines(part: Any, row: Sequence[Panel], colour_of: Mapping[str, str], column
             each.plot(x, [mean(panel.seen[network, m]) for m in at], color=colour, linewidth=1, linestyle=(0, (2, 2)))
             told = {m: panel.told[network, m] for m in at if (network, m) in panel.told}
             each.plot([places[m] for m in told], list(told.values()), "o", color=colour, fillstyle="none", markersize=9)
-        each.set(ylim=(LOW, HIGH), xlabel="m held out")
+        each.set(xlabel="m held out")
         each.set_xticks(list(places.values()), [str(m) for m in places])
         _titled(each, panel.title)
-    axes[0].set_ylabel("accuracy")
+    lowest = min(value for panel in row for values in (*panel.unseen.values(), [panel.chance]) for value in values)
+    axes[0].set(ylabel="accuracy", ylim=(lowest - 0.05, 1.03))
 
 
 def _learning(part: Any, curves: Curves, colour_of: Mapping[str, str]) -> None:

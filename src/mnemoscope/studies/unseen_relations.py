@@ -8,14 +8,16 @@ from typing import Any
 
 from mnemoscope.studies.relational import (
     BASE,
+    BETTER,
+    CAPTION,
     EXTREME,
     FEW_STEPS,
     HELD_OUT,
     NEAR_PERFECT,
     NO_WORSE,
+    OVER_M,
     PROTOTYPE,
     TASKS,
-    BETTER,
     Claim,
     Condition,
     RelationalStudy,
@@ -103,10 +105,7 @@ class UnseenRelations(RelationalStudy):
                              "changes": {"device": "cuda"}}, tuple(range(10))),
     }  # fmt: skip
     cites = ("kerg2022", "webb2021", "shanahan2020", "vaswani2017")
-    caption = (
-        "Accuracy on unseen shapes and relations, a dot for each seed; the tick behind is the mean on what was trained, "
-        "the dashed line is chance. Where several m were held out, unseen are lines with dots, seen are dashes."
-    )
+    caption = CAPTION.replace("shapes", "shapes and relations") + OVER_M
 
 
 STUDY = UnseenRelations()
