@@ -210,11 +210,15 @@ class RelationalStudy(LearningStudy):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for own in by_name(results).values():
-            for key, words in self.unseen.items():
+            for key, words in self.tested(own).items():
                 found = [one.result[key] for one in finite(own)]
                 measured = [mean(found)] if found else []  # seeds together, as published
                 rows.append(self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key)))
         return [*rows, *self.claimed(results)]
+
+    def tested(self, own: Sequence[Finished]) -> dict[str, str]:
+        """What of `unseen` a network was tested with: not every task has all of it."""
+        return {key: words for key, words in self.unseen.items() if all(key in one.result for one in finite(own))}
 
     def remark(self, own: Sequence[Finished], key: str = "") -> str:
         """What was seen in training, how much of the unseen was lost again, and how long it took."""
@@ -256,7 +260,7 @@ class RelationalStudy(LearningStudy):
         panels: dict[tuple[str, str], Panel] = {}
         for one in finite(results):
             condition = Condition.of(one.trial)
-            for key, words in self.unseen.items():
+            for key, words in self.tested([one]).items():
                 title = condition.task if len(self.unseen) == 1 else f"{condition.task}, {words}"
                 panel = panels.setdefault((condition.task, key), Panel(title, exp(-one.result["baseline"])))
                 panel.add(condition.network, condition.m, one.result[key], one.result["validation"])
