@@ -40,7 +40,7 @@ def ablated(kind: str) -> tuple[str, ...]:
 def _claim(kind: str, task: str) -> Claim:
     words, source, agreeing = KINDS[kind]
     better, worse = (ablated(kind), PLAIN) if kind == "random" else (PLAIN, ablated(kind))
-    return claim(words, source, task, EXTREME[task], better, worse, agreeing)
+    return claim(words, source, task, EXTREME[task], better, worse, agreeing, paired=True)
 
 
 CLAIMS = tuple(_claim(kind, task) for kind in KINDS for task in BASIC)
@@ -68,9 +68,11 @@ class Ablations(RelationalStudy):
                         {"networks": crossed(named("corelnet", *(f"corelnet-{kind}" for kind in KINDS)),
                                              {"same/diff": TASKS["same/diff"]}, at_extreme(["same/diff"])),
                          "changes": FEW_STEPS}),
-        "cpu": Preset("As published, with the most shapes held out; two seeds.",
-                      {"networks": crossed(NETWORKS, FOUR, at_extreme(FOUR)), "changes": {}}, (0, 1)),
-        "paper": Preset("As cpu, ten seeds as published, on a GPU.",
+        "cpu": Preset("As published, with the most shapes held out, but without ESBN, which is slow; two seeds.",
+                      {"networks": crossed({name: network for name, network in NETWORKS.items()
+                                            if not name.startswith("esbn")}, FOUR, at_extreme(FOUR)),
+                       "changes": {}}, (0, 1)),
+        "paper": Preset("As cpu, with ESBN, ten seeds as published, on a GPU.",
                         {"networks": crossed(NETWORKS, FOUR, at_extreme(FOUR)), "changes": {"device": "cuda"}},
                         tuple(range(10))),
     }  # fmt: skip
@@ -79,7 +81,7 @@ class Ablations(RelationalStudy):
 
     def claimed(self, results: Sequence[Finished]) -> list[Row]:
         sides = {task: self.sides(results, one) for task, one in SENSORY.items()}
-        lost = {task: means[0] - means[1] for task, means in sides.items() if means is not None}
+        lost = {task: found[0][0] - found[0][1] for task, found in sides.items() if found is not None}
         if len(lost) < len(SENSORY):
             return super().claimed(results)
         least = min(lost, key=lambda task: lost[task])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from pathlib import Path
@@ -143,11 +143,20 @@ class Claim:
     """Its range is of the difference, 1 for 100 points."""
     better: tuple[Condition, ...]
     worse: tuple[Condition, ...]
+    paired: bool = False
+    """Whether each is compared with one of the others, so that a pair may be missing."""
+
+    def among(self, there: Collection[Condition]) -> tuple[tuple[Condition, ...], tuple[Condition, ...]] | None:
+        """Both sides, if they are there; of pairs those that are, if any."""
+        if not self.paired:
+            return (self.better, self.worse) if {*self.better, *self.worse} <= {*there} else None
+        pairs = [pair for pair in zip(self.better, self.worse, strict=True) if {*pair} <= {*there}]
+        return (tuple(first for first, _ in pairs), tuple(second for _, second in pairs)) if pairs else None
 
 
 def claim(
     words: str, source: str, task: str, m: int | None, better: Sequence[str], worse: Sequence[str],
-    agreeing: tuple[float, float] = BETTER,
+    agreeing: tuple[float, float] = BETTER, *, paired: bool = False,
 ) -> Claim:  # fmt: skip
     """What the words say, of networks against others on a task.
 
@@ -155,8 +164,8 @@ def claim(
     'RMTS3, m 94: corelnet against esbn'
     """
     quantity = f"{Condition('', task, m).name[2:]}: {' + '.join(better)} against {' + '.join(worse)}"
-    sides = (tuple(Condition(network, task, m) for network in side) for side in (better, worse))
-    return Claim(Published(quantity, words, source, agreeing), *sides)
+    first, second = (tuple(Condition(network, task, m) for network in side) for side in (better, worse))
+    return Claim(Published(quantity, words, source, agreeing), first, second, paired)
 
 
 CAPTION = "Accuracy on unseen shapes, a dot for each seed; diamonds are means on what was trained, dashed lines chance."
@@ -167,8 +176,9 @@ OVER_M = " Where several m were held out, unseen are lines with dots, seen are d
 class RelationalStudy(LearningStudy):
     """Networks on tasks with m shapes held out, compared by how often they are right on shapes never seen.
 
-    A trial is a network on a task at an m; `crossed` makes the `networks` of a preset. Rows stand in the order of the
-    grid, then the claims. Curves are of unseen shapes; the last network is tested, whatever it was before.
+    A trial is a network on a task at an m; `crossed` makes the `networks` of a preset, whose `seeds` may name networks
+    with the few seeds that they alone have. Rows stand in the order of the grid, then the claims. Curves are of unseen
+    shapes; the last network is tested, whatever it was before.
     """
 
     base = BASE
@@ -186,6 +196,15 @@ class RelationalStudy(LearningStudy):
     known to 0.5 points."""
     recipe: Sequence[str] = ("optimiser", "learning_rate", "schedule", "weight_decay", "clip", "steps", "batch_size")
     """Settings in which a trial must be as published to be compared."""
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        seeds = tuple(seeds)
+        own = settings.get("seeds", {})
+        return [
+            trial
+            for trial in super().trials(settings, seeds)
+            if trial.seed in own.get(Condition.of(trial).network, seeds)
+        ]
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         """What a trained network is tested with: "validation", what it was trained with, and keys of `unseen`."""
@@ -225,34 +244,34 @@ class RelationalStudy(LearningStudy):
         whole = finite(own)
         if not whole:
             return super().remark(own)
-        said = [f"seen in training {over_seeds([one.result['validation'] for one in whole])}"]
+        said = [f"seen {percent(mean(one.result['validation'] for one in whole))}"]
         lost = max(drift(one) for one in whole)
         said += [f"up to {100 * lost:.1f} points lost after the best evaluation"] if lost >= DRIFT else []
-        seconds = [one.result["seconds"] for one in whole]
-        time = f"{whole[0].result['steps']:,} iterations, {mean(seconds):,.0f} s"
-        return "; ".join([*said, super().remark(own), time])
+        return "; ".join([*said, super().remark(own), f"{mean(one.result['seconds'] for one in whole):,.0f} s"])
 
     def claimed(self, results: Sequence[Finished]) -> list[Row]:
-        """A row for each claim of which all networks are there."""
+        """A row for each claim of which all networks are there, or some of its pairs."""
         rows = []
         for one in self.claims:
-            if (sides := self.sides(results, one)) is None:
+            if (found := self.sides(results, one)) is None:
                 continue
-            better, worse = sides
+            (better, worse), own = found
             ours = f"{100 * (better - worse):+.1f} points: {percent(better)} against {percent(worse)}"
-            own = [each for each in results if Condition.of(each.trial) in (*one.better, *one.worse)]
-            rows.append(self.compared(own, one.published, one.published.quantity, [better - worse], ours, ""))
+            there = {Condition.of(each.trial) for each in own}
+            missing = [each.network for each in (*one.better, *one.worse) if each not in there]
+            remark = f"without {', '.join(missing)}" if missing else ""
+            rows.append(self.compared(own, one.published, one.published.quantity, [better - worse], ours, remark))
         return rows
 
-    def sides(self, results: Sequence[Finished], one: Claim) -> tuple[float, float] | None:
-        """Mean accuracy of the better and the worse of a claim; None where not all of their networks are there."""
-        key, found = next(iter(self.unseen)), {}
+    def sides(self, results: Sequence[Finished], one: Claim) -> tuple[tuple[float, float], list[Finished]] | None:
+        """Mean accuracy of the better and the worse of a claim, and their trials; None where networks are missing."""
+        key, found = next(iter(self.unseen)), dict[Condition, list[Finished]]()
         for each in finite(results):
-            found.setdefault(Condition.of(each.trial), []).append(each.result[key])
-        if not all(condition in found for condition in (*one.better, *one.worse)):
+            found.setdefault(Condition.of(each.trial), []).append(each)
+        if (sides := one.among(found)) is None:
             return None
-        better, worse = (mean(mean(found[condition]) for condition in side) for side in (one.better, one.worse))
-        return better, worse
+        better, worse = (mean(mean(each.result[key] for each in found[where]) for where in side) for side in sides)
+        return (better, worse), [each for side in sides for where in side for each in found[where]]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Accuracy of each network on each task: a dot for each seed, over m where there are several."""

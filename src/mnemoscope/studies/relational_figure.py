@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
@@ -17,6 +18,8 @@ Curves = Mapping[str, Mapping[str, Sequence[Mapping[str, Sequence[float]]]]]
 """Learning curves: task, network, seeds."""
 ACROSS = 4
 """Panels side by side."""
+TITLE = 18
+"""Letters of a title side by side."""
 BESIDE = 3
 """Names of networks side by side."""
 
@@ -56,12 +59,11 @@ def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
     in_lines = list(
         dict.fromkeys(network for own in (*(each.networks for each in several), *curves.values()) for network in own)
     )
-    in_dots = list(dict.fromkeys(network for panel in single for network in panel.networks))
-    colour_of = dict(zip(dict.fromkeys((*in_lines, *in_dots)), colours(), strict=False))
+    colour_of = dict(zip(dict.fromkeys((*in_lines, *_networks(single))), colours(), strict=False))
     parts: list[tuple[float, Any]] = []
-    height = 0.7 + 0.27 * len(in_dots)
     for row in _rows(single):
-        parts.append((height, lambda part, row=row: _dots(part, row, in_dots, colour_of, _across(single))))
+        height = 0.9 + 0.27 * len(_networks(row))
+        parts.append((height, lambda part, row=row: _dots(part, row, colour_of, _across(single))))
     for row in _rows(several):
         parts.append((2.4, lambda part, row=row: _lines(part, row, colour_of, _across(several))))
     if curves:
@@ -79,6 +81,10 @@ def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
     return figure
 
 
+def _networks(panels: Sequence[Panel]) -> list[str]:
+    return list(dict.fromkeys(network for panel in panels for network in panel.networks))
+
+
 def _rows(panels: Sequence[Panel]) -> list[Sequence[Panel]]:
     across = _across(panels)
     return [panels[first : first + across] for first in range(0, len(panels), across)]
@@ -90,10 +96,11 @@ def _across(panels: Sequence[Panel]) -> int:
     return max(1, -(-len(panels) // rows))
 
 
-def _dots(part: Any, row: Sequence[Panel], networks: Sequence[str], colour_of: Mapping[str, str], columns: int) -> None:
+def _dots(part: Any, row: Sequence[Panel], colour_of: Mapping[str, str], columns: int) -> None:
     """Networks from top to bottom: a dot for each seed, a diamond at what was seen in training, a circle at what was
     published.
     """
+    networks = _networks(row)
     axes = part.subplots(1, columns, sharey=True, squeeze=False)[0]
     for each in axes[len(row) :]:
         each.set_visible(False)
@@ -162,7 +169,7 @@ def _chance(line: Any, panel: Panel) -> None:
 
 def _titled(axes: Any, title: str) -> None:
     quiet(axes)
-    axes.set_title(title, color=COLOUR["ink"], fontsize=LARGEST_LETTERS)
+    axes.set_title(fill(title, TITLE), color=COLOUR["ink"], fontsize=LARGEST_LETTERS)
 
 
 def _handle(name: str, colour: str) -> Any:

@@ -44,6 +44,7 @@ M = {**EXTREME, **dict.fromkeys(VARIANTS, EXTREME[FOUR_OBJECTS])}
 AT_EXTREME = {task: (M[task],) for task in ALL}
 LEARNED, RANDOM = (tuple(name + kind for name in ("corelnet", "corelnet-t", "esbn")) for kind in ("", "-random"))
 NETWORKS = named(*LEARNED, "predinet", "transformer")
+GRID = crossed(NETWORKS, ALL, AT_EXTREME) | crossed(named(*RANDOM), UNSEEN, AT_EXTREME)
 
 
 def drops(network: str) -> Claim:
@@ -60,8 +61,8 @@ CLAIMS = (
       for task in UNSEEN for other in ("esbn", "transformer")),
     *(drops(network) for network in NETWORKS),
     *(claim("a random encoder is often good on unseen relations too", "Kerg, 5.7 and Fig 5 right", task, M[task],
-            RANDOM, LEARNED, NO_WORSE)
-      for task in UNSEEN),
+            [random], [learned], NO_WORSE)
+      for task in UNSEEN for random, learned in zip(RANDOM, LEARNED, strict=True)),
 )  # fmt: skip
 
 
@@ -93,12 +94,13 @@ class UnseenRelations(RelationalStudy):
                                                                  ("RMTS3", "same/diff 6", FLIPPED_MISSING)},
                                              AT_EXTREME),
                          "changes": FEW_STEPS}),
-        "cpu": Preset("As published, with the most shapes held out; two seeds.",
-                      {"networks": crossed(NETWORKS, ALL, AT_EXTREME)
-                       | crossed(named(*RANDOM), UNSEEN, AT_EXTREME), "changes": {}}, (0, 1)),
-        "paper": Preset("As cpu, ten seeds as published, on a GPU.",
-                        {"networks": crossed(NETWORKS, ALL, AT_EXTREME) | crossed(named(*RANDOM), UNSEEN, AT_EXTREME),
-                         "changes": {"device": "cuda"}}, tuple(range(10))),
+        "cpu": Preset("As published, with the most shapes held out, but without ESBN and PrediNet, which are slow; two "
+                      "seeds, and one of Transformer on the tasks of Fig 5.",
+                      {"networks": crossed(named("corelnet", "corelnet-t"), ALL, AT_EXTREME)
+                       | crossed(named("corelnet-random", "corelnet-t-random", "transformer"), UNSEEN, AT_EXTREME),
+                       "changes": {}, "seeds": {"transformer": (0,)}}, (0, 1)),
+        "paper": Preset("As published, with the most shapes held out, ten seeds, on a GPU.",
+                        {"networks": GRID, "changes": {"device": "cuda"}}, tuple(range(10))),
         "published": Preset("Fig 10 and 11: all networks at all m, ten seeds, on a GPU.",
                             {"networks": crossed(NETWORKS | named(*RANDOM), UNSEEN,
                                                  {task: (*HELD_OUT, M[task]) for task in UNSEEN}),
