@@ -332,4 +332,28 @@ studies.add(
         ("relations",),
         ("kerg2022", "webb2021"),
     ),
+    Entry(
+        "relational-games",
+        "games learned with pentominoes and played with hexominoes and stripes of other colours",
+        "Kerg, chapter 5 Table 1 and C.2 Table 2",
+        "mnemoscope.studies.relational_games:STUDY",
+        ("relations",),
+        ("kerg2022", "shanahan2020", "webb2021"),
+    ),
+    Entry(
+        "parameter-match",
+        "numbers of parameters of relational networks, and what CoRelNet learns with as many as ESBN has",
+        "Kerg, C.7 Table 3 and Fig 5",
+        "mnemoscope.studies.parameter_match:STUDY",
+        ("relations",),
+        ("kerg2022", "webb2021"),
+    ),
+    Entry(
+        "comparison",
+        "which of two shapes is larger: similarities that have a direction, differences, and rules that compete",
+        "Kerg, chapter 7 Fig 2 and 3",
+        "mnemoscope.studies.comparison:STUDY",
+        ("relations",),
+        ("kerg2022", "webb2021"),
+    ),
 )

@@ -229,12 +229,16 @@ class RelationalStudy(LearningStudy):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for own in by_name(results).values():
-            for key, words in self.unseen.items():
-                words = words_at(words, Condition.of(own[0].trial).m)
+            for key, words in self.tested(own).items():
                 found = [one.result[key] for one in finite(own)]
                 measured = [mean(found)] if found else []  # seeds together, as published
                 rows.append(self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key)))
         return [*rows, *self.claimed(results)]
+
+    def tested(self, own: Sequence[Finished]) -> dict[str, str]:
+        """What of `unseen` a network was tested with: not every task has all of it."""
+        there = {key: words for key, words in self.unseen.items() if all(key in one.result for one in finite(own))}
+        return {key: words_at(words, Condition.of(own[0].trial).m) for key, words in there.items()}
 
     def remark(self, own: Sequence[Finished], key: str = "") -> str:
         """What was seen in training, how much of the unseen was lost again, and how long it took."""
@@ -276,11 +280,11 @@ class RelationalStudy(LearningStudy):
         panels: dict[tuple[str, str], Panel] = {}
         for one in finite(results):
             condition = Condition.of(one.trial)
-            for key, words in self.unseen.items():
+            for key, words in self.tested([one]).items():
                 title = condition.task if len(self.unseen) == 1 else f"{condition.task}, {words}"
                 panel = panels.setdefault((condition.task, key), Panel(title, exp(-one.result["baseline"])))
                 panel.add(condition.network, condition.m, one.result[key], one.result["validation"])
-                told = stated.get(f"{one.trial.name}: {words_at(words, condition.m)}")
+                told = stated.get(f"{one.trial.name}: {words}")
                 if told is not None:
                     panel.told[condition.network, condition.m] = told
         curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
