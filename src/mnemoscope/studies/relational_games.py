@@ -135,7 +135,6 @@ class Games(RelationalStudy):
                    evaluate_batches=12)  # fmt: skip
     tasks: Mapping[str, Mapping[str, Any]] = {rule: game(rule) for rule in GAMES}
     unseen: Mapping[str, str] = {test_set: test_set for test_set in TESTED}
-    test_batches = 100
     claims = CLAIMS
     published = (*_published(), *(one.published for one in CLAIMS))
     watched: Mapping[str, Sequence[str]] = {
@@ -156,7 +155,7 @@ class Games(RelationalStudy):
     cites = ("kerg2022", "shanahan2020", "webb2021", "altabaa2024", "santoro2017", "vaswani2017", "munkhdalai2019",
              "graves2014", "hochreiter1997")  # fmt: skip
     caption = (
-        "Accuracy on unseen objects, a dot for each seed; the circle is the published mean, the tick behind the mean "
+        "Accuracy on unseen objects, a dot for each seed; the circle is the published mean, the diamond the mean "
         "on pentominoes, the dashed line chance. Below, accuracy on hexominoes while learning: thin lines for seeds, "
         "thick ones for their median."
     )
