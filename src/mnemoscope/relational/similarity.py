@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax, one_hot
 
-from mnemoscope.relational.layers import layer
 from mnemoscope.relational.network import Seen
 from mnemoscope.shapes import Float, Int
 from mnemoscope.whole import check_whole
@@ -92,7 +91,7 @@ class Symmetric(Similarity):
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
         # without a bias, as N takes the mean off
-        self.project = None if relations == 1 else layer(features, relations * features, bias=False)
+        self.project = None if relations == 1 else nn.Linear(features, relations * features, bias=False)
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         z = seen.z.unsqueeze(1) if self.project is None else seen.mapped(self.project).transpose(1, 2)
@@ -106,8 +105,8 @@ class Asymmetric(Similarity):
 
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
-        self.reference = layer(features, relations * features, bias=False)
-        self.comparison = layer(features, relations * features, bias=False)
+        self.reference = nn.Linear(features, relations * features, bias=False)
+        self.comparison = nn.Linear(features, relations * features, bias=False)
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         reference, comparison = (seen.mapped(each).transpose(1, 2) for each in (self.reference, self.comparison))
@@ -119,7 +118,7 @@ class Difference(Similarity):
 
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
-        self.size = layer(features, relations, bias=False)  # a bias would cancel
+        self.size = nn.Linear(features, relations, bias=False)  # a bias would cancel
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         sizes = self.size(seen.z).mT  # (batch, relations, objects)
@@ -153,7 +152,7 @@ class Mixture(Similarity):
             raise ValueError(f"temperature must be above 0, but is {temperature}.")
         super().__init__(rules[0].relations, rules[0].rows)
         self.rules = nn.ModuleList(rules)
-        self.query = layer(objects * features, KEY, bias=False)
+        self.query = nn.Linear(objects * features, KEY, bias=False)
         self.keys = nn.Parameter(torch.randn(len(rules), KEY) * KEY**-0.5)
         self.temperature = temperature
 

@@ -32,7 +32,7 @@ class Transformer(RelationalModel):
             if "bias" in name:
                 nn.init.zeros_(weight)
             elif "norm" not in name:
-                (nn.init.kaiming_normal_ if "linear1" in name else nn.init.xavier_normal_)(weight)
+                (nn.init.kaiming_normal_ if "linear" in name else nn.init.xavier_normal_)(weight)
 
     def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
         return self.out(self.last(self.layer(seen.z + self.places)).mean(1))
