@@ -30,6 +30,8 @@ class Recurrent(RelationalModel):
 
     """
 
+    instead = "it reads the objects one after the other, and compares them in its state, if at all"
+
     def __init__(self, problem: Sized, cell: Reader | Cell = "lstm", **options: Unpack[Options]) -> None:
         super().__init__(problem, **options)
         self.cell = cell if isinstance(cell, Cell) else reader(cell, self.features)
