@@ -13,6 +13,7 @@ from mnemoscope.relational.predinet import PrediNet
 from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork
 from mnemoscope.relational.scenes import Scenes
+from mnemoscope.relational.solver import Solver
 from mnemoscope.relational.transformer import Transformer
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Scores",
     "Sized",
     "Sizes",
+    "Solver",
     "Transformer",
     "relational_model",
 ]
