@@ -20,14 +20,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from common import command, folder, take_turns, write_json
-from mnemoscope.relational import RelationalModel, Scenes, relational_model
+from mnemoscope.relational import MODELS, RelationalModel, Scenes
 from mnemoscope.relational.network import Seen
 from mnemoscope.relational.tasks import RelationalTask
 from mnemoscope.relational.tasks.published import PUBLISHED
 
 BATCHES = {"same/diff": 96, "RMTS": 96, "dist3": 96, "identity rules 4": 224}
 """Published problems of a batch."""
-MODELS = ("corelnet", "esbn")
+MEASURED = ("corelnet", "esbn")
 LEARNING_RATE = 5e-4
 ASKED = {"RMTS": 5.0, "identity rules 4": 15.0}
 """Times as fast as encoding every image, at least."""
@@ -70,7 +70,7 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # or encoding every image of same/diff takes many times as long
-    rows = [_measured(task, model, options.repeats) for task in BATCHES for model in MODELS]
+    rows = [_measured(task, model, options.repeats) for task in BATCHES for model in MEASURED]
     results = folder(options.keep)
     kept = [asdict(row) | {"factor": row.factor, "bound": row.bound} for row in rows]
     write_json(results / "relational.json", threads=1, repeats=options.repeats, rows=kept)
@@ -131,7 +131,7 @@ class Iterations:
 
 def _student(task: RelationalTask, model: str) -> tuple[RelationalModel, torch.optim.Optimizer]:
     torch.manual_seed(0)
-    made = relational_model(model, task)
+    made = MODELS[model](task)
     return made, torch.optim.Adam(made.parameters(), lr=LEARNING_RATE)
 
 

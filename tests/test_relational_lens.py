@@ -1,12 +1,15 @@
 """The lens of relational networks: relations, what decoders read, drift, and generalisation, against slow versions."""
 
 from dataclasses import fields, is_dataclass
-from math import exp, log, sqrt
+from html import unescape
+from math import exp, isnan, log, nan, sqrt
+from re import sub
 
 import pytest
 import torch
 from torch import nn
 
+import mnemoscope as ms
 from mnemoscope.analysis.relational import (
     Drift,
     Generalisation,
@@ -15,14 +18,18 @@ from mnemoscope.analysis.relational import (
     Trained,
     auc,
     d_prime,
-    drift,
+    drift_of,
     log_odds,
-    occlusion,
-    relations,
+    occlusion_of,
+    relations_of,
 )
+from mnemoscope.config import RunConfig
 from mnemoscope.relational import MODELS, Comparing, CoRelNet, Scenes, Sizes, relational_model
 from mnemoscope.relational.decoders import MLPDecoder
 from mnemoscope.relational.tasks import RMTS, Comparison, IdentityRules, RelationalGame, SameDifferent
+from mnemoscope.studies import Look, inspect_run
+from mnemoscope.studies.relational_inspection import PROBLEMS, generalisation_of
+from mnemoscope.training import build_model, load_model, train
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
 SMALL = Sizes(objects=4, choices=3, channels=1, height=8, width=8, segments=(2, 2))
@@ -63,7 +70,7 @@ def test_all_models_are_one_kind_or_the_other():
 @pytest.mark.parametrize("name", COMPARING)
 def test_relations_are_what_the_answer_comes_from(name):
     model, scenes = model_of(name).eval(), scenes_of()
-    seen = relations(model, scenes)
+    seen = relations_of(model, scenes)
     with torch.no_grad():
         torch.testing.assert_close(seen.logits, model(scenes.images, scenes.objects), rtol=0, atol=ROUNDING)
         z = model.see(scenes.images, scenes.objects).z if model.sensory else None
@@ -83,7 +90,7 @@ def softmax_of(values):
 
 @pytest.mark.parametrize("name", ["corelnet", "corelnet-asymmetric", "corelnet-multi", "corelnet-printed"])
 def test_relations_of_corelnet_are_rows_of_scores_shared_out(name):
-    seen = relations(model_of(name), scenes_of())
+    seen = relations_of(model_of(name), scenes_of())
     for problem in range(6):
         for R, scores in zip(seen.relations[problem], seen.scores[problem], strict=True):
             for i in range(4):
@@ -98,7 +105,7 @@ def test_relations_of_esbn_are_weights_and_confidences_of_what_is_stored():
     model = model_of("esbn")
     model.gain.data.fill_(0.7)
     model.bias.data.fill_(-0.3)
-    seen = relations(model, scenes_of())
+    seen = relations_of(model, scenes_of())
     assert seen.relation_names == ("weights", "confidences")
     for problem in range(6):
         scores, (weights, confidences) = seen.scores[problem, 0], seen.relations[problem]
@@ -112,7 +119,7 @@ def test_relations_of_esbn_are_weights_and_confidences_of_what_is_stored():
 
 def test_relations_of_a_transformer_are_torchs_attention():
     model, scenes = model_of("transformer"), scenes_of()
-    seen = relations(model, scenes)
+    seen = relations_of(model, scenes)
     with torch.no_grad():
         x = model.see(scenes.images, scenes.objects).z + model.places
         _, attention = model.layer.self_attn(x, x, x, average_attn_weights=False)
@@ -121,7 +128,7 @@ def test_relations_of_a_transformer_are_torchs_attention():
 
 def test_relations_of_an_abstractor_are_those_of_all_layers():
     model, scenes = model_of("abstractor", heads=2, layers=2, shared=False), scenes_of()
-    seen = relations(model, scenes)
+    seen = relations_of(model, scenes)
     assert seen.relation_names == ("layer 1 head 1", "layer 1 head 2", "layer 2 head 1", "layer 2 head 2")
     with torch.no_grad():
         z = model.see(scenes.images, scenes.objects).z
@@ -137,7 +144,7 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
     model, scenes = model_of("corelnet-mix"), scenes_of(batch=64)
     model.train()
     before = torch.random.get_rng_state()
-    seen = relations(model, scenes)
+    seen = relations_of(model, scenes)
     assert model.training
     assert torch.equal(torch.random.get_rng_state(), before)  # nothing is drawn, although it is in training
     assert seen.score_names == ("symmetric", "difference")
@@ -150,7 +157,7 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
         else:
             expected = difference.tril()
         torch.testing.assert_close(seen.relations[problem, 0], expected.double(), rtol=0, atol=1e-6)
-    several = relations(model_of("corelnet-mix", relations=2), scenes)
+    several = relations_of(model_of("corelnet-mix", relations=2), scenes)
     assert several.score_names == (
         "symmetric relation 1", "symmetric relation 2", "difference relation 1", "difference relation 2",
     )  # fmt: skip
@@ -162,13 +169,13 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
 def test_models_without_relations_say_so(name):
     model = model_of(name)
     assert not isinstance(model, Comparing)
-    for lens in (relations, occlusion):
+    for lens in (relations_of, occlusion_of):
         with pytest.raises(TypeError, match=OTHERS[name]):
             lens(model, scenes_of())
 
 
 def test_what_is_read_of_same_and_of_different_objects():
-    seen = relations(model_of("corelnet"), scenes_of(batch=40, distinct=3))
+    seen = relations_of(model_of("corelnet"), scenes_of(batch=40, distinct=3))
     told = {True: [], False: []}
     for problem in range(40):
         for i in range(4):
@@ -213,7 +220,7 @@ def slow_loss(model, R, z, labels, changed_R, changed_z):
 def test_what_is_lost_is_the_mean_over_problems_of_hiding_one_number(name):
     options = {"relations": 2} if name == "corelnet-multi" else {}
     model, scenes = model_of(name, **options).eval(), scenes_of(batch=5)
-    found = occlusion(model, scenes)
+    found = occlusion_of(model, scenes)
     with torch.no_grad():
         seen = model.see(scenes.images, scenes.objects)
         R, z = model.compare(seen), seen.z if model.sensory else None
@@ -272,10 +279,10 @@ def test_of_a_linear_decoder_hiding_loses_gradient_times_what_it_differs_from_th
     model = planted(torch.randn(4, 4, dtype=torch.float64))
     scenes = scenes_of(batch=30)
     scenes = scenes._replace(labels=scenes.labels % 2)
-    R = relations(model, scenes).relations.requires_grad_()
+    R = relations_of(model, scenes).relations.requires_grad_()
     (gradient,) = torch.autograd.grad(log_odds(model.decide(R, None), scenes.labels).sum(), R)
     expected = (gradient * (R - R.mean(0))).mean(0).masked_fill(~model.read, torch.nan).detach()
-    found = occlusion(model, scenes)
+    found = occlusion_of(model, scenes)
     assert float(expected.nan_to_num().abs().max()) > 1e-3
     torch.testing.assert_close(found.entries.log_odds, expected, rtol=0, atol=ROUNDING, equal_nan=True)
 
@@ -285,10 +292,10 @@ def test_nothing_is_lost_with_what_is_not_read():
     weights[3, 1] = 50.0
     model = planted(weights, torch.zeros(4, 128, dtype=torch.float64))
     scenes = scenes_of(batch=60, distinct=3)
-    R = relations(model, scenes).relations[:, 0, 3, 1]
+    R = relations_of(model, scenes).relations[:, 0, 3, 1]
     model.decoder.threshold = 50 * float(R.mean()) + 1e-9
     scenes = scenes._replace(labels=(R.mean() < R).long())
-    found = occlusion(model, scenes)
+    found = occlusion_of(model, scenes)
     assert found.accuracy == 1.0
     elsewhere = found.pairs.log_odds.clone()
     assert elsewhere[3, 1] > 0.1
@@ -304,8 +311,8 @@ def test_a_model_that_answers_from_pixels_loses_nothing_with_its_relations():
     features[2] = torch.randn(128, dtype=torch.float64)
     model = planted(torch.zeros(4, 4, dtype=torch.float64), features)
     scenes = scenes_of(batch=60)
-    scenes = scenes._replace(labels=relations(model, scenes._replace(labels=scenes.labels % 2)).answers)
-    found = occlusion(model, scenes)
+    scenes = scenes._replace(labels=relations_of(model, scenes._replace(labels=scenes.labels % 2)).answers)
+    found = occlusion_of(model, scenes)
     assert found.accuracy == 1.0
     assert float(found.relations.log_odds) == 0
     assert found.objects.log_odds[[0, 1, 3]].abs().max() < ROUNDING
@@ -327,19 +334,24 @@ def test_separation_is_counted_pair_by_pair():
     assert auc(same, different) == pytest.approx(slow_auc(same.tolist(), different.tolist()), abs=ROUNDING)
     assert auc(same, same) == 0.5
     assert auc(same + 100, different) == 1.0
+    assert isnan(auc(same[:0], different))
+    assert isnan(d_prime(same[:1], different))
     spread = sqrt((float(same.var()) + float(different.var())) / 2)
     assert d_prime(same, different) == pytest.approx(float(same.mean() - different.mean()) / spread)
 
 
 def test_drift_is_of_products_of_normalised_objects():
     networks = {"one": model_of("corelnet"), "other": model_of("lstm")}
+    for model in networks.values():
+        model.norm.gain.data.fill_(0.1)  # so small that some are mistaken
     sets = {"seen": scenes_of(batch=20, distinct=3), "unseen": scenes_of(batch=20, distinct=5)}
-    found = drift(networks, sets)
+    found = drift_of(networks, sets)
     for n, model in enumerate(networks.values()):
         for s, scenes in enumerate(sets.values()):
             z = model.see(scenes.images, scenes.objects).z.detach()
-            same, different, likeness = [], [], []
+            same, different, mistaken, others, troubled = [], [], 0, 0, []
             for b in range(20):
+                before = mistaken
                 for i in range(4):
                     for j in range(4):
                         alike = bool(scenes.objects[b, i] == scenes.objects[b, j])
@@ -347,23 +359,34 @@ def test_drift_is_of_products_of_normalised_objects():
                         if i < j:
                             (same if alike else different).append(product)
                         if not alike:
-                            likeness.append(exp(product - float(z[b, i] @ z[b, i])))
+                            others += 1
+                            mistaken += exp(product - float(z[b, i] @ z[b, i])) > 0.5
+                troubled.append(mistaken > before)
             ours = found.pairs(n, s)
             assert [sorted(part.tolist()) for part in ours] == [
                 pytest.approx(sorted(same)),
                 pytest.approx(sorted(different)),
             ]
-            assert sorted(found.likeness(n, s).tolist()) == pytest.approx(sorted(likeness))
+            assert float(found.mistakes[n, s]) == pytest.approx(mistaken / others)
+            assert float(found.troubled[n, s]) == pytest.approx(sum(troubled) / 20)
+            right = (model(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
+            for which in (True, False):
+                own = [right[b] for b in range(20) if troubled[b] == which]
+                expected = sum(own) / len(own) if own else nan
+                assert float(found.accuracy(which)[n, s]) == pytest.approx(expected, nan_ok=True)
             assert float(found.auc[n, s]) == pytest.approx(slow_auc(*(part.tolist() for part in ours)), abs=ROUNDING)
             assert float(found.d_prime[n, s]) == pytest.approx(d_prime(*ours))
-    assert f"one {float(found.auc[0, 0]):.2%} of seen" in found.summary()
+    assert f"one {float(found.mistakes[0, 0]):.2%} of seen ones, {float(found.mistakes[0, 1]):.2%}" in found.summary()
+    assert 0 < float(found.troubled.min()) < float(found.troubled.max())
+    n, s = divmod(int(found.troubled.argmax()), 2)
+    assert f"{float(found.accuracy(True)[n, s]):.1%} of them are answered right" in found.summary()
 
 
 def test_sets_of_problems_must_be_as_large():
     with pytest.raises(ValueError, match=r"'unseen': \(5, 4\)"):
-        drift({"one": model_of("corelnet")}, {"seen": scenes_of(), "unseen": scenes_of(batch=5)})
+        drift_of({"one": model_of("corelnet")}, {"seen": scenes_of(), "unseen": scenes_of(batch=5)})
     with pytest.raises(ValueError, match="at least one network"):
-        drift({}, {"seen": scenes_of()})
+        drift_of({}, {"seen": scenes_of()})
 
 
 # generalisation
@@ -385,6 +408,79 @@ def test_generalisation_is_by_networks_and_by_m():
         Generalisation(())
 
 
+def run_of(root, task, cell, steps=2, **options):
+    config = RunConfig("lens", task, cell=cell, task_options=options, steps=steps, batch_size=8, evaluate_every=2,
+                       evaluate_batches=1)  # fmt: skip
+    return train(config, root, progress=False).folder
+
+
+def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_path):
+    runs = [run_of(tmp_path, "same-different", "corelnet", m=m) for m in (98, 0)]
+    found = generalisation_of(runs)
+    assert found.chance == 0.5
+    for run, told in zip(runs, found.runs, strict=True):
+        model, task, config = load_model(run)
+        for split, ours in (("validation", told.seen), ("test", told.unseen)):
+            right = []
+            for number in range(10):
+                scenes = task.of.batch(100, config.seed, number, split)
+                right += (model.network(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
+            assert ours == pytest.approx(sum(right) / 1000, abs=1e-6)  # means in float32
+    assert [told.held_out for told in found.runs] == [98, 0]
+    with pytest.raises(ValueError, match="one task, but are of same-different, comparison"):
+        generalisation_of([runs[0], run_of(tmp_path, "comparison", "corelnet")])
+    with pytest.raises(ValueError, match="'relational-game', which holds no shapes out"):
+        generalisation_of([run_of(tmp_path, "relational-game", "corelnet")])
+
+
+# the page
+
+
+def text_of(page):
+    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
+
+
+@pytest.mark.parametrize("cell", ["corelnet-sensory", "lstm"])
+def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
+    looked = inspect_run(run_of(tmp_path, "same-different", cell), look=Look(progress=False))
+    html, text, seen = looked.page.read_text(encoding="utf-8"), text_of(looked.page), looked.relations
+    compares = cell != "lstm"
+    assert '<section id="relations"' in html
+    assert '<section id="unseen-objects"' in html
+    assert ('<section id="what-the-decoder-reads"' in html) == compares
+    assert seen.drift.summary() in text
+    assert "@misc{kerg2022," in html
+    model, task, config = load_model(looked.page.parent)
+    unseen = task.of.batch(PROBLEMS, config.seed, 0, "test")
+    kept = Drift.load(looked.page.with_name("page.drift.safetensors"))
+    before = build_model(config, task)
+    expected = drift_of({"before training": before.network, "after training": model.network},
+                        {"seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"), "unseen": unseen})  # fmt: skip
+    assert kept.networks == expected.networks
+    assert torch.equal(kept.similarities, expected.similarities)
+    if not compares:
+        assert "it reads the objects one after the other" in text
+        assert seen.relations is None
+        return
+    kept = Relations.load(looked.page.with_name("page.relations.safetensors"))
+    assert torch.equal(kept.relations, relations_of(model.network, unseen).relations)
+    assert seen.relations.summary() in text
+    for name in ("seen", "unseen"):
+        kept = Occlusion.load(looked.page.with_name(f"page.occlusion-{name}.safetensors"))
+        assert kept.accuracy == seen.occlusion[name].accuracy
+        assert kept.summary() in text
+    assert torch.equal(
+        kept.pairs.log_odds.nan_to_num(), occlusion_of(model.network, unseen).pairs.log_odds.nan_to_num()
+    )
+
+
+def test_the_lenses_are_registered():
+    assert ms.registry.lenses.load("relations") is ms.relations_of
+    assert ms.registry.lenses.load("occlusion") is ms.occlusion_of
+    assert ms.registry.lenses.load("drift") is ms.drift_of
+    assert ms.registry.lenses.load("generalisation") is ms.Generalisation
+
+
 # files and pictures
 
 
@@ -400,9 +496,9 @@ def equal(one, other):
 def test_results_are_saved_and_loaded(tmp_path, name):
     model, scenes = model_of(name), scenes_of()
     for kind, result in (
-        (Relations, relations(model, scenes)),
-        (Occlusion, occlusion(model, scenes)),
-        (Drift, drift({"it": model}, {"these": scenes})),
+        (Relations, relations_of(model, scenes)),
+        (Occlusion, occlusion_of(model, scenes)),
+        (Drift, drift_of({"it": model}, {"these": scenes})),
     ):
         assert is_dataclass(result)
         result.save(tmp_path / "result.safetensors")
@@ -427,13 +523,13 @@ def test_pictures_show_the_problem_and_its_matrices(name):
     task = TASKS[name]
     torch.manual_seed(0)
     model, scenes = relational_model(name, task), task.batch(6, seed=0, number=0, split="test")
-    seen = relations(model, scenes)
+    seen = relations_of(model, scenes)
     figure = seen.figure(task, problem=2)
     figure.draw_without_rendering()
-    problem, *matrices = (axes for axes in figure.axes if axes.get_title())
+    (problem,) = (axes for axes in figure.axes if axes.get_title())
+    drawn = {axes.child_axes[0].get_title(): axes.images[0].get_array() for axes in figure.axes if axes.child_axes}
     assert problem.get_title() == f"Right: {task.answers[int(scenes.labels[2])]}"
     assert problem.get_xlabel().startswith(f"Answered: {task.answers[int(seen.answers[2])]} (")
-    drawn = {axes.get_title(): axes.images[0].get_array() for axes in matrices}
     assert len(drawn) == min(len(seen.score_names), 5) + min(len(seen.relation_names), 5)
     first = seen.relation_names[0]
     read = drawn[f"Read: {first}" if first else "Read"]
@@ -452,7 +548,7 @@ def test_pictures_of_what_is_read_of_drift_and_of_generalisation():
     torch.manual_seed(0)
     model = relational_model("corelnet-sensory", task)
     test, seen = (task.batch(20, seed=0, number=0, split=split) for split in ("test", "validation"))
-    found = occlusion(model, test)
+    found = occlusion_of(model, test)
     figure = found.figure()
     lost = next(axes for axes in figure.axes if axes.get_title() == "Log-odds lost, nats" and axes.images)
     assert torch.equal(
@@ -462,7 +558,7 @@ def test_pictures_of_what_is_read_of_drift_and_of_generalisation():
     assert [bar.get_width() for bar in hidden.patches] == pytest.approx(
         [found.accuracy - float(lost) for lost in (0, found.relations.accuracy, found.sensory.accuracy)]
     )
-    figure = drift({"before": model, "after": model}, {"seen": seen, "unseen": test}).figure()
+    figure = drift_of({"before": model, "after": model}, {"seen": seen, "unseen": test}).figure()
     assert [axes.get_title() for axes in figure.axes] == [
         "before, seen",
         "before, unseen",

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,6 +33,8 @@ ACROSS = 3
 MOST = 5
 """Matrices of a kind that are drawn; there may be dozens of heads."""
 BINS = 40
+THICKEST = 0.2
+"""Of the matrix beside which they stand: the objects along it."""
 LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1", "saddle-3", "path", "ink")
 """Colours of networks side by side."""
 
@@ -64,9 +67,10 @@ def draw_relations(
             drawn = axes.imshow(matrix, cmap=FROM_0, vmin=0, vmax=1, interpolation="nearest")
         else:
             drawn = axes.imshow(matrix, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest")
-        axes.set(xticks=[], yticks=[], title=title)
-        axes.title.set_y(1.04 + 1 / len(matrix))  # above the objects
-        _beside(axes, objects)
+        axes.set(xticks=[], yticks=[])
+        above = _beside(axes, objects)
+        above.set_title(title)
+        calm(above, colours, letters)
         bars.append(bar_below(axes, drawn))
     for axes in panels:
         calm(axes, colours, letters)
@@ -108,6 +112,8 @@ def draw_occlusion(
     for axes, (title, values, percent) in zip(places, maps, strict=False):
         matrix = values.numpy() * (percent or 1)
         low, high = limits_of(matrix)
+        high = max(high, 1.0 if percent else 1e-3)  # less is nothing
+        low = -high if low < 0 else 0.0
         drawn = axes.imshow(matrix, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest")
         axes.set(title=title + (", %" if percent else ""), xlabel="with object", ylabel="relation of object")
         _between(axes, rows, colours)
@@ -133,7 +139,7 @@ def draw_drift(found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float
     networks, sets = len(found.networks), len(found.sets)
     figure = new_figure(width, (0.22 * width + 0.9) * networks)
     panels = figure.subplots(networks, sets, squeeze=False, sharex="row", sharey="row")
-    d_prime, auc = found.d_prime, found.auc
+    d_prime, auc, mistakes = found.d_prime, found.auc, found.mistakes
     for network, row in enumerate(panels):
         reach = np.concatenate([part.numpy() for of in range(sets) for part in found.pairs(network, of)])
         bins = np.linspace(reach.min(), reach.max() + 1e-9, BINS + 1)
@@ -144,7 +150,8 @@ def draw_drift(found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float
                 share = np.full(len(values), 1 / max(len(values), 1))
                 axes.hist(values.numpy(), bins, weights=share, color=colours[colour], alpha=0.6, label=label)
             axes.set_title(f"{found.networks[network]}, {found.sets[of]}")
-            axes.set_xlabel(f"similarity   (d' {float(d_prime[network, of]):.2f}, AUC {float(auc[network, of]):.4f})")
+            told = f"d' {float(d_prime[network, of]):.2f}, AUC {float(auc[network, of]):.4f}"
+            axes.set_xlabel(f"similarity\n{told}, mistaken {float(mistakes[network, of]):.1%}")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         row[0].set_ylabel("share of pairs")
     panels[0, 0].legend(frameon=False, labelcolor=colours["ink"])
@@ -196,18 +203,22 @@ def _draw_problem(axes: Any, seen: Relations, task: RelationalTask, problem: int
              xlabel=f"Answered: {task.answers[answer]} ({chance:.0%})")  # fmt: skip
 
 
-def _beside(axes: Any, objects: Float[Tensor, "objects channels height width"]) -> None:
-    """The objects along the rows and the columns of a matrix."""
-    count = len(objects)
-    images = objects.permute(0, 2, 3, 1).clamp(0, 1).numpy()
-    images = images.repeat(3, axis=3) if images.shape[3] == 1 else images
-    for place, strip in (
-        ((0, 1.02, 1, 1 / count), np.concatenate(images, axis=1)),
-        ((-0.02 - 1 / count, 0, 1 / count, 1), np.concatenate(images, axis=0)),
-    ):
-        inset = axes.inset_axes(place)
-        inset.imshow(strip, aspect="auto", interpolation="nearest")
+def _beside(axes: Any, objects: Float[Tensor, "objects channels height width"]) -> Any:
+    """The objects along the rows and the columns of a matrix; returns the axes of those above."""
+    images = objects.permute(0, 2, 3, 1).clamp(0, 1)
+    if images.shape[3] == 1:
+        images = images.expand(-1, -1, -1, 3)
+    images = torch.cat([images, torch.ones_like(images[..., :1])], 3).numpy()  # opaque
+    width = 1 / len(objects)
+    thick = min(width, THICKEST)
+    above, left = axes.inset_axes((0, 1.02, 1, thick)), axes.inset_axes((-0.02 - thick, 0, thick, 1))
+    for inset, along in ((above, 2), (left, 1)):
+        more = round(images.shape[along] * (width / thick - 1) / 2)  # blank on both sides, so that none is stretched
+        padding = [(0, 0), (0, 0), (0, 0), (0, 0)]
+        padding[along] = (more, more)
+        inset.imshow(np.concatenate(np.pad(images, padding), axis=along - 1), aspect="auto", interpolation="nearest")
         inset.axis("off")
+    return above
 
 
 def _draw_whole(axes: Any, found: Occlusion, colours: Mapping[str, str]) -> None:

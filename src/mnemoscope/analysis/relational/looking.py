@@ -19,6 +19,9 @@ from mnemoscope.shapes import Bool, Float, Int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST = 4
+"""Relations that are told of in words."""
+
 
 @dataclass(frozen=True)
 class Relations:
@@ -26,7 +29,7 @@ class Relations:
 
     >>> from mnemoscope.relational import relational_model
     >>> from mnemoscope.relational.tasks import RMTS
-    >>> seen = relations(relational_model("esbn", RMTS()), RMTS().batch(8, seed=0, number=0))
+    >>> seen = relations_of(relational_model("esbn", RMTS()), RMTS().batch(8, seed=0, number=0))
     >>> seen.relation_names, seen.relations.shape
     (('weights', 'confidences'), torch.Size([8, 2, 6, 6]))
     """
@@ -75,14 +78,15 @@ class Relations:
 
     def summary(self) -> str:
         """The result in words."""
-        alike, others = (self.read_of(kind).tolist() for kind in (True, False))
-        told = "; ".join(
-            " ".join(filter(None, (name, f"{one:.3g} of the same and {other:.3g} of different ones")))
-            for name, one, other in zip(self.relation_names, alike, others, strict=True)
-        )
+        kinds = (("the same", self.read_of(True)), ("different ones", self.read_of(False)))
+        told = []
+        for r, name in enumerate(self.relation_names[:MOST]):
+            means = [f"{float(mean[r]):.3g} of {kind}" for kind, mean in kinds if not mean[r].isnan()]
+            told.append(f"{name} {' and '.join(means)}".strip())
+        first = f", of the first {MOST} of {len(self.relation_names)}" if len(self.relation_names) > MOST else ""
         return (
             f"{len(self)} problems of {self.objects.shape[1]} objects, {self.accuracy:.1%} of them answered right. "
-            f"What the decoder reads of two objects, in the mean: {told}."
+            f"What the decoder reads of two objects, in the mean{first}: {'; '.join(told)}."
         )
 
     def __repr__(self) -> str:
@@ -111,7 +115,7 @@ _NAMES = ("score_names", "relation_names")
 _TENSORS = tuple(field.name for field in fields(Relations) if field.name not in _NAMES)
 
 
-def relations(model: RelationalModel, scenes: Scenes) -> Relations:
+def relations_of(model: RelationalModel, scenes: Scenes) -> Relations:
     """The matrices by which a model compares the objects of problems, before the softmax and as they are decided by.
 
     Of CoRelNet and its kin they are the similarity matrices, of ESBN the weights and confidences by which memory is
