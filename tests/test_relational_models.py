@@ -140,6 +140,13 @@ def slow_norm(s, gain, bias):
     return z
 
 
+def test_what_all_objects_have_alike_leaves_no_rounding_behind():
+    """A mean of floats need not be what they all are, and the rest would grow by 1 / sqrt(1e-8)."""
+    s = 100 * torch.randn(20, 1, 5).expand(20, 9, 5)
+    assert (s.mean(1, keepdim=True) != s).any()
+    assert not ContextNorm(5)(s).any()
+
+
 @pytest.mark.parametrize("segments", [None, (3, 2, 4)])
 def test_context_norm_is_over_objects_or_over_segments(segments):
     norm = ContextNorm(5, segments).double()

@@ -147,8 +147,8 @@ def test_every_network_trains_and_comes_back(name, tmp_path):
     assert not model.training
     assert (type(model.network), again) == (type(build_model(config, task).network), config)
     changed = {key for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
-    assert any(key.startswith("network.encoder.") for key in changed) == ("random" not in name)
     assert any(not key.startswith("network.encoder.") for key in changed)
+    assert "random" not in name or not any(key.startswith("network.encoder.") for key in changed)
     batches = [task.batch(6, config.seed, number, "test") for number in range(config.evaluate_batches)]
     assert evaluate(model, task, batches) == {"loss": result.loss, **result.scores}
 
@@ -222,8 +222,7 @@ def test_cells_and_networks_are_told_apart():
     words = config_error(task="copy")
     assert words.startswith("cell is 'corelnet', a relational network, which learns the tasks same-different, rmts, ")
     assert "The task 'copy' is learned by a cell: elman, gru, " in words
-    assert "did you mean 'corelnet'?" in config_error(cell="corelnett")
-    assert "no registered relational network" in config_error(cell="corelnett")
+    assert "no registered relational network; did you mean 'predinet'?" in config_error(cell="predynet")
     assert "did you mean 'rmts'?" in config_error(task="rmtz")
     for task in ("rmts", "copy"):  # these names are both
         for name in ("lstm", "ntm"):
@@ -272,19 +271,26 @@ def test_images_too_small_for_the_encoder_are_refused(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "look",
     [
-        lambda model, batch: ms.Dynamics(model.cell),
-        lambda model, batch: ms.tape_of(model, batch.inputs),
-        lambda model, batch: ms.variable_memories(model),
-        lambda model, batch: ms.spectrum(model.cell),
-        lambda model, batch: ms.gradients_of(model.cell, batch.inputs, lambda outputs: outputs.sum()),
-        lambda model, batch: fit_readout(model, batch.inputs, batch.targets),
-        lambda model, batch: model.linear_readout,
+        lambda model, xs: ms.Dynamics(model.cell),
+        lambda model, xs: ms.tape_of(model, xs),
+        lambda model, xs: ms.variable_memories(model),
+        lambda model, xs: ms.spectrum(model.cell),
+        lambda model, xs: ms.gradients_of(model.cell, xs, torch.sum),
+        lambda model, xs: fit_readout(model, xs, xs),
+        lambda model, xs: model.linear_readout,
     ],
 )
 def test_lenses_of_recurrent_cells_say_why_they_do_not_apply(look):
-    task = build_task(CONFIG)
-    with pytest.raises(TypeError, match=r"This model is a relational network, a CoRelNet: .* has no (cell|readout)"):
-        look(build_model(CONFIG, task), task.batch(3, 0, 0))
+    words = "This model is a relational network, a CoRelNet: it answers a problem in one step and has no "
+    with pytest.raises(TypeError, match=words):
+        look(build_model(CONFIG, build_task(CONFIG)), torch.zeros(4, 3, 2))
+
+
+def test_a_whole_relational_model_is_no_cell_either():
+    model = build_model(CONFIG, build_task(CONFIG))
+    for look in (ms.Dynamics, ms.spectrum, ms.energy_report):
+        with pytest.raises(TypeError, match="look at the cell itself"):
+            look(model)
 
 
 def test_what_a_solver_lacks_otherwise_is_told_as_usual():
@@ -383,11 +389,13 @@ def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
         assert evaluate(model, task, batches)["accuracy"] == found
     assert torch.equal(seen.answers, model(seen.scenes)[0].argmax(-1)[0])
     assert looked.fixed_points is None
-    assert f"{seen.unseen:.1%} are answered right" in text_of(looked.page)
-    panels = [axes.get_title() for axes in seen.figure().axes if axes.get_title()]
+    assert f"{seen.unseen:.1%} of 1,000 problems with" in text_of(looked.page)
+    assert f"and {seen.seen:.1%} of as many new ones" in text_of(looked.page)
+    panels = [axes.get_title("left") for axes in seen.figure().axes if axes.get_title("left")]
     assert len(panels) == 6
-    wrong = int((seen.answers != seen.scenes.labels).sum())
-    assert sum("answered so" not in title for title in panels) == min(wrong, 3)
+    said = [title.removeprefix("right: ").split("\nsaid: ") for title in panels]
+    wrong = [task.of.answers[label] for label in seen.scenes.labels[seen.answers != seen.scenes.labels]]
+    assert [one for one, other in said if one != other] == wrong[:3]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def options_of(target: Callable[..., Any]) -> dict[str, Parameter]:
 
 def _signature(target: Callable[..., Any]) -> inspect.Signature:
     """With annotations that are types, and no text."""
-    if not is_dataclass(target):
+    if not (isinstance(target, type) and is_dataclass(target)):
         return inspect.signature(target, eval_str=True)
     hints = get_type_hints(target)  # of a field, in the module of the class that has it, which may be a base
     signature = inspect.signature(target)

@@ -65,10 +65,12 @@ class Train:
         mnemoscope train copy --task-options delay 100 --seed 1
         mnemoscope train runs/flipflop/0123456789/config.toml --resume
 
-    A relational task is tested on shapes that it holds out of training (task option m), with networks of `mnemoscope
-    list networks`. The preset rmts is the published recipe: 5,000 batches of 96 problems, Adam with a rate of 5e-4.
+    A relational task holds shapes out of training (task option m), with which its network is tested; `mnemoscope list
+    networks` shows what learns it. The preset rmts is the published recipe: Adam with a rate of 5e-4, 5,000 batches of
+    96 problems (rmts3 192, same-different-6 384, identity-rules-4 224; relational-game 2,500 of 32).
 
         mnemoscope train --task identity-rules --cell esbn --task-options m 50
+        mnemoscope train --task relational-game --task-options rule between --steps 2500 --batch-size 32
     """
 
     run_config: RunConfig

@@ -35,8 +35,6 @@ class NetworkPage:
     """Lines of `metrics.jsonl`: step, train_loss (on the training stream), loss (on test batches) and scores."""
     baseline: float | None = None
     """The loss of the best network without memory, or of who guesses."""
-    baseline_is: str = "without memory"
-    """Which of them, in words (`Task.baseline_is`)."""
     cites: Sequence[str] = ()
     """Keys into `citations.BIBTEX`; mnemoscope itself is added."""
     command: str = ""
@@ -45,6 +43,8 @@ class NetworkPage:
     """What further lenses have to say; shown before the training curve."""
     lead: str = ""
     """The first sentences of a page without fixed points; with them they are told by the points."""
+    baseline_is: str = "without memory"
+    """How the baseline is come to, in words (`Task.baseline_is`)."""
 
 
 def write_page(path: str | Path, page: NetworkPage) -> Path:

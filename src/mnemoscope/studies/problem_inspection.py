@@ -45,19 +45,20 @@ class ProblemsSeen:
     def summary(self) -> str:
         """The result in words."""
         return (
-            f"Of {PROBLEMS:,} problems of what was held out from training {self.unseen:.1%} are answered right, and "
-            f"{self.seen:.1%} of as many new ones of what was trained with; {1 / self.task.choices:.1%} can be guessed."
+            f"{self.unseen:.1%} of {PROBLEMS:,} problems with shapes, objects or rules that were held out of training "
+            f"are answered right, and {self.seen:.1%} of as many new ones with what was trained with; "
+            f"{1 / self.task.choices:.1%} can be guessed."
         )
 
     def section(self) -> Section:
         """The section of the page."""
         caption = (
             "Where the right answer is one of the objects shown, it is framed. Problems that are answered wrong come "
-            f"first, at most {SHOWN // 2} of them."
+            f"first, {SHOWN // 2} of them if there are."
         )
         alt = "Problems with what is right and what the network says."
         return Section(
-            "Problems", "What was held out from training, and what the network says to it.",
+            "Problems", "With what was held out of training, and what the network says to them.",
             drawn(self.figure(), "problems", alt=alt, caption=caption),
         )  # fmt: skip
 
@@ -75,9 +76,9 @@ class ProblemsSeen:
         for panel, problem in zip(panels, chosen, strict=False):
             panel.imshow(picture(self.task, self.scenes, problem).numpy(), interpolation="nearest")
             label, answer = int(self.scenes.labels[problem]), int(self.answers[problem])
-            said = "answered so" if answer == label else f"answered {self.task.answers[answer]}"
+            words = f"right: {self.task.answers[label]}\nsaid: {self.task.answers[answer]}"
             colour = COLOUR["ink" if answer == label else "accent"]
-            panel.set_title(f"{self.task.answers[label]}:\n{said}", color=colour, fontsize=LARGEST_LETTERS)
+            panel.set_title(words, color=colour, fontsize=LARGEST_LETTERS, loc="left")
         return figure
 
 

@@ -74,8 +74,9 @@ def train(
     on one machine with one number of threads; also if the run was interrupted, by Ctrl-C or by force, and resumed.
     The checkpoint knows the number of threads; a run that goes on with another one says so in a warning.
 
-    Evaluations are on fresh batches of an endless task, and on the validation split of one with a data set. There, the
-    weights with the lowest validation loss are kept, and the result is what they reach on the whole test split.
+    Evaluations are on fresh batches of an endless task, of a relational one with what it holds out of training, and on
+    the validation split of one with a data set. There, the weights with the lowest validation loss are kept, and the
+    result is what they reach on the whole test split; else they are the last ones.
 
     Args:
         config: what to train, on what, how.
