@@ -153,8 +153,8 @@ def d_prime(same: Float[Tensor, " same"], different: Float[Tensor, " different"]
     """How many standard deviations the means are apart, the variance being the mean of both; NaN where either has fewer
     than 2.
 
-    >>> d_prime(torch.tensor([3.0, 5.0]), torch.tensor([-1.0, 1.0]))
-    2.8284271247461903
+    >>> round(d_prime(torch.tensor([3.0, 5.0]), torch.tensor([-1.0, 1.0])), 6)
+    2.828427
     """
     if min(len(same), len(different)) < 2:
         return nan
