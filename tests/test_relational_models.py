@@ -676,7 +676,7 @@ def test_models_refuse_objects_that_they_cannot_answer_for():
 def test_what_the_decoder_reads_can_be_looked_at():
     model = CoRelNet(SMALL).double()
     images, objects = problems(SMALL)
-    R = model.relations(images, objects)
+    R = model.compare(model.see(images, objects))
     assert R.shape == (6, 1, 4, 4)
     z = torch.stack(
         [slow_norm(each, model.norm.gain, model.norm.bias) for each in gather(model.encoder(images), objects)]

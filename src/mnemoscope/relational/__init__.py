@@ -1,6 +1,7 @@
 """Networks that compare objects: an encoder, context normalisation, and what answers from there."""
 
 from mnemoscope.relational.abstractor import Abstractor
+from mnemoscope.relational.comparing import Comparing, Scores
 from mnemoscope.relational.context_norm import ContextNorm
 from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.encoder import Encoder
@@ -21,6 +22,7 @@ __all__ = [
     "MODELS",
     "Abstractor",
     "CoRelNet",
+    "Comparing",
     "ContextNorm",
     "Encoder",
     "PrediNet",
@@ -28,6 +30,7 @@ __all__ = [
     "RelationNetwork",
     "RelationalModel",
     "Scenes",
+    "Scores",
     "Sized",
     "Sizes",
     "Solver",

@@ -33,6 +33,7 @@ class Recurrent(RelationalModel):
 
     after: int = 0
     """Steps behind the last object, at which the cell sees zeros."""
+    instead = "it reads the objects one after the other, and compares them in its state, if at all"
 
     def __init__(self, problem: Sized, cell: Reader | Cell = "lstm", **options: Unpack[Options]) -> None:
         super().__init__(problem, **options)

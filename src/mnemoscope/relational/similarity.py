@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax, one_hot
 
+from mnemoscope.relational.comparing import Scores, numbered
 from mnemoscope.relational.network import Seen
-from mnemoscope.shapes import Float, Int
+from mnemoscope.shapes import Bool, Float, Int
 from mnemoscope.whole import check_whole
 
 KEY = 64
@@ -51,10 +52,17 @@ class Rows:
         >>> Rows().places(3)
         tensor([0, 3, 4, 6, 7, 8])
         """
-        if not self.causal:
-            return torch.arange(objects * objects)
-        row, column = torch.tril_indices(objects, objects)
-        return row * objects + column
+        return self.read(objects).flatten().nonzero().flatten()
+
+    def read(self, objects: int) -> Bool[Tensor, "objects objects"]:
+        """Whether each number of a matrix is read.
+
+        >>> Rows().read(2)
+        tensor([[ True, False],
+                [ True,  True]])
+        """
+        everything = torch.ones(objects, objects, dtype=torch.bool)
+        return everything.tril() if self.causal else everything
 
     def _later(self, scores: Tensor) -> Tensor:
         return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
@@ -75,6 +83,11 @@ class Similarity(nn.Module):
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         """Of all pairs: row i is of object i with all others."""
         raise NotImplementedError(f"{type(self).__name__} must define scores(seen).")
+
+    def parts(self, seen: Seen) -> Scores:
+        """The scores by name, and whether relations are made of them."""
+        scores = self.scores(seen)
+        return Scores(scores, numbered("relation", self.relations), scores.new_ones(scores.shape[:2], dtype=torch.bool))
 
     def forward(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         """The relations that a decoder reads: softmax of the rows of scores."""
@@ -165,6 +178,15 @@ class Mixture(Similarity):
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         return self._mixed(seen, [rule.scores(seen) for rule in self._rules()])
+
+    def parts(self, seen: Seen) -> Scores:
+        matrices, names = [], []
+        for rule in self._rules():
+            own = rule.parts(seen)
+            matrices.append(own.matrices)
+            names += [f"{type(rule).__name__.lower()} {name}".strip() for name in own.names]
+        won = self.winners(seen).bool().repeat_interleave(self.relations, dim=1)
+        return Scores(torch.cat(matrices, 1), tuple(names), won)
 
     def forward(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         return self._mixed(seen, [rule(seen) for rule in self._rules()])

@@ -35,6 +35,7 @@ from mnemoscope.report.tape import rests_section
 from mnemoscope.shapes import Float
 from mnemoscope.studies.attention_inspection import AttentionSeen, look_at_attention, without_fixed_points
 from mnemoscope.studies.problem_inspection import ProblemsSeen, look_at_problems
+from mnemoscope.studies.relational_inspection import RelationsSeen, look_at_relations
 from mnemoscope.studies.tape_inspection import POOL, TapeSeen, is_large, look_at_tape
 from mnemoscope.tasks import Batch, Problems, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
@@ -64,6 +65,9 @@ class Inspection:
     """Of a large Turing machine: where it rests with the same in all slots."""
     problems: ProblemsSeen | None = None
     """Of a relational network: how it answers."""
+    relations: RelationsSeen | None = None
+    """Of a relational network: what it compares, what its decoder reads, and how well it keeps unseen objects apart;
+    saved beside the page too."""
 
     def summary(self) -> str:
         """The result in words."""
@@ -104,7 +108,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
 
     Of a network that attends to its past the page shows what it attends to and keeps in place of fixed points, of a
     Turing machine its tape too, and where its state is large only fixed points at which all slots hold the same; of a
-    relational network, how it answers problems of its task.
+    relational network, how it answers problems of its task, what it compares and what its decoder reads.
     """
     check_extra()
     folder = Path(folder)
@@ -160,15 +164,16 @@ def _inspect_solver(
     """The page of a relational network."""
     why = "A relational network answers in one step: it has no state that could rest, and so no fixed points."
     _refuse_input(look, why)
-    seen = look_at_problems(model, task, config)
+    seen, compared = look_at_problems(model, task, config), look_at_relations(model, task, config)
     content = replace(
         _of_run(folder, model, task, config, look),
         lead=f"{seen.summary()} {why}",
-        cites=_keys((("relational network", config.cell), ("task", config.task))),
-        sections=[seen.section()],
+        cites=_keys((("relational network", config.cell), ("task", config.task), *_LENSES_OF_RELATIONS)),
+        sections=[seen.section(), *compared.sections()],
     )
     write_page(page, content)
-    return Inspection(None, page, None, problems=seen)
+    compared.save(page)
+    return Inspection(None, page, None, problems=seen, relations=compared)
 
 
 def _inspect_alone(folder: Path, page: Path, look: Look, why: str) -> Inspection:
@@ -313,6 +318,7 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
 
 
 _LENS_OF_VARIABLES = (("lens", "variables"),)
+_LENSES_OF_RELATIONS = (("lens", "relations"), ("lens", "occlusion"), ("lens", "drift"))
 _LENSES_OF_TAPES = (("lens", "tape"), ("lens", "gradients"), ("lens", "gradients-by-part"))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from mnemoscope.cells import Model
 from mnemoscope.config import RunConfig
 from mnemoscope.relational import Scenes, Solver
 from mnemoscope.relational.tasks import RelationalTask, picture
@@ -84,11 +85,13 @@ class ProblemsSeen:
 @torch.no_grad()
 def look_at_problems(model: Solver, task: Problems, config: RunConfig) -> ProblemsSeen:
     """The answers of a trained network, in evaluation mode."""
-
-    def accuracy(split: Split) -> float:
-        batches = (task.batch(BATCH, config.seed, number, split) for number in range(PROBLEMS // BATCH))
-        return evaluate(model, task, batches)["accuracy"]
-
     scenes = task.of.batch(BATCH, config.seed, 0, "test")
     answers = model(scenes)[0][0].argmax(-1)
-    return ProblemsSeen(task.of, accuracy("test"), accuracy("validation"), scenes, answers)
+    unseen, seen = (accuracy(model, task, config.seed, split) for split in ("test", "validation"))
+    return ProblemsSeen(task.of, unseen, seen, scenes, answers)
+
+
+def accuracy(model: Model, task: Problems, seed: int, split: Split) -> float:
+    """How many of so many problems of a split are answered right."""
+    batches = (task.batch(BATCH, seed, number, split) for number in range(PROBLEMS // BATCH))
+    return evaluate(model, task, batches)["accuracy"]
