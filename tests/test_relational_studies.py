@@ -177,6 +177,14 @@ def test_over_m_seen_and_unseen_are_lines():
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "50", "85", "95", "98"]
 
 
+def test_without_shapes_held_out_none_are_called_unseen():
+    study = spurious.STUDY
+    rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", {"corelnet": 1.0}))}
+    assert rows["corelnet, same/diff separated, m 0: seen shapes"].verdict == "agrees"
+    assert rows["corelnet, same/diff separated, m 98: unseen shapes"].verdict == "agrees"
+    assert "corelnet, same/diff separated, m 0: unseen shapes" not in rows
+
+
 def test_mean_and_spread_are_in_percent():
     assert over_seeds([0.5, 0.7]) == "60.0% ± 14.1 (50.0 to 70.0)"
     assert reported("x: y", 94.7, 5.4, "Table 1").agreeing == pytest.approx((0.893, 1.0))

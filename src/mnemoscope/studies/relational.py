@@ -237,7 +237,8 @@ class RelationalStudy(LearningStudy):
 
     def tested(self, own: Sequence[Finished]) -> dict[str, str]:
         """What of `unseen` a network was tested with: not every task has all of it."""
-        return {key: words for key, words in self.unseen.items() if all(key in one.result for one in finite(own))}
+        there = {key: words for key, words in self.unseen.items() if all(key in one.result for one in finite(own))}
+        return {key: words_at(words, Condition.of(own[0].trial).m) for key, words in there.items()}
 
     def remark(self, own: Sequence[Finished], key: str = "") -> str:
         """What was seen in training, how much of the unseen was lost again, and how long it took."""
@@ -301,6 +302,17 @@ def with_other_shapes(trial: Trial) -> Trial:
     if "m" not in options:
         return trial
     return replace(trial, settings={**trial.settings, "task_options": {**options, "shape_seed": trial.seed}})
+
+
+def words_at(words: str, m: int | None) -> str:
+    """Where no shapes are held out, those of the test are none that were unseen.
+
+    >>> words_at("unseen shapes", 95), words_at("unseen shapes", 0), words_at("unseen shapes and relations", 0)
+    ('unseen shapes', 'seen shapes', 'unseen relations')
+    """
+    if m != 0:
+        return words
+    return words.replace("unseen shapes and", "unseen").replace("unseen shapes", "seen shapes")
 
 
 def drift(one: Finished) -> float:

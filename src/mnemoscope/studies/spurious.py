@@ -23,6 +23,7 @@ from mnemoscope.studies.relational import (
     claim,
     crossed,
     named,
+    words_at,
 )
 from mnemoscope.studies.solving import changed_options
 from mnemoscope.studies.study import Preset, Published
@@ -82,8 +83,8 @@ class Spurious(RelationalStudy):
     tasks = COLOURED | MIRRORED | SEPARATED
     claims = CLAIMS
     published = (
-        *(Published(f"corelnet, same/diff separated, m {m}: unseen shapes", "close to perfect", "Kerg, C.6 Fig 4",
-                    agreeing=VERY_GOOD) for m in ALL_M["same/diff separated"]),
+        *(Published(f"corelnet, same/diff separated, m {m}: {words_at('unseen shapes', m)}", "close to perfect",
+                    "Kerg, C.6 Fig 4", agreeing=VERY_GOOD) for m in ALL_M["same/diff separated"]),
         *(one.published for one in CLAIMS),
     )  # fmt: skip
     presets: Mapping[str, Preset] = {
