@@ -115,7 +115,7 @@ def test_better_than_published_agrees_and_games_without_stripes_have_no_row_of_t
     assert "corelnet, left-of: stripes" not in rows
     (better,) = [row for name, row in rows.items() if name.startswith("colour/shape: corelnet-multi against")]
     assert better.verdict == "agrees"
-    titles = [axes.get_title() for axes in study.figure(finished(study, "cpu", accuracy)).axes]
+    titles = [axes.get_title().replace("\n", " ") for axes in study.figure(finished(study, "cpu", accuracy)).axes]
     assert titles[:2] == ["same, hexominoes", "same, stripes"]
     assert "left-of, stripes" not in titles
 
