@@ -47,6 +47,14 @@ def test_trials_are_of_known_networks_and_tasks(study):
     assert not any(study.as_published(trial) for trial in study.trials(study.presets["smoke"].settings, (0,)))
 
 
+def test_each_seed_holds_out_other_shapes():
+    study = parameter_match.STUDY
+    for trial in study.trials(study.presets["smoke"].settings, (0, 3)):
+        assert build_task(RunConfig(**trial.settings)).of.shape_seed == trial.seed
+    games = relational_games.STUDY
+    assert games.trials(games.presets["smoke"].settings, (3,))[0].settings["task_options"] == {"rule": "same"}
+
+
 @EACH
 def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
     names = {trial.name for trial in study.trials(study.presets["paper"].settings, (0,))}
@@ -107,7 +115,7 @@ def test_better_than_published_agrees_and_games_without_stripes_have_no_row_of_t
     assert "corelnet, left-of: stripes" not in rows
     (better,) = [row for name, row in rows.items() if name.startswith("colour/shape: corelnet-multi against")]
     assert better.verdict == "agrees"
-    titles = [axes.get_title() for axes in study.figure(finished(study, "cpu", accuracy)).axes]
+    titles = [axes.get_title().replace("\n", " ") for axes in study.figure(finished(study, "cpu", accuracy)).axes]
     assert titles[:2] == ["same, hexominoes", "same, stripes"]
     assert "left-of, stripes" not in titles
 
@@ -158,10 +166,11 @@ def test_products_of_two_objects_know_no_order_but_for_a_bias_and_differences_do
         model.norm.bias.data.normal_(std=0.1)
 
 
-def test_a_mixture_tells_which_rule_wins(tmp_path):
+def test_a_mixture_tells_which_rule_wins(tmp_path, monkeypatch):
     study = comparison.STUDY
+    monkeypatch.setattr(study, "evaluations", 1)
     settings = {"networks": crossed(named("corelnet", "corelnet-mix"), {"comparison": {"task": "comparison"}},
-                                    {"comparison": (98,)}),
+                                    {"comparison": (95,)}),
                 "changes": {"steps": 2, "evaluate_every": 1, "evaluate_batches": 1, "batch_size": 8}}  # fmt: skip
     plain, mixture = (study.run(trial, tmp_path / str(trial.hash), False) for trial in study.trials(settings, (0,)))
     assert comparison.WINS not in plain
@@ -172,7 +181,7 @@ def test_a_mixture_tells_which_rule_wins(tmp_path):
 
 def test_differences_tell_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):
     study = comparison.STUDY
-    monkeypatch.setattr(study, "test_batches", 8)
+    monkeypatch.setattr(study, "evaluations", 4)
     settings = {"networks": crossed(named("corelnet-diff"), comparison.COMPARED, comparison.HELD_OUT),
                 "changes": {"steps": 100, "evaluate_every": 100, "evaluate_batches": 1}}  # fmt: skip
     _, transitive = study.trials(settings, (0,))

@@ -15,6 +15,7 @@ from mnemoscope.studies.learning import finite
 from mnemoscope.studies.relational import (
     BASE,
     BASIC,
+    CAPTION,
     EXTREME,
     FEW_STEPS,
     NEAR_PERFECT,
@@ -38,7 +39,7 @@ COMPARED: dict[str, dict[str, Any]] = {
     "transitive comparison": {"task": "comparison", "task_options": {"transitive": True}},
 }
 BASIC_TASKS = {task: TASKS[task] for task in BASIC}
-M = 98
+M = 95
 """Shapes held out of comparisons: the source does not say how many, nor how large a small, medium and large one is."""
 HELD_OUT = dict.fromkeys(COMPARED, (M,))
 CHANCE = (0.45, 0.55)
@@ -107,10 +108,7 @@ class ComparisonStudy(RelationalStudy):
                          "changes": {"device": "cuda"}}, tuple(range(10))),
     }  # fmt: skip
     cites = ("kerg2022", "webb2021", "vaswani2017")
-    caption = (
-        "Accuracy on unseen shapes, a dot for each seed; the tick behind is the mean on shapes of training, the dashed "
-        "line is chance. Transitive: trained with small and medium, medium and large; tested with small and large."
-    )
+    caption = f"{CAPTION} Transitive: trained with small and medium, medium and large; tested with small and large."
 
     def look(self, run: Path) -> dict[str, Any]:
         return {**super().look(run), **competition(run)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from pathlib import Path
 from statistics import mean, stdev
@@ -201,7 +201,7 @@ class RelationalStudy(LearningStudy):
         seeds = tuple(seeds)
         own = settings.get("seeds", {})
         return [
-            trial
+            with_other_shapes(trial)
             for trial in super().trials(settings, seeds)
             if trial.seed in own.get(Condition.of(trial).network, seeds)
         ]
@@ -294,6 +294,14 @@ class RelationalStudy(LearningStudy):
                 own = curves.setdefault(condition.task, {}).setdefault(condition.network, [])
                 own.append(one.result["curve"])
         return accuracies(list(panels.values()), curves)
+
+
+def with_other_shapes(trial: Trial) -> Trial:
+    """The trial with other shapes held out for each seed, as published, if its task holds out shapes."""
+    options = trial.settings["task_options"]
+    if "m" not in options:
+        return trial
+    return replace(trial, settings={**trial.settings, "task_options": {**options, "shape_seed": trial.seed}})
 
 
 def words_at(words: str, m: int | None) -> str:

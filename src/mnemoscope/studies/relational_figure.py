@@ -18,7 +18,7 @@ Curves = Mapping[str, Mapping[str, Sequence[Mapping[str, Sequence[float]]]]]
 """Learning curves: task, network, seeds."""
 ACROSS = 4
 """Panels side by side."""
-TITLE = 18
+TITLE = 15
 """Letters of a title side by side."""
 BESIDE = 3
 """Names of networks side by side."""
