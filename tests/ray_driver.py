@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import ray
+import ray  # pyright: ignore[reportMissingImports]
 
 from mnemoscope.engines import Job, Outcome
 from mnemoscope.engines.cluster import Ray

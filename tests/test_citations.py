@@ -5,7 +5,7 @@ import pytest
 
 from mnemoscope import citations, registry
 
-REGISTRIES = [registry.cells, registry.tasks, registry.lenses, registry.studies]
+REGISTRIES = [registry.cells, registry.networks, registry.tasks, registry.lenses, registry.studies]
 
 
 @pytest.mark.parametrize("entries", REGISTRIES, ids=lambda entries: entries.kind)

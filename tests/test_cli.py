@@ -15,6 +15,7 @@ from mnemoscope.analysis import FixedPoints
 from mnemoscope.cli import main
 from mnemoscope.cli.main import _parse
 from mnemoscope.config import PRESETS
+from mnemoscope.training import task_named
 
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
 
@@ -44,7 +45,7 @@ def test_every_command_has_help(command, capsys):
     assert "--json" in text
 
 
-@pytest.mark.parametrize("what", ["cells", "tasks", "lenses", "studies"])
+@pytest.mark.parametrize("what", ["cells", "networks", "tasks", "lenses", "studies"])
 def test_lists_for_programs(what, capsys):
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -57,7 +58,7 @@ def test_lists_for_programs(what, capsys):
 def test_tasks_are_listed_with_their_baselines(capsys):
     assert main(["list", "tasks", "--json"]) == 0
     losses = {row["name"]: row["baseline"] for row in json.loads(capsys.readouterr().out)}
-    assert losses == {entry.name: entry.load()().baseline() for entry in registry.tasks}
+    assert losses == {entry.name: task_named(entry.name).baseline() for entry in registry.tasks}
     assert main(["list", "tasks"]) == 0
     options = "bits 3, length 64, rate 0.1, width 1, apart 0, settle 0"
     assert f"{options}: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
@@ -91,7 +92,7 @@ def test_bit_tasks_are_listed_with_those_who_know_nothing(capsys):
     assert sum("knowing nothing" in line for line in lines) == sum(bool(trivial) for trivial in rows.values())
 
 
-@pytest.mark.parametrize("what", [[], ["cells"], ["lenses"], ["studies"], ["presets"]])
+@pytest.mark.parametrize("what", [[], ["cells"], ["networks"], ["lenses"], ["studies"], ["presets"]])
 def test_other_lists_do_not_wait_for_torch(what):
     code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

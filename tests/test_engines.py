@@ -6,12 +6,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from mnemoscope.engines import Job, Local, Outcome, Progress
+from mnemoscope.engines import Job, Local, Outcome, Progress, engine
+from mnemoscope.engines.carrying import packed, unpack
 from mnemoscope.engines.local import available_cores
+from mnemoscope.files import DEBRIS
 from mnemoscope.progress import Bar, told_to
 from mnemoscope.studies import run_study
 
@@ -147,7 +150,7 @@ def _alive(process):
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="at_once must be at least 1"):
+    with pytest.raises(ValueError, match="at_once"):
         Local(0)
     with pytest.raises(ValueError, match="module:name"):
         Job("x", "print")
@@ -161,3 +164,42 @@ def test_a_study_gives_the_same_rows_by_an_engine(tmp_path):
         "fisher-delay-line", "smoke", root=tmp_path / "there", resume=True, progress=False, engine=Local(2)
     )
     assert again.reused == again.trials
+
+
+@pytest.mark.skipif(find_spec("submitit") is None, reason="needs mnemoscope[slurm]")
+def test_slurm_in_processes_of_this_machine(tmp_path):
+    options = {"cluster": "local", "folder": str(tmp_path / "slurm"), "look_every": 0.1}
+    jobs = [job("write", tmp_path, number=1), job("fail", words="not so"), job("crash")]
+    outcomes = {one.job.target: one.error for one in ended(engine("slurm", options), jobs)}
+    assert outcomes == {
+        "engine_jobs:write": None,
+        "engine_jobs:fail": "ValueError: not so",
+        "engine_jobs:crash": "ended without an answer, killed by SIGSEGV",
+    }
+
+
+def test_engines_by_name(monkeypatch):
+    with pytest.raises(ValueError, match=r"no engine 'lokal'\. Did you mean 'local'"):
+        engine("lokal")
+    with pytest.raises(ValueError, match=r"has no option 'partitions'\. Did you mean 'partition'"):
+        engine("slurm", {"partitions": "gpu"})
+    for name, module in (("ray", "ray"), ("slurm", "submitit")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ModuleNotFoundError, match=rf"mnemoscope\[{name}\]"):
+            engine(name)
+
+
+def test_carried_folders_are_whole(tmp_path):
+    there = tmp_path / "there"
+    (there / "run").mkdir(parents=True)
+    (there / "trial.json").write_text("{}")
+    (there / "run" / "model").write_bytes(b"weights")
+    (there / f"{DEBRIS}1-model").write_bytes(b"half")
+    here = tmp_path / "here"
+    unpack(packed(there), here, last="trial.json")
+    assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {
+        "trial.json",
+        "run/model",
+    }
+    unpack(packed(tmp_path / "nowhere"), tmp_path / "empty", last="trial.json")
+    assert not list((tmp_path / "empty").iterdir())

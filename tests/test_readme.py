@@ -23,7 +23,8 @@ def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "fixed_points.png").stat().st_size > 10_000
 
 
-def test_the_other_examples_run(capsys):
+def test_the_other_examples_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     for block in blocks()[1:]:
         exec(compile(block, "README.md", "exec"), {})
         assert capsys.readouterr().out

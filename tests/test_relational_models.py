@@ -105,6 +105,21 @@ def test_kaiming_weights_keep_the_size_of_what_they_see():
         assert layer.weight.std().item() == pytest.approx(sqrt(2 / inputs), rel=0.15)  # of 512 numbers or more
 
 
+def test_what_corelnet_has_behind_its_encoder_is_drawn_as_torch_does():
+    sizes = Sizes(objects=9, choices=4)
+    for name in ("corelnet", "corelnet-t", "corelnet-asymmetric", "corelnet-mix", "corelnet-multi", "corelnet-l1"):
+        model = relational_model(name, sizes)
+        maps = [
+            part for key, part in model.named_modules() if isinstance(part, torch.nn.Linear) and "encoder" not in key
+        ]
+        assert len(maps) > 1
+        for each in maps:
+            bound = each.in_features**-0.5
+            assert 0.9 * bound < each.weight.abs().max() <= bound  # of 256 numbers or more, even in between
+            assert each.weight.std().item() == pytest.approx(bound / sqrt(3), rel=0.15)
+            assert each.bias is None or 0 < each.bias.abs().max() <= bound
+
+
 def test_sizes_that_an_encoder_cannot_take_are_refused():
     with pytest.raises(ValueError, match="at least 8 x 8 pixels, but images are 7 x 32"):
         Encoder(1, 7, 32)
@@ -138,6 +153,13 @@ def slow_norm(s, gain, bias):
         for t in range(T):
             z[t, f] = float(gain[f]) * (float(s[t, f]) - mean) / sqrt(variance + 1e-8) + float(bias[f])
     return z
+
+
+def test_what_all_objects_have_alike_leaves_no_rounding_behind():
+    """A mean of floats need not be what they all are, and the rest would grow by 1 / sqrt(1e-8)."""
+    s = 100 * torch.randn(20, 1, 5).expand(20, 9, 5)
+    assert (s.mean(1, keepdim=True) != s).any()
+    assert not ContextNorm(5)(s).any()
 
 
 @pytest.mark.parametrize("segments", [None, (3, 2, 4)])
@@ -488,7 +510,7 @@ def test_a_neural_memory_learns_layer_by_layer():
         errors = []
         for z, answer in zip(model.see(images, objects).z, answers, strict=True):
             W, read, inputs = list(cell.weights.clone()), torch.zeros(128, dtype=torch.float64), []
-            for x in z:
+            for x in [*z, torch.zeros(128, dtype=torch.float64)]:  # at the last step it sees nothing
                 inputs.append(torch.cat([x, read]))
                 h = slow_lstm(cell.controller, inputs)
                 rate, write, value, key = torch.tanh(cell.orders.weight @ h + cell.orders.bias).split(128)
@@ -503,7 +525,7 @@ def test_a_neural_memory_learns_layer_by_layer():
                 read = say(W, key)[2]
             output = cell.out.weight @ torch.cat([h, read]) + cell.out.bias
             assert torch.allclose(answer, model.out.weight @ output + model.out.bias, rtol=0, atol=ROUNDING)
-        assert torch.allclose(model.penalty(), torch.stack(errors).mean(), rtol=0, atol=ROUNDING)
+        assert torch.allclose(model.penalty(), sum(errors) / (6 * 4), rtol=0, atol=ROUNDING)  # problems and objects
         assert model.penalty() is None
         model.eval()(images, objects)
         assert model.penalty() is None
@@ -654,7 +676,7 @@ def test_models_refuse_objects_that_they_cannot_answer_for():
 def test_what_the_decoder_reads_can_be_looked_at():
     model = CoRelNet(SMALL).double()
     images, objects = problems(SMALL)
-    R = model.relations(images, objects)
+    R = model.compare(model.see(images, objects))
     assert R.shape == (6, 1, 4, 4)
     z = torch.stack(
         [slow_norm(each, model.norm.gain, model.norm.bias) for each in gather(model.encoder(images), objects)]

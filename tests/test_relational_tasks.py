@@ -22,6 +22,7 @@ from mnemoscope.relational.tasks import (
     picture,
     shapes,
 )
+from mnemoscope.relational.tasks.game_rules import unlike
 from mnemoscope.relational.tasks.shape_task import colours
 
 SPLITS = ("train", "validation", "test")
@@ -113,7 +114,7 @@ def rows_alike(cells):
 def colour_and_shape(image):
     """The one colour of an object and the pixels that have it."""
     lit = image.amax(0) > 0
-    (colour,) = {tuple((255 * image[:, y, x]).round().int().tolist()) for y, x in lit.nonzero().tolist()}
+    (colour,) = {*map(tuple, (255 * image[:, lit]).round().int().T.tolist())}
     return colour, lit.flatten().tolist()
 
 
@@ -123,7 +124,7 @@ def alike_in_which(cells):
 
 
 def darker_to_the_left(cells):
-    weights = (0.299, 0.587, 0.114)
+    weights = (0.2126, 0.7152, 0.0722)
     shown = []
     for at, it in enumerate(cells):
         if it:
@@ -448,15 +449,85 @@ def test_games_are_trained_with_pentominoes_and_tested_with_the_others():
     assert len({image.numpy().tobytes() for kind in images for image in kind}) == sum(map(len, images))
 
 
+def unlike_in(one, other):
+    (colour, shape), (other_colour, other_shape) = (colour_and_shape(pixels_of(it)) for it in (one, other))
+    return {(True, False): "colour", (False, True): "shape", (True, True): "both", (False, False): "nothing"}[
+        colour != other_colour, shape != other_shape
+    ]
+
+
+def near(counts, expected):
+    """Whether each count is within five standard deviations of a binomial one."""
+    total = sum(counts.values())
+    assert counts.keys() == expected.keys()
+    for key, share in expected.items():
+        assert abs(counts[key] - share * total) < 5 * (total * share * (1 - share)) ** 0.5
+
+
 def test_between_fails_in_four_ways_equally_often():
-    task = RelationalGame("between")
-    scenes = task.batch(240, 0, 0)
-    ways = Counter()
-    for cells, label in zip(seen(task, scenes), scenes.labels.tolist(), strict=True):
-        if not label:
+    for test_set, split in (("hexominoes", "train"), ("hexominoes", "test"), ("stripes", "test")):
+        task = RelationalGame("between", test_set)
+        scenes = task.batch(720, 0, 0, split)
+        lines, ways = Counter(), Counter()
+        for cells, label in zip(seen(task, scenes), scenes.labels.tolist(), strict=True):
             at, shown = zip(*[(place, it) for place, it in enumerate(cells) if it], strict=True)
-            ways["not in a line" if at not in IN_A_LINE else form(shown)] += 1
-    assert ways == {"not in a line": 30, (0, 0, 2): 30, (0, 1, 1): 30, (0, 1, 2): 30}
+            assert len({*shown}) == 2 if label else shown[0] != shown[2]
+            if at in IN_A_LINE:
+                lines[at] += 1
+            if not label:
+                stripes = test_set == "stripes"
+                ways["no line" if at not in IN_A_LINE else "line" if stripes else unlike_in(shown[0], shown[2])] += 1
+        near(lines, {line: (2 if line == (3, 4, 5) else 1) / 9 for line in IN_A_LINE})
+        chance = 8 / 84  # of three cells that are any, to be in a line
+        if test_set == "stripes":
+            near(ways, {"line": (1 + chance) / 2, "no line": (1 - chance) / 2})
+            continue
+        same_colour, same_shape = 1 / 25, 1 / (49 if split == "train" else 48)  # of any two objects
+        alike = {"colour": same_shape, "shape": same_colour, "both": 1 - same_colour - same_shape}
+        near(ways, {"no line": (1 - chance) / 4} | {way: (1 + chance * share) / 4 for way, share in alike.items()})
+
+
+def test_objects_of_games_are_unlike_in_colour_in_shape_or_in_both():
+    ways = ("colour", "shape", "both")
+    for rule, expected in (("same", dict.fromkeys(ways, 1 / 3)), ("left-of", {"colour": 1 / 2, "both": 1 / 2})):
+        task = RelationalGame(rule)
+        pairs = [[it for it in cells if it] for cells in seen(task, task.batch(400, 0, 0))]
+        near(Counter(unlike_in(*pair) for pair in pairs if pair[0] != pair[1]), expected)
+
+
+COUNTED = {
+    ("shape", "shape", "shape"): 79, ("colour", "both", "both"): 77, ("colour", "colour", "colour"): 72,
+    ("shape", "both", "both"): 68, ("both", "both", "both"): 53, ("shape", "both", "colour"): 44,
+    ("colour", "both", "shape"): 43, ("shape", "colour", "both"): 42, ("both", "both", "colour"): 35,
+    ("both", "shape", "both"): 31, ("colour", "shape", "both"): 29, ("both", "colour", "both"): 21,
+    ("both", "both", "shape"): 20, ("both", "shape", "colour"): 6, ("both", "colour", "shape"): 2,
+}  # fmt: skip
+"""In which ways the first and second, second and third, first and third of three different objects are unlike, in the
+622 released pictures of hexominoes that have such a column."""
+
+
+def test_three_different_objects_are_unlike_as_in_the_released_pictures():
+    things = unlike(100_000, 3, game_objects("hexominoes"), torch.Generator().manual_seed(0))
+    pairs = torch.stack([things[:, [0, 1]], things[:, [1, 2]], things[:, [0, 2]]], 1)
+    shapes_differ, colours_differ = (part.diff().squeeze(2) != 0 for part in (pairs // 25, pairs % 25))
+    way = (2 * shapes_differ + colours_differ).tolist()  # 0 nothing, 1 colour, 2 shape, 3 both
+    assert not any(0 in three for three in way)
+    shares = Counter(tuple(("", "colour", "shape", "both")[one] for one in three) for three in way)
+    assert shares.keys() == COUNTED.keys()
+    expected = {key: 622 * share / 100_000 for key, share in shares.items()}
+    chi_square = sum((COUNTED[key] - number) ** 2 / number for key, number in expected.items())
+    assert chi_square < 36.1  # one in a thousand, with 14 degrees of freedom
+
+
+def test_stripes_that_differ_are_any_two():
+    task = RelationalGame("same", "stripes")
+    scenes = task.batch(2000, 0, 0, "test")
+    outer = Counter()
+    for cells in seen(task, scenes):
+        one, other = (pixels_of(it) for it in cells if it)
+        if not torch.equal(one, other):
+            outer[torch.equal(one[:, 1, 1], other[:, 1, 1])] += 1
+    near(outer, {True: 24 / 624, False: 600 / 624})
 
 
 IN_A_LINE = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
@@ -505,20 +576,16 @@ def test_triplets_to_match_are_those_of_the_split():
 
 
 def test_triplets_to_compare_are_those_of_the_split():
-    kinds = {form("aaa"): "aaa", form("aab"): "aab", form("aba"): "aba", form("abb"): "abb or baa"}
-    for split in SPLITS:
+    train = ({"aaa aaa": 40, "aba aba": 40, "baa baa": 40},
+             {"aaa aba": 20, "aba aaa": 20, "aaa baa": 20, "baa aaa": 20, "aba baa": 20, "baa aba": 20})  # fmt: skip
+    test = ({"aab aab": 120},
+            {"aab aaa": 20, "aaa aab": 20, "aab aba": 20, "aba aab": 20, "aab baa": 20, "baa aab": 20})  # fmt: skip
+    for split, expected in (("train", train), ("validation", train), ("test", test)):
         scenes = SameDifferent6().batch(240, 0, 0, split)
-        pairs = Counter()
-        for row, label in zip(seen(SameDifferent6(), scenes), scenes.labels.tolist(), strict=True):
-            one, other = kinds[form(row[:3])], kinds[form(row[3:])]
-            assert (one == other) == (label == 0)
-            pairs[tuple(sorted({one, other}))] += 1
-        if split == "test":
-            assert pairs == {("aab",): 120, ("aaa", "aab"): 40, ("aab", "aba"): 40, ("aab", "abb or baa"): 40}
-        else:
-            same = {(kind,): 40 for kind in ("aaa", "aba", "abb or baa")}
-            different = {("aaa", "aba"): 40, ("aaa", "abb or baa"): 40, ("aba", "abb or baa"): 40}
-            assert pairs == same | different
+        rows = seen(SameDifferent6(), scenes)
+        for label, patterns in enumerate(expected):
+            own = [form(row) for row, known in zip(rows, scenes.labels, strict=True) if known == label]
+            assert Counter(own) == {form(pattern.replace(" ", "")): number for pattern, number in patterns.items()}
 
 
 def test_sizes_to_compare_are_those_of_the_split():

@@ -327,7 +327,7 @@ def test_the_page_tells_everything(tmp_path):
         "12 saddle, 1 unstable direction",
         "2 slow, kept apart (q from 3e-07)",
         "Of 100 starts, 90 reached a fixed point, 6 came to rest at a slow point, 4 left to infinity.",
-        "The test loss is 0.004 after 49 steps, 1.21 % of the 0.33 that a network without memory reaches.",
+        "The test loss is 0.004 after 49 steps, 1.21 % of the 0.33 that is reached without memory.",
         "accuracy 0.99",
         "@article{sussillo2013,",
         "@software{mnemoscope,",
@@ -480,7 +480,7 @@ def test_the_page_of_nothing():
             "1 value not finite and not drawn.",
         ),
         ([{"step": 1, "train_loss": 0.0}, {"step": 2, "train_loss": 0.0}], "The training loss is 0 after 2 steps"),
-        ([{"step": 3, "loss": 2.0, "done": True}], "no better than 1, which a network without memory reaches."),
+        ([{"step": 3, "loss": 2.0, "done": True}], "no better than 1, which is reached without memory."),
         ([{"step": step, "train_loss": 1 / (step + 1)} for step in range(9001)], "after 9000 steps"),
     ],
 )

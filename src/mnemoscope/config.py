@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from hashlib import sha256
-from math import inf, isnan
+from math import inf
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from mnemoscope import registry
-
-Option = bool | int | float | str
+from mnemoscope.options import Option, changed_options, fit
 
 _BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
 """Fields that do not enter the hash."""
 _JOINED_LATER = ("readout_bias", "curriculum_score", "momentum", "leave_out")
 """Fields that enter it where they are not at their default: runs from before they came keep their hash."""
+_OF_CELLS = ("hidden_size", "embedding", "readout_bias", "truncate")
+"""Fields without a meaning where no cell is trained."""
 ENDLESS_EVALUATION = 4
 """Batches of an evaluation where there is no whole of them."""
 
@@ -39,11 +37,11 @@ class RunConfig:
     task_options: dict[str, Option] = field(default_factory=dict)
     """Options of the task, over those of the preset, such as bits 3 length 64."""
     cell: str = "elman"
-    """Recurrent cell; `mnemoscope list cells` shows them."""
+    """Recurrent cell; `mnemoscope list cells` shows them. Of a relational task, the network: `list networks`."""
     cell_options: dict[str, Option] = field(default_factory=dict)
-    """Options of the cell, over those of the preset, such as nonlinearity relu."""
+    """Options of the cell or network, over those of the preset, such as nonlinearity relu."""
     hidden_size: int = 64
-    """Number of units."""
+    """Number of units of the cell; a relational network has sizes of its own."""
     embedding: int | None = None
     """Size of a learned linear embedding of the inputs before the cell; None: the cell sees the inputs themselves."""
     readout_bias: bool = True
@@ -105,9 +103,9 @@ class RunConfig:
             raise ValueError(
                 f"name is the name of a folder: letters, digits, dots, hyphens and underscores, but is {self.name!r}."
             )
-        for kind, name in ((registry.tasks, self.task), (registry.cells, self.cell)):
-            if name not in kind:
-                raise ValueError(f"{kind.kind} is {name!r}. {_unknown(name, kind.entries, f'registered {kind.kind}')}")
+        if self.task not in registry.tasks:
+            raise ValueError(f"task is {self.task!r}. {_unknown(self.task, registry.tasks.entries, 'registered task')}")
+        self._check_learner()
         for name in ("hidden_size", "steps", "batch_size", "evaluate_every", "evaluate_batches", "checkpoint_every"):
             self._check(name, 1)
         for name in ("embedding", "truncate", "patience", "threads"):
@@ -120,6 +118,27 @@ class RunConfig:
                 raise ValueError(f"{name} must be at least 0 and below 1, but is {value}.")
         for name in ("learning_rate", "orthogonal_learning_rate", "clip"):
             self._check(name, 0, above=True)
+
+    def _check_learner(self) -> None:
+        """Whether what is to learn the task is of the kind that can, and is told nothing that it cannot heed."""
+        learners, relational = registry.learners(self.task), registry.is_relational(self.task)
+        other = registry.cells if relational else registry.networks
+        if self.cell not in learners and self.cell in other:
+            own = [entry.name for entry in registry.tasks if registry.is_relational(entry.name) != relational]
+            raise ValueError(
+                f"cell is {self.cell!r}, a {other.kind}, which learns the tasks {', '.join(own)}. The task "
+                f"{self.task!r} is learned by a {learners.kind}: {', '.join(learners.entries)}."
+            )
+        if self.cell not in learners:
+            raise ValueError(
+                f"cell is {self.cell!r}. {_unknown(self.cell, learners.entries, f'registered {learners.kind}')}"
+            )
+        for each in fields(self):
+            if relational and each.name in _OF_CELLS and getattr(self, each.name) != each.default:
+                raise ValueError(
+                    f"{each.name} is for recurrent cells, but the task {self.task!r} is relational: leave it at "
+                    f"{each.default}. What can be set of a relational network are its options (cell_options)."
+                )
 
     def _check(self, name: str, low: int, above: bool = False) -> None:
         value = getattr(self, name)
@@ -140,10 +159,10 @@ class RunConfig:
         if not getattr(task, "finite", False):
             content.setdefault("evaluate_batches", ENDLESS_EVALUATION)
         beside = getattr(task, "beside_the_result", ())
-        content["task_options"] = _changed(
+        content["task_options"] = changed_options(
             task, {name: value for name, value in self.task_options.items() if name not in beside}
         )
-        content["cell_options"] = _changed(registry.cells.load(self.cell), self.cell_options)
+        content["cell_options"] = changed_options(registry.learners(self.task).load(self.cell), self.cell_options)
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
     def folder(self, root: str | Path = "runs") -> Path:
@@ -183,73 +202,14 @@ class RunConfig:
             raise ValueError(f"In {path}: {error}") from error
 
     def _given(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        without = _OF_CELLS if registry.is_relational(self.task) else ()
+        return {name: value for name, value in asdict(self).items() if value is not None and name not in without}
 
 
 def without_later_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run but for fields that joined later and are at their default."""
     later = {each.name: each.default for each in fields(RunConfig) if each.name in _JOINED_LATER}
     return {name: value for name, value in settings.items() if name not in later or value != later[name]}
-
-
-def _changed(target: Callable[..., Any], options: Mapping[str, Option]) -> dict[str, Option]:
-    """The options that differ from the defaults of `target`, as it will get them; unknown ones are kept."""
-    parameters = inspect.signature(target, eval_str=True).parameters
-    changed = {}
-    for name, value in options.items():
-        if name in parameters:
-            with suppress(TypeError):
-                value = fit(value, parameters[name].annotation)
-            if (type(value), value) == (type(parameters[name].default), parameters[name].default):
-                continue
-        changed[name] = value
-    return changed
-
-
-def fit(value: object, annotation: Any) -> Any:
-    """`value` as the annotation wants it: itself, or an integer as a float where only a float fits.
-
-    Raises TypeError with the words "<what is expected>, but is <what was given>".
-
-    >>> fit(1, float | None), fit(1, int | float)
-    (1.0, 1)
-    """
-    if get_origin(annotation) is dict:
-        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-            raise TypeError(f"a table of options, but is {value!r}")
-        key_type, value_type = get_args(annotation)
-        try:
-            return {fit(key, key_type): fit(item, value_type) for key, item in value.items()}
-        except TypeError as error:
-            raise TypeError(f"a table of options, each of them {error}") from None
-    choices = plain(annotation)
-    if isinstance(value, float) and isnan(value):
-        raise TypeError(f"{_words(choices)}, but is nan")
-    for choice in choices:
-        if type(value) is choice or (type(value) is type(choice) and value == choice):
-            return value
-    if float in choices and type(value) is int:
-        return float(value)
-    raise TypeError(f"{_words(choices)}, but is {value!r}")
-
-
-def plain(annotation: Any) -> list[Any]:
-    """The plain types and the literal values that an annotation admits; others cannot stand in a TOML file.
-
-    >>> print(plain(float | None), plain(Literal["a", "b"]), plain(list[int]))
-    [<class 'float'>, <class 'NoneType'>] ['a', 'b'] []
-    """
-    origin = get_origin(annotation)
-    if origin in (Union, UnionType):
-        return [choice for part in get_args(annotation) for choice in plain(part)]
-    if origin is Literal:
-        return list(get_args(annotation))
-    return [annotation] if annotation in (bool, int, float, str, NoneType) else []
-
-
-def _words(choices: list[Any]) -> str:
-    names = {bool: "true or false", int: "an integer", float: "a number", str: "a string", NoneType: "None"}
-    return " or ".join(names[choice] if isinstance(choice, type) else repr(choice) for choice in choices)
 
 
 def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:
@@ -401,6 +361,16 @@ PRESETS: dict[str, RunConfig] = {
         steps=3000,
         clip=1.0,
         batch_size=64,
+        threads=1,
+    ),
+    # The recipe of the source for all its relational tasks but the games: `--task identity-rules --cell esbn`.
+    "rmts": RunConfig(
+        name="rmts",
+        task="rmts",
+        cell="corelnet",
+        learning_rate=5e-4,
+        steps=5000,
+        batch_size=96,
         threads=1,
     ),
 }

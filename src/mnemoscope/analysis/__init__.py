@@ -36,6 +36,15 @@ from mnemoscope.analysis.matrix_free import GaussNewtonCG, NewtonKrylov
 from mnemoscope.analysis.mixed_precision import ChordNewton
 from mnemoscope.analysis.portraits import Evolution, along_inputs, between, follow
 from mnemoscope.analysis.pseudospectra import Pseudospectrum
+from mnemoscope.analysis.relational import (
+    Drift,
+    Generalisation,
+    Occlusion,
+    Relations,
+    drift_of,
+    occlusion_of,
+    relations_of,
+)
 from mnemoscope.analysis.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.analysis.search import find_fixed_points
 from mnemoscope.analysis.solvers import LevenbergMarquardt, Newton
@@ -54,6 +63,7 @@ __all__ = [
     "Cycles",
     "Dependencies",
     "Design",
+    "Drift",
     "Dynamics",
     "EnergyReport",
     "EnergySurface",
@@ -63,6 +73,7 @@ __all__ = [
     "FromOutputs",
     "FromTrajectories",
     "GaussNewtonCG",
+    "Generalisation",
     "GradientNorms",
     "Growth",
     "Kind",
@@ -76,8 +87,10 @@ __all__ = [
     "MemoryLoad",
     "Newton",
     "NewtonKrylov",
+    "Occlusion",
     "Pseudospectrum",
     "Recall",
+    "Relations",
     "SchurForm",
     "Several",
     "Spectrum",
@@ -96,6 +109,7 @@ __all__ = [
     "between",
     "classify_memories",
     "design_memory",
+    "drift_of",
     "energy_report",
     "energy_surface",
     "find_cycles",
@@ -109,7 +123,9 @@ __all__ = [
     "measured_memory_capacity",
     "memory_capacity",
     "memory_load",
+    "occlusion_of",
     "recall",
+    "relations_of",
     "schur_form",
     "spectrum",
     "tape_of",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from mnemoscope import registry
 from mnemoscope.config import PRESETS, RunConfig
+from mnemoscope.options import Option
 
 if TYPE_CHECKING:
     from tyro.conf import Positional
@@ -56,14 +57,22 @@ class Demo:
 
 @dataclass(frozen=True)
 class Train:
-    """Train a network on a memory task.
+    """Train a network on a memory task, or a relational network on a relational one.
 
     `mnemoscope train [PRESET | FILE.toml] [options]`, in any order: every option has the value of the preset (flipflop
-    if none is named) or of the file, unless given. Runs live in <root>/<name>/<hash>; finished ones are not repeated.
+    if none is named, or rmts if the task is relational) or of the file, unless given. Runs live in
+    <root>/<name>/<hash>; finished ones are not repeated.
 
         mnemoscope train flipflop --cell gru --hidden-size 128
         mnemoscope train copy --task-options delay 100 --seed 1
         mnemoscope train runs/flipflop/0123456789/config.toml --resume
+
+    A relational task holds shapes out of training (task option m), with which its network is tested; `mnemoscope list
+    networks` shows what learns it. The preset rmts is the published recipe: Adam with a rate of 5e-4, 5,000 batches of
+    96 problems (rmts3 192, same-different-6 384, identity-rules-4 224; relational-game 2,500 of 32).
+
+        mnemoscope train --task identity-rules --cell esbn --task-options m 50
+        mnemoscope train --task relational-game --task-options rule between --steps 2500 --batch-size 32
     """
 
     run_config: RunConfig
@@ -88,7 +97,8 @@ class Train:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in result.scores.items())
         scores += _after("; ", task.knowing_nothing())
         known = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
-        print(f"{result.steps} steps{known}: loss {result.loss:.3e}, without memory {result.baseline:.3e}; {scores}.")
+        guess = f"{task.baseline_is} {result.baseline:.3e}"
+        print(f"{result.steps} steps{known}: loss {result.loss:.3e}, {guess}; {scores}.")
         print(f"Look at it: mnemoscope inspect {result.folder}")
         return 0
 
@@ -96,7 +106,7 @@ class Train:
 @dataclass(frozen=True)
 class Inspect:
     """Find the fixed points of a network and write its page; of one that attends to its past, show what it attends to
-    and keeps.
+    and keeps; of a relational one, what it answers.
 
     The network is the folder of a run, or a file of weights: the `.safetensors` or `.pt` state dict of a
     torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code stored in a file is never run.
@@ -170,13 +180,14 @@ class Inspect:
 
 @dataclass(frozen=True)
 class List:
-    """Show what there is: cells, tasks, lenses, studies and presets, one line each with their source.
+    """Show what there is: cells, relational networks, tasks, lenses, studies and presets, one line each with their
+    source.
 
-    `mnemoscope list tasks` also shows their options, the loss that the best network without memory then reaches, and of
-    random bits how many are wrong of those that know nothing.
+    `mnemoscope list tasks` also shows their options, the loss that is then reached without memory, or by guessing if
+    they are relational, and of random bits how many are wrong of those that know nothing.
     """
 
-    what: Positional[Literal["all", "cells", "tasks", "lenses", "studies", "presets"]] = "all"
+    what: Positional[Literal["all", "cells", "networks", "tasks", "lenses", "studies", "presets"]] = "all"
     """Which list."""
     json: bool = False
     """Print as JSON: a list of objects with name, summary and source; of all lists, an object with a list for each."""
@@ -184,33 +195,37 @@ class List:
     def run(self) -> int:
         lists = {
             "cells": registry.cells,
+            "networks": registry.networks,
             "tasks": registry.tasks,
             "lenses": registry.lenses,
             "studies": registry.studies,
         }
         rows = {name: [_row(entry) for entry in entries] for name, entries in lists.items()}
         rows["presets"] = [
-            {"name": name, "summary": f"{one.cell} {one.hidden_size} on {one.task}", "source": "mnemoscope"}
+            {"name": name, "summary": f"{_learner(one)} on {one.task}", "source": "mnemoscope"}
             for name, one in PRESETS.items()
         ]
         told: dict[str, str] = {}
         if self.what == "tasks":
+            from mnemoscope.training import task_named  # imports torch, so not for every list
+
             for row in rows["tasks"]:
-                task = registry.tasks.load(row["name"])()  # imports torch, so not for every list
-                row |= {"options": asdict(task), "baseline": task.baseline(), "trivial": task.trivial()}
-                told[row["name"]] = task.knowing_nothing()
+                task, options = task_named(row["name"]), asdict(registry.tasks.load(row["name"])())
+                row |= {"options": options, "baseline": task.baseline(), "trivial": task.trivial()}
+                reached = f"loss {task.baseline_is} {task.baseline():.3g}"
+                told[row["name"]] = reached + _after("; wrong bits ", task.knowing_nothing())
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
             return 0
         for name, entries in chosen.items():
             print(f"{name}:")
+            width = max(16, *(len(entry["name"]) for entry in entries))
             for entry in entries:
-                print(f"  {entry['name']:16} {entry['summary']}  [{entry['source']}]")
-                if "baseline" in entry:
+                print(f"  {entry['name']:{width}} {entry['summary']}  [{entry['source']}]")
+                if "options" in entry:
                     options = ", ".join(f"{name} {value}" for name, value in entry["options"].items())
-                    nothing = _after("; wrong bits ", told[entry["name"]])
-                    print(f"  {'':16} {options}: loss without memory {entry['baseline']:.3g}{nothing}")
+                    print(f"  {'':{width}} {options}: {told[entry['name']]}")
         return 0
 
 
@@ -222,7 +237,8 @@ class RunStudy:
 
         mnemoscope study flipflop-cube --preset smoke
         mnemoscope study flipflop-cube --preset cpu --seeds 0 1 2 --resume
-        mnemoscope study fisher-table --engine local --jobs 4
+        mnemoscope study fisher-table --engine-options at_once 4
+        mnemoscope study fisher-table --engine ray --engine-options address auto
     """
 
     name: Positional[str]
@@ -235,13 +251,11 @@ class RunStudy:
     """Keep the trials that are finished, run the rest."""
     finished_only: bool = False
     """Run nothing; write the table and the page of the trials that are finished."""
-    engine: Literal["local", "here"] = "local"
-    """Where trials run: local, a process for each and the cores divided among them, so that one which crashes takes no
-    other with it; or here, one after the other in this process."""
-    jobs: int | None = None
-    """Trials at once with --engine local; None: one for each core."""
-    gpus: tuple[int, ...] = ()
-    """Numbers of the GPUs on which trials take turns with --engine local, one on each at once."""
+    engine: Literal["local", "ray", "slurm", "here"] = "local"
+    """Where trials run. local: a process for each, the cores divided among them, so that one which crashes takes no
+    other with it. ray, slurm: on a cluster. here: one after the other in this process."""
+    engine_options: dict[str, Option] = field(default_factory=dict)
+    """Of the engine, such as at_once 4 (local), address auto (ray), or partition gpu minutes 90 (slurm)."""
     root: Path = Path("runs")
     """Folder of all runs; the study lives in <root>/studies/<name>/<preset>."""
     json: bool = False
@@ -249,16 +263,16 @@ class RunStudy:
 
     def run(self) -> int:
         registry.studies[self.name]  # an unknown name is told before torch is loaded
-        from mnemoscope.engines import Local
+        from mnemoscope.engines import engine
         from mnemoscope.studies import run_study
 
-        if self.engine == "here" and (self.jobs is not None or self.gpus):
-            raise ValueError("--jobs and --gpus are for --engine local; here, one trial runs after the other.")
-        engine = Local(self.jobs, self.gpus) if self.engine == "local" else None
+        if self.engine == "here" and self.engine_options:
+            raise ValueError("--engine here has no options: one trial runs after the other.")
+        chosen = None if self.engine == "here" else engine(self.engine, self.engine_options)
         seeds = self.seeds or None
         result = run_study(
             self.name, self.preset, seeds, self.root,
-            resume=self.resume, finished_only=self.finished_only, progress=not self.json, engine=engine,
+            resume=self.resume, finished_only=self.finished_only, progress=not self.json, engine=chosen,
         )  # fmt: skip
         if self.json:
             content = {**asdict(result), "folder": str(result.folder), "page": str(result.page)}
@@ -287,6 +301,10 @@ def _row(entry: registry.Entry) -> dict[str, Any]:
     return {"name": entry.name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags)}
 
 
+def _learner(config: RunConfig) -> str:
+    return config.cell if registry.is_relational(config.task) else f"{config.cell} {config.hidden_size}"
+
+
 def _after(mark: str, words: str) -> str:
     return f"{mark}{words}" if words else ""
 
@@ -296,13 +314,15 @@ def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
         print(looked.summary())
         print(f"Page: {looked.page.resolve()}")
         return
-    content = {**facts, "summary": looked.summary(), "page": str(looked.page.resolve()), **_points(looked)}
+    content = {**facts, "summary": looked.summary(), "page": str(looked.page.resolve()), **_found(looked)}
     print(json.dumps(content, indent=2))
 
 
-def _points(looked: Inspection) -> dict[str, Any]:
-    """Of a network whose fixed points were looked for."""
-    fp, rests = looked.fixed_points, looked.rests
+def _found(looked: Inspection) -> dict[str, Any]:
+    """Of a network whose fixed points were looked for, or whose answers."""
+    fp, rests, problems = looked.fixed_points, looked.rests, looked.problems
+    if problems is not None:
+        return {"accuracy": {"unseen": problems.unseen, "seen": problems.seen}}
     if rests is not None:
         return {"even_points": len(rests), "unstable": rests.unstable.tolist(), "index_sum": rests.even.index_sum}
     if fp is None or looked.saved is None:

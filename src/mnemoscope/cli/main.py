@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-from mnemoscope import __version__
+from mnemoscope import __version__, registry
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Studies, Train
 from mnemoscope.config import PRESETS, RunConfig
 
@@ -89,7 +89,7 @@ def _parse(words: list[str]) -> Any:
 
 def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
     """The preset or the TOML file named after `train`, the folder of runs it belongs to, and the words without it."""
-    base, root = PRESETS["flipflop"], Path("runs")
+    base, root = PRESETS["rmts" if _is_relational(words) else "flipflop"], Path("runs")
     places = _names(words) if words[:1] == ["train"] else []
     if not places:
         return base, root, words
@@ -108,6 +108,13 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
         hint = " The options of a task or a cell come in pairs of name and value." if "-options" in str(words) else ""
         raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.{hint}")
     return base, root, [word for place, word in enumerate(words) if place != places[0]]
+
+
+def _is_relational(words: list[str]) -> bool:
+    """Whether the task that is asked for is: neither the recipe nor the cell of another one would suit it."""
+    pairs = [word.partition("=")[::2] for word in words]
+    given = [value or after for (word, value), after in zip(pairs, [*words[1:], ""], strict=True) if word == "--task"]
+    return any(task in registry.tasks and registry.is_relational(task) for task in given)
 
 
 def _names(words: list[str]) -> list[int]:

@@ -3,5 +3,6 @@
 from mnemoscope.engines.engine import Engine
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
 from mnemoscope.engines.local import Local
+from mnemoscope.engines.named import ENGINES, engine
 
-__all__ = ["Engine", "Event", "Job", "Local", "Outcome", "Progress"]
+__all__ = ["ENGINES", "Engine", "Event", "Job", "Local", "Outcome", "Progress", "engine"]

@@ -35,7 +35,7 @@ class Ray:
 
     def __init__(self, address: str | None = None, cores: float = 1, gpus: float = 0, retries: int = 3) -> None:
         try:
-            import ray
+            import ray  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise ModuleNotFoundError("The engine ray needs Ray: pip install 'mnemoscope[ray]'.") from error
         self.ray, self.address = ray, address

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
+from mnemoscope.whole import check_whole
 
 LINES = 30
 """Of a log that tell what went wrong."""
@@ -26,18 +27,20 @@ class Local:
 
     Args:
         at_once: jobs that run at the same time; None: one for each core.
-        gpus: numbers of the GPUs that jobs take turns on; none: all jobs see whatever there is.
+        gpus: that jobs take turns on, each one of them at a time; 0: all jobs see whatever there is.
         cores: that are divided among the jobs; None: all that there are.
 
     """
 
-    def __init__(self, at_once: int | None = None, gpus: Sequence[int] = (), cores: int | None = None) -> None:
+    def __init__(self, at_once: int | None = None, gpus: int = 0, cores: int | None = None) -> None:
         cores = cores or available_cores()
-        if at_once is not None and at_once < 1:
-            raise ValueError(f"at_once must be at least 1, but is {at_once}.")
-        self.at_once = at_once or len(gpus) or cores
+        if at_once is not None:
+            check_whole(1, at_once=at_once)
+        check_whole(0, gpus=gpus)
+        self.at_once = at_once or gpus or cores
         self.threads = max(1, cores // self.at_once)
-        self.gpus = tuple(gpus)
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self.gpus = (visible.split(",") if visible else [str(n) for n in range(gpus)])[:gpus]
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
         """See `Engine.events`."""
@@ -65,7 +68,7 @@ class Local:
     def _environment(self, place: int) -> dict[str, str]:
         own = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
         if self.gpus:
-            own["CUDA_VISIBLE_DEVICES"] = str(self.gpus[place % len(self.gpus)])
+            own["CUDA_VISIBLE_DEVICES"] = self.gpus[place % len(self.gpus)]
         return {**os.environ, **own}
 
 

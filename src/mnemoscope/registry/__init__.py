@@ -1,13 +1,41 @@
-"""What there is: cells, tasks, lenses and studies by name, as data that can be read without importing torch.
+"""What there is: cells, networks, tasks, lenses and studies by name, as data that can be read without importing torch.
 
-To add one, write its file and one line in the list of its kind: `cell_entries.py`, `task_entries.py`, `lens_entries.py`
-or `study_entries.py`. The command line, the studies and the documentation all read these lists.
+To add one, write its file and one line in the list of its kind: `cell_entries.py`, `network_entries.py`,
+`task_entries.py`, `lens_entries.py` or `study_entries.py`. The command line, the studies and the documentation all read
+these lists.
 """
 
 from mnemoscope.registry.cell_entries import OWN_READOUT, cells
 from mnemoscope.registry.entry import Entry, Registry
 from mnemoscope.registry.lens_entries import lenses
+from mnemoscope.registry.network_entries import networks
 from mnemoscope.registry.study_entries import studies
-from mnemoscope.registry.task_entries import tasks
+from mnemoscope.registry.task_entries import RELATIONAL, tasks
 
-__all__ = ["OWN_READOUT", "Entry", "Registry", "cells", "lenses", "studies", "tasks"]
+__all__ = [
+    "OWN_READOUT",
+    "RELATIONAL",
+    "Entry",
+    "Registry",
+    "cells",
+    "is_relational",
+    "learners",
+    "lenses",
+    "networks",
+    "studies",
+    "tasks",
+]
+
+
+def is_relational(task: str) -> bool:
+    """Whether a task shows all objects of a problem at once, to a network that compares them."""
+    return RELATIONAL in tasks[task].tags
+
+
+def learners(task: str) -> Registry:
+    """What learns a task: one of `networks` if it is relational, else one of `cells`.
+
+    >>> learners("rmts").kind, learners("copy").kind
+    ('relational network', 'cell')
+    """
+    return networks if is_relational(task) else cells

@@ -11,7 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """One named thing: what it is, where it comes from, and the `module:attribute` that holds it."""
+    """One named thing: what it is, where it comes from, and the `module:attribute` that holds it, or the
+    `module:table[key]`.
+    """
 
     name: str
     summary: str
@@ -23,7 +25,9 @@ class Entry:
 
     def load(self) -> Any:
         module, _, attribute = self.target.partition(":")
-        return getattr(import_module(module), attribute)
+        name, _, key = attribute.removesuffix("]").partition("[")
+        held = getattr(import_module(module), name)
+        return held[key] if key else held
 
 
 @dataclass

@@ -2,6 +2,9 @@
 
 from mnemoscope.registry.entry import Entry, Registry
 
+RELATIONAL = "relational"
+"""Tag of tasks that show all objects of a problem at once, to be learned by one of `networks`."""
+
 tasks = Registry("task")
 tasks.add(
     Entry(
@@ -131,5 +134,77 @@ tasks.add(
         "mnemoscope.tasks:PennTreebank",
         ("language", "data"),
         ("marcus1993", "mikolov2012"),
+    ),
+    Entry(
+        "same-different",
+        "whether two shapes are the same",
+        "Webb et al. 2021; Kerg, 5.4.1",
+        "mnemoscope.relational.tasks:SameDifferent",
+        (RELATIONAL,),
+        ("webb2021", "kerg2022"),
+    ),
+    Entry(
+        "rmts",
+        "relational match-to-sample: which of two pairs is alike, or is not, as the pair shown first",
+        "Webb et al. 2021; Kerg, 5.4.1",
+        "mnemoscope.relational.tasks:RMTS",
+        (RELATIONAL,),
+        ("webb2021", "kerg2022"),
+    ),
+    Entry(
+        "distribution-of-n",
+        "what is missing from a row that was shown in another order, of three shapes or n",
+        "Webb et al. 2021; Kerg, 5.4.1 and C.4",
+        "mnemoscope.relational.tasks:DistributionOfN",
+        (RELATIONAL,),
+        ("webb2021", "kerg2022"),
+    ),
+    Entry(
+        "identity-rules",
+        "what completes a row by the rule, AAA, ABA or ABB, of the row before",
+        "Webb et al. 2021; Kerg, 5.4.1",
+        "mnemoscope.relational.tasks:IdentityRules",
+        (RELATIONAL,),
+        ("webb2021", "kerg2022"),
+    ),
+    Entry(
+        "rmts3",
+        "match-to-sample with triplets, tested with relations that were not trained",
+        "Kerg, 5.4.3",
+        "mnemoscope.relational.tasks:RMTS3",
+        (RELATIONAL,),
+        ("kerg2022",),
+    ),
+    Entry(
+        "same-different-6",
+        "whether two triplets are the same, tested with triplets that were not trained",
+        "Kerg, 5.4.3",
+        "mnemoscope.relational.tasks:SameDifferent6",
+        (RELATIONAL,),
+        ("kerg2022",),
+    ),
+    Entry(
+        "identity-rules-4",
+        "what completes a row of four by the rule of the row before, tested with rules that were not trained",
+        "Kerg, 5.4.3 and C.3",
+        "mnemoscope.relational.tasks:IdentityRules4",
+        (RELATIONAL,),
+        ("kerg2022",),
+    ),
+    Entry(
+        "comparison",
+        "which of two sizes of a shape is the larger one",
+        "Kerg, 7.2",
+        "mnemoscope.relational.tasks:Comparison",
+        (RELATIONAL,),
+        ("kerg2022",),
+    ),
+    Entry(
+        "relational-game",
+        "whether a relation, such as same, between or row matching, holds among coloured objects in a grid",
+        "Shanahan et al. 2020; Kerg, 5.4.2",
+        "mnemoscope.relational.tasks:RelationalGame",
+        (RELATIONAL,),
+        ("shanahan2020", "kerg2022"),
     ),
 )

@@ -1,6 +1,7 @@
 """Networks that compare objects: an encoder, context normalisation, and what answers from there."""
 
 from mnemoscope.relational.abstractor import Abstractor
+from mnemoscope.relational.comparing import Comparing, Scores
 from mnemoscope.relational.context_norm import ContextNorm
 from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.encoder import Encoder
@@ -12,6 +13,7 @@ from mnemoscope.relational.predinet import PrediNet
 from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork
 from mnemoscope.relational.scenes import Scenes
+from mnemoscope.relational.solver import Solver
 from mnemoscope.relational.transformer import Transformer
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "MODELS",
     "Abstractor",
     "CoRelNet",
+    "Comparing",
     "ContextNorm",
     "Encoder",
     "PrediNet",
@@ -27,8 +30,10 @@ __all__ = [
     "RelationNetwork",
     "RelationalModel",
     "Scenes",
+    "Scores",
     "Sized",
     "Sizes",
+    "Solver",
     "Transformer",
     "relational_model",
 ]

@@ -7,14 +7,15 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import by_head
 from mnemoscope.relational.layers import layer, mlp
-from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
-from mnemoscope.shapes import Float
+from mnemoscope.relational.network import Options, Seen, Sized
+from mnemoscope.shapes import Bool, Float
 from mnemoscope.whole import check_whole
 
 
-class Abstractor(RelationalModel):
+class Abstractor(Comparing):
     """Relational cross-attention (Altabaa et al. 2024): relations of objects, and values of symbols.
 
     With learned symbols S, one for each place, and for each head `R = softmax(W_Q z (W_K z)^T / sqrt(d))`, a layer adds
@@ -43,11 +44,36 @@ class Abstractor(RelationalModel):
         self.layers = nn.ModuleList(RelationalAttention(self.features, heads, shared) for _ in range(layers))
         self.out = mlp(self.objects * self.features, 256, self.choices)
 
-    def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
-        abstract = self.symbols.expand(len(seen.z), -1, -1)
-        for each in self.layers:
-            abstract = each(seen.z, abstract)
+    def scores(self, seen: Seen) -> Scores:
+        scores = torch.cat([each.scores(seen.z) for each in self._attention()], 1)
+        return Scores(scores, self.relation_names, scores.new_ones(scores.shape[:2], dtype=torch.bool))
+
+    def compare(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
+        """Of all heads of the first layer, then of the next."""
+        return self.scores(seen).matrices.softmax(-1)
+
+    def decide(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        z: Float[Tensor, "batch objects features"] | None,
+    ) -> Float[Tensor, "batch choices"]:
+        abstract = self.symbols.expand(len(relations), -1, -1)
+        for each, own in zip(self._attention(), relations.chunk(len(self.layers), dim=1), strict=True):
+            abstract = each(own, abstract)
         return self.out(abstract.flatten(1))
+
+    @property
+    def read(self) -> Bool[Tensor, "objects objects"]:
+        return torch.ones(self.objects, self.objects, dtype=torch.bool)
+
+    @property
+    def relation_names(self) -> tuple[str, ...]:
+        heads = numbered("head", self._attention()[0].heads)
+        layers = numbered("layer", len(self.layers))
+        return tuple(" ".join(filter(None, (layer, head))) for layer in layers for head in heads)
+
+    def _attention(self) -> list[RelationalAttention]:
+        return [each for each in self.layers if isinstance(each, RelationalAttention)]
 
 
 class RelationalAttention(nn.Module):
@@ -63,15 +89,17 @@ class RelationalAttention(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(features), nn.LayerNorm(features)])
         self.feed_forward = mlp(features, 2 * features, features)
 
-    def relations(self, z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch heads objects objects"]:
-        """Of each head."""
+    def scores(self, z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch heads objects objects"]:
+        """Of each head: their softmax are its relations."""
         q, k = by_head(self.queries(z), self.heads), by_head(self.keys(z), self.heads)
-        return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        return q @ k.mT * q.shape[-1] ** -0.5
 
     def forward(
-        self, z: Float[Tensor, "batch objects features"], abstract: Float[Tensor, "batch objects features"]
+        self,
+        relations: Float[Tensor, "batch heads objects objects"],
+        abstract: Float[Tensor, "batch objects features"],
     ) -> Float[Tensor, "batch objects features"]:
-        moved = self.relations(z) @ by_head(self.values(abstract), self.heads)
+        moved = relations @ by_head(self.values(abstract), self.heads)
         after, last = self.norms
         abstract = after(abstract + self.found(moved.transpose(1, 2).flatten(2)))
         return last(abstract + self.feed_forward(abstract))

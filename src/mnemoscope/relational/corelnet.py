@@ -6,16 +6,17 @@ from typing import Literal, Unpack, get_args
 
 from torch import Tensor
 
+from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
-from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
+from mnemoscope.relational.network import Options, Seen, Sized
 from mnemoscope.relational.similarity import Asymmetric, Difference, Mixture, Rows, Similarity, Symmetric
-from mnemoscope.shapes import Float, Int
+from mnemoscope.shapes import Bool, Float
 
 Kind = Literal["symmetric", "asymmetric", "difference", "mixture"]
 Decoder = Literal["mlp", "transformer", "recurrent"]
 
 
-class CoRelNet(RelationalModel):
+class CoRelNet(Comparing):
     """Objects are compared with each other, and a decoder sees nothing but how alike they are.
 
     Args:
@@ -55,14 +56,26 @@ class CoRelNet(RelationalModel):
         else:
             raise ValueError(f"decoder must be one of {', '.join(map(repr, get_args(Decoder)))}, but is {decoder!r}.")
 
-    def relations(
-        self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
-    ) -> Float[Tensor, "batch relations objects objects"]:
-        """What the decoder reads."""
-        return self.similarity(self.see(images, objects))
+    def scores(self, seen: Seen) -> Scores:
+        return self.similarity.parts(seen)
 
-    def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
-        return self.decoder(self.similarity(seen), seen.z if self.sensory else None)
+    def compare(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
+        return self.similarity(seen)
+
+    def decide(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        z: Float[Tensor, "batch objects features"] | None,
+    ) -> Float[Tensor, "batch choices"]:
+        return self.decoder(relations, z)
+
+    @property
+    def read(self) -> Bool[Tensor, "objects objects"]:
+        return self.similarity.rows.read(self.objects)
+
+    @property
+    def relation_names(self) -> tuple[str, ...]:
+        return numbered("relation", self.similarity.relations)
 
 
 def similarity_of(kind: Kind, features: int, objects: int, relations: int = 1, rows: Rows | None = None) -> Similarity:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from mnemoscope.cells import scan
-from mnemoscope.relational.layers import layer, lstm, mlp
+from mnemoscope.relational.layers import layer, lstm, torch_mlp
 from mnemoscope.relational.similarity import Rows
 from mnemoscope.shapes import Float
 from mnemoscope.whole import check_whole
@@ -35,7 +35,7 @@ class MLPDecoder(nn.Module):
         super().__init__()
         check_whole(1, hidden=hidden)
         self.register_buffer("places", (rows or Rows()).places(objects), persistent=False)
-        self.layers = mlp(relations * len(self.places) + objects * sensory, hidden, choices)
+        self.layers = torch_mlp(relations * len(self.places) + objects * sensory, hidden, choices)
 
     def forward(
         self,
@@ -68,13 +68,13 @@ class TransformerDecoder(nn.Module):
         wide, code = self.HEADS * self.WIDTH, self.CODE
         self.code = nn.Parameter(torch.randn(relations, objects, code))
         self.query = nn.Parameter(torch.randn(code))
-        self.queries = layer(code, wide, bias=False)
-        self.keys = layer(code + sensory, wide, bias=False)
-        self.values = layer(code + sensory, wide, bias=False)
-        self.found = layer(wide, code)
+        self.queries = nn.Linear(code, wide, bias=False)
+        self.keys = nn.Linear(code + sensory, wide, bias=False)
+        self.values = nn.Linear(code + sensory, wide, bias=False)
+        self.found = nn.Linear(wide, code)
         self.norms = nn.ModuleList([nn.LayerNorm(code), nn.LayerNorm(code)])
-        self.feed_forward = mlp(code, 128, code)
-        self.answer = mlp(code, 256, choices)
+        self.feed_forward = torch_mlp(code, 128, code)
+        self.answer = torch_mlp(code, 256, choices)
 
     def forward(
         self,

@@ -78,7 +78,7 @@ class Sparse(nn.Module):
         super().__init__()
         if not strength > 0:
             raise ValueError(f"The strength of an L1 penalty must be above 0, but is {strength}.")
-        self.linear = layer(features, features, bias=False)
+        self.linear = nn.Linear(features, features, bias=False)
         self.strength = strength
 
     def forward(self, s: Float[Tensor, "distinct features"]) -> Float[Tensor, "distinct features"]:

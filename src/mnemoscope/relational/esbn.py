@@ -6,16 +6,19 @@ from typing import Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
+from mnemoscope.relational.comparing import Comparing, Scores
 from mnemoscope.relational.corelnet import Kind, similarity_of
 from mnemoscope.relational.layers import layer, lstm
-from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
-from mnemoscope.shapes import Float
+from mnemoscope.relational.network import Options, Seen, Sized
+from mnemoscope.relational.similarity import Rows
+from mnemoscope.shapes import Bool, Float
 
 KEY, HIDDEN = 256, 512
 
 
-class ESBN(RelationalModel):
+class ESBN(Comparing):
     """Two memories, one of normalised objects z, one of keys that an LSTM wrote for them (Webb et al. 2021).
 
     At step t the LSTM reads the key that was found at the step before, and writes a key k_t = relu(W h) and a gate g.
@@ -23,7 +26,7 @@ class ESBN(RelationalModel):
     `c_i = sigmoid(gain z_t . z_i + bias)` the key found is `g sum_i w_i [k_i; c_i]`, and 0 while nothing is stored;
     z_t and k_t are then stored. One more step reads the last key, and its h answers.
 
-    As objects meet keys in the scores of pairs only, all scores are taken at once.
+    As objects meet keys in the scores of pairs only, weights and confidences are taken at once: they are its relations.
 
     Args:
         problem: the task, or its sizes.
@@ -50,25 +53,44 @@ class ESBN(RelationalModel):
         self.bias = nn.Parameter(torch.zeros(1))
         self.out = layer(HIDDEN, self.choices)
 
-    def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
+    def scores(self, seen: Seen) -> Scores:
+        return self.similarity.parts(seen)
+
+    def compare(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
+        """Weights w and confidences c of those stored before each object."""
         scores = self.similarity.scores(seen).squeeze(1)  # (batch, objects, objects)
-        confidence = torch.sigmoid(self.gain * scores + self.bias)
-        state = self.controller.initial_state(len(scores))
-        found = scores.new_zeros(len(scores), KEY + 1)
+        weights = Rows().softmax(scores[:, 1:, :-1])  # a row has what comes before its object
+        confidence = torch.sigmoid(self.gain * scores + self.bias).tril(-1)
+        return torch.stack([pad(weights, (0, 1, 1, 0)), confidence], dim=1)
+
+    def decide(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        z: Float[Tensor, "batch objects features"] | None,
+    ) -> Float[Tensor, "batch choices"]:
+        weights, confidence = relations.unbind(1)
+        sure = (weights * confidence).sum(2, keepdim=True)
+        state = self.controller.initial_state(len(weights))
+        found = weights.new_zeros(len(weights), KEY + 1)
         keys: list[Tensor] = []
         for t in range(self.objects):
-            state = self.controller(self._read(found, seen, t), state)
+            state = self.controller(self._read(found, z, t), state)
             if keys:
-                weights = scores[:, t, :t].softmax(1)
-                recalled = (weights.unsqueeze(1) @ torch.stack(keys, 1)).squeeze(1)
-                sure = (weights * confidence[:, t, :t]).sum(1, keepdim=True)
-                found = torch.sigmoid(self.gate(state.h)) * torch.cat([recalled, sure], dim=1)
+                recalled = (weights[:, t, None, :t] @ torch.stack(keys, 1)).squeeze(1)
+                found = torch.sigmoid(self.gate(state.h)) * torch.cat([recalled, sure[:, t]], dim=1)
             keys.append(torch.relu(self.write(state.h)))
-        return self.out(self.controller(self._read(found, seen, self.objects), state).h)
+        return self.out(self.controller(self._read(found, z, self.objects), state).h)
 
-    def _read(self, found: Tensor, seen: Seen, t: int) -> Tensor:
+    @property
+    def read(self) -> Bool[Tensor, "objects objects"]:
+        return torch.ones(self.objects, self.objects, dtype=torch.bool).tril(-1)
+
+    @property
+    def relation_names(self) -> tuple[str, ...]:
+        return ("weights", "confidences")
+
+    def _read(self, found: Tensor, z: Tensor | None, t: int) -> Tensor:
         """What the controller reads at step t."""
-        if not self.sensory:
+        if z is None:
             return found
-        z = seen.z[:, t] if t < self.objects else torch.zeros_like(seen.z[:, 0])
-        return torch.cat([found, z], dim=1)
+        return torch.cat([found, z[:, t] if t < self.objects else torch.zeros_like(z[:, 0])], dim=1)

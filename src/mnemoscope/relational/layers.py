@@ -1,4 +1,9 @@
-"""Linear layers with the initial weights of Webb et al. (2021): biases 0, and weights as what follows asks for."""
+"""Linear layers with the initial weights of Webb et al. (2021): biases 0, and weights as what follows asks for.
+
+What CoRelNet has behind its encoder is drawn as torch does instead, as in its release (Kerg et al. 2022): with the
+larger weights of the others it was right less often on unseen shapes (two runs of identity rules, 87 and 96% instead of
+99 and 98%).
+"""
 
 from __future__ import annotations
 
@@ -33,6 +38,11 @@ def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     1538
     """
     return nn.Sequential(layer(inputs, hidden, "relu"), nn.ReLU(), layer(hidden, outputs))
+
+
+def torch_mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """One hidden layer of ReLUs, drawn as torch does."""
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
 def lstm(inputs: int, hidden: int) -> LSTM:

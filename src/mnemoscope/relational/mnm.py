@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.lstm import LSTMState
-from mnemoscope.relational.layers import layer, lstm
+from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.relational.network import FEATURES, Options, Seen, Sized
 from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.shapes import Float
@@ -36,7 +35,8 @@ class NeuralMemory(Cell):
     The LSTM sees the input and what was read a step ago. By h it sets a key and a value to write, a key to read, all
     tanh, and a rate beta between 0 and 1. To write, targets t_1, t_2, t_3 linear in the value are set for the layers,
     and each learns its own by itself: `W_l <- W_l - beta (2 / d) (a_l - t_l) a_{l-1}^T`, where a are what the layers
-    make of the key. Then `f(key)` is read. The first weights of the memory are drawn once and not learned.
+    make of the key. Then `f(key)` is read. The first weights of the memory are drawn once and not learned; all are
+    drawn as torch does.
     """
 
     weights: Tensor
@@ -44,11 +44,11 @@ class NeuralMemory(Cell):
     def __init__(self, features: int) -> None:
         super().__init__()
         self.input_size = features
-        self.controller = lstm(2 * features, features)
-        self.orders = layer(features, 4 * features, "tanh")
-        self.rate = layer(features, 1)
-        self.targets = layer(features, DEPTH * features)
-        self.out = layer(2 * features, features)
+        self.controller = LSTM(2 * features, features)
+        self.orders = nn.Linear(features, 4 * features)
+        self.rate = nn.Linear(features, 1)
+        self.targets = nn.Linear(features, DEPTH * features)
+        self.out = nn.Linear(2 * features, features)
         bound = features**-0.5
         self.register_buffer("weights", torch.empty(DEPTH, features, features).uniform_(-bound, bound))
 
@@ -95,10 +95,17 @@ def recalled(
 
 
 class MNM(Recurrent):
-    """A neural memory reads the objects; how badly it recalls what it wrote is its penalty, beside the loss."""
+    """A neural memory reads the objects and, at one more step, nothing; its output then answers.
+
+    How badly it recalls what it wrote is its penalty, beside the loss: the mean squared error of each step, summed, and
+    divided by the number of objects.
+    """
+
+    after = 1
 
     def __init__(self, problem: Sized, **options: Unpack[Options]) -> None:
         super().__init__(problem, NeuralMemory(FEATURES), **options)
+        self.out.reset_parameters()  # as torch draws them
         self._error: Tensor | None = None
 
     def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
@@ -108,8 +115,8 @@ class MNM(Recurrent):
         return self.out(output)
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """Mean squared error of what was written in the last pass in training mode since the penalty was asked for;
-        None where there was none.
+        """The error of what was written in the last pass in training mode since the penalty was asked for; None where
+        there was none.
         """
         error, self._error = self._error, None
         return error

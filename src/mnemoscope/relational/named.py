@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from mnemoscope.relational.abstractor import Abstractor
 from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.esbn import ESBN
 from mnemoscope.relational.mnm import MNM
-from mnemoscope.relational.network import RelationalModel, Sized
+from mnemoscope.relational.network import Options, RelationalModel, Sized
 from mnemoscope.relational.predinet import PrediNet
 from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork
@@ -22,7 +22,7 @@ from mnemoscope.relational.transformer import Transformer
 Build = Callable[..., RelationalModel]
 
 
-def corelnet_nhid(problem: Sized, **options: Any) -> CoRelNet:
+def corelnet_nhid(problem: Sized, **options: Unpack[Options]) -> CoRelNet:
     """CoRelNet whose MLP is so wide that it has about as many parameters as ESBN (Kerg, C.7).
 
     >>> from mnemoscope.relational.network import Sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypedDict, runtime_checkable
+from typing import ClassVar, Protocol, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +102,9 @@ class RelationalModel(nn.Module):
         l1: strength of the L1 penalty on a linear map behind the encoder; None for no such map.
 
     """
+
+    instead: ClassVar[str] = "it answers from the objects themselves"
+    """What a model does that has no relations to look at, in words; one that has is a `Comparing`."""
 
     def __init__(
         self, problem: Sized, *, segmented: bool = False, trained_encoder: bool = True, l1: float | None = None

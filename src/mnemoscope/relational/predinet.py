@@ -23,6 +23,8 @@ class PrediNet(RelationalModel):
     `W_S e_1 - W_S e_2`, W_S shared by the heads, and the places of both.
     """
 
+    instead = "each of its heads picks two objects by attention and says how they differ"
+
     def __init__(self, problem: Sized, **options: Unpack[Options]) -> None:
         super().__init__(problem, **options)
         size = self.features + 1

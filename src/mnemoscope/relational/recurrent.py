@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Unpack, get_args
 
+import torch
 from torch import Tensor
 
 from mnemoscope.cells import scan
@@ -30,6 +31,10 @@ class Recurrent(RelationalModel):
 
     """
 
+    after: int = 0
+    """Steps behind the last object, at which the cell sees zeros."""
+    instead = "it reads the objects one after the other, and compares them in its state, if at all"
+
     def __init__(self, problem: Sized, cell: Reader | Cell = "lstm", **options: Unpack[Options]) -> None:
         super().__init__(problem, **options)
         self.cell = cell if isinstance(cell, Cell) else reader(cell, self.features)
@@ -41,8 +46,11 @@ class Recurrent(RelationalModel):
         return self.out(self.read(seen)[0])
 
     def read(self, seen: Seen) -> tuple[Float[Tensor, "batch outputs"], State]:
-        """Output and state of the cell after the last object."""
-        outputs, state = scan(self.cell, seen.z.transpose(0, 1))
+        """Output and state of the cell after the last step."""
+        z = seen.z.transpose(0, 1)
+        if self.after:
+            z = torch.cat([z, z.new_zeros(self.after, *z.shape[1:])])
+        outputs, state = scan(self.cell, z)
         return outputs[-1], state
 
 

@@ -19,6 +19,8 @@ class RelationNetwork(RelationalModel):
     Webb et al. 2021: g 258 to 512 to 256, f 256 to 256 to the choices, ReLU after all but the last).
     """
 
+    instead = "it has a vector for every pair of objects, and answers from the sum of all"
+
     def __init__(self, problem: Sized, **options: Unpack[Options]) -> None:
         super().__init__(problem, **options)
         self.first = layer(2 * (self.features + 1), HIDDEN, "relu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from mnemoscope.shapes import Float, Int
@@ -16,3 +17,7 @@ class Scenes(NamedTuple):
     objects: Int[Tensor, "batch objects"]
     """Which image each object is."""
     labels: Int[Tensor, " batch"]
+
+    def to(self, device: torch.device | str) -> Scenes:
+        """The same scenes on another device."""
+        return Scenes(*(part.to(device) for part in self))

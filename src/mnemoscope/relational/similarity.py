@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax, one_hot
 
-from mnemoscope.relational.layers import layer
+from mnemoscope.relational.comparing import Scores, numbered
 from mnemoscope.relational.network import Seen
-from mnemoscope.shapes import Float, Int
+from mnemoscope.shapes import Bool, Float, Int
 from mnemoscope.whole import check_whole
 
 KEY = 64
@@ -52,10 +52,17 @@ class Rows:
         >>> Rows().places(3)
         tensor([0, 3, 4, 6, 7, 8])
         """
-        if not self.causal:
-            return torch.arange(objects * objects)
-        row, column = torch.tril_indices(objects, objects)
-        return row * objects + column
+        return self.read(objects).flatten().nonzero().flatten()
+
+    def read(self, objects: int) -> Bool[Tensor, "objects objects"]:
+        """Whether each number of a matrix is read.
+
+        >>> Rows().read(2)
+        tensor([[ True, False],
+                [ True,  True]])
+        """
+        everything = torch.ones(objects, objects, dtype=torch.bool)
+        return everything.tril() if self.causal else everything
 
     def _later(self, scores: Tensor) -> Tensor:
         return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
@@ -77,6 +84,11 @@ class Similarity(nn.Module):
         """Of all pairs: row i is of object i with all others."""
         raise NotImplementedError(f"{type(self).__name__} must define scores(seen).")
 
+    def parts(self, seen: Seen) -> Scores:
+        """The scores by name, and whether relations are made of them."""
+        scores = self.scores(seen)
+        return Scores(scores, numbered("relation", self.relations), scores.new_ones(scores.shape[:2], dtype=torch.bool))
+
     def forward(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         """The relations that a decoder reads: softmax of the rows of scores."""
         return self.rows.softmax(self.scores(seen))
@@ -92,7 +104,7 @@ class Symmetric(Similarity):
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
         # without a bias, as N takes the mean off
-        self.project = None if relations == 1 else layer(features, relations * features, bias=False)
+        self.project = None if relations == 1 else nn.Linear(features, relations * features, bias=False)
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         z = seen.z.unsqueeze(1) if self.project is None else seen.mapped(self.project).transpose(1, 2)
@@ -106,8 +118,8 @@ class Asymmetric(Similarity):
 
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
-        self.reference = layer(features, relations * features, bias=False)
-        self.comparison = layer(features, relations * features, bias=False)
+        self.reference = nn.Linear(features, relations * features, bias=False)
+        self.comparison = nn.Linear(features, relations * features, bias=False)
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         reference, comparison = (seen.mapped(each).transpose(1, 2) for each in (self.reference, self.comparison))
@@ -119,7 +131,7 @@ class Difference(Similarity):
 
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
-        self.size = layer(features, relations, bias=False)  # a bias would cancel
+        self.size = nn.Linear(features, relations, bias=False)  # a bias would cancel
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         sizes = self.size(seen.z).mT  # (batch, relations, objects)
@@ -153,7 +165,7 @@ class Mixture(Similarity):
             raise ValueError(f"temperature must be above 0, but is {temperature}.")
         super().__init__(rules[0].relations, rules[0].rows)
         self.rules = nn.ModuleList(rules)
-        self.query = layer(objects * features, KEY, bias=False)
+        self.query = nn.Linear(objects * features, KEY, bias=False)
         self.keys = nn.Parameter(torch.randn(len(rules), KEY) * KEY**-0.5)
         self.temperature = temperature
 
@@ -166,6 +178,15 @@ class Mixture(Similarity):
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         return self._mixed(seen, [rule.scores(seen) for rule in self._rules()])
+
+    def parts(self, seen: Seen) -> Scores:
+        matrices, names = [], []
+        for rule in self._rules():
+            own = rule.parts(seen)
+            matrices.append(own.matrices)
+            names += [f"{type(rule).__name__.lower()} {name}".strip() for name in own.names]
+        won = self.winners(seen).bool().repeat_interleave(self.relations, dim=1)
+        return Scores(torch.cat(matrices, 1), tuple(names), won)
 
     def forward(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         return self._mixed(seen, [rule(seen) for rule in self._rules()])

@@ -1,4 +1,4 @@
-"""The training curve, against what a network without memory would reach."""
+"""The training curve, against what is reached without memory, or by guessing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Record = Mapping[str, Any]
 Series = list[tuple[float, float]]
 
 
-def training_curve(records: Sequence[Record], baseline: float | None) -> Section:
-    """The section with the loss over the steps."""
+def training_curve(records: Sequence[Record], baseline: float | None, baseline_is: str = "without memory") -> Section:
+    """The section with the loss over the steps; `baseline_is` says in words how the baseline is come to."""
     training, left_out = _series(records, "train_loss")
     test, left_out_of_test = _series(records, "loss")
     left_out += left_out_of_test
     notes = [f"{plural(left_out, 'value')} not finite and not drawn."] if left_out else []
     last = [f"{name.replace('_', ' ')} {number(float(value))}" for name, value in _last(records).items()]
-    svg = _draw(training, test, baseline) if training or test else None
+    svg = _draw(training, test, baseline, baseline_is) if training or test else None
     html = fill("curve.html", svg=svg, notes=notes, last=last)
-    return Section("Training", _lead(training, test, baseline), html)
+    return Section("Training", _lead(training, test, baseline, baseline_is), html)
 
 
 def _series(records: Sequence[Record], name: str) -> tuple[Series, int]:
@@ -43,7 +43,7 @@ def _last(records: Sequence[Record]) -> Record:
     return {}
 
 
-def _lead(training: Series, test: Series, baseline: float | None) -> str:
+def _lead(training: Series, test: Series, baseline: float | None, baseline_is: str) -> str:
     if not training and not test:
         return "No finite loss was recorded."
     name, (step, loss) = ("test loss", test[-1]) if test else ("training loss", training[-1])
@@ -52,8 +52,8 @@ def _lead(training: Series, test: Series, baseline: float | None) -> str:
         return f"{sentence}."
     share = loss / baseline
     if share >= 1:
-        return f"{sentence}: no better than {number(baseline)}, which a network without memory reaches."
-    return f"{sentence}, {number(100 * share)} % of the {number(baseline)} that a network without memory reaches."
+        return f"{sentence}: no better than {number(baseline)}, which is reached {baseline_is}."
+    return f"{sentence}, {number(100 * share)} % of the {number(baseline)} that is reached {baseline_is}."
 
 
 def _thinned(series: Series) -> tuple[list[float], list[float]]:
@@ -62,7 +62,7 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
     return [step for step, _ in kept], [value for _, value in kept]
 
 
-def _draw(training: Series, test: Series, baseline: float | None) -> str:
+def _draw(training: Series, test: Series, baseline: float | None, baseline_is: str) -> str:
     figure = blank(7.2, 3.1)
     axes = figure.add_subplot()
     if training:
@@ -71,7 +71,7 @@ def _draw(training: Series, test: Series, baseline: float | None) -> str:
     if test:
         axes.plot(*_thinned(test), color=COLOUR["stable"], linewidth=2, marker="o", markersize=3.5, label="test loss")
     if baseline is not None and isfinite(baseline):
-        label = f"without memory: {number(baseline)}"
+        label = f"{baseline_is}: {number(baseline)}"
         axes.axhline(baseline, color=COLOUR["ink"], linewidth=1.2, linestyle=(0, (4, 3)), label=label)
     if any(value > 0 for _, value in training + test):
         _logarithmic(axes)

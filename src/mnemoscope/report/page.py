@@ -34,7 +34,7 @@ class NetworkPage:
     curve: Sequence[Mapping[str, Any]] | None = None
     """Lines of `metrics.jsonl`: step, train_loss (on the training stream), loss (on test batches) and scores."""
     baseline: float | None = None
-    """The loss of the best network without memory."""
+    """The loss of the best network without memory, or of who guesses."""
     cites: Sequence[str] = ()
     """Keys into `citations.BIBTEX`; mnemoscope itself is added."""
     command: str = ""
@@ -43,6 +43,8 @@ class NetworkPage:
     """What further lenses have to say; shown before the training curve."""
     lead: str = ""
     """The first sentences of a page without fixed points; with them they are told by the points."""
+    baseline_is: str = "without memory"
+    """How the baseline is come to, in words (`Task.baseline_is`)."""
 
 
 def write_page(path: str | Path, page: NetworkPage) -> Path:
@@ -59,7 +61,7 @@ def render_page(page: NetworkPage) -> str:
     sections = [] if page.fixed_points is None else _of_points(page.fixed_points, page.trajectories)
     sections += page.sections
     if page.curve:
-        sections.append(training_curve(page.curve, page.baseline))
+        sections.append(training_curve(page.curve, page.baseline, page.baseline_is))
     sections += [citing(page.cites), making(page.command)]
     return render_frame(page.title, _summary(page), sections)
 

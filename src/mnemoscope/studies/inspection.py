@@ -25,6 +25,7 @@ from mnemoscope.analysis.tape import EvenRests, even_rests, evened
 from mnemoscope.cells import Cell, Elman, Model, run_with_cache
 from mnemoscope.config import RunConfig
 from mnemoscope.memory.tape import TuringMachine
+from mnemoscope.relational import Solver
 from mnemoscope.report import NetworkPage, Section, write_page
 from mnemoscope.report.binding import binding_section
 from mnemoscope.report.frame import check_extra
@@ -33,8 +34,10 @@ from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_sec
 from mnemoscope.report.tape import rests_section
 from mnemoscope.shapes import Float
 from mnemoscope.studies.attention_inspection import AttentionSeen, look_at_attention, without_fixed_points
+from mnemoscope.studies.problem_inspection import ProblemsSeen, look_at_problems
+from mnemoscope.studies.relational_inspection import RelationsSeen, look_at_relations
 from mnemoscope.studies.tape_inspection import POOL, TapeSeen, is_large, look_at_tape
-from mnemoscope.tasks import Batch, Task, VariableBinding
+from mnemoscope.tasks import Batch, Problems, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
 
 TRAJECTORIES = 24
@@ -46,7 +49,8 @@ class Inspection:
     """What was found, and where it was written."""
 
     fixed_points: FixedPoints | None
-    """None of a network that attends to its past, and of a large Turing machine, of which there are `rests`."""
+    """None of a network that attends to its past, of a large Turing machine, of which there are `rests`, and of a
+    relational network."""
     page: Path
     saved: Path | None
     """The fixed points as a `.safetensors` file."""
@@ -59,12 +63,16 @@ class Inspection:
     """Of a Turing machine: its tape, and what of the loss reaches back; saved beside the page too."""
     rests: EvenRests | None = None
     """Of a large Turing machine: where it rests with the same in all slots."""
+    problems: ProblemsSeen | None = None
+    """Of a relational network: how it answers."""
+    relations: RelationsSeen | None = None
+    """Of a relational network: what it compares, what its decoder reads, and how well it keeps unseen objects apart;
+    saved beside the page too."""
 
     def summary(self) -> str:
         """The result in words."""
-        return " ".join(
-            one.summary() for one in (self.fixed_points, self.rests, self.attention, self.tape) if one is not None
-        )
+        parts = (self.fixed_points, self.rests, self.attention, self.tape, self.problems)
+        return " ".join(one.summary() for one in parts if one is not None)
 
 
 @dataclass(frozen=True)
@@ -99,16 +107,19 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     """The fixed points of a trained run at a constant input (zeros by default), and its page, in the run's folder.
 
     Of a network that attends to its past the page shows what it attends to and keeps in place of fixed points, of a
-    Turing machine its tape too, and where its state is large only fixed points at which all slots hold the same.
+    Turing machine its tape too, and where its state is large only fixed points at which all slots hold the same; of a
+    relational network, how it answers problems of its task, what it compares and what its decoder reads.
     """
     check_extra()
     folder = Path(folder)
     page = folder / "page.html" if page is None else Path(page)
     model, task, config = load_model(folder)
+    if isinstance(model, Solver) and isinstance(task, Problems):
+        return _inspect_solver(folder, page, look, model, task, config)
     machine = isinstance(model.cell, TuringMachine)
     why = None if machine else without_fixed_points(model.cell)
-    if why is not None and look.input is not None:
-        raise ValueError(f"A constant input is for fixed points, and none are looked for; leave it away. {why}")
+    if why is not None:
+        _refuse_input(look, why)
     tape = look_at_tape(model, task, config) if machine else None
     if why is not None:
         return _inspect_alone(folder, page, look, why)
@@ -140,6 +151,29 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     content = replace(content, facts=[*content.facts, ("Constant input", _input(dynamics))])
     found = memories if isinstance(memories, VariableMemories) else None
     return _write(fp, content, page, found, tape)
+
+
+def _refuse_input(look: Look, why: str) -> None:
+    if look.input is not None:
+        raise ValueError(f"A constant input is for fixed points, and none are looked for; leave it away. {why}")
+
+
+def _inspect_solver(
+    folder: Path, page: Path, look: Look, model: Solver, task: Problems, config: RunConfig
+) -> Inspection:
+    """The page of a relational network."""
+    why = "A relational network answers in one step: it has no state that could rest, and so no fixed points."
+    _refuse_input(look, why)
+    seen, compared = look_at_problems(model, task, config), look_at_relations(model, task, config)
+    content = replace(
+        _of_run(folder, model, task, config, look),
+        lead=f"{seen.summary()} {why}",
+        cites=_keys((("relational network", config.cell), ("task", config.task), *_LENSES_OF_RELATIONS)),
+        sections=[seen.section(), *compared.sections()],
+    )
+    write_page(page, content)
+    compared.save(page)
+    return Inspection(None, page, None, problems=seen, relations=compared)
 
 
 def _inspect_alone(folder: Path, page: Path, look: Look, why: str) -> Inspection:
@@ -177,19 +211,26 @@ def _inspect_large(folder: Path, page: Path, look: Look, tape: TapeSeen, dynamic
 def _of_run(folder: Path, model: Model, task: Task, config: RunConfig, look: Look) -> NetworkPage:
     """What a page says of a run, whatever its network is."""
     result = RunFolder(folder).read_result()
+    if isinstance(model, Solver):
+        learner = ("Network", f"{config.cell} {_options(config.cell_options)}")
+        title = f"{config.cell} on {config.task}"
+    else:
+        units = f"{config.hidden_size} units"
+        learner, title = ("Cell", f"{config.cell}, {units}"), f"{config.cell} with {units}"
     facts = [
-        ("Cell", f"{config.cell}, {config.hidden_size} units"),
+        learner,
         ("Parameters", f"{sum(p.numel() for p in model.parameters()):,}"),
         ("Task", f"{config.task} {_options(config.task_options)}"),
-        ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, without memory {result.baseline:.2e}"),
+        ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, {task.baseline_is} {result.baseline:.2e}"),
         *((name.capitalize(), _score(name, value, task)) for name, value in result.scores.items()),
         ("Seed", f"{config.seed}"),
     ]
     return NetworkPage(
-        title=f"{config.name}: {config.cell} with {config.hidden_size} units",
+        title=f"{config.name}: {title}",
         facts=facts,
         curve=RunFolder(folder).read_metrics(),
         baseline=result.baseline,
+        baseline_is=task.baseline_is,
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
     )
 
@@ -277,6 +318,7 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
 
 
 _LENS_OF_VARIABLES = (("lens", "variables"),)
+_LENSES_OF_RELATIONS = (("lens", "relations"), ("lens", "occlusion"), ("lens", "drift"))
 _LENSES_OF_TAPES = (("lens", "tape"), ("lens", "gradients"), ("lens", "gradients-by-part"))
 
 
@@ -285,5 +327,5 @@ def _cites(*used: tuple[str, str]) -> list[str]:
 
 
 def _keys(used: Sequence[tuple[str, str]]) -> list[str]:
-    kinds = {"cell": registry.cells, "task": registry.tasks, "lens": registry.lenses}
+    kinds = {each.kind: each for each in (registry.cells, registry.networks, registry.tasks, registry.lenses)}
     return list(dict.fromkeys(key for kind, name in used for key in kinds[kind][name].cites))

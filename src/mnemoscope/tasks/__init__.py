@@ -1,4 +1,4 @@
-"""Seeded streams of (inputs, targets, mask), endless or from a data set, each with its memoryless baseline loss."""
+"""Seeded streams of (inputs, targets, mask), drawn or from a data set, each with the loss of who remembers nothing."""
 
 from mnemoscope.tasks.adding import Adding
 from mnemoscope.tasks.associative_recall import AssociativeRecall, MatrixRecall
@@ -11,6 +11,7 @@ from mnemoscope.tasks.denoise import Denoise
 from mnemoscope.tasks.flipflop import FlipFlop
 from mnemoscope.tasks.mnist import PermutedMNIST, SequentialMNIST
 from mnemoscope.tasks.penn_treebank import PennTreebank
+from mnemoscope.tasks.problems import Problems
 from mnemoscope.tasks.task import Batch, Endless, Split, Task
 from mnemoscope.tasks.transfer_copy import TransferCopy
 
@@ -31,6 +32,7 @@ __all__ = [
     "MatrixRecall",
     "PennTreebank",
     "PermutedMNIST",
+    "Problems",
     "RepeatCopy",
     "SequentialMNIST",
     "Split",

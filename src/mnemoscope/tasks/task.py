@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,11 +15,18 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from mnemoscope.shapes import Bool, Float, Int
 from mnemoscope.splits import Split, check_request, generator_seed
 
+Inputs = Any
+"""A tensor (time, batch, input), or the `Scenes` of relational problems. No union: a task has always the one kind, and
+whoever reads a batch knows which."""
+
 
 class Batch(NamedTuple):
-    """Sequences, time first. `mask` says which steps count in the loss."""
+    """Sequences, time first. `mask` says which steps count in the loss.
 
-    inputs: Float[Tensor, "time batch input"]
+    Relational problems are sequences of one step, at which all objects are seen.
+    """
+
+    inputs: Inputs
     targets: Float[Tensor, "time batch output"] | Bool[Tensor, "time batch output"] | Int[Tensor, "time batch"]
     """Values, or bits, or the number of the right class: their type says which."""
     mask: Bool[Tensor, "time batch"]
@@ -29,8 +36,11 @@ class Batch(NamedTuple):
         return Batch(*(part.to(device) for part in self))
 
     def windows(self, length: int | None) -> Iterator[Batch]:
-        """The batch cut along time into pieces of `length` steps, the last one possibly shorter; whole if None."""
-        length = self.inputs.shape[0] if length is None else length
+        """The batch cut along time into pieces of `length` steps, the last one possibly shorter; whole if None, or if
+        it has one step.
+        """
+        if length is None or len(self.mask) == 1:
+            return iter((self,))
         return (Batch(*pieces) for pieces in zip(*(part.split(length) for part in self), strict=True))
 
 
@@ -51,6 +61,8 @@ class Task(ABC):
     """Whether the splits are sets of data, of which `batches` make the whole."""
     beside_the_result: ClassVar[tuple[str, ...]] = ()
     """Options that do not change a batch, such as where its data lie; they do not enter the hash of a run."""
+    baseline_is: ClassVar[str] = "without memory"
+    """How the loss of `baseline` is come to, in words."""
 
     @property
     @abstractmethod

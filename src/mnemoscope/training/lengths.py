@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from mnemoscope.cells import Model
 from mnemoscope.tasks import Split, Task
-from mnemoscope.training.loop import evaluate
+from mnemoscope.training.evaluation import evaluate
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -31,7 +31,7 @@ def evaluate_each(
         batches: of each task, from number 0 on.
         seed: of the batches.
         split: of the batches. Training on an endless task evaluates on "test", so that "validation" is new to it.
-        piece: steps that are gone through at once; None: whole sequences.
+        piece: steps that are gone through at once; None: whole sequences. Relational problems have one step.
 
     >>> from mnemoscope.cells import GRU
     >>> from mnemoscope.tasks import Copy

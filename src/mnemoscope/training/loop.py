@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import repeat
-from math import cos, inf, isfinite, pi
+from math import inf, isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any, BinaryIO, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW, Optimizer, RMSprop
+from torch.optim import Optimizer
 
+from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
@@ -26,12 +26,12 @@ from mnemoscope.progress import Bar
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.checkpoint import Carried, Counters, restore_checkpoint, save_checkpoint
+from mnemoscope.training.evaluation import evaluate
 from mnemoscope.training.interruption import Interruption
+from mnemoscope.training.optimising import build_optimiser, set_learning_rate
 from mnemoscope.training.result import Stopped, TrainResult
 from mnemoscope.training.run_folder import RunFolder
 from mnemoscope.training.seeding import seeded
-
-_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adamw": AdamW, "rmsprop": RMSprop}
 
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818 (as StopIteration: it says what happened)
@@ -40,7 +40,7 @@ class NonFiniteLoss(RuntimeError):  # noqa: N818 (as StopIteration: it says what
 
 @runtime_checkable
 class Penalised(Protocol):
-    """A part of a cell that adds to the loss: a matrix that is held near a set, a screen that learns to predict."""
+    """A part of a model that adds to the loss: a matrix that is held near a set, a screen that learns to predict."""
 
     def penalty(self) -> Tensor | None:
         """What to add after the forward pass of a step; None: nothing."""
@@ -75,8 +75,9 @@ def train(
     on one machine with one number of threads; also if the run was interrupted, by Ctrl-C or by force, and resumed.
     The checkpoint knows the number of threads; a run that goes on with another one says so in a warning.
 
-    Evaluations are on fresh batches of an endless task, and on the validation split of one with a data set. There, the
-    weights with the lowest validation loss are kept, and the result is what they reach on the whole test split.
+    Evaluations are on fresh batches of an endless task, of a relational one with what it holds out of training, and on
+    the validation split of one with a data set. There, the weights with the lowest validation loss are kept, and the
+    result is what they reach on the whole test split; else they are the last ones.
 
     Args:
         config: what to train, on what, how.
@@ -93,11 +94,11 @@ def train(
         return folder.read_result()
     task = build_task(config)
     model = build_model(config, task).to(_device(config))
-    optimiser = _optimiser(config, model)
+    optimiser = build_optimiser(config, model)
     task.prepare(progress)
     for split in get_args(Split):
         task.batches(config.batch_size, split)  # a batch larger than the data is told here
-    with folder.claimed(), _threads(config.threads):
+    with folder.claimed(), _threads(config.threads), _without_denormals(registry.is_relational(config.task)):
         if to_do == "start":
             folder.begin(config)
         folder.remove_debris()
@@ -144,8 +145,8 @@ class _Run:
     def __init__(self, config: RunConfig, folder: RunFolder, task: Task, model: Model, optimiser: Optimizer) -> None:
         """At the last checkpoint, or at the beginning where there is none."""
         self.config, self.folder, self.task, self.model, self.optimiser = config, folder, task, model, optimiser
-        self.matrices = [matrix for matrix in model.cell.modules() if isinstance(matrix, Connectivity)]
-        self.penalised = [part for part in model.cell.modules() if isinstance(part, Penalised)]
+        self.matrices = [matrix for matrix in model.modules() if isinstance(matrix, Connectivity)]
+        self.penalised = [part for part in model.modules() if isinstance(part, Penalised)]
         self.checkpoint = folder.path / "checkpoint.safetensors"
         self.done, self.carried = Counters(threads=torch.get_num_threads()), Carried()
         if self.checkpoint.exists():
@@ -161,17 +162,14 @@ class _Run:
     def step(self) -> tuple[float, float]:
         """One optimiser step on the next batch of the stream; returns the loss before it and the learning rate."""
         config, done = self.config, self.done
-        rate = _set_learning_rate(self.optimiser, config, done)
+        rate = set_learning_rate(self.optimiser, config, done)
         batch = self._batch(done.step) if self.ahead is None else self.ahead
         self.optimiser.zero_grad()
         with seeded("step", config.seed, done.step, device=config.device):
             task = self.stages[done.stage]
             total, state, accuracy = _backward(
-                self.model, task, batch, config.truncate, self.carried.state, scored=task is not self.task
+                self.model, task, batch, config.truncate, self.carried.state, task is not self.task, self.penalised
             )
-            for part in self.penalised:
-                if (penalty := part.penalty()) is not None and penalty.requires_grad:
-                    penalty.backward()
         length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
         if accuracy is not None and accuracy >= config.curriculum_score:
             done.stage += 1
@@ -268,10 +266,16 @@ _NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "left_out
 
 
 def _backward(
-    model: Model, task: Task, batch: Batch, truncate: int | None, state: State | None = None, scored: bool = False
+    model: Model,
+    task: Task,
+    batch: Batch,
+    truncate: int | None,
+    state: State | None = None,
+    scored: bool = False,
+    penalised: Sequence[Penalised] = (),
 ) -> tuple[Tensor, State, float | None]:
-    """Add the gradient of the batch's loss to the parameters' `.grad`; returns the loss, the last state, detached, and
-    the accuracy if it is asked for.
+    """Add the gradient of the batch's loss and of the penalties to the parameters' `.grad`; returns the loss without
+    these, the last state, detached, and the accuracy if it is asked for.
 
     Truncated BPTT: the sequence is cut into windows of `truncate` steps; the state is carried from one to the next, its
     gradient is not. The windows' gradients add up to one optimiser step per sequence, so that truncation changes which
@@ -281,86 +285,25 @@ def _backward(
     device = next(model.parameters()).device
     counted = int(batch.mask.sum())
     total, accuracy = torch.zeros((), device=device), 0.0
-    for window in batch.windows(truncate):
+    windows = [*batch.windows(truncate)]
+    for number, window in enumerate(windows, start=1):
         share = int(window.mask.sum()) / counted  # counted where the batch was drawn: a GPU need not be waited for
-        window = window.to(device)
+        window, costs = window.to(device), []
         with nullcontext() if share else torch.no_grad():
             outputs, state = model(window.inputs, state)
             state = map_state(Tensor.detach, state)
         if share:
             loss = task.loss(outputs, window) * share
-            loss.backward()
+            costs.append(loss)
             total = total + loss.detach()
             if scored:
                 accuracy += share * task.scores(outputs.detach(), window)["accuracy"]
+        if number == len(windows):
+            penalties = (part.penalty() for part in penalised)
+            costs += [each for each in penalties if each is not None and each.requires_grad]
+        if costs:
+            torch.autograd.backward(costs)  # at once, as they may share a graph
     return total, state, accuracy if scored else None
-
-
-@torch.no_grad()
-def evaluate(
-    model: Model,
-    task: Task,
-    batches: Iterable[Batch],
-    continues: Iterable[bool] = repeat(False),
-    piece: int | None = None,
-) -> dict[str, float]:
-    """Mean loss and scores of a model over batches of a task, in evaluation mode.
-
-    The state is carried into a batch where `continues` says so (see `Task.continues`). Batches count by their size.
-    Long sequences may be gone through in pieces of `piece` steps, which keeps what is stored of the states short.
-    """
-    training = model.training
-    model.eval()
-    rows, weights, state = [], [], None
-    for batch, carry in zip(batches, continues, strict=False):
-        state, parts = state if carry else None, []
-        for window in batch.windows(piece):
-            outputs, state = model(window.inputs, state)
-            parts.append(outputs)
-        outputs = torch.cat(parts)
-        rows.append({"loss": task.loss(outputs, batch).item(), **task.scores(outputs, batch)})
-        weights.append(int(batch.mask.sum().clamp(min=1)))
-    model.train(training)
-    shares = [weight / weights[0] for weight in weights]  # equal batches: the plain mean, to the last digit
-    return {name: sum(s * row[name] for s, row in zip(shares, rows, strict=True)) / sum(shares) for name in rows[0]}
-
-
-def _optimiser(config: RunConfig, model: Model) -> Optimizer:
-    """The optimiser; orthogonal and unitary matrices are a group of their own if they have their own learning rate."""
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not learned:
-        raise ValueError("The model has no parameters to train.")
-    groups = [{"params": learned, "base_rate": config.learning_rate}]
-    if config.orthogonal_learning_rate is not None:
-        matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
-        orthogonal = {id(parameter): parameter for each in matrices for parameter in each.orthogonal_parameters()}
-        if not orthogonal:
-            raise ValueError(
-                f"orthogonal_learning_rate is for orthogonal and unitary matrices, of which {config.cell!r} has none."
-            )
-        rest = [parameter for parameter in learned if id(parameter) not in orthogonal]
-        groups = [
-            {"params": list(orthogonal.values()), "base_rate": config.orthogonal_learning_rate},
-            {"params": rest, "base_rate": config.learning_rate},
-        ]
-    for name, default in (("smoothing", None), ("momentum", 0.0)):
-        if getattr(config, name) != default and config.optimiser != "rmsprop":
-            raise ValueError(f"{name} is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
-    options = {"momentum": config.momentum} if config.momentum else {}
-    options |= {} if config.smoothing is None else {"alpha": config.smoothing}
-    return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
-
-
-def _set_learning_rate(optimiser: Optimizer, config: RunConfig, done: Counters) -> float:
-    """The schedule, a function of what is done; returns the rate of most parameters."""
-    factor = {
-        "constant": 1.0,
-        "cosine": (1 + cos(pi * done.step / config.steps)) / 2,
-        "plateau": 0.5**done.worse,
-    }[config.schedule]
-    for group in optimiser.param_groups:
-        group["lr"] = group["base_rate"] * factor
-    return config.learning_rate * factor
 
 
 def _reason_to_stop(config: RunConfig, done: Counters, line: dict[str, Any]) -> Stopped | None:
@@ -410,3 +353,17 @@ def _threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _without_denormals(wanted: bool) -> Iterator[None]:
+    """Numbers too small for float32 count as 0 in this thread: of the moments that Adam keeps for an encoder whose
+    softmax is saturated, a quarter are such numbers, with which some CPUs are many times slower.
+    """
+    if wanted:
+        torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        if wanted:
+            torch.set_flush_denormal(False)  # torch's own setting; there is no way to ask for it

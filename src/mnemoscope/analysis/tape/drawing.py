@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemoscope.analysis.maps import FROM_0, bar_below, colours_of, limits_of
 from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
 from mnemoscope.shapes import Float
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from mnemoscope.analysis.tape.looking import Tape
 
-WEIGHTS, CONTENT = "viridis", "RdBu_r"
 TOUCHED = 0.05
 """Slots whose weights stay below this are left out at both ends of the tape."""
 ACROSS = 3
@@ -71,18 +71,18 @@ def draw_tape(
     )
     bars = []
     for axes, (title, values, limits) in zip(above, shown, strict=True):
-        bars.append(_bar(axes, _strip(axes, values, "step", limits=limits)))
+        bars.append(bar_below(axes, _strip(axes, values, "step", limits=limits)))
         axes.set_title(title)
-    bars.append(_bar(below[0], _strip(below[0], memory[first : last + 1], "slot", first, down=True)))
+    bars.append(bar_below(below[0], _strip(below[0], memory[first : last + 1], "slot", first, down=True)))
     below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
         where = (-0.5, len(tape) - 0.5, last + 0.5, first - 0.5)
         picture = weights[:, first : last + 1].T.numpy()
         how = {"aspect": "auto", "interpolation": "nearest", "extent": where}
-        drawn = axes.imshow(picture, cmap=WEIGHTS, vmin=0, vmax=1, **how)
+        drawn = axes.imshow(picture, cmap=FROM_0, vmin=0, vmax=1, **how)
         axes.set(xlabel="step", ylabel="slot", title=title)
         _whole(axes)
-        bars.append(_bar(axes, drawn))
+        bars.append(bar_below(axes, drawn))
     for axes in (*above, *below):
         calm(axes, colours, letters)
     for bar in bars:
@@ -125,10 +125,10 @@ def _strip(
     """Vectors as columns, or as rows where `down`; matrices as tiles, row by row."""
     tiles = values.dim() == 3
     picture = _tiled(values.numpy()) if tiles else values.numpy() if down else values.T.numpy()
-    low, high = _limits(picture) if limits is None else limits
+    low, high = limits_of(picture) if limits is None else limits
     end = first + len(values)
     extent = None if tiles else (-0.5, len(values[0]) - 0.5, end - 0.5, first - 0.5) if down else None
-    drawn = axes.imshow(picture, cmap=_colours(low), vmin=low, vmax=high, interpolation="nearest", extent=extent,
+    drawn = axes.imshow(picture, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest", extent=extent,
                         aspect="equal" if tiles else "auto")  # fmt: skip
     if tiles:
         axes.spines[:].set_visible(False)
@@ -137,29 +137,6 @@ def _strip(
         axes.set(**({"xlabel": "number", "ylabel": what} if down else {"xlabel": what, "ylabel": "number"}))
         _whole(axes)
     return drawn
-
-
-def _limits(picture: NDArray[np.floating]) -> tuple[float, float]:
-    """As far below 0 as above, or from 0 on where nothing is negative; blanks do not count."""
-    values = picture[~np.isnan(picture)]
-    reach = float(np.abs(values).max(initial=1e-12))
-    return (-reach if (values < 0).any() else 0.0), reach
-
-
-def _colours(low: float) -> Any:
-    """From 0 on, the upper half of the colours, so that a colour means the same everywhere."""
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
-
-    whole = colormaps[CONTENT]
-    return whole if low < 0 else ListedColormap(whole(np.linspace(0.5, 1, 256)))
-
-
-def _bar(axes: Any, drawn: Any) -> Any:
-    """A colour bar below the picture, where it takes no room from words, with few numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    return axes.figure.colorbar(drawn, ax=axes, location="bottom", shrink=0.8, aspect=16, ticks=MaxNLocator(2))
 
 
 def _tiled(values: NDArray[np.floating]) -> NDArray[np.floating]:

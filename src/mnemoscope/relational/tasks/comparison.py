@@ -24,10 +24,10 @@ class Comparison(HeldOut):
     """A shape in two sizes: the position, 0 or 1, of the larger one.
 
     Small and large; or, if `transitive`, small and medium or medium and large to train with, and small and large to
-    test. The source does not say how many shapes are held out: as many as of two objects that are the same or not.
+    test. The source does not say how many shapes are held out; here as many as of most of its tasks. (With 98 two are
+    left, which is too few: CoRelNet with differences, which solves the task, was right on 71% of unseen shapes.)
     """
 
-    m: int = 98
     transitive: bool = False
 
     @property

@@ -24,6 +24,8 @@ class Objects(NamedTuple):
     images: Float[Tensor, "number 3 12 12"]
     colours: Int[Tensor, "25 3"]
     """Red, green and blue from 0 to 255."""
+    shapes: int
+    """How many there are, each in every colour; 1 of stripes, whose colours are a pair."""
 
 
 @cache
@@ -43,14 +45,15 @@ def game_objects(kind: ObjectKind) -> Objects:
     if kind == "stripes":
         outer, inner = colours.repeat_interleave(len(colours), 0), colours.repeat(len(colours), 1)
         rows = torch.stack([outer, inner, outer], 2)  # (625, rgb, 3 columns)
-        squares = rows[:, :, None].expand(-1, -1, GRID, -1)
+        squares, shapes = rows[:, :, None].expand(-1, -1, GRID, -1), 1
     else:
         masks = _polyominoes(5 if kind == "pentominoes" else 6)
         squares = (colours[None, :, :, None, None] * masks[:, None, None]).flatten(0, 1)
+        shapes = len(masks)
     images = torch.zeros(len(squares), 3, CELL, CELL)
     end = 1 + GRID * _SQUARE
     images[:, :, 1:end, 1:end] = squares.repeat_interleave(_SQUARE, 2).repeat_interleave(_SQUARE, 3) / 255
-    return Objects(images, colours)
+    return Objects(images, colours, shapes)
 
 
 def _polyominoes(squares: int) -> Int[Tensor, "number 3 3"]:

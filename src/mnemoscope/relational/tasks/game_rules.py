@@ -1,10 +1,14 @@
-"""The rules of the relational games: which objects stand where in a grid of 3 x 3, and whether a relation holds."""
+"""The rules of the relational games: which objects stand where in a grid of 3 x 3, and whether a relation holds.
+
+Objects that are not the same are unlike in one of three ways, equally often: in colour alone, in shape (or how it is
+turned) alone, or in both. Stripes that are not the same are any two. Both were counted in released images (Shanahan et
+al. 2020: "between" and patterns in a column, 5,000 each of hexominoes and stripes), and are taken to hold of all games.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from itertools import combinations, permutations, product
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -16,6 +20,11 @@ from mnemoscope.shapes import Int
 
 CELLS = GRID * GRID
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+_LINES = torch.tensor([*LINES, (3, 4, 5)])
+WAYS = ("colour", "shape", "both")
+"""In which objects are unlike."""
+LUMINANCE = torch.tensor([2126, 7152, 722])
+"""Of red, green and blue, in ten thousandths (ITU-R BT.709), as the published labels were made."""
 _ROWS = ("aaa", "aab", "aba", "abb", "abc")
 _OTHER_ROWS = ("ddd", "dde", "ded", "dee", "def")
 
@@ -34,25 +43,28 @@ Rule = Callable[[int, Generator, Objects], Placed]
 def same(size: int, generator: Generator, objects: Objects) -> Placed:
     """Two objects anywhere, of the same shape, colour and orientation."""
     labels = balanced(size, 2, generator)
-    things = _things(letters("ab", "aa")[labels], objects, generator)
+    things = unlike(size, 2, objects, generator).gather(1, letters("ab", "aa")[labels])
     return Placed(different(size, 2, CELLS, generator), things, labels)
 
 
 def between(size: int, generator: Generator, objects: Objects) -> Placed:
     """Three objects in a straight line, the outer two of which are the same.
 
-    Where it does not hold there are four kinds, equally often: aab, abb and abc in a line, and aba not in a line.
-    (That there are four is known of the published images; which they are is taken from the rule.)
+    Where it does not hold there are four kinds, equally often: in a line, but the outer two are unlike in colour, in
+    shape or in both; and any three objects in any three cells. Stripes have the last two of these. The object between
+    is any, and the middle row is taken twice as often as another line (all this was counted in the released images).
     """
     labels = balanced(size, 2, generator)
-    in_a_line = [[*pattern, 1] for pattern in letters("aba", "aab", "abb", "abc").tolist()]
-    kinds = torch.tensor([[0, 1, 0, 0], *in_a_line])
-    chosen = of_labels(labels, (kinds[[0, 2, 3, 4]], kinds[1:2]), generator)
-    pattern, straight = chosen[:, :3], chosen[:, 3:] == 1
-    lines, others = torch.tensor(LINES), _not_in_a_line()
-    line = lines[torch.randint(len(lines), (size,), generator=generator)]
-    other = others[torch.randint(len(others), (size,), generator=generator)]
-    return Placed(torch.where(straight, line, other), _things(pattern, objects, generator), labels)
+    kinds = torch.arange(len(WAYS) + 1)[:, None]
+    kind = of_labels(labels, (kinds if objects.shapes > 1 else kinds[-2:], kinds[:1]), generator)
+    first, middle, other = different(size, 3, len(objects.images), generator).split(1, 1)
+    if objects.shapes > 1:
+        other = torch.where(kind < len(WAYS), varied(first, kind, objects, generator), other)
+    last = torch.where(labels[:, None] == 1, first, other)
+    line = _LINES[torch.randint(len(_LINES), (size,), generator=generator)]
+    anywhere = (kind == len(WAYS)) & (labels[:, None] == 0)
+    cells = torch.where(anywhere, different(size, 3, CELLS, generator), line)
+    return Placed(cells, torch.cat([first, middle, last], 1), labels)
 
 
 def occurs(size: int, generator: Generator, objects: Objects) -> Placed:
@@ -69,9 +81,12 @@ def row_matching(size: int, generator: Generator, objects: Objects) -> Placed:
     """Three objects in the top row and three others in the bottom row, by the same pattern: aaa, aab, aba, abb, abc."""
     labels = balanced(size, 2, generator)
     alike = [top + bottom for top, bottom in zip(_ROWS, _OTHER_ROWS, strict=True)]
-    unlike = [top + bottom for top, bottom in product(_ROWS, _OTHER_ROWS) if top + bottom not in alike]
-    pattern = of_labels(labels, (letters(*unlike), letters(*alike)), generator)
-    return Placed(torch.tensor([0, 1, 2, 6, 7, 8]).expand(size, 6), _things(pattern, objects, generator), labels)
+    others = [top + bottom for top, bottom in product(_ROWS, _OTHER_ROWS) if top + bottom not in alike]
+    pattern = of_labels(labels, (letters(*others), letters(*alike)), generator)
+    shown = torch.cat([unlike(size, 3, objects, generator), unlike(size, 3, objects, generator)], 1)
+    while (again := (shown[:, :3, None] == shown[:, None, 3:]).any(2).any(1)).any():  # no object is in both rows
+        shown[again, 3:] = unlike(int(again.sum()), 3, objects, generator)
+    return Placed(torch.tensor([0, 1, 2, 6, 7, 8]).expand(size, 6), shown.gather(1, pattern), labels)
 
 
 def colour_shape(size: int, generator: Generator, objects: Objects) -> Placed:
@@ -82,20 +97,23 @@ def colour_shape(size: int, generator: Generator, objects: Objects) -> Placed:
     colours = len(objects.colours)
     labels = balanced(size, 4, generator)
     colour = different(size, 2, colours, generator)
-    shape = different(size, 2, len(objects.images) // colours, generator)
+    shape = different(size, 2, objects.shapes, generator)
     colour = torch.where(labels[:, None] >= 2, colour, colour[:, :1])
     shape = torch.where(labels[:, None] % 2 == 1, shape, shape[:, :1])
     return Placed(different(size, 2, CELLS, generator), colours * shape + colour, labels)
 
 
 def left_of(size: int, generator: Generator, objects: Objects) -> Placed:
-    """Two objects anywhere, the darker one in a column further left, or in the same column and lower."""
+    """Two objects anywhere, the darker one in a column further left, or in the same column and lower.
+
+    They have the same shape in half of the problems: the published images are those of `same` whose colours differ.
+    """
     labels = balanced(size, 2, generator)
     colours = len(objects.colours)
-    weights = torch.tensor([299, 587, 114])  # luminance of red, green and blue in thousandths (ITU-R BT.601)
-    rank = (objects.colours * weights).sum(1).argsort()
+    rank = (objects.colours * LUMINANCE).sum(1).argsort()
     darker_first = rank[different(size, 2, colours, generator).sort(1).values]
-    shape = torch.randint(len(objects.images) // colours, (size, 2), generator=generator)
+    shape = different(size, 2, objects.shapes, generator)
+    shape = torch.where(balanced(size, 2, generator)[:, None] == 1, shape, shape[:, :1])
     cells = different(size, 2, CELLS, generator)
     left_first = cells.gather(1, (cells % GRID * GRID - cells // GRID).argsort(1))  # in a column the lower one first
     cells = torch.where(labels[:, None] == 1, left_first, left_first.flip(1))
@@ -113,18 +131,31 @@ RULES: dict[str, Rule] = {
 }
 
 
-def _things(pattern: Int[Tensor, "batch shown"], objects: Objects, generator: Generator) -> Int[Tensor, "batch shown"]:
-    """A different object for each letter."""
-    number = int(pattern.max()) + 1
-    return different(len(pattern), number, len(objects.images), generator).gather(1, pattern)
+def unlike(size: int, number: int, objects: Objects, generator: Generator) -> Int[Tensor, "size number"]:
+    """In each row different objects, each of them unlike one of those before it, whichever, in one of three ways."""
+    if objects.shapes == 1:
+        return different(size, number, len(objects.images), generator)
+    found = torch.randint(len(objects.images), (size, number), generator=generator)
+    for place in range(1, number):
+        rows = torch.arange(size)
+        while len(rows):
+            one = torch.randint(place, (len(rows),), generator=generator)
+            way = torch.randint(len(WAYS), (len(rows),), generator=generator)
+            found[rows, place] = varied(found[rows, one], way, objects, generator)
+            rows = rows[(found[rows, :place] == found[rows, place, None]).any(1)]  # it may be like another one
+    return found
 
 
-@cache
-def _not_in_a_line() -> Int[Tensor, "places 3"]:
-    """Three cells that are no line, in every order."""
-    lines = {frozenset(line) for line in LINES}
-    off = [cells for cells in combinations(range(CELLS), 3) if frozenset(cells) not in lines]
-    return torch.tensor([order for cells in off for order in permutations(cells)])
+def varied(
+    things: Int[Tensor, " *batch"], ways: Int[Tensor, " *batch"], objects: Objects, generator: Generator
+) -> Int[Tensor, " *batch"]:
+    """Objects that are unlike these in the given `WAYS`."""
+    colours = len(objects.colours)
+    shape, colour = things // colours, things % colours
+    other_shape = (shape + torch.randint(1, objects.shapes, shape.shape, generator=generator)) % objects.shapes
+    other_colour = (colour + torch.randint(1, colours, colour.shape, generator=generator)) % colours
+    shape = torch.where(ways == WAYS.index("colour"), shape, other_shape)
+    return colours * shape + torch.where(ways == WAYS.index("shape"), colour, other_colour)
 
 
 def _top_and_bottom(
@@ -134,5 +165,5 @@ def _top_and_bottom(
     labels = balanced(size, 2, generator)
     pattern = of_labels(labels, (letters(*fails), letters(*holds)), generator)
     bottom = pattern[:, 1:].gather(1, different(size, GRID, GRID, generator))
-    things = _things(torch.cat([pattern[:, :1], bottom], 1), objects, generator)
+    things = unlike(size, 1 + GRID, objects, generator).gather(1, torch.cat([pattern[:, :1], bottom], 1))
     return Placed(torch.tensor([1, 6, 7, 8]).expand(size, 4), things, labels)

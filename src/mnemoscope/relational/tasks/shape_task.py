@@ -76,9 +76,9 @@ class HeldOut(RelationalTask):
 class ShapeTask(HeldOut):
     """Problems are patterns of letters, to each of which another shape is given (Kerg, 5.4.1 and 5.4.3).
 
-    A feature that says nothing of the answer may be added (Kerg, 5.4.3, C.5, C.6), drawn for each object by itself:
-    "colour", one of 100 that fills the paper; "mirror", half of the objects are seen in one; "separated", the colours
-    are images of their own, each after its shape, which makes twice as many objects.
+    A feature that says nothing of the answer may be added, drawn for each object by itself: "colour", one of 100 that
+    fills the paper (Kerg, 5.4.3 and C.5); "separated", the colours are images of their own, each after its shape, which
+    makes twice as many objects (C.6); "mirror", half of the objects are seen in one, which is beyond the thesis.
     """
 
     spurious: Spurious = "nothing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import permutations
 from typing import Literal, get_args
 
 from torch import Generator
@@ -30,25 +30,15 @@ class RMTS3(MatchToSample):
         return ("aaa bbb cdc", "aaa bbb dcc", "aba cdc eee", "abb cdd eee", "aba cdc eff", "abb cdd efe")
 
 
-_Form = tuple[str, str]
-_TRAINED: tuple[_Form, ...] = (("aaa", "aaa"), ("aba", "aba"), ("abb", "baa"))  # two ways to write each, to count alike
-_NEW: _Form = ("aab", "aab")
-
-
-def _same(*forms: _Form) -> list[str]:
-    return [triplet * 2 for form in forms for triplet in form]
-
-
-def _different(*pairs: tuple[_Form, _Form]) -> list[str]:
-    return [first + second for one, other in pairs for first, second in product(one, other)]
+_TRAINED = ("aaa", "aba", "baa")
+_NEW = "aab"
 
 
 @dataclass(frozen=True)
 class SameDifferent6(SameDifferent):
     """Two triplets of two shapes in all: 0 if they are the same, 1 if they are different.
 
-    Each is aaa, aba, or one of abb and baa; to test with, at least one is aab. Different triplets differ in form too,
-    so that abb is never beside baa.
+    Each is aaa, aba or baa, where a and b are the same two shapes for both; to test with, at least one is aab.
     """
 
     @property
@@ -61,11 +51,11 @@ class SameDifferent6(SameDifferent):
 
     def problems(self, size: int, generator: Generator, split: Split) -> Problems:
         if split == "test":
-            same = _same(_NEW)
-            different = _different(*((_NEW, form) for form in _TRAINED), *((form, _NEW) for form in _TRAINED))
+            same = [_NEW + _NEW]
+            different = [pair for form in _TRAINED for pair in (form + _NEW, _NEW + form)]
         else:
-            same = _same(*_TRAINED)
-            different = _different(*permutations(_TRAINED, 2))
+            same = [form + form for form in _TRAINED]
+            different = [one + other for one, other in permutations(_TRAINED, 2)]
         labels = balanced(size, 2, generator)
         return Problems(of_labels(labels, (letters(*same), letters(*different)), generator), labels)
 

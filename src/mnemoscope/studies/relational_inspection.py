@@ -1,0 +1,105 @@
+"""What the lens of relational networks shows of a trained run, and how runs fare over how many shapes are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnemoscope.analysis.relational import (
+    Drift,
+    Generalisation,
+    Occlusion,
+    Relations,
+    Trained,
+    drift_of,
+    occlusion_of,
+    relations_of,
+)
+from mnemoscope.config import RunConfig
+from mnemoscope.relational import Comparing, Solver
+from mnemoscope.relational.tasks import HeldOut, RelationalTask
+from mnemoscope.report import Section
+from mnemoscope.report.relational import drift_section, occlusion_section, relations_section
+from mnemoscope.studies.problem_inspection import accuracy
+from mnemoscope.studies.training_gradients import AFTER, BEFORE
+from mnemoscope.tasks import Problems
+from mnemoscope.training import build_model, load_model
+
+PROBLEMS = 256
+"""That are looked at, of each kind."""
+
+
+@dataclass(frozen=True)
+class RelationsSeen:
+    """What a trained network compares, what its decoder reads, and how well it keeps unseen objects apart."""
+
+    task: RelationalTask
+    drift: Drift
+    """Before and after training, of what was trained with and of what was held out."""
+    relations: Relations | None
+    """On what was held out; None of a network that has no relations."""
+    occlusion: dict[str, Occlusion]
+    """On "seen" objects, which were trained with, and on "unseen" ones, which were held out; empty likewise."""
+    instead: str = ""
+    """What a network without relations does."""
+
+    def sections(self) -> list[Section]:
+        """The sections of the page."""
+        if self.relations is None:
+            first = [Section("Relations", self.instead, "")]
+        else:
+            shown = self._shown()
+            first = [relations_section(self.relations, self.task, shown), occlusion_section(self.occlusion, self.task)]
+        return [*first, drift_section(self.drift)]
+
+    def save(self, page: Path) -> None:
+        """Write all of it beside the page."""
+        self.drift.save(page.with_name(f"{page.stem}.drift.safetensors"))
+        if self.relations is not None:
+            self.relations.save(page.with_name(f"{page.stem}.relations.safetensors"))
+        for name, one in self.occlusion.items():
+            one.save(page.with_name(f"{page.stem}.occlusion-{name}.safetensors"))
+
+    def _shown(self) -> list[int]:
+        """A problem that is answered right, and one that is answered wrong, where there are such."""
+        assert self.relations is not None
+        right = self.relations.answers == self.relations.labels
+        return [int(which.nonzero()[0]) for which in (right, ~right) if bool(which.any())]
+
+
+def look_at_relations(model: Solver, task: Problems, config: RunConfig) -> RelationsSeen:
+    """The lens of relational networks on a trained run."""
+    network = model.network
+    fresh = build_model(config, task)
+    assert isinstance(fresh, Solver)
+    scenes = {
+        "seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"),
+        "unseen": task.of.batch(PROBLEMS, config.seed, 0, "test"),
+    }
+    apart = drift_of({BEFORE: fresh.network, AFTER: network}, scenes)
+    if not isinstance(network, Comparing):
+        instead = f"This network has no matrix of how alike its objects are: {network.instead}."
+        return RelationsSeen(task.of, apart, None, {}, instead)
+    read = {name: occlusion_of(network, problems) for name, problems in scenes.items()}
+    return RelationsSeen(task.of, apart, relations_of(network, scenes["unseen"]), read)
+
+
+def generalisation_of(runs: Sequence[str | Path]) -> Generalisation:
+    """Accuracy of trained runs on seen and on unseen shapes, over how many were held out; its `figure` draws it.
+
+    Args:
+        runs: folders of runs of one relational task that holds shapes out, with any m, networks and seeds.
+
+    """
+    found, chances = [], {}
+    for folder in runs:
+        model, task, config = load_model(folder)
+        if not isinstance(task, Problems) or not isinstance(task.of, HeldOut):
+            raise ValueError(f"{folder} is a run of {config.task!r}, which holds no shapes out.")
+        seen, unseen = (accuracy(model, task, config.seed, split) for split in ("validation", "test"))
+        found.append(Trained(config.cell, task.of.m, seen, unseen))
+        chances[config.task] = 1 / task.of.choices
+    if len(chances) > 1:
+        raise ValueError(f"Runs must be of one task, but are of {', '.join(chances)}.")
+    return Generalisation(tuple(found), *chances.values())
