@@ -51,9 +51,12 @@ def retell(results: str | Path) -> None:
     for held in held_results(results):
         content = read_json(held.path)
         study: Study = registry.studies.load(held.study)
-        finished = _finished(content)
-        rows = study.summarise(finished)
-        write_json(held.path, summary(study, held.preset, finished, rows, content["environments"]))
+        try:
+            finished, environments = _finished(content), content["environments"]
+            told = summary(study, held.preset, finished, study.summarise(finished), environments)
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"{held.path} was written by another version of mnemoscope: {_words(error)}.") from error
+        write_json(held.path, told)
 
 
 def _told(held: Held) -> Told:

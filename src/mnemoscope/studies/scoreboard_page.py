@@ -101,7 +101,7 @@ def _studies(board: Scoreboard, work: str, base: Path) -> Iterator[OfStudy]:
 
 def _how_much(one: Told) -> str:
     held = Held(one.study.name, one.preset, one.path, one.trials, one.of_preset)
-    return f"{one.preset}, {held.words} trials"
+    return f"{one.preset}, trials: {held.words}"
 
 
 def _address(path: Path, base: Path) -> str:
