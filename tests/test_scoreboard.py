@@ -98,7 +98,8 @@ def test_what_was_not_run_and_what_is_not_measured():
     assert {item.kind for item in by_quantity.values()} == {"not run"}
     run = make_scoreboard([told("cpu", row("elman", "agrees"))])
     by_quantity = {item.lines[0].quantity: item for item in run.items if item.study == STUDY.name}
-    assert by_quantity["minutes for 20 points"].lines[0].verdict == "not compared: it is not measured"
+    line = by_quantity["minutes for 20 points"].lines[0]
+    assert (line.verdict, line.because, line.told) == ("not compared", "it is not measured", None)
     assert by_quantity["fixed points"].kind == "not run"
 
 
@@ -109,7 +110,7 @@ def test_the_preset_nearest_to_what_was_published_is_shown_if_it_was_compared():
     elsewhere = told("paper", row("paper", "not compared", because="other conditions"))
     assert stable(smoke, cpu, elsewhere).lines[0].preset == "cpu"
     alone = stable(elsewhere)
-    assert (alone.kind, alone.lines[0].verdict) == ("not compared", "not compared: other conditions")
+    assert (alone.kind, alone.lines[0].because) == ("not compared", "other conditions")
     own = replace(cpu, path=Path("runs/studies/flipflop-cube/cpu/page.html"))
     assert stable(own, cpu).lines[0].told is own
 
@@ -119,7 +120,7 @@ def test_several_networks_are_one_item():
     assert stable(told("cpu", row("a", "agrees"), row("b", "worse"))).kind == "in part"
     assert stable(told("cpu", row("a", "agrees in 1 of 2"))).lines[0].verdict == "matches in 1 of 2"
     mixed = stable(told("cpu", row("a", "not compared"), row("b", "differs", because="a misprint")))
-    assert (mixed.kind, len(mixed.lines), mixed.lines[1].verdict) == ("differs", 2, "differs: a misprint")
+    assert (mixed.kind, len(mixed.lines), mixed.lines[1].because) == ("differs", 2, "a misprint")
 
 
 def test_sources_are_told_apart():

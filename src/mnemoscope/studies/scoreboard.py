@@ -40,8 +40,10 @@ class Line:
     ours: str
     preset: str
     verdict: str
-    """One of `KINDS`, with numbers and reasons where they are known."""
+    """One of `KINDS`, with how many of how many networks where only some agree."""
     kind: str
+    because: str
+    """Why it differs or is not compared, where that is known."""
     told: Told | None
     """Where ours is from; None: there is nothing of ours."""
 
@@ -97,7 +99,7 @@ class Scoreboard:
                 {
                     "study": item.study, "work": item.work, "quantity": line.quantity, "published": line.published,
                     "source": line.source, "ours": line.ours, "preset": line.preset, "verdict": line.verdict,
-                    "kind": line.kind, "command": line.told.command if line.told else None,
+                    "because": line.because, "kind": line.kind, "command": line.told.command if line.told else None,
                     "path": str(line.told.path) if line.told else None,
                 }
                 for item in self.items for line in item.lines
@@ -151,17 +153,16 @@ def _item(study: Study, stated: Published, told: Sequence[Told], of_study: str) 
     shown = (compared or [one for one, _ in rows] or [None])[0]
     lines = tuple(_line(stated, one, row) for one, row in rows if one is shown)
     if not lines:
-        not_run = not told or stated.agreeing is not None
-        verdict = "not run" if not_run else f"{NOT_COMPARED}: it is not measured"
-        lines = (Line(stated.quantity, str(stated.value), stated.source, "", "", verdict,
-                      "not run" if not_run else NOT_COMPARED, None),)  # fmt: skip
+        kind, because = "not run", ""
+        if told and stated.agreeing is None:
+            kind, because = NOT_COMPARED, "it is not measured"
+        lines = (Line(stated.quantity, str(stated.value), stated.source, "", "", kind, kind, because, None),)
     kinds = {line.kind for line in lines if line.kind in COMPARED} or {line.kind for line in lines}
     kind = kinds.pop() if len(kinds) == 1 else "in part"
     return Item(study.name, work_of(stated.source, of_study), kind, lines)
 
 
 def _line(stated: Published, told: Told, row: Row) -> Line:
-    words = row.verdict.replace("agrees", "matches")
-    kind = "in part" if words.startswith("matches in") else words
-    verdict = f"{words}: {row.because}" if row.because else words
-    return Line(row.quantity, str(stated.value), stated.source, row.ours, told.preset, verdict, kind, told)
+    verdict = row.verdict.replace("agrees", "matches")
+    kind = "in part" if verdict.startswith("matches in") else verdict
+    return Line(row.quantity, str(stated.value), stated.source, row.ours, told.preset, verdict, kind, row.because, told)

@@ -110,7 +110,8 @@ def _address(path: Path, base: Path) -> str:
 
 def _cells(line: Line, target: str) -> list[str]:
     preset = f"[{line.preset}]({target})" if target else ""
-    return [line.quantity, line.published, line.ours, preset, line.verdict, line.source]
+    verdict = f"{line.verdict}: {line.because}" if line.because else line.verdict
+    return [line.quantity, line.published, line.ours, preset, verdict, line.source]
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
