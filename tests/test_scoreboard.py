@@ -111,6 +111,7 @@ def test_the_preset_nearest_to_what_was_published_is_shown_if_it_was_compared():
     assert stable(smoke, cpu, elsewhere).lines[0].preset == "cpu"
     alone = stable(elsewhere)
     assert (alone.kind, alone.lines[0].because) == ("not compared", "other conditions")
+    assert (stable(smoke).kind, stable(smoke).lines[0].ours) == ("not compared", "8")
     own = replace(cpu, path=Path("runs/studies/flipflop-cube/cpu/page.html"))
     assert stable(own, cpu).lines[0].told is own
 

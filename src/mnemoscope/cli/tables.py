@@ -158,7 +158,8 @@ class Runs:
             print(f"There is no run below {self.root}.")
         elif self.csv is None and self.parquet is None:
             _print_table(table if self.columns else select(chosen, columns=telling_columns(chosen)))
-            print(f"{len(chosen)} of {len(runs)} runs." if self.where else f"{len(runs)} runs.")
+            all_of = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+            print(f"{len(chosen)} of {all_of}." if self.where else f"{all_of}.")
         for problem in dict.fromkeys(run["problem"] for run in chosen if run["problem"] is not None):
             folders = [run["folder"] for run in chosen if run["problem"] == problem]
             more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""

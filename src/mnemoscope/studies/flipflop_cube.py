@@ -45,7 +45,7 @@ class FlipFlopCube(Study):
             "9-26",
             "Jang, section 6: depending on the tolerance",
             agreeing=(9, 26),
-            because="a cube has 27, all of which are found",
+            because="a cube has 27",
         ),
         Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mnemoscope import registry
@@ -148,7 +148,8 @@ def _distance(one: Told) -> int:
 
 
 def _item(study: Study, stated: Published, told: Sequence[Told], of_study: str) -> Item:
-    rows = [(one, row) for one in told for row in one.rows if (row.stated or row.quantity) == stated.quantity]
+    rows = [(one, _fair(one, row)) for one in told for row in one.rows]
+    rows = [(one, row) for one, row in rows if (row.stated or row.quantity) == stated.quantity]
     compared = [one for one, row in rows if row.verdict != NOT_COMPARED]
     shown = (compared or [one for one, _ in rows] or [None])[0]
     lines = tuple(_line(stated, one, row) for one, row in rows if one is shown)
@@ -160,6 +161,13 @@ def _item(study: Study, stated: Published, told: Sequence[Told], of_study: str) 
     kinds = {line.kind for line in lines if line.kind in COMPARED} or {line.kind for line in lines}
     kind = kinds.pop() if len(kinds) == 1 else "in part"
     return Item(study.name, work_of(stated.source, of_study), kind, lines)
+
+
+def _fair(told: Told, row: Row) -> Row:
+    """As the study tells it, but for smoke, which no study means to be compared."""
+    if told.preset != "smoke" or row.verdict == NOT_COMPARED:
+        return row
+    return replace(row, verdict=NOT_COMPARED, because="smoke shows that the machinery works, no more")
 
 
 def _line(stated: Published, told: Told, row: Row) -> Line:
