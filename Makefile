@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench scoreboard clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -29,6 +29,9 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/scans.py
 	$(BIN)/python benchmarks/matrices.py
 	$(BIN)/python benchmarks/fisher.py
+
+scoreboard: .venv/installed  ## after a result has changed: tell all of them as the code of today does, and write SCOREBOARD.md
+	$(BIN)/mnemoscope scoreboard --results results --root None --retell --markdown SCOREBOARD.md
 
 clean:
 	rm -rf .venv build dist

@@ -28,7 +28,7 @@ ROOMS = (
 )
 FORBIDDEN = {("analysis", "training"), ("analysis", "tasks"), ("report", "training"), ("tasks", "cells")}
 """What a room may not know although it stands above (design: "knows nothing of")."""
-FREE = {"shapes", "splits", "whole", "registry", "config", "options", "citations", "files", "progress"}
+FREE = {"shapes", "splits", "whole", "registry", "config", "options", "citations", "files", "progress", "store"}
 """Modules beside the rooms, of one file or a folder, which every room may import and which import no room."""
 
 
@@ -97,7 +97,7 @@ def test_public_names_resolve():
 def test_there_is_an_extra_for_each_kind_of_work():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "slurm", "rl", "dev"}
+    assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "slurm", "rl", "table", "dev"}
     assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray"))  # large
     assert {line.partition(">=")[0] for line in project["dependencies"]} == {
         "torch",

@@ -82,12 +82,41 @@ def test_the_verdict_follows_the_declared_range():
     assert replace(published, agreeing=None).verdict([8]) == published.verdict([]) == "not compared"
 
 
+def test_what_lies_on_the_good_side_is_better():
+    error = Published("error", 8, "Table 1", agreeing=(7, 9), better="lower")
+    assert (error.verdict([6, 5]), error.verdict([10, 11])) == ("better", "worse")
+    assert error.verdict([6, 10]) == "differs"  # neither
+    assert error.verdict([6, 8]) == "agrees in 1 of 2"
+    score = replace(error, better="higher")
+    assert (score.verdict([6, 5]), score.verdict([10, 11])) == ("worse", "better")
+
+
+def test_a_row_tells_why_it_differs_and_why_it_is_not_compared():
+    stated = Published("points", 8, "Fig 6", agreeing=(8, 8), because="a misprint")
+    assert stated.beside("a: points", [8], "8").because == ""
+    assert stated.beside("a: points", [9], "9").because == "a misprint"
+    assert stated.beside("a: points", [], "none").because == "nothing was measured"
+    assert "no range" in replace(stated, agreeing=None).beside("a: points", [8], "8").because
+    other = stated.not_beside("a: points", "8", "2 seeds", "other conditions")
+    assert (other.verdict, other.remark, other.because) == (
+        "not compared",
+        "2 seeds; other conditions",
+        "other conditions",
+    )
+    assert other.stated == "points"
+
+
 def test_the_cube_is_summarised_beside_what_was_published():
-    rows = [list(vars(row).values()) for row in STUDY.summarise(finished([WHOLE, PART, WHOLE]))]
-    assert rows == [
+    rows = STUDY.summarise(finished([WHOLE, PART, WHOLE]))
+    assert [list(vars(row).values())[:5] for row in rows] == [
         ["elman 12: stable fixed points", "8", "8, 7, 8", "agrees in 2 of 3", "accuracy 0.9000"],
         ["elman 12: fixed points", "9-26", "27, 11, 27", "agrees in 1 of 3", "8 + 12 + 6 + 1 = 27 in 2 of 3 networks"],
         ["elman 12: index sum 1", "not checked", "2 of 3", "not compared", "necessary for a complete set"],
+    ]
+    assert [(row.stated, row.because) for row in rows] == [
+        ("stable fixed points", ""),
+        ("fixed points", "a cube has 27"),
+        ("", ""),
     ]
 
 
@@ -180,7 +209,7 @@ def test_networks_are_compared_under_the_published_conditions_alone():
         assert ("other conditions" in rows[0].remark) == (preset == "smoke")
         assert rows[1].ours == "50"
     rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "rnn", "cpu", accuracy=0.9, loss=0.01)])
-    assert rows[0].verdict == "differs"
+    assert rows[0].verdict == "better"
 
 
 def test_a_network_that_diverges_is_counted_and_drawn(tmp_path, monkeypatch):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from threading import get_ident
+from typing import Any
 
 DEBRIS = ".unfinished-"
 """Prefix of a file that is being written; what is left of it after a crash is ignored."""
@@ -22,3 +25,29 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """A JSON file for people: indented, in order, a list of numbers on one line."""
+    write_atomically(path, (_indented(content) + "\n").encode())
+
+
+def _indented(content: Any, margin: str = "") -> str:
+    inner = margin + "  "
+    if isinstance(content, Mapping) and content:
+        lines = [f"{inner}{json.dumps(str(name))}: {_indented(value, inner)}" for name, value in content.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+    if isinstance(content, (list, tuple)) and any(isinstance(value, (Mapping, list, tuple)) for value in content):
+        return "[\n" + ",\n".join(inner + _indented(value, inner) for value in content) + f"\n{margin}]"
+    return json.dumps(content, allow_nan=False)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a JSON file: {error}. Was it cut short or edited?") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} should hold a JSON object, but holds a {type(content).__name__}.")
+    return content

@@ -286,17 +286,6 @@ class RunStudy:
         return 1 if result.failed else 0
 
 
-@dataclass(frozen=True)
-class Studies:
-    """List the studies, one line each with what they reproduce."""
-
-    json: bool = False
-    """Print as JSON: a list of objects with name, summary and source."""
-
-    def run(self) -> int:
-        return List("studies", self.json).run()
-
-
 def _row(entry: registry.Entry) -> dict[str, Any]:
     return {"name": entry.name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags)}
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, Union
 
 from mnemoscope import __version__, registry
-from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Studies, Train
+from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
+from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
 
 DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows what they remember.
@@ -76,6 +77,8 @@ def _parse(words: list[str]) -> Any:
         Annotated[List, command("list", List)],
         Annotated[RunStudy, command("study", RunStudy)],
         Annotated[Studies, command("studies", Studies)],
+        Annotated[Scoreboard, command("scoreboard", Scoreboard)],
+        Annotated[Runs, command("runs", Runs)],
     ]
     parsed: Any = tyro.cli(
         kinds,  # pyright: ignore[reportArgumentType]: tyro's overloads do not know of unions

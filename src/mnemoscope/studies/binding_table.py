@@ -53,9 +53,9 @@ def _stated() -> Iterator[Published]:
         for decay, (angle, accuracy) in zip(DECAYS, cells, strict=True):
             name = _name(task, size, decay)
             yield Published(f"{name}: {BindingStudy.score_in_words}", accuracy, SOURCE,
-                            agreeing=(accuracy - 0.03, min(accuracy + 0.03, 1)))  # fmt: skip
+                            agreeing=(accuracy - 0.03, min(accuracy + 0.03, 1)), better="higher")  # fmt: skip
             if angle is not None:
-                yield Published(f"{name}: mean angle error", angle, SOURCE, agreeing=(0, 1.5 * angle))
+                yield Published(f"{name}: mean angle error", angle, SOURCE, agreeing=(0, 1.5 * angle), better="lower")
 
 
 class BindingTable(BindingStudy):

@@ -83,7 +83,7 @@ class ControllerComparison(TapeStudy):
         if len(means) > 1 and "matrix lstm" in means:
             ours = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
             said = "median over the seeds; a machine that stopped early counts as it was then"
-            rows.append(Row(BETTER, str(self.stated(BETTER).value), ours, remark=said))
+            rows.append(self.stated(BETTER).beside(BETTER, (), ours, said))
         return rows
 
 

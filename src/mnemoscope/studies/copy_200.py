@@ -38,12 +38,12 @@ class Copy200(LearningStudy):
     score = "accuracy"
     score_in_words = "recall"
     published = (
-        Published("nnrnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1)),
-        Published("exprnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1)),
-        Published("rnn-orth: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1)),
-        Published("eurnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1)),
-        Published("lstm: recall", "struggles", "Kerg, 3.6.1 and Fig 2", agreeing=(0, SOLVED)),
-        Published("rnn: recall", "fails", "Kerg, 3.6.1 and Fig 2", agreeing=(0, 0.2)),
+        Published("nnrnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
+        Published("exprnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
+        Published("rnn-orth: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
+        Published("eurnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
+        Published("lstm: recall", "struggles", "Kerg, 3.6.1 and Fig 2", agreeing=(0, SOLVED), better="higher"),
+        Published("rnn: recall", "fails", "Kerg, 3.6.1 and Fig 2", agreeing=(0, 0.2), better="higher"),
         Published("baseline loss", 0.095, "Kerg, 3.6.1"),
     )
     base = RunConfig("copy-200", task="copy", task_options={"delay": 200}, cell="nnrnn", hidden_size=128,

@@ -38,7 +38,7 @@ class FisherCurves(ComputedStudy):
     question = "Which chain remembers best up to its length, and does a diagonal carry memory beyond it?"
     published = (
         Published("delay line / best other, k < N", "1 or more", "Kerg, 3.4.2, of alpha > 1",
-                  agreeing=(1 - 1e-9, HUGE)),
+                  agreeing=(1 - 1e-9, HUGE), because="with a diagonal of 0.2 a chain lies above the delay line"),
         Published("delay line / amplification bound", "1", "Ganguli et al. 2008; Kerg, 2.6",
                   agreeing=(1 - 1e-9, 1 + 1e-9)),
         Published("others / amplification bound", "at most 1", "Ganguli et al. 2008; Kerg, 2.6",

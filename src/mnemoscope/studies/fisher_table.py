@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = 100
+ROUND_OFF = "round-off of a plain inverse in float64"
 PRINTED = {
     (0.95, 0.0, 0.0): 3.03, (1.0, 0.0, 0.0): 5.19, (1.05, 0.0, 0.0): 12.1,
     (0.95, 0.005, 0.0): 3.18, (1.0, 0.005, 0.0): 5.30, (1.05, 0.005, 0.0): 12.1,
@@ -85,7 +86,7 @@ class FisherTable(ComputedStudy):
     question = "How much Fisher information about past signals does a chain hold, and which printed values are exact?"
     published = (
         *(Published(f"{_name(one)}: printed", f"{value:.{_digits(value)}f}", "Kerg, A.2 Table 5",
-                    _half_a_digit(value, _digits(value))) for one, value in PRINTED.items()),
+                    _half_a_digit(value, _digits(value)), because=ROUND_OFF) for one, value in PRINTED.items()),
         *(Published(f"{_name(one)}: corrected", f"{value:.2f}", "this project, computed with 120 digits",
                     _half_a_digit(value, 2)) for one, value in CORRECTED.items()),
     )  # fmt: skip

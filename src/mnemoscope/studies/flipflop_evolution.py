@@ -133,8 +133,9 @@ class FlipFlopEvolution(Study):
             whole = sum(all(one == 1 for one in each["index_sum"]) for each in all_of)
             events = [Counter(event["name"] for event in one["events"]) for one in all_of]
             rows += [
-                Row(f"{name}: how the origin loses its stability", str(self.published[3].value),
-                    _listed([kind for _, kind in lost]), remark="the network is odd, F(-x) = -F(x)"),
+                self.stated("how the origin loses its stability").not_beside(
+                    f"{name}: how the origin loses its stability", _listed([kind for _, kind in lost]), "",
+                    "the network is odd, F(-x) = -F(x)"),
                 Row(f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}", "0 (Fig 7a)",
                     _listed([one["origin_at_published_gain"] for one in all_of]),
                     remark="at the published gain the untaught reservoir is not at rest"),

@@ -46,7 +46,7 @@ class LengthGeneralisation(TapeStudy):
         Published("matntm: wrong bits over length", "rise with the length; the figure has no number",
                   f"{SOURCE}, Fig 9"),
         Published(f"matntm: {LONGEST}", 48, "the model of 4,121 parameters that the authors released, tested by us",
-                  agreeing=(48, 1000)),
+                  agreeing=(48, 1000), better="higher"),
         *of_prototype(),
     )  # fmt: skip
     base = replace(BASE, name="length-generalisation")

@@ -63,7 +63,7 @@ class MatrixCopyStudy(TapeStudy):
         published_parameters("matrix-rnn", 2175),
         Published("matntm: wrong bits",
                   "3.3 after 18,000 iterations, about 0 after 53,000; four of the five networks have 17,362 parameters",
-                  f"{SOURCE}, Fig 5, and the released networks", agreeing=(0, FEW)),
+                  f"{SOURCE}, Fig 5, and the released networks", agreeing=(0, FEW), better="lower"),
         Published("matrix-rnn: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5"),
         Published("matrix-rnn, logistic output: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5",
                   agreeing=(14.5, 15.5)),

@@ -63,7 +63,7 @@ def _published() -> tuple[Published, ...]:
         for network, rewards in row.items():
             for place, reward in zip(ROOMS[room], rewards, strict=True):
                 agreeing = (reward - TOLERANCE, reward + TOLERANCE)
-                told.append(Published(_quantity(room, network, place), reward, "Kerg, B.2 Table 1", agreeing))
+                told.append(Published(_quantity(room, network, place), reward, "Kerg, B.2 Table 1", agreeing, "higher"))
     return tuple(told)
 
 

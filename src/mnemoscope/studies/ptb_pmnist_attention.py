@@ -68,7 +68,7 @@ def _published() -> tuple[Published, ...]:
         for name, percent, off in ((f"ptb, {network}", characters, 1.0), (f"pmnist, {network}", digits, 1.0)):
             if percent is not None:
                 near = ((percent - off) / 100, (percent + off) / 100)
-                found.append(Published(f"{name}: accuracy", f"{percent}%", SOURCE, agreeing=near))
+                found.append(Published(f"{name}: accuracy", f"{percent}%", SOURCE, agreeing=near, better="higher"))
     return tuple(found)
 
 

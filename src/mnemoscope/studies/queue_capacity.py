@@ -75,9 +75,10 @@ class QueueCapacity(ComputedStudy):
     question = "Does one slot of external memory multiply the capacity of a matrix network?"
     published = (
         Published("weight 1: spectral radius", "below 1, tacitly", "Renanse et al. 2021, Eq 37-40: sums over the past",
-                  agreeing=(0, 1 - 1e-9)),
+                  agreeing=(0, 1 - 1e-9), because="the roots of z^2 - l z - 1 have the product -1"),
         Published("weight 1: published, 16 passes / none", "blows up",
-                  "Renanse et al. 2021, Fig 3-4", agreeing=(1, HUGE)),
+                  "Renanse et al. 2021, Fig 3-4", agreeing=(1, HUGE),
+                  because="it would if noise were counted fewer times than the signal"),
         Published("weight 1: whole queue / no queue", "at most 4",
                   "Renanse et al. 2021, 3.2", agreeing=(0, 4)),
         Published("weight 1: newest matrix", "1",

@@ -74,7 +74,7 @@ def published_recall(quantity: str, percent: int | str, source: str) -> Publishe
     if isinstance(percent, str):
         return Published(quantity, percent, source)
     low, high = (SOLVED, 1.0) if percent >= 99 else (max(0.0, percent / 100 - 0.1), percent / 100 + 0.1)
-    return Published(quantity, f"{percent}%", source, agreeing=(low, high))
+    return Published(quantity, f"{percent}%", source, agreeing=(low, high), better="higher")
 
 
 class RecallStudy(SolvingStudy):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from mnemoscope import registry
 from mnemoscope.engines import Engine, Job, Outcome
@@ -13,8 +12,18 @@ from mnemoscope.engines.display import Display
 from mnemoscope.progress import Bar
 from mnemoscope.report.frame import check_extra
 from mnemoscope.studies.page import render_study
-from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
-from mnemoscope.training.files import read_json, write_json
+from mnemoscope.studies.study import Row, Study, Trial
+from mnemoscope.studies.summary import (
+    command_of,
+    finished_trials,
+    missing_trials,
+    preset_of,
+    read_trial,
+    study_folder,
+    summary,
+    trial_file,
+)
+from mnemoscope.training.files import write_json
 
 
 @dataclass(frozen=True)
@@ -63,12 +72,12 @@ def run_study(
     """
     check_extra()
     study: Study = registry.studies.load(name)
-    chosen = _preset(study, preset)
-    folder = _folder(study, preset, root)
+    chosen = preset_of(study, preset)
+    folder = study_folder(study, preset, root)
     trials = study.trials(chosen.settings, chosen.seeds if seeds is None else tuple(seeds))
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
-    earlier = [_read_trial(path) for path in folder.glob("*/trial.json")]  # a broken one is told before the work begins
+    earlier = [read_trial(path) for path in folder.glob("*/trial.json")]  # a broken one is told before the work begins
     if finished_only and not earlier:
         raise FileNotFoundError(f"{folder} holds no finished trial of the study {name!r}.")
     if earlier and not resume and not finished_only:
@@ -76,7 +85,7 @@ def run_study(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."
         )
-    to_do = [] if finished_only else [trial for trial in trials if not _trial_file(folder, trial).exists()]
+    to_do = [] if finished_only else [trial for trial in trials if not trial_file(folder, trial).exists()]
     failed = []
     if engine is None:
         with Bar(to_do, desc=study.name, unit="trial", disable=not progress) as bar:
@@ -85,13 +94,14 @@ def run_study(
                 _run_trial(study, trial, folder, progress)
     else:
         failed = [one for one in _by_engine(engine, study, preset, to_do, root, progress) if one.error is not None]
-    finished = _finished(study, chosen, folder)
+    finished = finished_trials(study, chosen, folder)
     if not finished:
         raise RuntimeError("\n".join(["No trial was finished.", *map(_what_failed, failed)]))
     reused = len(finished) if finished_only else len(trials) - len(to_do)
     rows = study.summarise(finished)
-    command, missing = _command(study, preset, finished), _missing(study, chosen, finished)
-    write_json(folder / "summary.json", _summary(study, preset, finished, rows, command, missing))
+    environments = [one.environment for one in finished]
+    write_json(folder / "summary.json", summary(study, preset, finished, rows, environments))
+    command, missing = command_of(study, preset, finished), missing_trials(study, chosen, finished)
     page = folder / "page.html"
     page.write_text(render_study(study, chosen, folder, finished, rows, command, missing), encoding="utf-8")
     return StudyResult(study.name, preset, folder, page, rows, reused if finished_only else len(trials), reused,
@@ -101,10 +111,10 @@ def run_study(
 def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
     """Run the trial with that hash, if it is not finished: what an engine calls."""
     of: Study = registry.studies.load(study)
-    folder = _folder(of, preset, root)
-    for each in of.trials(_preset(of, preset).settings, (seed,)):
+    folder = study_folder(of, preset, root)
+    for each in of.trials(preset_of(of, preset).settings, (seed,)):
         if each.hash == trial:
-            if not _trial_file(folder, each).exists():
+            if not trial_file(folder, each).exists():
                 _run_trial(of, each, folder, progress=True)
             return
     raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
@@ -116,7 +126,7 @@ def _by_engine(
     jobs = [
         Job(f"{trial.name}, seed {trial.seed}", "mnemoscope.studies.running:run_trial",
             {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
-            str(root), str(_folder(study, preset, "") / trial.hash))
+            str(root), str(study_folder(study, preset, "") / trial.hash))
         for trial in trials
     ]  # fmt: skip
     display = Display(study.name, len(jobs), progress)
@@ -127,75 +137,9 @@ def _what_failed(one: Outcome) -> str:
     return f"{one.job.name}: {one.error}"
 
 
-def _folder(study: Study, preset: str, root: str | Path) -> Path:
-    return Path(root) / "studies" / study.name / preset
-
-
-def _preset(study: Study, name: str) -> Preset:
-    if name not in study.presets:
-        raise ValueError(f"The study {study.name!r} has the presets {', '.join(study.presets)}, but not {name!r}.")
-    return study.presets[name]
-
-
-def _finished(study: Study, preset: Preset, folder: Path) -> list[Finished]:
-    """All trials of the preset that the folder holds, with whichever seeds they were asked for, in the grid's order."""
-    seeds = sorted({_read_trial(path)["trial"]["seed"] for path in folder.glob("*/trial.json")})
-    trials = [trial for trial in study.trials(preset.settings, seeds) if _trial_file(folder, trial).exists()]
-    contents = [_read_trial(_trial_file(folder, trial)) for trial in trials]
-    return [
-        Finished(trial, content["result"], content.get("environment", {}))
-        for trial, content in zip(trials, contents, strict=True)
-    ]
-
-
-def _command(study: Study, preset: str, finished: Sequence[Finished]) -> str:
-    seeds = tuple(dict.fromkeys(one.trial.seed for one in finished))
-    chosen = "" if seeds == study.presets[preset].seeds else f" --seeds {' '.join(map(str, seeds))}"
-    return f"mnemoscope study {study.name} --preset {preset}{chosen}"
-
-
-def _missing(study: Study, preset: Preset, finished: Sequence[Finished]) -> list[str]:
-    """Which trials of the command are not finished, in words."""
-    there = {one.trial.hash for one in finished}
-    seeds = tuple(dict.fromkeys(one.trial.seed for one in finished))
-    trials = study.trials(preset.settings, seeds)
-    return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in there]
-
-
-def _trial_file(folder: Path, trial: Trial) -> Path:
-    return folder / trial.hash / "trial.json"
-
-
-def _read_trial(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    trial, result = content.get("trial"), content.get("result")
-    if not isinstance(result, dict) or not isinstance(trial, dict) or not isinstance(trial.get("seed"), int):
-        raise ValueError(
-            f"{path} should hold a trial and its result, but lacks them: it was edited, or written by another version "
-            f"of mnemoscope. Remove it, and the trial is run again by --resume."
-        )
-    return content
-
-
 def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:
     own = folder / trial.hash
     own.mkdir(parents=True, exist_ok=True)
     result = study.run(trial, own, progress)
     made_by = study.environment(trial, own)
     write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": made_by})
-
-
-def _summary(
-    study: Study, preset: str, finished: Sequence[Finished], rows: Sequence[Row], command: str, missing: Sequence[str]
-) -> dict[str, Any]:
-    environments = [one.environment for one in finished]
-    return {
-        "study": study.name,
-        "preset": preset,
-        "command": command,
-        "not run": list(missing),
-        "environments": [one for n, one in enumerate(environments) if one not in environments[:n]],
-        "published": [asdict(one) for one in study.published],
-        "rows": [asdict(row) for row in rows],
-        "trials": [{"trial": asdict(one.trial), "result": one.result} for one in finished],
-    }

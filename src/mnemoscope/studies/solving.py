@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mnemoscope.config import RunConfig
@@ -37,14 +38,17 @@ class SolvingStudy(LearningStudy):
         """
         whole = finite(own)
         if len(whole) < len(own):  # those that are left are no fair sample
-            return Row(quantity, str(stated.value), ours, remark=remark)
+            row = stated.beside(quantity, (), ours, remark)
+            return replace(row, because=f"{len(own) - len(whole)} of {len(own)} did not stay finite")
         steps = self.published_recipe(own[0].trial).steps
         other = self.other_recipe(own[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
         if all(self.solved(one.result) or one.result["steps"] >= steps for one in whole):
-            return super().compared(own, stated, quantity, measured, ours, remark)
+            row = super().compared(own, stated, quantity, measured, ours, remark)
+            plain = row.verdict == "agrees" or row.because or not other
+            return row if plain else replace(row, because=f"other recipe: {other}")
         short = f"{max(one.result['steps'] for one in whole):,} iterations; {steps:,} were published"
-        return Row(quantity, str(stated.value), ours, remark=f"{remark}; {short}" if remark else short)
+        return stated.not_beside(quantity, ours, remark, short)
 
     def published_recipe(self, trial: Trial) -> RunConfig:
         """How the published network of that name was trained."""
@@ -52,9 +56,9 @@ class SolvingStudy(LearningStudy):
 
     def other_recipe(self, trial: Trial) -> str:
         """In which settings a network was trained otherwise than published, in words; empty where in none."""
-        published, settings = self.published_recipe(trial), trial.settings
-        pairs = [(name, settings[name], getattr(published, name)) for name in RECIPE]
-        pairs += [(name, settings["task_options"].get(name), published.task_options.get(name)) for name in TAUGHT]
+        published, used = self.published_recipe(trial), RunConfig(**trial.settings)
+        pairs = [(name, getattr(used, name), getattr(published, name)) for name in RECIPE]
+        pairs += [(name, used.task_options.get(name), published.task_options.get(name)) for name in TAUGHT]
         return ", ".join(f"{name} {_words(ours)}" for name, ours, theirs in pairs if ours != theirs)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mnemoscope.config import without_later_defaults
 from mnemoscope.training.run_folder import environment
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NOT_COMPARED = "not compared"
 """The verdict where nothing was published, or under other conditions."""
+OTHER_CONDITIONS = "other conditions than published"
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,42 @@ class Published:
     """Which table, figure or section says so."""
     agreeing: tuple[float, float] | None = None
     """Lowest and highest measured value that agrees with it; None: it is not measured here."""
+    better: Literal["higher", "lower"] | None = None
+    """Which values are better than it; None: neither, or it is not for us to say."""
+    because: str = ""
+    """Why ours cannot agree with it, where that is known: a misprint, an error in a proof."""
 
     def verdict(self, measured: Sequence[float]) -> str:
-        """Whether what was measured, once per network, lies in the range that agrees.
+        """Whether what was measured, once per network, lies in the range that agrees, or all of it on one side.
 
         >>> Published("stable fixed points", 8, "Fig 6", agreeing=(8, 8)).verdict([8, 7, 8])
         'agrees in 2 of 3'
+        >>> Published("accuracy", "96%", "Table 2", agreeing=(0.95, 0.97), better="higher").verdict([0.93, 0.94])
+        'worse'
         """
         if self.agreeing is None or not measured:
             return NOT_COMPARED
         low, high = self.agreeing
         count = sum(low <= value <= high for value in measured)
-        return {len(measured): "agrees", 0: "differs"}.get(count, f"agrees in {count} of {len(measured)}")
+        if count:
+            return "agrees" if count == len(measured) else f"agrees in {count} of {len(measured)}"
+        sides = {"higher" if value > high else "lower" for value in measured}
+        if self.better is None or len(sides) > 1:
+            return "differs"
+        return "better" if self.better in sides else "worse"
+
+    def beside(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "") -> Row:
+        """What was measured, and `ours`, its words, beside this."""
+        verdict = self.verdict(measured)
+        because = "" if verdict == "agrees" else self.because
+        if verdict == NOT_COMPARED:
+            because = "the study names no range that would agree" if self.agreeing is None else "nothing was measured"
+        return Row(quantity, str(self.value), ours, verdict, remark, self.quantity, because)
+
+    def not_beside(self, quantity: str, ours: str, remark: str, because: str) -> Row:
+        """The same where it cannot be compared, and why."""
+        told = f"{remark}; {because}" if remark else because
+        return Row(quantity, str(self.value), ours, NOT_COMPARED, told, self.quantity, because)
 
 
 @dataclass(frozen=True)
@@ -71,6 +96,10 @@ class Row:
     verdict: str = NOT_COMPARED
     """Whether ours agrees, by the range that the study declares beside what was published."""
     remark: str = ""
+    stated: str = ""
+    """Quantity of the `Published` it stands beside, if that is not its own."""
+    because: str = ""
+    """Why it was not compared, or why it differs, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +169,8 @@ class Study(ABC):
     ) -> Row:
         """What was measured in these trials, and `ours`, its words, beside what was published."""
         if all(self.as_published(one.trial) for one in own):
-            return Row(quantity, str(stated.value), ours, stated.verdict(measured), remark)
-        other = "other conditions than published"
-        return Row(quantity, str(stated.value), ours, remark=f"{remark}; {other}" if remark else other)
+            return stated.beside(quantity, measured, ours, remark)
+        return stated.not_beside(quantity, ours, remark, OTHER_CONDITIONS)
 
     def figure(self, results: Sequence[Finished]) -> Figure | None:
         """What one would rather look at than read, drawn with `report.svg` in the page's colours."""

@@ -1,4 +1,4 @@
-"""JSON and tensors in files that are either whole or not there."""
+"""Tensors, and with them JSON, in files that are either whole or not there."""
 
 from __future__ import annotations
 
@@ -11,35 +11,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from mnemoscope.files import write_atomically
+from mnemoscope.files import read_json, write_atomically, write_json
+
+__all__ = ["read_json", "read_tensors", "write_json", "write_tensors"]
 
 _HEADER = "mnemoscope"  # one key, for safetensors writes several in random order and the bytes must be the same
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON file for people: indented, in order, a list of numbers on one line."""
-    write_atomically(path, (_indented(content) + "\n").encode())
-
-
-def _indented(content: Any, margin: str = "") -> str:
-    inner = margin + "  "
-    if isinstance(content, Mapping) and content:
-        lines = [f"{inner}{json.dumps(str(name))}: {_indented(value, inner)}" for name, value in content.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
-    if isinstance(content, (list, tuple)) and any(isinstance(value, (Mapping, list, tuple)) for value in content):
-        return "[\n" + ",\n".join(inner + _indented(value, inner) for value in content) + f"\n{margin}]"
-    return json.dumps(content, allow_nan=False)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a JSON file: {error}. Was it cut short or edited?") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} should hold a JSON object, but holds a {type(content).__name__}.")
-    return content
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:

@@ -1,0 +1,82 @@
+"""Results of studies read back, and told again from their trials by the code of today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mnemoscope import registry
+from mnemoscope.store import Held, held_results
+from mnemoscope.studies.study import Finished, Row, Study, Trial
+from mnemoscope.studies.summary import command_of, finished_trials, of_the_preset, preset_of, summary
+from mnemoscope.training.files import read_json, write_json
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the trials of one preset tell."""
+
+    study: Study
+    preset: str
+    rows: list[Row]
+    command: str
+    of_preset: tuple[int, int]
+    """How many of the preset's own trials are finished, and how many it has."""
+    trials: int
+    """Finished ones, with other seeds or settings too."""
+    path: Path
+    """The file or the page that holds more."""
+
+
+def read_told(results: str | Path | None, root: str | Path | None) -> tuple[list[Told], list[str]]:
+    """What `<root>/studies` and the files `<results>/<study>.<preset>.json` tell, and which cannot be told, and why."""
+    told, problems = [], []
+    for held in [*held_results(None, root), *held_results(results, None)]:
+        if held.study not in registry.studies:
+            problems.append(f"{held.path} is of {held.study!r}, which is no study of this version.")
+            continue
+        if held.trials == 0 and held.problem is None:
+            continue
+        try:
+            told.append(_told(held))
+        except (ValueError, LookupError, TypeError, OSError) as error:
+            problems.append(f"{held.path} cannot be told by this version: {held.problem or _words(error)}")
+    return told, problems
+
+
+def retell(results: str | Path) -> None:
+    """Write every file of results again, as the studies of today tell its trials. What was measured stays."""
+    for held in held_results(results):
+        content = read_json(held.path)
+        study: Study = registry.studies.load(held.study)
+        try:
+            finished, environments = _finished(content), content["environments"]
+            told = summary(study, held.preset, finished, study.summarise(finished), environments)
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"{held.path} was written by another version of mnemoscope: {_words(error)}.") from error
+        write_json(held.path, told)
+
+
+def _told(held: Held) -> Told:
+    study: Study = registry.studies.load(held.study)
+    preset = preset_of(study, held.preset)
+    if held.path.is_file():
+        finished, path = _finished(read_json(held.path)), held.path
+    else:
+        page = held.path / "page.html"
+        finished, path = finished_trials(study, preset, held.path), page if page.exists() else held.path
+    if not finished:
+        raise ValueError(f"none of its trials is one of the preset {held.preset!r} any more")
+    counted = of_the_preset(study, preset, finished)
+    return Told(study, held.preset, study.summarise(finished), command_of(study, held.preset, finished),
+                (counted["finished"], counted["trials"]), len(finished), path)  # fmt: skip
+
+
+def _finished(content: Mapping[str, Any]) -> list[Finished]:
+    return [Finished(Trial(**one["trial"]), one["result"]) for one in content["trials"]]
+
+
+def _words(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
