@@ -25,7 +25,7 @@ class Comparison(HeldOut):
 
     Small and large; or, if `transitive`, small and medium or medium and large to train with, and small and large to
     test. The source does not say how many shapes are held out. Here 95, as of most of its tasks, chosen after a trial:
-    it says that CoRelNet with differences solves the task, which in three runs of 600 iterations each was right on 98 to
+    it says that CoRelNet with differences solves the task, which in three runs of 600 iterations was right on 98 to
     100% of unseen shapes with 95 held out, and on 71, 76 and 95% with 98, which leaves two to train with.
     """
 
