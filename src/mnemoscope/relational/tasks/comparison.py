@@ -24,8 +24,9 @@ class Comparison(HeldOut):
     """A shape in two sizes: the position, 0 or 1, of the larger one.
 
     Small and large; or, if `transitive`, small and medium or medium and large to train with, and small and large to
-    test. The source does not say how many shapes are held out; here as many as of most of its tasks. (With 98 two are
-    left, which is too few: CoRelNet with differences, which solves the task, was right on 71% of unseen shapes.)
+    test. The source does not say how many shapes are held out. Here 95, as of most of its tasks, chosen after a trial:
+    it says that CoRelNet with differences solves the task, which in three runs of 600 iterations was right on 98 to
+    100% of unseen shapes with 95 held out, and on 71, 76 and 95% with 98, which leaves two to train with.
     """
 
     transitive: bool = False
