@@ -352,7 +352,7 @@ def text_of(page):
 
 
 def test_train_and_inspect_from_the_command_line(tmp_path, capsys):
-    words = ["train", "--task", "identity-rules", "--cell", "esbn", "--cell-options", "segmented", "True", *TINY]
+    words = ["train", "--task", "identity-rules", "--cell", "corelnet", "--cell-options", "segmented", "True", *TINY]
     assert main([*words, "--root", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert "4 steps" in told

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from threading import Lock, Thread
@@ -25,6 +26,7 @@ def main() -> int:
     """Do the job of the first line of standard input."""
     job = Job.from_json(sys.stdin.readline())
     Thread(target=_end_when_alone, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else ignored, where a shell began all this in background
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what is printed, by whichever language, must not come between the answers
     tell = _Tell(answers)
