@@ -10,8 +10,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import ray  # pyright: ignore[reportMissingImports]
-
 from mnemoscope.engines import Job, Outcome
 from mnemoscope.engines.cluster import Ray
 from mnemoscope.studies import run_study
@@ -19,7 +17,7 @@ from mnemoscope.studies import run_study
 NUMBER = 6
 
 
-def alive():
+def alive(ray):
     return sum(node["Alive"] for node in ray.nodes())
 
 
@@ -32,9 +30,11 @@ def kill(node):
 
 
 def main():
+    import ray  # pyright: ignore[reportMissingImports]
+
     address, folder, second = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     ray.init(address, log_to_driver=False)
-    while alive() < 2:
+    while alive(ray) < 2:
         time.sleep(0.1)
     result = run_study("fisher-delay-line", "smoke", root=folder / "there", progress=False, engine=Ray(address))
     assert not result.failed, result.failed
@@ -50,7 +50,7 @@ def main():
             if len(ended) == 2:
                 kill(second)
     assert not any(one.error for one in ended), ended
-    while alive() > 1:  # it was lost indeed
+    while alive(ray) > 1:  # it was lost indeed
         time.sleep(0.1)
 
 

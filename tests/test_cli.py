@@ -236,6 +236,7 @@ def test_interruption_ends_with_130(said, printed, monkeypatch, capsys):
 
 def test_study_passes_its_arguments_on(tmp_path, capsys):
     words = ["study", "flipflop-cube", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
+    words += ["--engine", "here"]
     assert main(words) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["trials"] == 2

@@ -8,6 +8,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, EchoState, Elman, Model, Reservoirs
 from mnemoscope.tasks import FlipFlop
 from mnemoscope.training import RecursiveLeastSquares, fit_readout, force, ridge
+from slow import SLOW
 
 
 def samples(number, features, outputs, seed=0, dtype=torch.float64):
@@ -65,7 +66,7 @@ def test_several_learners_learn_as_each_alone():
         torch.testing.assert_close(W[number], learned(own, target, 0.2)[1], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "accuracy"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
+@pytest.mark.parametrize(("dtype", "accuracy"), [pytest.param(torch.float64, 1e-8, marks=SLOW), (torch.float32, 1e-2)])
 def test_a_hundred_thousand_updates_keep_p_symmetric_and_positive(dtype, accuracy):
     """Half of the units nearly saturated, as rates are, so that the least eigenvalues of P fall far below 1 / alpha."""
     generator = torch.Generator().manual_seed(0)

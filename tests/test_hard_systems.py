@@ -10,6 +10,7 @@ import mnemoscope as ms
 from mnemoscope.analysis import Adaptive, Box, Newton, Status
 from mnemoscope.analysis.catalogue import Catalogue
 from mnemoscope.cells import GRU, LSTM, Elman, Model, Stack
+from slow import SLOW
 
 D = torch.float64
 
@@ -367,7 +368,7 @@ def test_many_roots_at_even_distances():
     assert gaps.max() < 1e-9
 
 
-@pytest.mark.parametrize("bias", [6, 8, 10])
+@pytest.mark.parametrize("bias", [6, 8, pytest.param(10, marks=SLOW)])
 def test_large_memories_do_not_blur_the_index(bias):
     torch.manual_seed(1)
     lstm = torch.nn.LSTM(2, 6)

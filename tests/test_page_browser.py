@@ -217,6 +217,7 @@ def test_without_webgl_the_view_is_flat(tmp_path):
     assert "no WebGL" in answer["caption"]
 
 
+@SLOW
 def test_the_page_follows_a_dark_ground(tmp_path):
     script = """
         const style = getComputedStyle(document.body);
@@ -244,7 +245,9 @@ def test_a_title_is_no_script(tmp_path):
     assert answer["title"] == f"{title} · Mnemoscope"
 
 
-@pytest.mark.parametrize("case", ["narrow", "one dimension", "flow in two dimensions", "nothing", "motion only"])
+@pytest.mark.parametrize(
+    "case", ["narrow", "one dimension", "flow in two dimensions", "nothing", pytest.param("motion only", marks=SLOW)]
+)
 def test_small_worlds(case, tmp_path):
     one, two = cube(1, 1), replace(cube(2, 2), continuous=True, bounded=False)
     nothing = empty(5)

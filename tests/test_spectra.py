@@ -16,6 +16,7 @@ from mnemoscope.analysis.pseudospectra import Pseudospectrum
 from mnemoscope.analysis.resolvent import SMALL, smallest_singular_values, smallest_triplet
 from mnemoscope.cells import Elman
 from mnemoscope.connectivity import Dense
+from slow import SLOW
 
 
 def gaussian(size, gain=0.9, seed=0, dtype=torch.float64):
@@ -491,7 +492,7 @@ def test_figure_of_a_flow():
     assert max(growth.lines[0].get_ydata()) > 1  # it rises before it falls
 
 
-@pytest.mark.parametrize(("size", "scale"), [(32, 0.1), (128, 0.02)])
+@pytest.mark.parametrize(("size", "scale"), [(32, 0.1), pytest.param(128, 0.02, marks=SLOW)])
 def test_the_kreiss_constant_with_all_eigenvalues_on_the_circle(size, scale):
     """The matrix of an nnRNN: many resonances, none of which may be missed, in float64 or float32, in any basis."""
     matrix = ms.connectivity.Schur(size, init="random").double()
