@@ -203,3 +203,16 @@ def test_carried_folders_are_whole(tmp_path):
     }
     unpack(packed(tmp_path / "nowhere"), tmp_path / "empty", last="trial.json")
     assert not list((tmp_path / "empty").iterdir())
+
+
+def test_what_a_failed_trial_printed_is_kept(tmp_path):
+    class Failing:
+        def events(self, jobs):
+            return (Outcome(one, 0.1, "ValueError: not so", "where it failed") for one in jobs)
+
+    with pytest.raises(RuntimeError, match=r"ValueError: not so \(see .*failed\.log\)") as told:
+        run_study("fisher-delay-line", "smoke", root=tmp_path, progress=False, engine=Failing())
+    assert str(told.value).startswith("No trial was finished.")
+    logs = list(tmp_path.glob("studies/fisher-delay-line/smoke/*/failed.log"))
+    assert logs
+    assert all(log.read_text() == "where it failed" for log in logs)
