@@ -22,10 +22,11 @@ from mnemoscope.studies.solving import changed_options
 from mnemoscope.studies.study import Preset, Published
 
 RESTRICTED: dict[str, dict[str, Any]] = {
-    f"dist10 restricted ({way})": changed_options(TASKS["dist10"], {"restricted": way}) for way in ("thesis", "code")
+    f"dist10 restricted ({way})": changed_options(TASKS["dist10"], {"restricted": way}) | {"batch_size": 32}
+    for way in ("thesis", "code")
 }
 """Orders are tested that were not trained: by the thesis those that move the last three among the others, by the
-released code those that do not."""
+released code those that do not. Batches are as large as those of the released code."""
 TEN = {"dist10": TASKS["dist10"], **RESTRICTED}
 ALL = {"dist3": TASKS["dist3"], **TEN}
 M = {"dist3": (EXTREME["dist3"],), **dict.fromkeys(TEN, (EXTREME["dist10"],))}

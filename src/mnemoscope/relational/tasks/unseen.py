@@ -60,18 +60,23 @@ class SameDifferent6(SameDifferent):
         return Problems(of_labels(labels, (letters(*same), letters(*different)), generator), labels)
 
 
-Variant = Literal["plain", "missing", "flipped", "flipped missing"]
+Variant = Literal["plain", "missing", "without abaa", "without abab", "flipped", "flipped missing"]
 _TWO_SHAPES = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb")
 _THREE_SHAPES = ("abca", "baca", "bcaa")
-_LEFT_OUT = {"missing": ("abaa", "abab"), "flipped missing": ("abca",)}
+_LEFT_OUT = {
+    "missing": ("abaa", "abab"),
+    "without abaa": ("abaa",),
+    "without abab": ("abab",),
+    "flipped missing": ("abca",),
+}
 
 
 @dataclass(frozen=True)
 class IdentityRules4(IdentityRules):
     """Rows of four and six candidates: rows of up to two shapes to train with, of three to test (Kerg, 5.4.3 and C.3).
 
-    The `variant` "missing" leaves abaa and abab out of training. "flipped" trains with three shapes and tests with up
-    to two; "flipped missing" leaves abca out of that training.
+    The `variant` "missing" leaves abaa and abab out of training, "without abaa" and "without abab" one of them.
+    "flipped" trains with three shapes and tests with up to two; "flipped missing" leaves abca out of that training.
 
     >>> IdentityRules4(variant="flipped missing").rules("train")
     ('baca', 'bcaa')
