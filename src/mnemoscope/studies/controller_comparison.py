@@ -32,6 +32,8 @@ AS_TOLD: dict[str, dict[str, Any]] = {
 """Renanse et al. 2021 as in the study matrix-copy; Graves et al. 2014, Fig 3, show a million sequences."""
 BETTER = "matrix lstm against matrix rnn: wrong bits, mean over training"
 SEEDS = (0, 1, 2, 3, 4)
+SOLVED = (0.0, 0.01)
+"""Wrong bits of 8."""
 
 
 def _small(network: Mapping[str, Any], of: str) -> dict[str, Any]:
@@ -46,11 +48,13 @@ class ControllerComparison(TapeStudy):
     title = "Controllers of a Turing machine"
     question = "Does a machine learn to copy faster with a Matrix LSTM than with a Matrix RNN as its controller?"
     published = (
-        Published(BETTER, "the Matrix LSTM performs far better; no number", f"{SOURCE}, section 7"),
+        Published(BETTER, "the Matrix LSTM performs far better; no number", f"{SOURCE}, section 7",
+                  agreeing=(-25.0, 0.0), because="neither task nor sizes of that comparison are published"),
         Published("matrix rnn, 3 layers: parameters", 4121, f"{SOURCE}, Table 1", agreeing=(4121, 4121)),
-        Published("feed-forward: wrong bits", "solves it", "Graves et al. 2014, section 4.1"),
-        Published("lstm: wrong bits", "solves it, in fewer iterations", "Graves et al. 2014, section 4.1"),
-    )
+        Published("feed-forward: wrong bits", "solves it", "Graves et al. 2014, section 4.1", agreeing=SOLVED),
+        Published("lstm: wrong bits", "solves it, in fewer iterations", "Graves et al. 2014, section 4.1",
+                  agreeing=SOLVED),
+    )  # fmt: skip
     base = replace(BASE, name="controller-comparison")
     as_told: Mapping[str, Mapping[str, Any]] = AS_TOLD
     told_lengths = (40,)
@@ -82,8 +86,9 @@ class ControllerComparison(TapeStudy):
         means = {name: median(map(_mean_of_curve, own)) for name, own in whole.items() if own}
         if len(means) > 1 and "matrix lstm" in means:
             ours = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
+            more = means["matrix lstm"] - min(mean for name, mean in means.items() if name != "matrix lstm")
             said = "median over the seeds; a machine that stopped early counts as it was then"
-            rows.append(self.stated(BETTER).beside(BETTER, (), ours, said))
+            rows.append(self.stated(BETTER).beside(BETTER, (more,), ours, said))
         return rows
 
 
