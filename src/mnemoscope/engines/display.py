@@ -17,6 +17,10 @@ class Display:
         self.lines: dict[int, tqdm] = {}
         self.moving = shown and self.bar.fp is not None and getattr(self.bar.fp, "isatty", lambda: False)()
 
+    def skip(self, number: int) -> None:
+        """Count jobs that need not be done."""
+        self.bar.update(number)
+
     def outcomes(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """How each job ended, while all events are shown as they come."""
         with self.bar:
