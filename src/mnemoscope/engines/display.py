@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
@@ -32,7 +33,7 @@ class Display:
                     line.close()
                 self.bar.update()
                 if event.error is not None:
-                    self.bar.write(f"{event.job.name}: {event.error}")
+                    self.bar.write(f"{event.job.name}: {event.error}", file=sys.stderr)
                 yield event
 
     def _show(self, event: Progress) -> None:

@@ -8,6 +8,7 @@ from math import ceil, log
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from mnemoscope.report.curve import logarithmic
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.sweeps.results import PointResult
 from mnemoscope.sweeps.space import Choices, Distribution, Value
@@ -40,8 +41,9 @@ def against_each_field(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
     figure = blank(max(4.2, 2.9 * columns), 2.9 * rows)
     objective = _objective_scale(sweep, points)
     own = [point for point in points if point.value is not None]
+    axes = None
     for number, (name, values) in enumerate(sweep.over.items(), start=1):
-        axes = figure.add_subplot(rows, columns, number)
+        axes = figure.add_subplot(rows, columns, number, sharey=axes)
         scale = _scale(name, values)
         drawn = [(scale.place(point.values[name]), run.value) for point in own for run in point.runs]
         axes.plot(*zip(*drawn, strict=True), "o", color=COLOUR["stable"], alpha=0.5, markersize=5, markeredgewidth=0)
@@ -76,7 +78,7 @@ def parallel(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
         axes.axvline(place, color=COLOUR["line"], linewidth=1, zorder=0)
         column = [_all(point)[place] for point in own]
         for height, text in _labels(scale, column, [line[place] for line in lines]):
-            axes.annotate(text, (place, height), (5, 0), textcoords="offset points", va="center",
+            axes.annotate(text, (place, height), (5, 0), textcoords="offset points", va="bottom",
                           color=COLOUR["muted"], fontsize=LARGEST_LETTERS)  # fmt: skip
     axes.set_xticks(range(len(scales)), [_broken(scale.name) for scale in scales])
     axes.set(xlim=(-0.15, len(scales) - 0.45), ylim=(-0.08, 1.08), yticks=[])
@@ -111,10 +113,11 @@ def _dress(axes: Any, scale: _Scale, objective: _Scale, name_values: bool) -> No
     axes.set_xlabel(scale.name)
     if name_values:
         axes.set_ylabel(objective.name)
+    axes.tick_params(labelleft=name_values)
     if objective.log:
-        axes.set_yscale("log")
+        logarithmic(axes, axes.yaxis)
     if scale.log:
-        axes.set_xscale("log")
+        logarithmic(axes, axes.xaxis)
     if scale.ticks is not None:
         axes.set_xticks(*scale.ticks)
         axes.set_xticks([], minor=True)

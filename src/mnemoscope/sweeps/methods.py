@@ -24,7 +24,8 @@ class Method:
 METHODS = {
     "grid": Method("every combination of the values"),
     "random": Method("values drawn at random, independent of each other", ("bergstra2012",)),
-    "tpe": Method("Optuna's tree-structured Parzen estimator", ("bergstra2011", "akiba2019"), "TPESampler"),
+    "tpe": Method("Optuna's tree-structured Parzen estimator", ("bergstra2011", "akiba2019"), "TPESampler",
+                  options={"constant_liar": True}),
     "gp": Method("Optuna's Gaussian processes", ("snoek2012", "akiba2019"), "GPSampler"),
     "cma-es": Method(
         "Optuna's covariance matrix adaptation, for two or more numbers",

@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from random import Random
+from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.space import Choices, Integers
@@ -17,6 +18,7 @@ from mnemoscope.sweeps.sweep import Point, Sweep
 JOURNAL = "optuna.journal"
 
 
+@runtime_checkable
 class Proposer(Protocol):
     """Chooses points."""
 
@@ -127,14 +129,16 @@ class Optuna:
 
     def _sampler(self, number: int) -> Any:
         method, samplers = METHODS[self.sweep.method], self.optuna.samplers
-        base = self.sweep.sampling_seed * 1_000_003
-        own = (base + number) % 2**31
+        own = Random(f"{self.sweep.sampling_seed} {number}").getrandbits(31)
         make = getattr(samplers, method.sampler)
         if not method.counts:
             return make(seed=own, **method.options)
         independent = samplers.RandomSampler(seed=own)
         return make(
-            seed=base % 2**31, independent_sampler=independent, warn_independent_sampling=False, **method.options
+            seed=self.sweep.sampling_seed % 2**31,
+            independent_sampler=independent,
+            warn_independent_sampling=False,
+            **method.options,
         )
 
     def _distribution(self, values: Any) -> Any:
@@ -194,10 +198,19 @@ def storage_name(sweep: Sweep, storage: str | None) -> str:
     """Where Optuna keeps what it knows, without a password; nothing, if it is not asked. Raises if it cannot be."""
     if METHODS[sweep.method].sampler:
         _optuna(sweep.method)
-        return JOURNAL if storage is None else re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", storage)
+        return JOURNAL if storage is None else without_password(storage)
     if storage is not None:
         raise ValueError(f"A storage is for the methods of Optuna; {sweep.method} needs none.")
     return ""
+
+
+def without_password(text: str) -> str:
+    """Text in which URLs do not show their passwords.
+
+    >>> without_password("--storage mysql://me:secret@host/sweeps")
+    '--storage mysql://me:***@host/sweeps'
+    """
+    return re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1:***@", text)
 
 
 def _suggest(trial: Any, name: str, values: Any) -> Any:

@@ -14,7 +14,7 @@ from mnemoscope.files import claimed, write_atomically, write_json
 from mnemoscope.report.frame import check_extra
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps.page import render_sweep
-from mnemoscope.sweeps.proposing import Proposer, proposer, storage_name
+from mnemoscope.sweeps.proposing import Proposer, proposer, storage_name, without_password
 from mnemoscope.sweeps.results import TRIAL, SweepResult, best_first, point_result, read_ended, value_of
 from mnemoscope.sweeps.sweep import Point, Sweep, begin, sweep_folder
 from mnemoscope.training import NonFiniteLoss, build_model, build_task, evaluate, train
@@ -68,7 +68,7 @@ def run_sweep(
         page = folder / "page.html"
         result = SweepResult(sweep, folder, page, points, len(runs), len(runs & earlier), failed, problems)
         write_json(folder / "summary.json", result.as_json())
-        write_atomically(page, render_sweep(result, command).encode())
+        write_atomically(page, render_sweep(result, without_password(command)).encode())
     return result
 
 
