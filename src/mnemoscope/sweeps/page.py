@@ -11,6 +11,7 @@ from mnemoscope.report.sections import citing, drawn, links, making, plain_table
 from mnemoscope.sweeps.drawing import against_each_field, parallel
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.results import PointResult, SweepResult, best_run
+from mnemoscope.sweeps.sweep import Point
 
 MOST_ROWS = 200
 """Of the table on the page; summary.json has all."""
@@ -43,9 +44,18 @@ def render_sweep(result: SweepResult, command: str = "") -> str:
                 drawn(figure, "parallel", alt=f"A line for each point through {', '.join(sweep.over)} and its "
                       f"{sweep.objective}", caption="The best point is on top, the best quarter in colour."),
             ))  # fmt: skip
-    learners = registry.learners(sweep.base.task)
-    cites = [*registry.tasks[sweep.base.task].cites, *learners[sweep.base.cell].cites, *METHODS[sweep.method].cites]
-    return render_frame(f"Sweep: {sweep.base.name}", _summary(result), [*sections, citing(cites), making(command)])
+    return render_frame(
+        f"Sweep: {sweep.base.name}", _summary(result), [*sections, citing(_cites(result)), making(command)]
+    )
+
+
+def _cites(result: SweepResult) -> list[str]:
+    """Of every task and cell that was run, and of the method."""
+    sweep, keys = result.sweep, []
+    for point in result.points:
+        config = sweep.config(Point(point.number, point.values), sweep.seeds[0])
+        keys += [*registry.tasks[config.task].cites, *registry.learners(config.task)[config.cell].cites]
+    return [*keys, *METHODS[sweep.method].cites]
 
 
 def _summary(result: SweepResult) -> str:

@@ -12,9 +12,7 @@ from typing import Any
 from mnemoscope.files import read_json
 from mnemoscope.sweeps.space import Value
 from mnemoscope.sweeps.sweep import Point, Sweep
-
-TRIAL = "trial.json"
-"""What says that a run has ended, and how."""
+from mnemoscope.training.trial import TRIAL
 
 
 @dataclass(frozen=True)

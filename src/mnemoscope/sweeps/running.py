@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.config import RunConfig
 from mnemoscope.engines import Engine, Event, Here, Job
 from mnemoscope.engines.display import Display
 from mnemoscope.files import claimed, write_atomically, write_json
@@ -15,9 +14,10 @@ from mnemoscope.report.frame import check_extra
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps.page import render_sweep
 from mnemoscope.sweeps.proposing import Proposer, proposer, storage_name, without_password
-from mnemoscope.sweeps.results import TRIAL, SweepResult, best_first, point_result, read_ended, value_of
-from mnemoscope.sweeps.sweep import Point, Sweep, begin, sweep_folder
-from mnemoscope.training import NonFiniteLoss, build_model, build_task, evaluate, train
+from mnemoscope.sweeps.results import SweepResult, best_first, point_result, read_ended, value_of
+from mnemoscope.sweeps.sweep import HOME, Point, Sweep, begin, sweep_folder
+from mnemoscope.training import build_model, build_task, evaluate
+from mnemoscope.training.trial import TRIAL
 
 
 def run_sweep(
@@ -72,24 +72,6 @@ def run_sweep(
     return result
 
 
-def run_trial(settings: dict[str, Any], root: str) -> None:
-    """Run one configuration, or go on with it, unless it has ended: what an engine calls."""
-    config = RunConfig(**settings)
-    home = Path(root) / "sweeps"
-    ended = config.folder(home) / TRIAL
-    if ended.exists():
-        return
-    result: dict[str, Any]
-    try:
-        trained = train(config, home, resume=True)
-    except NonFiniteLoss as error:
-        result = {"diverged": str(error).split(";")[0]}
-    else:
-        result = {"loss": trained.loss, **trained.scores, "steps": trained.steps, "seconds": round(trained.seconds, 1),
-                  "baseline": trained.baseline}  # fmt: skip
-    write_json(ended, {"trial": {"settings": settings, "seed": config.seed}, "result": result})
-
-
 def _events(sweep: Sweep, root: Path, choosing: Proposer, engine: Engine, display: Display) -> Iterator[Event]:
     """Choose, run, tell, until there is nothing left to choose, or nothing can be run."""
     folder = sweep_folder(sweep.base.name, root)
@@ -117,8 +99,8 @@ def _jobs(sweep: Sweep, root: Path, points: Sequence[Point]) -> list[Job]:
             if not (root / own / TRIAL).exists():
                 words = ", ".join(f"{name} {_short(value)}" for name, value in point.values.items())
                 jobs[config.hash] = Job(
-                    f"{words}, seed {seed}", "mnemoscope.sweeps.running:run_trial", {"settings": asdict(config)},
-                    str(root), str(own),
+                    f"{words}, seed {seed}", "mnemoscope.training.trial:run_trial",
+                    {"settings": asdict(config), "below": HOME}, str(root), str(own),
                 )  # fmt: skip
     return list(jobs.values())
 

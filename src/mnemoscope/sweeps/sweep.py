@@ -22,6 +22,8 @@ from mnemoscope.training.build import build_task, checked_cell_options
 from mnemoscope.whole import check_whole
 
 Direction = Literal["minimise", "maximise"]
+HOME = "sweeps"
+"""Folder below that of all runs."""
 
 _NOT_SWEPT = {
     "name": "it is the name of the sweep",
@@ -46,8 +48,7 @@ class Sweep:
     """Everything that determines a sweep.
 
     >>> from mnemoscope.config import PRESETS
-    >>> from mnemoscope.sweeps.methods import METHODS
-    from mnemoscope.sweeps.space import space
+    >>> from mnemoscope.sweeps.space import space
     >>> sweep = Sweep(PRESETS["flipflop"], space(["hidden_size=8,16", "cell=gru,lstm"]), seeds=(0, 1))
     >>> [dict(point.values) for point in sweep.points()][1]
     {'hidden_size': 8, 'cell': 'lstm'}
@@ -200,7 +201,7 @@ class Sweep:
 
 def sweep_folder(name: str, root: str | Path) -> Path:
     """Where the runs of a sweep lie, each in a folder named by the hash of its configuration."""
-    return Path(root) / "sweeps" / name
+    return Path(root) / HOME / name
 
 
 def begin(sweep: Sweep, folder: Path, resume: bool, storage: str) -> None:
