@@ -24,7 +24,7 @@ def test_help_answers_within_a_second_and_teaches():
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "mnemoscope", "--help"], capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - started
-    for word in ("demo", "train", "inspect", "list", "study", "studies", "scoreboard", "runs"):
+    for word in ("demo", "train", "inspect", "list", "study", "studies", "scoreboard", "runs", "sweep"):
         assert word in done.stdout
     imported = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "mnemoscope", "train", "--help"],
@@ -36,7 +36,9 @@ def test_help_answers_within_a_second_and_teaches():
     assert seconds < 10  # seen: 0.3 s; loose, as the machine may be busy: what matters is that torch is not imported
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "inspect", "list", "study", "studies", "scoreboard", "runs"])
+@pytest.mark.parametrize(
+    "command", ["demo", "train", "inspect", "list", "study", "studies", "scoreboard", "runs", "sweep"]
+)
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])

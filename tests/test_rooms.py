@@ -24,6 +24,7 @@ ROOMS = (
     "report",
     "engines",
     "studies",
+    "sweeps",
     "cli",
 )
 FORBIDDEN = {("analysis", "training"), ("analysis", "tasks"), ("report", "training"), ("tasks", "cells")}

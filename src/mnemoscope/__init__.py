@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         reinforcement,
         report,
         studies,
+        sweeps,
         tasks,
         training,
     )
@@ -86,8 +87,8 @@ if TYPE_CHECKING:
     from mnemoscope.training import fit_readout, force
 
 _ROOMS = (
-    "analysis", "cells", "connectivity", "kernels", "registry", "reinforcement", "report", "studies", "tasks",
-    "training",
+    "analysis", "cells", "connectivity", "kernels", "registry", "reinforcement", "report", "studies", "sweeps",
+    "tasks", "training",
 )  # fmt: skip
 _NAMES = {
     "fit_readout": "training",
@@ -226,6 +227,7 @@ __all__ = [
     "scan",
     "spectrum",
     "studies",
+    "sweeps",
     "tape_of",
     "tasks",
     "training",

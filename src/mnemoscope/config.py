@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from math import inf
@@ -204,6 +204,14 @@ class RunConfig:
     def _given(self) -> dict[str, Any]:
         without = _OF_CELLS if registry.is_relational(self.task) else ()
         return {name: value for name, value in asdict(self).items() if value is not None and name not in without}
+
+
+def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunConfig:
+    """The configuration with changes; options are added to those that are there."""
+    tables = {
+        name: {**getattr(config, name), **changes[name]} for name in ("task_options", "cell_options") if name in changes
+    }
+    return replace(config, **{**changes, **tables, **more})
 
 
 def without_later_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing keeps two processes from working in one folder
+    fcntl = None
 
 DEBRIS = ".unfinished-"
 """Prefix of a file that is being written; what is left of it after a crash is ignored."""
@@ -51,3 +57,23 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} should hold a JSON object, but holds a {type(content).__name__}.")
     return content
+
+
+@contextmanager
+def claimed(folder: Path, doing: str) -> Iterator[None]:
+    """Keep other processes from `doing` the same in this folder for as long as the context lasts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"Another process is {doing} in {folder}. Wait for it, or stop it.") from None
+        except OSError:
+            pass  # some network file systems have no locks
+        yield
+    finally:
+        os.close(handle)

@@ -29,6 +29,14 @@ class Bar(tqdm):
             Bar.listener({"what": self.desc.rstrip(": "), "done": self.n, "of": self.total, "unit": self.unit,
                           "more": more})  # fmt: skip
 
+    def close(self) -> None:
+        if Bar.listener is None or self.disable:
+            super().close()
+            return
+        self.display()
+        self.disable = True  # tqdm ends a bar with a new line, also one that was never drawn
+        self._decr_instances(self)  # pyright: ignore[reportAttributeAccessIssue]: not in its stubs
+
 
 class told_to:  # noqa: N801 (used as a function)
     """While this lasts, bars tell their state to `listener` and draw nothing."""

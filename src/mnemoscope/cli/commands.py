@@ -16,6 +16,7 @@ from mnemoscope.options import Option
 if TYPE_CHECKING:
     from tyro.conf import Positional
 
+    from mnemoscope.engines import Engine
     from mnemoscope.studies import Inspection, Look
 else:
     try:
@@ -263,12 +264,9 @@ class RunStudy:
 
     def run(self) -> int:
         registry.studies[self.name]  # an unknown name is told before torch is loaded
-        from mnemoscope.engines import engine
         from mnemoscope.studies import run_study
 
-        if self.engine == "here" and self.engine_options:
-            raise ValueError("--engine here has no options: one trial runs after the other.")
-        chosen = None if self.engine == "here" else engine(self.engine, self.engine_options)
+        chosen = engine_named(self.engine, self.engine_options)
         seeds = self.seeds or None
         result = run_study(
             self.name, self.preset, seeds, self.root,
@@ -284,6 +282,15 @@ class RunStudy:
         for failed in result.failed:
             print(f"Failed: {failed}", file=sys.stderr)
         return 1 if result.failed else 0
+
+
+def engine_named(name: str, options: dict[str, Option]) -> Engine | None:
+    """The engine that was asked for; None: here."""
+    from mnemoscope.engines import engine
+
+    if name == "here" and options:
+        raise ValueError("--engine here has no options: one trial runs after the other.")
+    return None if name == "here" else engine(name, options)
 
 
 def _row(entry: registry.Entry) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Union
 
 from mnemoscope import __version__, registry
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
+from mnemoscope.cli.sweeping import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
 
@@ -21,6 +23,7 @@ DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows
     mnemoscope train flipflop --cell gru       train; a preset, then anything that differs from it
     mnemoscope inspect runs/flipflop/<hash>    look at a trained run
     mnemoscope inspect net.pt --network gru    look at the weights of your own torch.nn.GRU
+    mnemoscope sweep flipflop --over hidden_size=32,64    train each of several, and compare
 
 Each command has a --help of its own; `mnemoscope --version` tells the version."""
 
@@ -61,6 +64,7 @@ def _parse(words: list[str]) -> Any:
         import tyro
     except ImportError as error:
         raise ImportError("The command line needs tyro: pip install 'mnemoscope[cli]'.") from error
+    asked = shlex.join(["mnemoscope", *words])
     base, root, words = _base(words)
 
     def command(name: str, kind: type, **more: Any) -> Any:
@@ -69,10 +73,12 @@ def _parse(words: list[str]) -> Any:
         return tyro.conf.subcommand(name, description=first, prefix_name=False, **more)
 
     # the options of task and cell are added to those of the base, so they are parsed without a default
-    train = Train(replace(base, task_options={}, cell_options={}), root)
+    plain = replace(base, task_options={}, cell_options={})
+    train, sweep = Train(plain, root), RunSweep(plain)
     kinds = Union[  # noqa: UP007
         Annotated[Demo, command("demo", Demo)],
         Annotated[Train, command("train", Train, default=train)],
+        Annotated[RunSweep, command("sweep", RunSweep, default=sweep)],
         Annotated[Inspect, command("inspect", Inspect)],
         Annotated[List, command("list", List)],
         Annotated[RunStudy, command("study", RunStudy)],
@@ -87,18 +93,22 @@ def _parse(words: list[str]) -> Any:
         description=DESCRIPTION,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
-    return replace(parsed, run_config=_with_options(base, parsed.run_config)) if isinstance(parsed, Train) else parsed
+    if isinstance(parsed, RunSweep):
+        parsed = replace(parsed, command=asked)
+    if isinstance(parsed, Train | RunSweep):
+        parsed = replace(parsed, run_config=_with_options(base, parsed.run_config))
+    return parsed
 
 
 def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
-    """The preset or the TOML file named after `train`, the folder of runs it belongs to, and the words without it."""
+    """The preset or the TOML file named after `train` or `sweep`, the folder of runs it belongs to, and the rest."""
     base, root = PRESETS["rmts" if _is_relational(words) else "flipflop"], Path("runs")
-    places = _names(words) if words[:1] == ["train"] else []
+    places = _names(words) if words[:1] in (["train"], ["sweep"]) else []
     if not places:
         return base, root, words
     if len(places) > 1:
         given = " and ".join(repr(words[place]) for place in places)
-        raise ValueError(f"train takes one preset or .toml file, but got {given}.")
+        raise ValueError(f"{words[0]} takes one preset or .toml file, but got {given}.")
     name = words[places[0]]
     if name in PRESETS:
         base = PRESETS[name]
@@ -121,15 +131,18 @@ def _is_relational(words: list[str]) -> bool:
 
 
 def _names(words: list[str]) -> list[int]:
-    """Where among the words of `train` those stand that are neither an option nor the value of one."""
-    flags = {"h", "help", *(each.name for each in fields(Train) if each.default is False)}
+    """Where among the words of `train` or `sweep` those stand that are neither an option nor the value of one."""
+    flags = {"h", "help", *(each.name for kind in (Train, RunSweep) for each in fields(kind) if each.default is False)}
     places, at = [], 1
     while at < len(words):
         option = words[at].lstrip("-").replace("-", "_")
         at += 1
         if not words[at - 1].startswith("-"):
             places.append(at - 1)
-        elif option in ("task_options", "cell_options"):  # pairs of name and value
+        elif option in ("over", "seeds") and words[0] == "sweep":  # as many values as there are
+            while at < len(words) and not words[at].startswith("-"):
+                at += 1
+        elif option in ("task_options", "cell_options", "engine_options"):  # pairs of name and value
             while at + 1 < len(words) and not words[at].startswith("-") and not words[at + 1].startswith("--"):
                 at += 2
         elif "=" not in option and option not in flags:

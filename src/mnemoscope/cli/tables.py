@@ -57,7 +57,7 @@ class Studies:
             ]
             print(json.dumps(content, indent=2))
         else:
-            _print_table([line for entry in registry.studies for line in _lines(entry, of[entry.name], unknown)])
+            print_table([line for entry in registry.studies for line in _lines(entry, of[entry.name], unknown)])
         if results is None:
             print(NO_RESULTS, file=sys.stderr)
         for one in strange:
@@ -157,7 +157,7 @@ class Runs:
         elif not runs:
             print(f"There is no run below {self.root}.")
         elif self.csv is None and self.parquet is None:
-            _print_table(table if self.columns else select(chosen, columns=telling_columns(chosen)))
+            print_table(table if self.columns else select(chosen, columns=telling_columns(chosen)))
             all_of = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             print(f"{len(chosen)} of {all_of}." if self.where else f"{all_of}.")
         for problem in dict.fromkeys(run["problem"] for run in chosen if run["problem"] is not None):
@@ -216,7 +216,8 @@ def _as_json(one: Held) -> dict[str, Any]:
     }
 
 
-def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """In columns, with a line of names."""
     if not rows:
         return
     columns = list(rows[0])

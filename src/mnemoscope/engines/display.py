@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
@@ -17,6 +18,10 @@ class Display:
         self.lines: dict[int, tqdm] = {}
         self.moving = shown and self.bar.fp is not None and getattr(self.bar.fp, "isatty", lambda: False)()
 
+    def skip(self, number: int) -> None:
+        """Count jobs that need not be done."""
+        self.bar.update(number)
+
     def outcomes(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """How each job ended, while all events are shown as they come."""
         with self.bar:
@@ -28,7 +33,7 @@ class Display:
                     line.close()
                 self.bar.update()
                 if event.error is not None:
-                    self.bar.write(f"{event.job.name}: {event.error}")
+                    self.bar.write(f"{event.job.name}: {event.error}", file=sys.stderr)
                 yield event
 
     def _show(self, event: Progress) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
@@ -75,6 +76,12 @@ class Outcome:
     """What went wrong, in a line; None: nothing."""
     log: str = ""
     """The end of what it printed, if it went wrong."""
+
+    def kept(self, log: Path) -> str:
+        """What went wrong, in a line; what it printed is written to a file."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(self.log, encoding="utf-8")
+        return f"{self.job.name}: {self.error} (see {log})"
 
 
 Event = Progress | Outcome

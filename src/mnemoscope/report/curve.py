@@ -74,7 +74,7 @@ def _draw(training: Series, test: Series, baseline: float | None, baseline_is: s
         label = f"{baseline_is}: {number(baseline)}"
         axes.axhline(baseline, color=COLOUR["ink"], linewidth=1.2, linestyle=(0, (4, 3)), label=label)
     if any(value > 0 for _, value in training + test):
-        _logarithmic(axes)
+        logarithmic(axes, axes.yaxis)
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
     legend(axes)
@@ -83,11 +83,12 @@ def _draw(training: Series, test: Series, baseline: float | None, baseline_is: s
     return inline(figure, "curve", alt=alt)
 
 
-def _logarithmic(axes: Any) -> None:
+def logarithmic(axes: Any, axis: Any) -> None:
+    """Make one axis of the axes logarithmic, with numbers as words have them."""
     ticker = need("matplotlib.ticker")
-    axes.set_yscale("log", nonpositive="mask")
-    low, high = axes.get_ylim()
+    (axes.set_yscale if axis is axes.yaxis else axes.set_xscale)("log", nonpositive="mask")
+    low, high = axis.get_view_interval()
     digits = (1,) if high > 100 * low else (1, 2, 5)
-    axes.yaxis.set_major_locator(ticker.LogLocator(subs=digits))
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
-    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axis.set_major_locator(ticker.LogLocator(subs=digits))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_formatter(ticker.NullFormatter())

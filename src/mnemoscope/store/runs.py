@@ -73,10 +73,10 @@ def _read(folder: Path) -> Run:
     problems: list[str] = []
     names = {each.name for each in folder.iterdir()}
     version = _version(folder, names, problems)
-    is_newer = version is not None and _numbers(version) > _numbers(__version__)
-    if is_newer:
-        problems.append(f"written by mnemoscope {version}, which is newer than this one, {__version__}")
-    settings = _settings(folder, names, is_newer, problems)
+    newer = "" if version is None else newer_than_this(version)
+    if newer:
+        problems.append(newer)
+    settings = _settings(folder, names, bool(newer), problems)
     finished = {"result.json", "model.safetensors"} <= names
     if "result.json" in names and not finished:
         problems.append("result.json is there, but model.safetensors is missing")
@@ -112,6 +112,13 @@ def _version(folder: Path, names: set[str], problems: list[str]) -> str | None:
     content = _read_json(folder / "env.json", problems)
     version = (content or {}).get("mnemoscope")
     return version if isinstance(version, str) else None
+
+
+def newer_than_this(version: str) -> str:
+    """What is to be said of something written by a newer version of mnemoscope; of others nothing."""
+    if _numbers(version) <= _numbers(__version__):
+        return ""
+    return f"written by mnemoscope {version}, which is newer than this one, {__version__}"
 
 
 def _numbers(version: str) -> list[int]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from mnemoscope.config import changed
 from mnemoscope.connectivity import Schur
 from mnemoscope.report.svg import COLOUR, blank, legend, quiet
 from mnemoscope.studies import copy_200, psmnist, ptb_bpc
-from mnemoscope.studies.learning import LearningStudy, changed, colours
+from mnemoscope.studies.learning import LearningStudy, colours
 from mnemoscope.studies.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.training import load_model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import cycle
 from math import ceil, inf
 from pathlib import Path
@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.analysis.drawing import PALETTE
-from mnemoscope.config import RunConfig
+from mnemoscope.config import RunConfig, changed
 from mnemoscope.report.svg import COLOUR, blank, legend, quiet
 from mnemoscope.studies.study import Finished, Row, Study, Trial
 from mnemoscope.training import NonFiniteLoss, build_model, build_task, train
@@ -155,14 +155,6 @@ def first_step(
     """The first evaluated step at which the score was within these bounds, or None."""
     values = zip(curve["step"], curve[score], strict=True)
     return next((step for step, value in values if at_least <= value <= at_most), None)
-
-
-def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunConfig:
-    """The configuration with changes; options are added to those that are there."""
-    tables = {
-        name: {**getattr(config, name), **changes[name]} for name in ("task_options", "cell_options") if name in changes
-    }
-    return replace(config, **{**changes, **tables, **more})
 
 
 def _curve(

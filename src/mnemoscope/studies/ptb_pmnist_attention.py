@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.config import RunConfig
+from mnemoscope.config import RunConfig, changed
 from mnemoscope.report.svg import blank, quiet
 from mnemoscope.studies.computing import above
-from mnemoscope.studies.learning import LearningStudy, changed, colours
+from mnemoscope.studies.learning import LearningStudy, colours
 from mnemoscope.studies.psmnist import EPOCH as MNIST_EPOCH
 from mnemoscope.studies.psmnist import PermutedMNIST
 from mnemoscope.studies.ptb_bpc import BASE as TREEBANK

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
-from mnemoscope.studies.learning import LearningStudy, by_name, changed, finite
+from mnemoscope.config import ENDLESS_EVALUATION, RunConfig, changed
+from mnemoscope.studies.learning import LearningStudy, by_name, finite
 from mnemoscope.studies.relational_figure import Panel, accuracies
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 from mnemoscope.tasks import Split, Task

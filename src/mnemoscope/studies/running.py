@@ -134,11 +134,7 @@ def _by_engine(
 
 
 def _what_failed(one: Outcome) -> str:
-    """In a line; what it printed is kept in the folder of the trial."""
-    log = Path(one.job.root, one.job.own, "failed.log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(one.log, encoding="utf-8")
-    return f"{one.job.name}: {one.error} (see {log})"
+    return one.kept(Path(one.job.root, one.job.own, "failed.log"))
 
 
 def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:

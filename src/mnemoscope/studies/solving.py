@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemoscope.config import RunConfig
-from mnemoscope.studies.learning import LearningStudy, changed, finite
+from mnemoscope.config import RunConfig, changed
+from mnemoscope.studies.learning import LearningStudy, finite
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 
 RECIPE = ("hidden_size", "optimiser", "learning_rate", "momentum", "weight_decay", "schedule", "clip", "leave_out",

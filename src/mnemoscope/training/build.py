@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import nn
 
@@ -49,19 +50,30 @@ def build_model(config: RunConfig, task: Task) -> Model:
         return _solver(config, task) if isinstance(task, Problems) else _model(config, task)
 
 
+def checked_cell_options(config: RunConfig) -> dict[str, Any]:
+    """The options of a configuration's cell or relational network as it wants them, or an error that says which there
+    are. The sizes that a cell is given are not among them.
+    """
+    learners = registry.learners(config.task)
+    given = () if registry.is_relational(config.task) else ("input_size", "hidden_size", *_own_readout(config))
+    return checked_options(learners.load(config.cell), f"{learners.kind} {config.cell!r}", config.cell_options, given)
+
+
+def _own_readout(config: RunConfig) -> tuple[str, ...]:
+    return ("output_size",) if registry.OWN_READOUT in registry.cells[config.cell].tags else ()
+
+
 def _model(config: RunConfig, task: Task) -> Model:
     target = registry.cells.load(config.cell)
     given = {"input_size": task.input_size if config.embedding is None else config.embedding,
              "hidden_size": config.hidden_size}  # fmt: skip
-    if registry.OWN_READOUT in registry.cells[config.cell].tags:
-        given["output_size"] = task.output_size
-    cell: Cell = target(**given, **checked_options(target, f"cell {config.cell!r}", config.cell_options, given))
+    given |= dict.fromkeys(_own_readout(config), task.output_size)
+    cell: Cell = target(**given, **checked_cell_options(config))
     encode = None if config.embedding is None else nn.Linear(task.input_size, given["input_size"], bias=False)
     return Model(cell, task.output_size, encode, config.readout_bias)
 
 
 def _solver(config: RunConfig, task: Problems) -> Solver:
     target = registry.networks.load(config.cell)
-    options = checked_options(target, f"relational network {config.cell!r}", config.cell_options)
-    network: RelationalModel = target(task.of, **options)
+    network: RelationalModel = target(task.of, **checked_cell_options(config))
     return Solver(network)

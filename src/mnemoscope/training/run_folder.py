@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -17,16 +16,11 @@ import torch
 from mnemoscope import __version__
 from mnemoscope.cells import Model
 from mnemoscope.config import RunConfig
-from mnemoscope.files import DEBRIS, write_atomically
+from mnemoscope.files import DEBRIS, claimed, write_atomically
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.files import read_json, read_tensors, write_json, write_tensors
 from mnemoscope.training.result import TrainResult
-
-try:
-    import fcntl
-except ImportError:  # Windows: nothing keeps two processes from training in one folder
-    fcntl = None
 
 Status = Literal["new", "unfinished", "finished"]
 
@@ -59,24 +53,9 @@ class RunFolder:
             )
         return "finished" if {"result.json", "model.safetensors"} <= {*content} else "unfinished"
 
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claimed(self) -> AbstractContextManager[None]:
         """Keep other processes from training here for as long as the context lasts."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        if fcntl is None:
-            yield
-            return
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BlockingIOError(f"Another process is training in {self.path}. Wait for it, or stop it.") from None
-            except OSError:
-                pass  # some network file systems have no locks
-            yield
-        finally:
-            os.close(handle)
+        return claimed(self.path, "training")
 
     def decide(self, config: RunConfig, *, resume: bool, overwrite: bool) -> Literal["start", "go on", "done"]:
         """What there is to do here for someone who wants this run; raises if the folder is not theirs to touch."""
