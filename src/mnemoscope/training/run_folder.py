@@ -103,12 +103,12 @@ class RunFolder:
         """Versions and machine with which the run was begun."""
         return read_json(self.path / "env.json")
 
-    def begin(self, config: RunConfig) -> None:
+    def begin(self, config: RunConfig, processes: int = 1) -> None:
         """Start from nothing: remove what an earlier run left, write the configuration and the environment."""
         for name in ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json"):
             (self.path / name).unlink(missing_ok=True)
         write_atomically(self.path / "config.toml", config.to_toml().encode())
-        write_json(self.path / "env.json", environment())
+        write_json(self.path / "env.json", environment() | ({"processes": processes} if processes > 1 else {}))
 
     def remove_debris(self) -> None:
         """Remove what crashes in the middle of writing have left."""
