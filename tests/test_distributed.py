@@ -50,7 +50,9 @@ MORE = [
      "task_options": {**COPY["task_options"], "curriculum": "1 2"}},
     {**SHORT, **COPY, "name": "surprise", "cell": "relrnn", "cell_options": {"score": "surprise"}, "batch_size": 5,
      "truncate": 4},
-    {**RELATIONAL, "name": "mnm", "cell": "mnm", "batch_size": 5},
+    # one step: through two objects that are nearly alike, context normalisation makes 1e4 of what was rounded before
+    {**RELATIONAL, "name": "mnm", "cell": "mnm", "batch_size": 5, "steps": 1, "evaluate_every": 1,
+     "learning_rate": 1e-4},
 ]  # fmt: skip
 
 
@@ -143,7 +145,7 @@ def test_two_processes_train_what_one_does_with_other_cells(tmp_path):
     code, err = trained_alone_and_by_two(MORE, tmp_path)
     assert code == 0, err
     for case in MORE:
-        check_equal(RunConfig(**case), tmp_path / "alone", tmp_path / "two", 1e-9)
+        check_equal(RunConfig(**case), tmp_path / "alone", tmp_path / "two", 1e-10)
 
 
 CONFIG = RunConfig("try", "flipflop", task_options={"bits": 2, "length": 12}, batch_size=5, threads=1,

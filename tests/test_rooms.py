@@ -76,7 +76,7 @@ def run(code):
 
 def test_import_is_light():
     heavy = {"matplotlib", "plotly", "jinja2", "tyro", "pandas", "sklearn", "optuna", "ray", "torchdiffeq", "gymnasium",
-             "minigrid"}  # fmt: skip
+             "minigrid", "tensorboard", "wandb"}  # fmt: skip
     code = "import sys, mnemoscope as ms; ms.find_fixed_points, ms.training, ms.tasks, ms.report; print(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
     assert "torch" in loaded
@@ -98,8 +98,9 @@ def test_public_names_resolve():
 def test_there_is_an_extra_for_each_kind_of_work():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "slurm", "rl", "table", "dev"}
-    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray"))  # large
+    assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "slurm", "rl", "table", "tensorboard",
+                         "wandb", "dev"}  # fmt: skip
+    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray", "wandb"))  # large
     assert {line.partition(">=")[0] for line in project["dependencies"]} == {
         "torch",
         "numpy",

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Union, get_args
 
 from mnemoscope import __version__, registry
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
-from mnemoscope.config import PRESETS, RunConfig
+from mnemoscope.config import PRESETS, Log, RunConfig
 from mnemoscope.processes import Elsewhere, Place, place
 
 DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows what they remember.
@@ -165,6 +165,9 @@ def _names(words: list[str]) -> list[int]:
         elif option in ("task_options", "cell_options"):  # pairs of name and value
             while at + 1 < len(words) and not words[at].startswith("-") and not words[at + 1].startswith("--"):
                 at += 2
+        elif option == "log":  # as many names as follow
+            while at < len(words) and words[at] in get_args(Log):
+                at += 1
         elif "=" not in option and option not in flags:
             at += 1
     return places

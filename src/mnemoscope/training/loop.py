@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,9 +26,11 @@ from mnemoscope.connectivity import Connectivity
 from mnemoscope.progress import Bar
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.build import build_model, build_task
+from mnemoscope.training.callbacks import Begun, Follower, StepInfo
 from mnemoscope.training.checkpoint import Carried, Counters, restore_checkpoint, save_checkpoint
 from mnemoscope.training.evaluation import evaluate
 from mnemoscope.training.interruption import Interruption
+from mnemoscope.training.logs import logs
 from mnemoscope.training.optimising import build_optimiser, set_learning_rate
 from mnemoscope.training.result import Stopped, TrainResult
 from mnemoscope.training.run_folder import RunFolder
@@ -51,19 +53,6 @@ class Penalised(Protocol):
     def penalty(self) -> Tensor | None:
         """What to add after the forward pass of a step; None: nothing."""
         ...
-
-
-@dataclass(frozen=True)
-class StepInfo:
-    """What a callback is told after every optimiser step."""
-
-    step: int
-    """Optimiser steps done."""
-    loss: float
-    """Training loss before the step."""
-    evaluation: dict[str, Any] | None
-    """The line that was written to metrics.jsonl, if this step was evaluated."""
-    model: Model
 
 
 def train(
@@ -98,9 +87,10 @@ def train(
         overwrite: start again from nothing, whatever is there.
         progress: show a bar with the loss beside the task's memoryless baseline.
         callbacks: called with a `StepInfo` after every step; KeyboardInterrupt from one of them is as good as Ctrl-C.
+            A `Follower` is told of begin and end too. What `config.log` names is added to them.
 
     """
-    folder, built = RunFolder(config.folder(root)), None
+    folder, built, followed = RunFolder(config.folder(root)), None, [*callbacks]
     with joined(config.device) as world, ExitStack() as held:
 
         def begin() -> dict[str, Any] | None:
@@ -109,6 +99,7 @@ def train(
             to_do = folder.decide(config, resume=resume, overwrite=overwrite)
             if to_do == "done":
                 return folder.read_result().as_json()
+            followed.extend(logs(config.log))
             built = _built(config, world, progress)
             held.enter_context(folder.claimed())
             if to_do == "start":
@@ -121,7 +112,7 @@ def train(
             return TrainResult.from_json(stored, folder.path)
         task, model, optimiser = built or _built(config, world, progress=False)
         with _threads(config.threads), _without_denormals(registry.is_relational(config.task)):
-            return _train(_Run(config, folder, task, model, optimiser, world), progress, callbacks)
+            return _train(_Run(config, folder, task, model, optimiser, world), progress, followed, held)
 
 
 def _built(config: RunConfig, world: World, progress: bool) -> tuple[Task, Model, Optimizer]:
@@ -136,14 +127,18 @@ def _built(config: RunConfig, world: World, progress: bool) -> tuple[Task, Model
     return task, model, optimiser
 
 
-def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], None]]) -> TrainResult:
+def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], None]], held: ExitStack) -> TrainResult:
     config, done, world, baseline = run.config, run.done, run.world, run.task.baseline()
     shown = progress and world.is_first
+    followers = [each for each in callbacks if isinstance(each, Follower) and world.is_first]
     with (
         run.folder.open_metrics(done.metrics_size) if world.is_first else nullcontext() as metrics,
         Interruption() as interruption,
         Bar(total=config.steps, initial=done.step, desc=config.name, unit="step", disable=not shown) as bar,
     ):
+        for each in followers:
+            held.callback(each.close)
+            each.begin(Begun(config, run.folder.path, run.folder.read_metrics(), baseline))
         while done.stopped is None:
             loss, rate = run.step(interruption)
             line = None
@@ -174,7 +169,10 @@ def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], N
                     )
                 )
     content = world.first(lambda: run.finish(baseline).as_json())
-    return replace(TrainResult.from_json(content, run.folder.path), cached=False)
+    result = replace(TrainResult.from_json(content, run.folder.path), cached=False)
+    for each in followers:
+        each.finish(result)
+    return result
 
 
 class _Run:

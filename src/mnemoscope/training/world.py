@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from mnemoscope import processes
 from mnemoscope.cells.state import State, map_state
@@ -207,7 +209,7 @@ def joined(device: str) -> Iterator[World]:
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
             # what processes told each other to meet is not forgotten: a second training has to begin another page
-            store=dist.PrefixStore(f"training {next(_numbers)}", _store()),
+            store=PrefixStore(f"training {next(_numbers)}", _store()),
             rank=place.rank,
             world_size=place.size,
             timeout=PATIENCE,
@@ -241,7 +243,7 @@ _numbers = count()
 @cache
 def _store() -> Any:
     """Where the processes find each other."""
-    store, *_ = next(dist.rendezvous("env://"))
+    store, *_ = next(rendezvous("env://"))
     return store
 
 
