@@ -103,7 +103,7 @@ def test_presets_are_runs_that_can_be_written_and_built(name, tmp_path):
 
 
 def test_the_hash_is_of_what_determines_the_result():
-    beside = {"name": "other", "threads": 2, "checkpoint_every": 7}
+    beside = {"name": "other", "threads": 2, "checkpoint_every": 7, "log": ("wandb",)}
     changed = {
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
         "embedding": 5, "readout_bias": False, "curriculum_score": 0.5,
@@ -190,6 +190,8 @@ def test_the_caller_s_options_are_copied():
         ({"task_options": [1]}, r"task_options must be a table of options, but is \[1\]"),
         ({"cell_options": {"a": [1]}}, r"cell_options must be a table of options, each of them .*but is \[1\]"),
         ({"cell_options": {"a": float("nan")}}, "each of them .*but is nan"),
+        ({"log": ("paper",)}, "log must be a list, each of it 'tensorboard' or 'wandb', but is 'paper'"),
+        ({"log": "wandb"}, "log must be a list, each of it 'tensorboard' or 'wandb', but is 'wandb'"),
     ],
 )
 def test_bad_settings_are_refused_in_words(settings, words):

@@ -29,7 +29,8 @@ ROOMS = (
 )
 FORBIDDEN = {("analysis", "training"), ("analysis", "tasks"), ("report", "training"), ("tasks", "cells")}
 """What a room may not know although it stands above (design: "knows nothing of")."""
-FREE = {"shapes", "splits", "whole", "registry", "config", "options", "citations", "files", "progress", "store"}
+FREE = {"shapes", "splits", "whole", "registry", "config", "options", "citations", "files", "processes", "progress",
+        "store"}  # fmt: skip
 """Modules beside the rooms, of one file or a folder, which every room may import and which import no room."""
 
 
@@ -76,7 +77,7 @@ def run(code):
 
 def test_import_is_light():
     heavy = {"matplotlib", "plotly", "jinja2", "tyro", "pandas", "sklearn", "optuna", "ray", "torchdiffeq", "gymnasium",
-             "minigrid"}  # fmt: skip
+             "minigrid", "tensorboard", "wandb"}  # fmt: skip
     code = "import sys, mnemoscope as ms; ms.find_fixed_points, ms.training, ms.tasks, ms.report; print(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
     assert "torch" in loaded
@@ -98,8 +99,9 @@ def test_public_names_resolve():
 def test_there_is_an_extra_for_each_kind_of_work():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "slurm", "rl", "table", "dev"}
-    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray"))  # large
+    assert {*extras} == {"cli", "report", "ode", "sweep", "ray", "slurm", "rl", "table", "tensorboard",
+                         "wandb", "dev"}  # fmt: skip
+    assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray", "wandb"))  # large
     assert {line.partition(">=")[0] for line in project["dependencies"]} == {
         "torch",
         "numpy",

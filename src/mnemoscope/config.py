@@ -16,14 +16,16 @@ from typing import Any, Literal, get_type_hints
 from mnemoscope import registry
 from mnemoscope.options import Option, changed_options, fit
 
-_BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every")
+_BESIDE_THE_RESULT = ("name", "threads", "checkpoint_every", "log")
 """Fields that do not enter the hash."""
-_JOINED_LATER = ("readout_bias", "curriculum_score", "momentum", "leave_out")
+_JOINED_LATER = ("readout_bias", "curriculum_score", "momentum", "leave_out", "log")
 """Fields that enter it where they are not at their default: runs from before they came keep their hash."""
 _OF_CELLS = ("hidden_size", "embedding", "readout_bias", "truncate")
 """Fields without a meaning where no cell is trained."""
 ENDLESS_EVALUATION = 4
 """Batches of an evaluation where there is no whole of them."""
+
+Log = Literal["tensorboard", "wandb"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,9 @@ class RunConfig:
     """Where to train."""
     threads: int | None = None
     """CPU threads; None: torch's choice. Not part of the hash."""
+    log: tuple[Log, ...] = ()
+    """Where to write the metrics beside metrics.jsonl: tensorboard, wandb (offline, unless WANDB_MODE says otherwise).
+    Not part of the hash."""
 
     def __post_init__(self) -> None:
         for name, annotation in _types().items():
@@ -147,8 +152,8 @@ class RunConfig:
 
     @property
     def hash(self) -> str:
-        """Ten hexadecimal digits of what determines the result: all but the name, threads, checkpoint_every, and where
-        the data of a task lie.
+        """Ten hexadecimal digits of what determines the result: all but the name, threads, checkpoint_every, log, and
+        where the data of a task lie.
 
         An option that is written out with its default value is as good as left out. The defaults stand with the task
         and the cell, so that asking for the hash imports torch.
@@ -197,13 +202,18 @@ class RunConfig:
         if missing:
             raise ValueError(f"{path} must set {' and '.join(missing)}.")
         try:
-            return cls(**content)
+            return cls(**with_tuples(content))
         except ValueError as error:
             raise ValueError(f"In {path}: {error}") from error
 
     def _given(self) -> dict[str, Any]:
         without = _OF_CELLS if registry.is_relational(self.task) else ()
-        return {name: value for name, value in asdict(self).items() if value is not None and name not in without}
+        return {name: value for name, value in asdict(self).items() if value not in (None, ()) and name not in without}
+
+
+def with_tuples(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a TOML or JSON file holds of a configuration, its lists as the tuples that they were."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 
 def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunConfig:
@@ -230,11 +240,13 @@ def _types() -> dict[str, Any]:
     return {each.name: hints[each.name] for each in fields(RunConfig)}
 
 
-def _toml(value: Option) -> str:
+def _toml(value: Option | tuple[Option, ...]) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     return repr(value)
 
 

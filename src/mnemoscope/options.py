@@ -120,6 +120,14 @@ def fit(value: object, annotation: Any) -> Any:
             return {fit(key, key_type): fit(item, value_type) for key, item in value.items()}
         except TypeError as error:
             raise TypeError(f"a table of options, each of them {error}") from None
+    if get_origin(annotation) is tuple:
+        (inner, _) = get_args(annotation)
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"a list, each of it {_words(plain(inner))}, but is {value!r}")
+        try:
+            return tuple(fit(item, inner) for item in value)
+        except TypeError as error:
+            raise TypeError(f"a list, each of it {error}") from None
     choices = plain(annotation)
     if isinstance(value, float) and isnan(value):
         raise TypeError(f"{_words(choices)}, but is nan")

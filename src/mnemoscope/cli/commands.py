@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 from mnemoscope import registry
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.options import Option
+from mnemoscope.processes import place
 
 if TYPE_CHECKING:
     from tyro.conf import Positional
@@ -68,6 +69,10 @@ class Train:
         mnemoscope train copy --task-options delay 100 --seed 1
         mnemoscope train runs/flipflop/0123456789/config.toml --resume
 
+    Several GPUs or machines train one model, with the batch of the configuration divided among them:
+
+        torchrun --nproc-per-node 4 -m mnemoscope train copy --device cuda --batch-size 256
+
     A relational task holds shapes out of training (task option m), with which its network is tested; `mnemoscope list
     networks` shows what learns it. The preset rmts is the published recipe: Adam with a rate of 5e-4, 5,000 batches of
     96 problems (rmts3 192, same-different-6 384, identity-rules-4 224; relational-game 2,500 of 32).
@@ -90,6 +95,8 @@ class Train:
         from mnemoscope.training import build_task, train
 
         result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json)
+        if place().rank:
+            return 0  # the first process tells
         task = build_task(self.run_config)
         if self.json:
             content = {"folder": str(result.folder), **result.as_json(), "trivial": task.trivial()}

@@ -6,16 +6,18 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Union, get_args
 
 from mnemoscope import __version__, registry
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.sweeping import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
-from mnemoscope.config import PRESETS, RunConfig
+from mnemoscope.config import PRESETS, Log, RunConfig
+from mnemoscope.processes import Elsewhere, Place, place
 
 DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows what they remember.
 
@@ -44,10 +46,18 @@ def _run(words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         print(f"mnemoscope {__version__}")
         return 0
+    who = "mnemoscope"
     try:
-        return _parse(words).run()
+        here = place()
+        who += f" ({here})" if here.size > 1 else ""
+        with _heard_once(here):
+            command = _parse(words)
+            _check_alone(command, here)
+        return command.run()
     except BrokenPipeError:
         raise
+    except Elsewhere:
+        return 0  # torchrun names the process that failed, which this one did not
     except KeyboardInterrupt as stop:
         print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
         return 130
@@ -55,8 +65,31 @@ def _run(words: list[str]) -> int:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
             raise
         message = error.args[0] if isinstance(error, KeyError) and " " in str(error) else error
-        print(f"mnemoscope: {message or type(error).__name__}", file=sys.stderr)
+        print(f"{who}: {message or type(error).__name__}", file=sys.stderr)
         return 1 if isinstance(error, ArithmeticError | RuntimeError) else 2
+
+
+@contextmanager
+def _heard_once(here: Place) -> Iterator[None]:
+    """What is wrong with a request is wrong in all processes: one of each machine says so."""
+    if here.local == 0:
+        yield
+        return
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        try:
+            yield
+        except (ValueError, LookupError, OSError, ImportError) as error:
+            raise Elsewhere("as the first process of this machine says") from error
+
+
+def _check_alone(command: Any, here: Place) -> None:
+    if here.size > 1 and not isinstance(command, Train):
+        name = {RunStudy: "study"}.get(type(command), type(command).__name__.lower())
+        raise ValueError(
+            f"Of several processes (torchrun) one model is trained: that is `mnemoscope train`. `mnemoscope {name}` "
+            f"would do the same in each of {here.size}; call it without torchrun. A study divides its trials itself: "
+            f"--engine."
+        )
 
 
 def _parse(words: list[str]) -> Any:
@@ -145,6 +178,9 @@ def _names(words: list[str]) -> list[int]:
         elif option in ("task_options", "cell_options", "engine_options"):  # pairs of name and value
             while at + 1 < len(words) and not words[at].startswith("-") and not words[at + 1].startswith("--"):
                 at += 2
+        elif option == "log":  # as many names as follow
+            while at < len(words) and words[at] in get_args(Log):
+                at += 1
         elif "=" not in option and option not in flags:
             at += 1
     return places

@@ -21,3 +21,8 @@ class Scenes(NamedTuple):
     def to(self, device: torch.device | str) -> Scenes:
         """The same scenes on another device."""
         return Scenes(*(part.to(device) for part in self))
+
+    def part(self, which: slice) -> Scenes:
+        """Some of the problems, with the images that occur in them."""
+        shown, objects = self.objects[which].unique(return_inverse=True)
+        return Scenes(self.images[shown], objects, self.labels[which])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import __version__, registry
-from mnemoscope.config import RunConfig
+from mnemoscope.config import RunConfig, with_tuples
 from mnemoscope.files import read_json
 from mnemoscope.store.selecting import differing
 
@@ -146,7 +146,7 @@ def _settings(folder: Path, names: set[str], is_newer: bool, problems: list[str]
         return None
     if not is_newer:
         try:
-            RunConfig(**content)
+            RunConfig(**with_tuples(content))
         except (ValueError, TypeError) as error:
             problems.append(f"config.toml is not as this version writes it: {str(error).partition(' There are ')[0]}")
     defaults = {
@@ -165,7 +165,7 @@ def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= {f"{column}.{key}": each for key, each in value.items()}
         else:
-            flat[column] = value
+            flat[column] = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
     return flat
 
 

@@ -35,6 +35,11 @@ class Batch(NamedTuple):
         """The same batch on another device."""
         return Batch(*(part.to(device) for part in self))
 
+    def part(self, which: slice) -> Batch:
+        """Some of its sequences."""
+        inputs = self.inputs[:, which] if isinstance(self.inputs, Tensor) else self.inputs.part(which)
+        return Batch(inputs, self.targets[:, which], self.mask[:, which])
+
     def windows(self, length: int | None) -> Iterator[Batch]:
         """The batch cut along time into pieces of `length` steps, the last one possibly shorter; whole if None, or if
         it has one step.

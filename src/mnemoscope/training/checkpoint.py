@@ -49,6 +49,8 @@ class Counters:
     """Of these, the newest ones without another in between."""
     threads: int | None = None
     """CPU threads with which the run was begun: with another number, sums are rounded otherwise."""
+    processes: int = 1
+    """Processes that shared each batch when the run was begun; likewise."""
 
 
 @dataclass

@@ -6,10 +6,11 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, BinaryIO, Protocol, get_args, runtime_checkable
 
@@ -25,13 +26,16 @@ from mnemoscope.connectivity import Connectivity
 from mnemoscope.progress import Bar
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.build import build_model, build_task
+from mnemoscope.training.callbacks import Begun, Follower, StepInfo
 from mnemoscope.training.checkpoint import Carried, Counters, restore_checkpoint, save_checkpoint
 from mnemoscope.training.evaluation import evaluate
 from mnemoscope.training.interruption import Interruption
+from mnemoscope.training.logs import logs
 from mnemoscope.training.optimising import build_optimiser, set_learning_rate
 from mnemoscope.training.result import Stopped, TrainResult
 from mnemoscope.training.run_folder import RunFolder
 from mnemoscope.training.seeding import seeded
+from mnemoscope.training.world import World, check_divisible, drop_unused, joined
 
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818 (as StopIteration: it says what happened)
@@ -40,24 +44,15 @@ class NonFiniteLoss(RuntimeError):  # noqa: N818 (as StopIteration: it says what
 
 @runtime_checkable
 class Penalised(Protocol):
-    """A part of a model that adds to the loss: a matrix that is held near a set, a screen that learns to predict."""
+    """A part of a model that adds to the loss: a matrix that is held near a set, a screen that learns to predict.
+
+    What it adds is a mean over the sequences of a batch, or does not depend on them: of several processes each counts
+    for the sequences that it has.
+    """
 
     def penalty(self) -> Tensor | None:
         """What to add after the forward pass of a step; None: nothing."""
         ...
-
-
-@dataclass(frozen=True)
-class StepInfo:
-    """What a callback is told after every optimiser step."""
-
-    step: int
-    """Optimiser steps done."""
-    loss: float
-    """Training loss before the step."""
-    evaluation: dict[str, Any] | None
-    """The line that was written to metrics.jsonl, if this step was evaluated."""
-    model: Model
 
 
 def train(
@@ -75,6 +70,12 @@ def train(
     on one machine with one number of threads; also if the run was interrupted, by Ctrl-C or by force, and resumed.
     The checkpoint knows the number of threads; a run that goes on with another one says so in a warning.
 
+    Started by torchrun, as one of several processes, it trains one model with them. `batch_size` is that of all
+    together: all draw the same batch, each works on its part of the sequences, and losses and gradients are those of
+    the whole, but for rounding. The first process evaluates, writes the folder, shows the bar and calls the callbacks;
+    the result comes back in all. What a network draws at random while it learns is drawn by each process for its own
+    sequences, and so differs from what one process would draw. A run may go on with another number of processes.
+
     Evaluations are on fresh batches of an endless task, of a relational one with what it holds out of training, and on
     the validation split of one with a data set. There, the weights with the lowest validation loss are kept, and the
     result is what they reach on the whole test split; else they are the last ones.
@@ -86,96 +87,161 @@ def train(
         overwrite: start again from nothing, whatever is there.
         progress: show a bar with the loss beside the task's memoryless baseline.
         callbacks: called with a `StepInfo` after every step; KeyboardInterrupt from one of them is as good as Ctrl-C.
+            A `Follower` is told of begin and end too. What `config.log` names is added to them.
 
     """
-    folder = RunFolder(config.folder(root))
-    to_do = folder.decide(config, resume=resume, overwrite=overwrite)
-    if to_do == "done":
-        return folder.read_result()
+    folder, built, followed = RunFolder(config.folder(root)), None, [*callbacks]
+    with joined(config.device) as world, ExitStack() as held:
+
+        def begin() -> dict[str, Any] | None:
+            """By the first process, which tells the others whether there is something to do."""
+            nonlocal built
+            to_do = folder.decide(config, resume=resume, overwrite=overwrite)
+            if to_do == "done":
+                return folder.read_result().as_json()
+            followed.extend(logs(config.log))
+            built = _built(config, world, progress)
+            held.enter_context(folder.claimed())
+            if to_do == "start":
+                folder.begin(config, world.size)
+            folder.remove_debris()
+            return None
+
+        stored = world.first(begin)
+        if stored is not None:
+            return TrainResult.from_json(stored, folder.path)
+        task, model, optimiser = built or _built(config, world, progress=False)
+        with _threads(config.threads), _without_denormals(registry.is_relational(config.task)):
+            return _train(_Run(config, folder, task, model, optimiser, world), progress, followed, held)
+
+
+def _built(config: RunConfig, world: World, progress: bool) -> tuple[Task, Model, Optimizer]:
     task = build_task(config)
     model = build_model(config, task).to(_device(config))
     optimiser = build_optimiser(config, model)
+    if world.size > 1:
+        check_divisible(world, config.batch_size, model)
     task.prepare(progress)
     for split in get_args(Split):
         task.batches(config.batch_size, split)  # a batch larger than the data is told here
-    with folder.claimed(), _threads(config.threads), _without_denormals(registry.is_relational(config.task)):
-        if to_do == "start":
-            folder.begin(config)
-        folder.remove_debris()
-        return _train(_Run(config, folder, task, model, optimiser), progress, callbacks)
+    return task, model, optimiser
 
 
-def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], None]]) -> TrainResult:
-    config, done, baseline = run.config, run.done, run.task.baseline()
+def _train(run: _Run, progress: bool, callbacks: Sequence[Callable[[StepInfo], None]], held: ExitStack) -> TrainResult:
+    config, done, world, baseline = run.config, run.done, run.world, run.task.baseline()
+    shown = progress and world.is_first
+    followers = [each for each in callbacks if isinstance(each, Follower) and world.is_first]
     with (
-        run.folder.open_metrics(done.metrics_size) as metrics,
+        run.folder.open_metrics(done.metrics_size) if world.is_first else nullcontext() as metrics,
         Interruption() as interruption,
-        Bar(total=config.steps, initial=done.step, desc=config.name, unit="step", disable=not progress) as bar,
+        Bar(total=config.steps, initial=done.step, desc=config.name, unit="step", disable=not shown) as bar,
     ):
+        for each in followers:
+            held.callback(each.close)
+            each.begin(Begun(config, run.folder.path, run.folder.read_metrics(), baseline))
         while done.stopped is None:
-            loss, rate = run.step()
+            loss, rate = run.step(interruption)
             line = None
             if done.step % config.evaluate_every == 0 or done.step == config.steps:
                 line = run.evaluate(rate)
-                metrics.write((json.dumps(line) + "\n").encode())
-                metrics.flush()
+                if metrics is not None:
+                    metrics.write((json.dumps(line) + "\n").encode())
+                    metrics.flush()
                 done.stopped = _reason_to_stop(config, done, line)
             bar.update()
             bar.set_postfix_str(_against(line["loss"] if line else loss, baseline), refresh=False)
 
             # Whoever wants to look; checkpoint; Ctrl-C.
             try:
-                for callback in callbacks:
+                for callback in callbacks if world.is_first else ():
                     callback(StepInfo(done.step, loss, line, run.model))
             except KeyboardInterrupt:
                 interruption.requested = True
-            if done.step % config.checkpoint_every == 0 or done.stopped is not None or interruption.requested:
+            # of several processes, all stop after the step at which they were told that one of them was asked to
+            stop = interruption.requested if world.size == 1 else run.told_to_stop
+            if done.step % config.checkpoint_every == 0 or done.stopped is not None or stop:
                 run.save(metrics)
-            if interruption.requested and done.stopped is None:
-                raise KeyboardInterrupt(
-                    f"Stopped after step {done.step} of {config.steps}; the checkpoint is in {run.folder.path}. "
-                    f"Go on with train(config, resume=True), or by the same command with --resume."
+            if stop and done.stopped is None:
+                raise world.common(
+                    KeyboardInterrupt(
+                        f"Stopped after step {done.step} of {config.steps}; the checkpoint is in {run.folder.path}. "
+                        f"Go on with train(config, resume=True), or by the same command with --resume."
+                    )
                 )
-    return run.finish(baseline)
+    content = world.first(lambda: run.finish(baseline).as_json())
+    result = replace(TrainResult.from_json(content, run.folder.path), cached=False)
+    for each in followers:
+        each.finish(result)
+    return result
 
 
 class _Run:
     """A run under way: the parts of the loop, and what they share."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder, task: Task, model: Model, optimiser: Optimizer) -> None:
+    def __init__(
+        self, config: RunConfig, folder: RunFolder, task: Task, model: Model, optimiser: Optimizer, world: World
+    ) -> None:
         """At the last checkpoint, or at the beginning where there is none."""
         self.config, self.folder, self.task, self.model, self.optimiser = config, folder, task, model, optimiser
+        self.world = world
+        self.part = world.part(config.batch_size)
+        self.learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.told_to_stop = False
         self.matrices = [matrix for matrix in model.modules() if isinstance(matrix, Connectivity)]
         self.penalised = [part for part in model.modules() if isinstance(part, Penalised)]
         self.checkpoint = folder.path / "checkpoint.safetensors"
-        self.done, self.carried = Counters(threads=torch.get_num_threads()), Carried()
-        if self.checkpoint.exists():
-            self.done, self.carried = restore_checkpoint(self.checkpoint, model, optimiser, config.hash)
-            if config.device == "cpu":
-                _compare_threads(self.done.threads)
+        self.done, self.carried = Counters(threads=torch.get_num_threads(), processes=world.size), Carried()
+        self._restore()
+        world.check_alike(model)
         self.started = perf_counter() - self.done.seconds
         self.ahead: Batch | None = None
         """The next batch."""
         self.stages = task.stages()
         self.split: Split = "validation" if task.finite else "test"
 
-    def step(self) -> tuple[float, float]:
+    def _restore(self) -> None:
+        """Go to the checkpoint, if there is one: the first process sends it, as others may not see its files."""
+        if not self.world.first(self.checkpoint.exists):
+            return
+        with TemporaryDirectory() if not self.world.is_first else nullcontext(self.checkpoint.parent) as at:
+            path = Path(at) / self.checkpoint.name
+            if self.world.size > 1:
+                content = self.world.from_first(path.read_bytes() if self.world.is_first else None)
+                if not self.world.is_first:
+                    path.write_bytes(content)
+            self.done, self.carried = restore_checkpoint(path, self.model, self.optimiser, self.config.hash)
+        if self.carried.state is not None and self.world.size > 1:
+            self.carried.state = map_state(lambda whole: whole[self.part], self.carried.state)
+        if self.world.is_first:
+            _compare_rounding(self.done, self.world, self.config.device)
+
+    def step(self, interruption: Interruption) -> tuple[float, float]:
         """One optimiser step on the next batch of the stream; returns the loss before it and the learning rate."""
         config, done = self.config, self.done
         rate = set_learning_rate(self.optimiser, config, done)
         batch = self._batch(done.step) if self.ahead is None else self.ahead
         self.optimiser.zero_grad()
-        with seeded("step", config.seed, done.step, device=config.device):
-            task = self.stages[done.stage]
+        task, world = self.stages[done.stage], self.world
+        # what is drawn for a sequence must not be drawn again for that of another process
+        with seeded("step", config.seed, done.step, *((world.rank,) if world.rank else ()), device=config.device):
             total, state, accuracy = _backward(
-                self.model, task, batch, config.truncate, self.carried.state, task is not self.task, self.penalised
-            )
+                self.model, task, batch, config.truncate, self.carried.state, task is not self.task, self.penalised,
+                self.part if world.size > 1 else None,
+            )  # fmt: skip
+        summed = None
+        if world.size > 1:
+            summed = world.add_up(self.learned, [total, accuracy or 0.0, float(interruption.requested)])
+            total = summed.numbers[0]
+            accuracy = None if accuracy is None else summed.numbers[1].item()
         length = nn.utils.clip_grad_norm_(self.model.parameters(), inf if config.clip is None else config.clip)
         if accuracy is not None and accuracy >= config.curriculum_score:
             done.stage += 1
         # drawn while a GPU is still at work, before anyone asks for its numbers
         self.ahead = self._batch(done.step + 1) if done.step + 1 < config.steps else None
         loss, norm = total.item(), length.item()
+        if summed is not None:
+            self.told_to_stop = summed.numbers[2].item() > 0
+            drop_unused(self.learned, summed)
         if isfinite(loss) and isfinite(norm):
             self.optimiser.step()
             for matrix in self.matrices:
@@ -189,7 +255,7 @@ class _Run:
             done.left_out_in_a_row += 1
             state = None  # what follows must not begin where this batch has ended
         else:
-            raise self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}")
+            raise self.world.common(self._non_finite(f"The training loss is {loss} and its gradient's norm {norm}"))
         done.step += 1
         self.carried.state = state if self.task.continues(config.batch_size, done.step) else None
         return loss, rate
@@ -198,7 +264,16 @@ class _Run:
         return self.stages[self.done.stage].batch(self.config.batch_size, self.config.seed, number)
 
     def evaluate(self, rate: float) -> dict[str, Any]:
-        """A line of metrics: means over the training steps since the last one, loss and scores on held-out batches."""
+        """A line of metrics: means over the training steps since the last one, loss and scores on held-out batches,
+        as the first process measures them.
+        """
+        line, done = self.world.first(lambda: self._evaluated(rate)), self.done
+        if self.task.finite and (done.lowest_loss is None or line["loss"] < done.lowest_loss):
+            self.carried.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+        done.loss_sum, done.gradient_sum, done.summed = 0.0, 0.0, 0
+        return line
+
+    def _evaluated(self, rate: float) -> dict[str, Any]:
         done, asked = self.done, self.config.evaluate_batches
         line = {
             "step": done.step,
@@ -213,21 +288,23 @@ class _Run:
             line["stage"] = done.stage
         whole = self.task.batches(self.config.batch_size, self.split)
         number = (whole or ENDLESS_EVALUATION) if asked is None else min(asked, whole or asked)
-        line |= self._tested("evaluation", self.split, number)
-        if self.task.finite and (done.lowest_loss is None or line["loss"] < done.lowest_loss):
-            self.carried.best = {name: value.clone() for name, value in self.model.state_dict().items()}
-        done.loss_sum, done.gradient_sum, done.summed = 0.0, 0.0, 0
-        return line
+        return line | self._tested("evaluation", self.split, number)
 
-    def save(self, metrics: BinaryIO) -> None:
+    def save(self, metrics: BinaryIO | None) -> None:
         """Write the checkpoint, after the metrics that belong to it."""
+        self.world.check_alike(self.model)
+        carried = replace(self.carried, state=self.world.whole(self.carried.state, self.config.batch_size))
+        self.world.first(lambda: self._write(metrics, carried))
+
+    def _write(self, metrics: BinaryIO | None, carried: Carried) -> None:
+        assert metrics is not None  # the first process has them open
         # the weights are new since the last loss: a checkpoint that gives no finite loss would not be a good one
         self._tested("checkpoint", self.split, 1)
         metrics.flush()
         os.fsync(metrics.fileno())
         self.done.metrics_size = metrics.tell()
         self.done.seconds = perf_counter() - self.started
-        save_checkpoint(self.checkpoint, self.model, self.optimiser, self.done, self.carried, self.config.hash)
+        save_checkpoint(self.checkpoint, self.model, self.optimiser, self.done, carried, self.config.hash)
 
     def finish(self, baseline: float) -> TrainResult:
         """Write the network and the result; of a finite task the best network, tested on what it has not seen."""
@@ -273,6 +350,7 @@ def _backward(
     state: State | None = None,
     scored: bool = False,
     penalised: Sequence[Penalised] = (),
+    part: slice | None = None,
 ) -> tuple[Tensor, State, float | None]:
     """Add the gradient of the batch's loss and of the penalties to the parameters' `.grad`; returns the loss without
     these, the last state, detached, and the accuracy if it is asked for.
@@ -281,26 +359,32 @@ def _backward(
     gradient is not. The windows' gradients add up to one optimiser step per sequence, so that truncation changes which
     paths a gradient takes, but neither the loss nor what a step is. A window in which no step counts is only passed
     through.
+
+    With `part`, only these sequences of the batch, of which `state` is, are gone through, and everything is their share
+    in what the whole batch gives: losses by the steps that count, penalties by the sequences.
     """
     device = next(model.parameters()).device
     counted = int(batch.mask.sum())
     total, accuracy = torch.zeros((), device=device), 0.0
     windows = [*batch.windows(truncate)]
     for number, window in enumerate(windows, start=1):
+        counts = bool(window.mask.any())  # in any sequence, so that all parts of a batch take the same steps
+        window = window if part is None else window.part(part)
         share = int(window.mask.sum()) / counted  # counted where the batch was drawn: a GPU need not be waited for
         window, costs = window.to(device), []
-        with nullcontext() if share else torch.no_grad():
+        with nullcontext() if counts else torch.no_grad():
             outputs, state = model(window.inputs, state)
             state = map_state(Tensor.detach, state)
-        if share:
+        if counts:
             loss = task.loss(outputs, window) * share
             costs.append(loss)
             total = total + loss.detach()
-            if scored:
+            if scored and share:
                 accuracy += share * task.scores(outputs.detach(), window)["accuracy"]
         if number == len(windows):
-            penalties = (part.penalty() for part in penalised)
-            costs += [each for each in penalties if each is not None and each.requires_grad]
+            penalties = [each.penalty() for each in penalised]
+            sequences = 1.0 if part is None else window.mask.shape[1] / batch.mask.shape[1]
+            costs += [sequences * each for each in penalties if each is not None and each.requires_grad]
         if costs:
             torch.autograd.backward(costs)  # at once, as they may share a graph
     return total, state, accuracy if scored else None
@@ -322,15 +406,25 @@ def _reason_to_stop(config: RunConfig, done: Counters, line: dict[str, Any]) -> 
     return "patience" if config.patience is not None and done.stale >= config.patience else None
 
 
-def _compare_threads(before: int | None) -> None:
-    now = torch.get_num_threads()
-    if before is not None and before != now:
+def _compare_rounding(begun: Counters, world: World, device: str) -> None:
+    before, now = begun.threads, torch.get_num_threads()
+    words = "its numbers may differ in the last digits from those of a run without interruption. To have the same,"
+    if begun.processes != world.size:
         warnings.warn(
-            f"This run was begun with {before} CPU threads and goes on with {now}: its numbers may differ in the last "
-            f"digits from those of a run without interruption. To have the same, set threads = {before} "
-            f"(`--threads {before}`).",
-            stacklevel=4,  # whoever called train
+            f"This run was begun by {_counted(begun.processes)} and goes on with {_counted(world.size)}: {words} use "
+            f"as many.",
+            stacklevel=5,  # whoever called train
         )
+    elif device == "cpu" and before is not None and before != now:
+        warnings.warn(
+            f"This run was begun with {before} CPU threads and goes on with {now}: {words} set threads = {before} "
+            f"(`--threads {before}`).",
+            stacklevel=5,
+        )
+
+
+def _counted(processes: int) -> str:
+    return "1 process" if processes == 1 else f"{processes} processes"
 
 
 def _against(loss: float, baseline: float) -> str:

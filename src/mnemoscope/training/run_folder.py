@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 import torch
 
 from mnemoscope import __version__
 from mnemoscope.cells import Model
-from mnemoscope.config import RunConfig
+from mnemoscope.config import Log, RunConfig
 from mnemoscope.files import DEBRIS, claimed, write_atomically
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
@@ -33,7 +34,8 @@ class RunFolder:
     - `env.json`: with which versions, on which machine;
     - `metrics.jsonl`: a line per evaluation, without times, so that equal runs have equal bytes;
     - `checkpoint.safetensors`: weights, optimiser, counters and carried state, from which an unfinished run goes on;
-    - `model.safetensors`, `result.json`: the network and how it went, once the run is finished.
+    - `model.safetensors`, `result.json`: the network and how it went, once the run is finished;
+    - `tensorboard/`, `wandb/`: the metrics in other forms, if these were asked for.
     """
 
     path: Path
@@ -82,12 +84,14 @@ class RunFolder:
         """Versions and machine with which the run was begun."""
         return read_json(self.path / "env.json")
 
-    def begin(self, config: RunConfig) -> None:
+    def begin(self, config: RunConfig, processes: int = 1) -> None:
         """Start from nothing: remove what an earlier run left, write the configuration and the environment."""
         for name in ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json"):
             (self.path / name).unlink(missing_ok=True)
+        for name in get_args(Log):
+            shutil.rmtree(self.path / name, ignore_errors=True)
         write_atomically(self.path / "config.toml", config.to_toml().encode())
-        write_json(self.path / "env.json", environment())
+        write_json(self.path / "env.json", environment() | ({"processes": processes} if processes > 1 else {}))
 
     def remove_debris(self) -> None:
         """Remove what crashes in the middle of writing have left."""
