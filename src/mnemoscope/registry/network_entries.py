@@ -79,8 +79,9 @@ networks.add(
     _entry(
         "corelnet-multi",
         "CoRelNet with eight learned relations at once",
-        "mnemoscope",
+        "mnemoscope; relations of Altabaa et al. 2024",
         "kerg2022",
+        "altabaa2024",
     ),
     _entry(
         "corelnet-t-asymmetric",

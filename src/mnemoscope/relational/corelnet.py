@@ -9,10 +9,10 @@ from torch import Tensor
 from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.network import Options, Seen, Sized
-from mnemoscope.relational.similarity import Asymmetric, Difference, Mixture, Rows, Similarity, Symmetric
+from mnemoscope.relational.similarity import Asymmetric, Difference, InnerProducts, Mixture, Rows, Similarity, Symmetric
 from mnemoscope.shapes import Bool, Float
 
-Kind = Literal["symmetric", "asymmetric", "difference", "mixture"]
+Kind = Literal["symmetric", "asymmetric", "products", "difference", "mixture"]
 Decoder = Literal["mlp", "transformer", "recurrent"]
 
 
@@ -21,8 +21,8 @@ class CoRelNet(Comparing):
 
     Args:
         problem: the task, or its sizes.
-        similarity: "symmetric", `z z^T`; "asymmetric"; "difference"; or "mixture", for which symmetric and difference
-            compete.
+        similarity: "symmetric", `z z^T`; "asymmetric"; "products", of a few learned numbers; "difference"; or
+            "mixture", for which symmetric and difference compete.
         relations: how many of that kind; beyond the thesis where there are several.
         decoder: "mlp"; "transformer", CoRelNet-T; or "recurrent".
         causal: compare an object with itself and those before it, as the published numbers of parameters count; False
@@ -80,7 +80,7 @@ class CoRelNet(Comparing):
 
 def similarity_of(kind: Kind, features: int, objects: int, relations: int = 1, rows: Rows | None = None) -> Similarity:
     """By its name."""
-    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "difference": Difference}
+    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "products": InnerProducts, "difference": Difference}
     if kind in simple:
         return simple[kind](features, relations, rows)
     if kind == "mixture":

@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax, one_hot
 
 from mnemoscope.relational.comparing import Scores, numbered
+from mnemoscope.relational.encoder import gather
 from mnemoscope.relational.network import Seen
 from mnemoscope.shapes import Bool, Float, Int
 from mnemoscope.whole import check_whole
 
+WIDTH = 16
+"""Numbers that a learned relation compares objects by."""
 KEY = 64
 """Numbers of the keys by which rules compete; not told in Kerg, section 7.3."""
 
@@ -124,6 +127,28 @@ class Asymmetric(Similarity):
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         reference, comparison = (seen.mapped(each).transpose(1, 2) for each in (self.reference, self.comparison))
         return reference @ comparison.mT
+
+
+class InnerProducts(Similarity):
+    """`R_r = (W_r s) (W_r s)^T / K` of K learned numbers each, read as they are (beyond the thesis; several inner
+    products as relations are those of Altabaa et al. 2024).
+
+    Neither normalised nor turned into a softmax: a relation has to say how alike objects are in one respect, whatever
+    they are in others. Context normalisation makes every feature in which two objects differ at all count as much as
+    any other, and a softmax over many features is 1 for an object with itself and 0 for all others.
+    """
+
+    def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
+        super().__init__(relations, rows)
+        self.project = nn.Linear(features, relations * WIDTH)
+
+    def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
+        mapped = gather(self.project(seen.encoded), seen.objects)  # of distinct images, as they are fewer than objects
+        each = mapped.unflatten(-1, (self.relations, WIDTH)).transpose(1, 2)
+        return each @ each.mT / WIDTH
+
+    def forward(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
+        return self.rows.kept(self.scores(seen))
 
 
 class Difference(Similarity):
