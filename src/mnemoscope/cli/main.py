@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union
 
 from mnemoscope import __version__, registry
+from mnemoscope.cli.citing import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
@@ -22,7 +23,8 @@ DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows
     mnemoscope inspect runs/flipflop/<hash>    look at a trained run
     mnemoscope inspect net.pt --network gru    look at the weights of your own torch.nn.GRU
 
-Each command has a --help of its own; `mnemoscope --version` tells the version."""
+Each command has a --help of its own; `mnemoscope --version` tells the version. `mnemoscope --plugin mine.py COMMAND`
+knows the cells, tasks, lenses and studies of a file or module of yours as well."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +44,7 @@ def _run(words: list[str]) -> int:
         print(f"mnemoscope {__version__}")
         return 0
     try:
-        return _parse(words).run()
+        return _parse(_with_plugins(words)).run()
     except BrokenPipeError:
         raise
     except KeyboardInterrupt as stop:
@@ -54,6 +56,19 @@ def _run(words: list[str]) -> int:
         message = error.args[0] if isinstance(error, KeyError) and " " in str(error) else error
         print(f"mnemoscope: {message or type(error).__name__}", file=sys.stderr)
         return 1 if isinstance(error, ArithmeticError | RuntimeError) else 2
+
+
+def _with_plugins(words: list[str]) -> list[str]:
+    """The words after those that name plugins, which are imported."""
+    while words and words[0].partition("=")[0] == "--plugin":
+        flag, has_value, value = words[0].partition("=")
+        if not has_value and len(words) < 2:
+            raise ValueError(f"{flag} takes a module or a .py file, before the command.")
+        registry.use_plugin(value if has_value else words[1])
+        words = words[1:] if has_value else words[2:]
+    if "--plugin" in words:
+        raise ValueError("--plugin stands before the command: mnemoscope --plugin mine.py train ...")
+    return words
 
 
 def _parse(words: list[str]) -> Any:
@@ -79,6 +94,7 @@ def _parse(words: list[str]) -> Any:
         Annotated[Studies, command("studies", Studies)],
         Annotated[Scoreboard, command("scoreboard", Scoreboard)],
         Annotated[Runs, command("runs", Runs)],
+        Annotated[Cite, command("cite", Cite)],
     ]
     parsed: Any = tyro.cli(
         kinds,  # pyright: ignore[reportArgumentType]: tyro's overloads do not know of unions

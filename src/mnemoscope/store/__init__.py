@@ -4,8 +4,18 @@ Nothing is written to what is read, and what cannot be read is told beside what 
 """
 
 from mnemoscope.store.exporting import write_csv, write_parquet
-from mnemoscope.store.runs import read_runs, telling_columns
+from mnemoscope.store.runs import SIGNS, read_runs, telling_columns
 from mnemoscope.store.selecting import differing, select
 from mnemoscope.store.studies import Held, held_results
 
-__all__ = ["Held", "differing", "held_results", "read_runs", "select", "telling_columns", "write_csv", "write_parquet"]
+__all__ = [
+    "SIGNS",
+    "Held",
+    "differing",
+    "held_results",
+    "read_runs",
+    "select",
+    "telling_columns",
+    "write_csv",
+    "write_parquet",
+]
