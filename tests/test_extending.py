@@ -108,6 +108,7 @@ def test_the_lens_is_on_the_page(house, capsys):
     assert '<section id="dimension"' in text
     assert "of 8 dimensions." in text
     assert "rajan2010" in text
+    assert f"mnemoscope --plugin {house / 'dimension.py'} inspect runs/flipflop/{page.parent.name}" in text
     dimension = registry.lenses.load("dimension")
     states = torch.zeros(50, 4, 6)
     states[..., :3] = torch.randn(50, 4, 3, generator=torch.Generator().manual_seed(0))

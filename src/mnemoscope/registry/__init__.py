@@ -11,7 +11,7 @@ from mnemoscope.registry.entry import Entry, Registry
 from mnemoscope.registry.lens_entries import lenses
 from mnemoscope.registry.network_entries import networks
 from mnemoscope.registry.part_entries import optimisers, parts
-from mnemoscope.registry.plugins import HINT, load_plugins, loaded_plugins, use_plugin
+from mnemoscope.registry.plugins import HINT, load_plugins, loaded_plugins, named_plugins, use_plugin
 from mnemoscope.registry.study_entries import studies
 from mnemoscope.registry.task_entries import RELATIONAL, tasks
 
@@ -33,6 +33,7 @@ __all__ = [
     "lenses",
     "load_plugins",
     "loaded_plugins",
+    "named_plugins",
     "networks",
     "optimisers",
     "parts",

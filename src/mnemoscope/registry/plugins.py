@@ -31,7 +31,7 @@ def use_plugin(name: str) -> None:
     """Import a plugin, a module or a `.py` file, here and in the processes that are begun from here."""
     given = str(Path(name).resolve()) if _is_file(name) else name
     _load(given, "was asked for")
-    named = _named()
+    named = named_plugins()
     if given not in named:
         os.environ[VARIABLE] = os.pathsep.join([*named, given])
 
@@ -40,7 +40,7 @@ def load_plugins() -> None:
     """Import the plugins that have not been yet."""
     for point in entry_points(group=GROUP):
         _load(point.value, f"is an entry point of {point.dist.name if point.dist else 'a package'}")
-    for name in _named():
+    for name in named_plugins():
         _load(name, f"is in ${VARIABLE}")
 
 
@@ -49,7 +49,8 @@ def loaded_plugins() -> list[str]:
     return list(_begun)
 
 
-def _named() -> list[str]:
+def named_plugins() -> list[str]:
+    """Those that were asked for by name, and that no package brings."""
     return [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
 
 
