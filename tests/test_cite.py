@@ -164,6 +164,7 @@ def test_a_folder_of_many_and_a_trial(root, capsys):
         assert "study fisher-table" in out
         assert "lens fisher" in out
         assert ("cell elman" in out) == there
+    assert "@phdthesis{kerg2022thesis," in (trial.parent.parent / "page.html").read_text()
     summary = trial.parent.parent / "summary.json"
     assert main(["cite", str(summary), "--keys"]) == 0
     assert "study fisher-table" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import mnemoscope
@@ -34,9 +35,10 @@ HIDDEN = ("mnemoscope.kernels", "mnemoscope.cli")
 """Packages that one does not call."""
 
 
-def pages() -> dict[str, str]:
-    """All of them."""
-    return {"cells.md": cells(), "tasks.md": tasks(), "lenses.md": lenses(), "studies.md": studies(), **reference()}
+def pages(results: Path) -> dict[str, str]:
+    """All of them; `results` is the folder of the studies' results."""
+    written = {"cells.md": cells(), "tasks.md": tasks(), "lenses.md": lenses(), "studies.md": studies(results)}
+    return {**written, **reference()}
 
 
 def cells() -> str:
@@ -93,11 +95,11 @@ def lenses() -> str:
     )
 
 
-def studies() -> str:
+def studies(results: Path) -> str:
     """Studies, their presets, and of which there are results."""
     held: dict[str, list[str]] = {}
-    for one in held_results("results"):
-        held.setdefault(one.study, []).append(f"[{one.preset}]({one.path}) ({one.words})")
+    for one in held_results(results):
+        held.setdefault(one.study, []).append(f"[{one.preset}](../results/{one.path.name}) ({one.words})")
     rows = []
     for entry in registry.studies:
         study: Study = entry.load()
@@ -106,7 +108,7 @@ def studies() -> str:
     return _page(
         "Studies",
         "A study is something published, measured again: `mnemoscope study NAME --preset smoke`, `cpu` or `paper`. "
-        "The [scoreboard](SCOREBOARD.md) has every published number beside ours.",
+        "The [scoreboard](../SCOREBOARD.md) has every published number beside ours.",
         _section("What was published, and is asked again", ("study", "question", "source", "results"), rows),
     )
 

@@ -6,7 +6,6 @@ and benchmarks lie where links to them say.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path, PurePosixPath
@@ -26,8 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     sys.path.insert(0, str(Path(__file__).parent))
     from generated import pages  # pyright: ignore[reportMissingImports]
 
-    os.chdir(ROOT)
-    added = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8"), **pages()}
+    added = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8"), **pages(ROOT / "results")}
     for name, text in added.items():
         files.append(File.generated(config, name, content=text))
     for pattern in BESIDE:

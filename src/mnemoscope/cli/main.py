@@ -22,6 +22,7 @@ DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows
     mnemoscope train flipflop --cell gru       train; a preset, then anything that differs from it
     mnemoscope inspect runs/flipflop/<hash>    look at a trained run
     mnemoscope inspect net.pt --network gru    look at the weights of your own torch.nn.GRU
+    mnemoscope cite runs/flipflop/<hash>       BibTeX of everything that a run or a study used
 
 Each command has a --help of its own; `mnemoscope --version` tells the version. `mnemoscope --plugin mine.py COMMAND`
 knows the cells, tasks, lenses and studies of a file or module of yours as well."""
