@@ -19,6 +19,15 @@ ROOT = Path(__file__).parent.parent.parent
 BESIDE = ("SCOREBOARD.md", "LICENSE", "results/*.json", "benchmarks/results/*", "benchmarks/*.py")
 """What is shown or linked to, and does not lie in docs."""
 
+SHOWN = {
+    "results": "docs/studies.md",
+    "src/mnemoscope/registry/cell_entries.py": "docs/cells.md",
+    "src/mnemoscope/registry/task_entries.py": "docs/tasks.md",
+    "src/mnemoscope/registry/lens_entries.py": "docs/lenses.md",
+    "src/mnemoscope/registry/study_entries.py": "docs/studies.md",
+}
+"""What a link to a file or folder of the repository leads to here: what was made from it."""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the first page, what lies beside docs, and the generated pages."""
@@ -61,8 +70,7 @@ def _relinked(text: str, at: str) -> str:
         if not target or ":" in target:
             return match[0]
         found = normpath(str(PurePosixPath(at).parent / target))
-        if (ROOT / found).is_dir():
-            found = {"results": "docs/studies.md"}.get(found, found)
+        found = SHOWN.get(found, found)
         return f"]({relpath(in_site(found), PurePosixPath(in_site(at)).parent)}{mark}{anchor})"
 
     return re.sub(r"\]\(([^)\s]+)\)", link, text)
