@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench scoreboard clean
+.PHONY: demo test test-all lint bench scoreboard docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -30,8 +30,11 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/matrices.py
 	$(BIN)/python benchmarks/fisher.py
 
-scoreboard: .venv/installed  ## after a result has changed: tell all of them as the code of today does, and write SCOREBOARD.md
-	$(BIN)/mnemoscope scoreboard --results results --root None --retell --markdown SCOREBOARD.md
+scoreboard: .venv/installed  ## after a result has changed: tell all of them as the code of today does, write SCOREBOARD.md and README's summary
+	$(BIN)/mnemoscope scoreboard --results results --root None --retell --markdown SCOREBOARD.md --summary README.md
+
+docs: .venv/installed  ## the documentation as build/site/index.html; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv build dist

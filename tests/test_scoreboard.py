@@ -14,7 +14,7 @@ from mnemoscope.files import read_json
 from mnemoscope.store import held_results
 from mnemoscope.studies.results import Told, read_told, retell
 from mnemoscope.studies.scoreboard import COMPARED, KINDS, OTHERS, OURS, counts, make_scoreboard, work_of
-from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard
+from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.studies.study import Row
 
 HERE = Path(__file__).parent.parent
@@ -33,6 +33,20 @@ def test_the_scoreboard_is_up_to_date_with_the_results(committed, tmp_path):
     made = write_markdown(tmp_path / "SCOREBOARD.md", make_scoreboard(committed)).read_text()
     links = re.compile(r"\]\([^)]*/results/")  # from where it was written now
     assert links.sub("](results/", made) == (HERE / "SCOREBOARD.md").read_text(), AGAIN
+
+
+def test_the_readme_has_the_summary_of_the_results(committed, tmp_path):
+    text = (HERE / "README.md").read_text()
+    (tmp_path / "README.md").write_text(text)
+    assert write_summary(tmp_path / "README.md", make_scoreboard(committed)).read_text() == text, AGAIN
+    stale = re.sub(r"Of \d+ published", "Of 3 published", text)
+    assert stale != text
+    (tmp_path / "README.md").write_text(stale)
+    assert write_summary(tmp_path / "README.md", make_scoreboard(committed)).read_text() == text
+    (tmp_path / "README.md").write_text("no place")
+    with pytest.raises(ValueError, match="must have the lines"):
+        write_summary(tmp_path / "README.md", make_scoreboard(committed))
+    assert (tmp_path / "README.md").read_text() == "no place"
 
 
 def test_results_tell_what_the_code_of_today_does(committed):

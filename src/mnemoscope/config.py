@@ -232,7 +232,8 @@ def without_later_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:
     near = get_close_matches(name, known, n=1)
-    return f"That is no {what}{f'; did you mean {near[0]!r}?' if near else '.'} There are {', '.join(known)}."
+    hint = f" {registry.HINT}" if what.startswith("registered") and not near else ""
+    return f"That is no {what}{f'; did you mean {near[0]!r}?' if near else '.'} There are {', '.join(known)}.{hint}"
 
 
 def _types() -> dict[str, Any]:

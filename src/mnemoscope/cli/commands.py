@@ -177,7 +177,8 @@ class Inspect:
 
     def _command(self) -> str:
         """These arguments as a command, so that the page can say how it was made."""
-        words = ["mnemoscope", "inspect", str(self.path)]
+        plugins = [word for name in registry.named_plugins() for word in ("--plugin", name)]
+        words = ["mnemoscope", *plugins, "inspect", str(self.path)]
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in ("path", "json") and value != each.default:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args
 
 from mnemoscope import __version__, registry
+from mnemoscope.cli.citing import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.sweeping import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
@@ -26,8 +27,10 @@ DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows
     mnemoscope inspect runs/flipflop/<hash>    look at a trained run
     mnemoscope inspect net.pt --network gru    look at the weights of your own torch.nn.GRU
     mnemoscope sweep flipflop --over hidden_size=32,64    train each of several, and compare
+    mnemoscope cite runs/flipflop/<hash>       BibTeX of everything that a run or a study used
 
-Each command has a --help of its own; `mnemoscope --version` tells the version."""
+Each command has a --help of its own; `mnemoscope --version` tells the version. `mnemoscope --plugin mine.py COMMAND`
+knows the cells, tasks, lenses and studies of a file or module of yours as well."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +54,7 @@ def _run(words: list[str]) -> int:
         here = place()
         who += f" ({here})" if here.size > 1 else ""
         with _heard_once(here):
-            command = _parse(words)
+            command = _parse(_with_plugins(words))
             _check_alone(command, here)
         return command.run()
     except BrokenPipeError:
@@ -92,6 +95,19 @@ def _check_alone(command: Any, here: Place) -> None:
         )
 
 
+def _with_plugins(words: list[str]) -> list[str]:
+    """The words after those that name plugins, which are imported."""
+    while words and words[0].partition("=")[0] == "--plugin":
+        flag, has_value, value = words[0].partition("=")
+        if not has_value and len(words) < 2:
+            raise ValueError(f"{flag} takes a module or a .py file, before the command.")
+        registry.use_plugin(value if has_value else words[1])
+        words = words[1:] if has_value else words[2:]
+    if "--plugin" in words:
+        raise ValueError("--plugin stands before the command: mnemoscope --plugin mine.py train ...")
+    return words
+
+
 def _parse(words: list[str]) -> Any:
     try:
         import tyro
@@ -118,6 +134,7 @@ def _parse(words: list[str]) -> Any:
         Annotated[Studies, command("studies", Studies)],
         Annotated[Scoreboard, command("scoreboard", Scoreboard)],
         Annotated[Runs, command("runs", Runs)],
+        Annotated[Cite, command("cite", Cite)],
     ]
     parsed: Any = tyro.cli(
         kinds,  # pyright: ignore[reportArgumentType]: tyro's overloads do not know of unions

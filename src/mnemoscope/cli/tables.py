@@ -78,9 +78,12 @@ class Scoreboard:
     root: Path | None = Path("runs")
     """Folder of one's own runs; None: the project's results alone."""
     output: Path | None = None
-    """Where to write the page; scoreboard.html, if no --markdown is asked for either."""
+    """Where to write the page; scoreboard.html, if neither --markdown nor --summary is asked for."""
     markdown: Path | None = None
     """Where to write the Markdown table."""
+    summary: Path | None = None
+    """Markdown file, such as README.md, whose lines between <!-- scoreboard --> and <!-- end of scoreboard --> are to
+    be the summary."""
     retell: bool = False
     """First write every file of --results again, from its trials, as the code of today tells them."""
     json: bool = False
@@ -89,7 +92,7 @@ class Scoreboard:
     def run(self) -> int:
         from mnemoscope.studies.results import read_told, retell
         from mnemoscope.studies.scoreboard import make_scoreboard
-        from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard
+        from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard, write_summary
 
         results = results_folder(self.results)
         if results is None and (self.root is None or not self.root.is_dir()):
@@ -104,7 +107,9 @@ class Scoreboard:
             print(board.summary())
         if self.markdown is not None:
             _say(f"Table: {write_markdown(self.markdown, board).resolve()}", self.json)
-        if self.output is not None or (self.markdown is None and not self.json):
+        if self.summary is not None:
+            _say(f"Summary: {write_summary(self.summary, board).resolve()}", self.json)
+        if self.output is not None or (self.markdown is None and self.summary is None and not self.json):
             page = write_scoreboard(self.output or Path("scoreboard.html"), board)
             _say(f"Page: {page.resolve()}", self.json)
         if results is None:

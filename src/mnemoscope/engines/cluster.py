@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import fields, replace
@@ -12,6 +13,7 @@ from typing import Any
 from mnemoscope.engines.carrying import packed, unpack
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
 from mnemoscope.engines.local import Local
+from mnemoscope.registry.plugins import VARIABLE
 
 LAST = "trial.json"
 """What says that a folder is whole."""
@@ -22,7 +24,7 @@ class Ray:
 
     Nodes need not see this machine's files: what a job has written so far goes with it, what it writes comes back. A
     job whose node is lost is run again elsewhere. Authentication is as the cluster has it: head, nodes and this process
-    need the same token (RAY_AUTH_TOKEN or its file).
+    need the same token (RAY_AUTH_TOKEN or its file). Plugins that are used here must be there as well.
 
     Args:
         address: of a cluster that runs ("auto": the one of this machine, or of RAY_ADDRESS); None: one is started here,
@@ -50,8 +52,9 @@ class Ray:
             began_here = True
         task = ray.remote(**self.options)(_do)
         began = time.perf_counter()
+        plugins = os.environ.get(VARIABLE, "")
         running: dict[Any, Job] = {
-            task.remote(job.as_json(), packed(Path(job.root, job.own)), self.threads): job for job in jobs
+            task.remote(job.as_json(), packed(Path(job.root, job.own)), self.threads, plugins): job for job in jobs
         }
         try:
             while running:
@@ -82,8 +85,9 @@ class Ray:
         return Outcome(job, answer["seconds"], answer["error"], answer["log"])
 
 
-def _do(line: str, before: bytes, threads: int) -> Generator[dict[str, Any]]:
+def _do(line: str, before: bytes, threads: int, plugins: str) -> Generator[dict[str, Any]]:
     """On a node: do the job in a folder of its own, and send back what it has written."""
+    os.environ[VARIABLE] = plugins
     with TemporaryDirectory(prefix="mnemoscope-") as root:
         job = replace(Job.from_json(line), root=root)
         unpack(before, Path(root, job.own), LAST)

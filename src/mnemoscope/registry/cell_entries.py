@@ -40,7 +40,7 @@ cells.add(
         "Elman cell, modReLU, free matrix from normal numbers",
         "Kerg, A.1",
         "mnemoscope.cells.named:rnn",
-        cites=("elman1990", "kerg2019"),
+        cites=("elman1990", "kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "irnn",
@@ -117,7 +117,7 @@ cells.add(
         "non-normal matrix by its Schur form, eigenvalues near the circle",
         "Kerg et al. 2019; Kerg, Eq 3.5.1",
         "mnemoscope.cells.named:nnrnn",
-        cites=("kerg2019",),
+        cites=("kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "normal-rnn",
@@ -146,7 +146,7 @@ cells.add(
         "Bahdanau et al. 2015; Kerg, section 4.4",
         "mnemoscope.memory.attention.named:memrnn",
         ("attention",),
-        ("bahdanau2015", "kerg2020"),
+        ("bahdanau2015", "kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "memlstm",
@@ -154,7 +154,7 @@ cells.add(
         "Bahdanau et al. 2015; Kerg, section 4.4",
         "mnemoscope.memory.attention.named:memlstm",
         ("attention",),
-        ("bahdanau2015", "kerg2020"),
+        ("bahdanau2015", "kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "relrnn",

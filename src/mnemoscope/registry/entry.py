@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+from mnemoscope.registry.plugins import load_plugins
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -21,42 +23,70 @@ class Entry:
     target: str
     tags: tuple[str, ...] = ()
     cites: tuple[str, ...] = ()
-    """Keys into `citations.BIBTEX`."""
+    """Keys into `citations.BIBTEX`; "mnemoscope" where it is ours."""
+    sections: str = ""
+    """Of a lens, the `module:function` that makes its sections of a network's page, of a `report.Looked`; "": it has
+    none that suits every network.
+    """
 
     def load(self) -> Any:
-        module, _, attribute = self.target.partition(":")
-        name, _, key = attribute.removesuffix("]").partition("[")
-        held = getattr(import_module(module), name)
-        return held[key] if key else held
+        return _load(self.target)
+
+    def load_sections(self) -> Any:
+        """The function behind `sections`."""
+        return _load(self.sections)
+
+
+def _load(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    name, _, key = attribute.removesuffix("]").partition("[")
+    held = getattr(import_module(module), name)
+    return held[key] if key else held
 
 
 @dataclass
 class Registry:
-    """An ordered list of entries of one kind, with lookup by name."""
+    """An ordered list of entries of one kind, with lookup by name; plugins add to it.
+
+    >>> instruments = Registry("instrument")
+    >>> instruments.add(Entry("clock", "tells the time", "mnemoscope", "time:time"))
+    >>> instruments["clocks"]
+    Traceback (most recent call last):
+    KeyError: "There is no instrument named 'clocks'. Did you mean 'clock'? Known: clock."
+    """
 
     kind: str
     entries: dict[str, Entry] = field(default_factory=dict)
+    """What is known so far, without plugins that nobody has asked for."""
 
     def add(self, *entries: Entry) -> None:
+        """Add entries; the same one again changes nothing."""
         for entry in entries:
-            if entry.name in self.entries:
-                raise ValueError(f"There is already a {self.kind} named {entry.name!r}.")
-            self.entries[entry.name] = entry
+            known = self.entries.setdefault(entry.name, entry)
+            if known != entry:
+                raise ValueError(
+                    f"There is already a {self.kind} named {entry.name!r}, {known.target}; {entry.target} needs "
+                    f"another name."
+                )
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self.entries:
+        if name not in self:
             near = get_close_matches(name, self.entries, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise KeyError(f"There is no {self.kind} named {name!r}.{hint} Known: {', '.join(self.entries)}.")
         return self.entries[name]
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries.values())
+        load_plugins()
+        return iter([*self.entries.values()])
 
     def __len__(self) -> int:
+        load_plugins()
         return len(self.entries)
 
     def __contains__(self, name: str) -> bool:
+        if name not in self.entries:
+            load_plugins()
         return name in self.entries
 
     def load(self, name: str) -> Any:

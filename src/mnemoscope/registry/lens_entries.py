@@ -27,6 +27,7 @@ lenses.add(
         "mnemoscope.analysis:spectrum",
         ("matrices",),
         ("henrici1962", "trefethen2005", "kerg2019"),
+        sections="mnemoscope.report.spectra:spectra_sections",
     ),
     Entry(
         "transients",
@@ -42,7 +43,8 @@ lenses.add(
         "Ganguli et al. 2008; Kerg, 2.6 and 3.4.2; Renanse et al. 2021, sections 2 and 3",
         "mnemoscope.analysis:fisher_memory",
         ("capacity",),
-        ("ganguli2008", "kerg2019", "renanse2021"),
+        ("ganguli2008", "kerg2019", "renanse2021", "kerg2022thesis"),
+        sections="mnemoscope.report.memory:memory_sections",
     ),
     Entry(
         "fisher-along",
@@ -146,7 +148,7 @@ lenses.add(
         "Kerg, 4.4 and Fig 1",
         "mnemoscope.analysis:attention_of",
         ("attention",),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "gradients",
@@ -154,7 +156,7 @@ lenses.add(
         "Kerg, 4.7 and Fig 2",
         "mnemoscope.analysis:gradients_of",
         ("gradients",),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "gradients-by-part",
@@ -178,7 +180,7 @@ lenses.add(
         "Kerg, 5.5; Webb et al. 2021",
         "mnemoscope.analysis:relations_of",
         ("relational",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "occlusion",
@@ -186,7 +188,7 @@ lenses.add(
         "mnemoscope; Kerg, 5.6 and Fig 4",
         "mnemoscope.analysis:occlusion_of",
         ("relational",),
-        ("kerg2022",),
+        ("mnemoscope", "kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "drift",
@@ -194,7 +196,7 @@ lenses.add(
         "mnemoscope; Kerg, 5.6 and Fig 4",
         "mnemoscope.analysis:drift_of",
         ("relational",),
-        ("kerg2022",),
+        ("mnemoscope", "kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "generalisation",
@@ -202,6 +204,6 @@ lenses.add(
         "Kerg, C.8",
         "mnemoscope.analysis:Generalisation",
         ("relational",),
-        ("kerg2022",),
+        ("kerg2022", "kerg2022thesis"),
     ),
 )

@@ -14,12 +14,14 @@ networks.add(
         "objects are compared with each other, and an MLP sees nothing but how alike they are",
         "Kerg, 5.5 and C.1",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-printed",
         "CoRelNet with all pairs of objects, as printed; the published numbers of parameters count half of them",
         "Kerg, 5.5",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-t",
@@ -27,61 +29,71 @@ networks.add(
         "Kerg, 5.5 and C.1",
         "kerg2022",
         "vaswani2017",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-recurrent",
         "CoRelNet whose decoder is an LSTM that reads the rows of the relations",
         "Kerg, 5.5",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-asymmetric",
         "CoRelNet with two learned maps, so that a relation has a direction",
         "Kerg, 5.6 and 7.2",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-diff",
         "CoRelNet with differences in place of similarities",
         "Kerg, 7.2",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-mix",
         "CoRelNet in which similarity and difference compete",
         "Kerg, 7.2",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-random",
         "CoRelNet with a random encoder that is not trained",
         "Kerg, Fig 4",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-sensory",
         "CoRelNet whose decoder sees the objects too",
         "Kerg, Fig 4",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-l1",
         "CoRelNet with an L1 penalty on a linear map behind the encoder",
         "Kerg, 5.6 and C.5",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-nhid",
         "CoRelNet as wide as to have the parameters of ESBN",
         "Kerg, C.7",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-multi",
         "CoRelNet with eight learned relations at once",
-        "mnemoscope; relations of Altabaa et al. 2024",
+        "mnemoscope; after Kerg et al. 2022, relations of Altabaa et al. 2024",
         "kerg2022",
         "altabaa2024",
+        "mnemoscope",
     ),
     _entry(
         "corelnet-t-asymmetric",
@@ -89,6 +101,7 @@ networks.add(
         "Kerg, Fig 4",
         "kerg2022",
         "vaswani2017",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-t-random",
@@ -96,6 +109,7 @@ networks.add(
         "Kerg, Fig 4",
         "kerg2022",
         "vaswani2017",
+        "kerg2022thesis",
     ),
     _entry(
         "corelnet-t-sensory",
@@ -103,6 +117,7 @@ networks.add(
         "Kerg, Fig 4",
         "kerg2022",
         "vaswani2017",
+        "kerg2022thesis",
     ),
     _entry(
         "esbn",
@@ -116,6 +131,7 @@ networks.add(
         "Kerg, 7.2",
         "webb2021",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "esbn-random",
@@ -123,6 +139,7 @@ networks.add(
         "Kerg, Fig 4",
         "webb2021",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "esbn-sensory",
@@ -130,6 +147,7 @@ networks.add(
         "Kerg, Fig 4",
         "webb2021",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "esbn-l1",
@@ -137,6 +155,7 @@ networks.add(
         "Kerg, 5.6 and C.5",
         "webb2021",
         "kerg2022",
+        "kerg2022thesis",
     ),
     _entry(
         "predinet",

@@ -66,7 +66,7 @@ studies.add(
         "Kerg, Fig 2 and A.1 Table 1",
         "mnemoscope.studies.copy_200:STUDY",
         ("delayed recall",),
-        ("kerg2019",),
+        ("kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "copy-table",
@@ -74,7 +74,7 @@ studies.add(
         "Kerg, B.4 Table 2",
         "mnemoscope.studies.copy_table:STUDY",
         ("delayed recall",),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "transfer-copy",
@@ -82,7 +82,7 @@ studies.add(
         "Kerg, chapter 4 Table 1",
         "mnemoscope.studies.transfer_copy:STUDY",
         ("delayed recall", "attention"),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "denoise",
@@ -90,7 +90,7 @@ studies.add(
         "Kerg, chapter 4 Table 2",
         "mnemoscope.studies.denoise:STUDY",
         ("delayed recall", "attention"),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "primacy-bias",
@@ -98,7 +98,7 @@ studies.add(
         "Kerg, Algorithm 1",
         "mnemoscope.studies.primacy_bias:STUDY",
         ("attention",),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "screening-tradeoff",
@@ -106,7 +106,7 @@ studies.add(
         "Kerg, B.3 Fig 1",
         "mnemoscope.studies.screening_tradeoff:STUDY",
         ("attention", "gradients"),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "minigrid",
@@ -114,7 +114,7 @@ studies.add(
         "Kerg, B.2 Table 1",
         "mnemoscope.studies.minigrid:STUDY",
         ("attention", "reinforcement learning"),
-        ("kerg2020", "schulman2016", "schulman2017", "chevalier2018"),
+        ("kerg2020", "schulman2016", "schulman2017", "chevalier2018", "kerg2022thesis"),
     ),
     Entry(
         "attention-gradients",
@@ -122,7 +122,7 @@ studies.add(
         "Kerg, section 4.7 and Fig 2",
         "mnemoscope.studies.attention_gradients:STUDY",
         ("attention", "gradients"),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "ptb-pmnist-attention",
@@ -130,7 +130,7 @@ studies.add(
         "Kerg, chapter 4 Table 3",
         "mnemoscope.studies.ptb_pmnist_attention:STUDY",
         ("attention", "long sequences"),
-        ("kerg2020",),
+        ("kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "psmnist",
@@ -138,7 +138,7 @@ studies.add(
         "Kerg, Fig 2, A.1 Table 2 and chapter 4 Table 3",
         "mnemoscope.studies.psmnist:STUDY",
         ("long sequences",),
-        ("kerg2019", "kerg2020"),
+        ("kerg2019", "kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "ptb-bpc",
@@ -146,7 +146,7 @@ studies.add(
         "Kerg, Tables 1 and 3",
         "mnemoscope.studies.ptb_bpc:STUDY",
         ("long sequences",),
-        ("kerg2019",),
+        ("kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "gamma-clamp",
@@ -154,7 +154,7 @@ studies.add(
         "Kerg, A.6 Table 6",
         "mnemoscope.studies.ptb_bpc:GAMMA_CLAMP",
         ("spectrum",),
-        ("kerg2019",),
+        ("kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "gradient-norms",
@@ -162,7 +162,7 @@ studies.add(
         "Kerg, A.6 Fig 3",
         "mnemoscope.studies.gradient_norms:STUDY",
         ("gradients",),
-        ("kerg2019",),
+        ("kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "learned-schur",
@@ -170,7 +170,7 @@ studies.add(
         "Kerg, 3.6.3 Fig 3 and A.5 Fig 2",
         "mnemoscope.studies.learned_schur:STUDY",
         ("spectrum",),
-        ("kerg2019",),
+        ("kerg2019", "kerg2022thesis"),
     ),
     Entry(
         "fisher-table",
@@ -178,7 +178,7 @@ studies.add(
         "Kerg, A.2 Table 5",
         "mnemoscope.studies.fisher_table:STUDY",
         ("capacity",),
-        ("kerg2019", "ganguli2008"),
+        ("kerg2019", "ganguli2008", "kerg2022thesis"),
     ),
     Entry(
         "fisher-curves",
@@ -186,7 +186,7 @@ studies.add(
         "Kerg, 3.4.2 and Fig 1c",
         "mnemoscope.studies.fisher_curves:STUDY",
         ("capacity",),
-        ("kerg2019", "ganguli2008"),
+        ("kerg2019", "ganguli2008", "kerg2022thesis"),
     ),
     Entry(
         "fisher-delay-line",
@@ -194,7 +194,7 @@ studies.add(
         "Kerg, 3.4.2, Prop 3.4.1 and A.2",
         "mnemoscope.studies.fisher_delay_line:STUDY",
         ("capacity",),
-        ("kerg2019", "ganguli2008"),
+        ("kerg2019", "ganguli2008", "kerg2022thesis"),
     ),
     Entry(
         "matrix-capacity",
@@ -298,7 +298,7 @@ studies.add(
         "Kerg, 5.6 Fig 3, C.8 Fig 6 and 13",
         "mnemoscope.studies.relational_cognitive:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021", "shanahan2020", "santoro2017", "vaswani2017"),
+        ("kerg2022", "webb2021", "shanahan2020", "santoro2017", "vaswani2017", "kerg2022thesis"),
     ),
     Entry(
         "ablations",
@@ -306,7 +306,7 @@ studies.add(
         "Kerg, 5.6 Fig 4, C.8 Fig 7-9",
         "mnemoscope.studies.ablations:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "spurious",
@@ -314,7 +314,7 @@ studies.add(
         "Kerg, 5.6 Fig 6, C.5 Fig 3 and C.6 Fig 4",
         "mnemoscope.studies.spurious:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "distribution-of-n",
@@ -322,7 +322,7 @@ studies.add(
         "Kerg, C.4 and Fig 2",
         "mnemoscope.studies.distribution_of_n:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "unseen-relations",
@@ -330,7 +330,7 @@ studies.add(
         "Kerg, 5.6 Fig 5, C.3 Fig 1, C.8 Fig 10 and 11",
         "mnemoscope.studies.unseen_relations:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "relational-games",
@@ -338,7 +338,7 @@ studies.add(
         "Kerg, chapter 5 Table 1 and C.2 Table 2",
         "mnemoscope.studies.relational_games:STUDY",
         ("relations",),
-        ("kerg2022", "shanahan2020", "webb2021"),
+        ("kerg2022", "shanahan2020", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "parameter-match",
@@ -346,7 +346,7 @@ studies.add(
         "Kerg, C.7 Table 3 and Fig 5",
         "mnemoscope.studies.parameter_match:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
     Entry(
         "comparison",
@@ -354,6 +354,6 @@ studies.add(
         "Kerg, chapter 7 Fig 2 and 3",
         "mnemoscope.studies.comparison:STUDY",
         ("relations",),
-        ("kerg2022", "webb2021"),
+        ("kerg2022", "webb2021", "kerg2022thesis"),
     ),
 )

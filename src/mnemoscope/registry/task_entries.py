@@ -45,7 +45,7 @@ tasks.add(
         "Jing et al. 2019; Kerg, section 4.6.1",
         "mnemoscope.tasks:Denoise",
         ("delayed recall",),
-        ("jing2019", "kerg2020"),
+        ("jing2019", "kerg2020", "kerg2022thesis"),
     ),
     Entry(
         "repeat-copy",
@@ -141,7 +141,7 @@ tasks.add(
         "Webb et al. 2021; Kerg, 5.4.1",
         "mnemoscope.relational.tasks:SameDifferent",
         (RELATIONAL,),
-        ("webb2021", "kerg2022"),
+        ("webb2021", "kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "rmts",
@@ -149,7 +149,7 @@ tasks.add(
         "Webb et al. 2021; Kerg, 5.4.1",
         "mnemoscope.relational.tasks:RMTS",
         (RELATIONAL,),
-        ("webb2021", "kerg2022"),
+        ("webb2021", "kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "distribution-of-n",
@@ -157,7 +157,7 @@ tasks.add(
         "Webb et al. 2021; Kerg, 5.4.1 and C.4",
         "mnemoscope.relational.tasks:DistributionOfN",
         (RELATIONAL,),
-        ("webb2021", "kerg2022"),
+        ("webb2021", "kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "identity-rules",
@@ -165,7 +165,7 @@ tasks.add(
         "Webb et al. 2021; Kerg, 5.4.1",
         "mnemoscope.relational.tasks:IdentityRules",
         (RELATIONAL,),
-        ("webb2021", "kerg2022"),
+        ("webb2021", "kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "rmts3",
@@ -173,7 +173,7 @@ tasks.add(
         "Kerg, 5.4.3",
         "mnemoscope.relational.tasks:RMTS3",
         (RELATIONAL,),
-        ("kerg2022",),
+        ("kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "same-different-6",
@@ -181,7 +181,7 @@ tasks.add(
         "Kerg, 5.4.3",
         "mnemoscope.relational.tasks:SameDifferent6",
         (RELATIONAL,),
-        ("kerg2022",),
+        ("kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "identity-rules-4",
@@ -189,7 +189,7 @@ tasks.add(
         "Kerg, 5.4.3 and C.3",
         "mnemoscope.relational.tasks:IdentityRules4",
         (RELATIONAL,),
-        ("kerg2022",),
+        ("kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "comparison",
@@ -197,7 +197,7 @@ tasks.add(
         "Kerg, 7.2",
         "mnemoscope.relational.tasks:Comparison",
         (RELATIONAL,),
-        ("kerg2022",),
+        ("kerg2022", "kerg2022thesis"),
     ),
     Entry(
         "relational-game",
@@ -205,6 +205,6 @@ tasks.add(
         "Shanahan et al. 2020; Kerg, 5.4.2",
         "mnemoscope.relational.tasks:RelationalGame",
         (RELATIONAL,),
-        ("shanahan2020", "kerg2022"),
+        ("shanahan2020", "kerg2022", "kerg2022thesis"),
     ),
 )

@@ -39,11 +39,15 @@ class LegendEntry:
     symbol: str
 
 
-def render_frame(title: str, summary: str, sections: Sequence[Section]) -> str:
+LENSES = "mnemoscope:lenses"
+"""Name of the `meta` element that has the names of a page's lenses."""
+
+
+def render_frame(title: str, summary: str, sections: Sequence[Section], lenses: Sequence[str] = ()) -> str:
     """A whole HTML document that needs nothing but itself.
 
     `title` is plain text, `summary` is markup for the head of the page, `sections` are the rest. The plotly script is
-    embedded, once, if any of them holds a `plot`.
+    embedded, once, if any of them holds a `plot`. `lenses` are written down for `lenses_of`.
     """
     plots = any('class="plot"' in section.html for section in sections)
     return fill(
@@ -56,7 +60,14 @@ def render_frame(title: str, summary: str, sections: Sequence[Section]) -> str:
         script=_safe(_read("page.js")),
         plotly=_safe(need("plotly.offline").get_plotlyjs()) if plots else None,
         version=__version__,
+        lenses=(LENSES, " ".join(lenses)),
     )
+
+
+def lenses_of(page: str) -> list[str] | None:
+    """The lenses that a page says it shows; None of a text that is no such page, or is cut short."""
+    said = re.search(rf'<meta name="{LENSES}" content="([^"]*)">', page)
+    return said[1].split() if said is not None and page.rstrip().endswith("</html>") else None
 
 
 def plot(

@@ -11,6 +11,8 @@ from mnemoscope.analysis.fisher import FisherMemory, fisher_memory
 from mnemoscope.analysis.fisher.linearised import matrix_cell
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.report.frame import Section
+from mnemoscope.report.lens import Looked
+from mnemoscope.report.spectra import LARGEST
 from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
 from mnemoscope.report.words import number
 from mnemoscope.shapes import Float
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 MOST_FEATURES = 6
 """Input features with a curve of their own."""
 FEWEST_LAGS, MOST_LAGS = 12, 400
+
+
+def memory_sections(looked: Looked) -> list[Section]:
+    """Memory near a fixed point, if there is one that is stable and the state is not too large."""
+    fp = looked.fixed_points
+    section = memory_section(looked.dynamics, fp) if len(fp) and fp.states.shape[1] <= LARGEST else None
+    return [] if section is None else [section]
 
 
 def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:

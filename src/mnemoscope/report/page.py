@@ -45,6 +45,8 @@ class NetworkPage:
     """The first sentences of a page without fixed points; with them they are told by the points."""
     baseline_is: str = "without memory"
     """How the baseline is come to, in words (`Task.baseline_is`)."""
+    lenses: Sequence[str] = ()
+    """Names of the lenses that the page shows something of, for `mnemoscope cite`."""
 
 
 def write_page(path: str | Path, page: NetworkPage) -> Path:
@@ -63,7 +65,7 @@ def render_page(page: NetworkPage) -> str:
     if page.curve:
         sections.append(training_curve(page.curve, page.baseline, page.baseline_is))
     sections += [citing(page.cites), making(page.command)]
-    return render_frame(page.title, _summary(page), sections)
+    return render_frame(page.title, _summary(page), sections, page.lenses)
 
 
 def _of_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> list[Section]:

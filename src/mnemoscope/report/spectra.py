@@ -6,13 +6,24 @@ from mnemoscope.analysis.drawing import Group, groups
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.spectra import Spectrum, spectrum
 from mnemoscope.analysis.spectra_drawing import draw_spectrum
+from mnemoscope.cells import Elman
 from mnemoscope.report.frame import Section
+from mnemoscope.report.lens import Looked
 from mnemoscope.report.sections import plain_table
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, inline
 from mnemoscope.report.words import number
 
 LARGEST = 512
 """States with more numbers than this are not looked at: the page would wait for it."""
+
+
+def spectra_sections(looked: Looked) -> list[Section]:
+    """Growth near the fixed points, and the matrix of an Elman cell, if the state is not too large."""
+    fp = looked.fixed_points
+    if fp.states.shape[1] > LARGEST:
+        return []
+    near = [linearisation_section(fp)] if len(fp) else []
+    return [*near, matrix_section(spectrum(looked.cell))] if isinstance(looked.cell, Elman) else near
 
 
 def matrix_section(seen: Spectrum) -> Section:

@@ -18,7 +18,7 @@ from mnemoscope.store.selecting import differing
 
 Run = dict[str, Any]
 
-_SIGNS = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "model.safetensors"}
+SIGNS = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "model.safetensors"}
 """A folder with one of these is the folder of a run, whole or not."""
 _FIRST = ("name", "study", "preset", "status")
 _THEN = ("steps", "loss", "baseline")
@@ -63,7 +63,7 @@ def telling_columns(runs: Sequence[Run]) -> list[str]:
 def _folders(root: Path) -> Iterator[Path]:
     for at, below, names in os.walk(root):
         below.sort()
-        if _SIGNS & {*names}:
+        if SIGNS & {*names}:
             below.clear()  # a run holds no other
             yield Path(at)
 

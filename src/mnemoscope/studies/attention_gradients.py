@@ -84,6 +84,7 @@ class AttentionGradients(LearningStudy):
                             {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}}),
     }  # fmt: skip
     cites = ("kerg2020", "jing2019")
+    lenses = ("attention", "gradients")
     caption = (
         "Log10 of the norm of the gradient of the loss on the symbols that are recalled, at the hidden state of each "
         "step (without attention: the whole state), before training (grey) and after it (coloured); mean over "

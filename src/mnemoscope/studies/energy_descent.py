@@ -191,6 +191,7 @@ class EnergyDescent(ComputedStudy):
                         {"cases": _cases(200_000)}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("karuvally2023",)
+    lenses = ("energy",)
     caption = (
         "Left: share of random steps on which each printed energy rises, by activation; Eq 25 with V_d frozen rises on "
         "none. Right: a tanh memory from one start, with V_d frozen, or following for the curve of that name; "

@@ -55,6 +55,7 @@ class FisherCurves(ComputedStudy):
         "paper": Preset("All twelve networks as published, some seconds.", {"cases": _cases(SIZE, LAGS)}),
     }
     cites = ("kerg2019", "ganguli2008")
+    lenses = ("fisher",)
     caption = (
         "Fisher information about the signal k steps ago. Solid: beta = 0; dashed: beta = 0.005. Dotted: what the "
         "amplification of the signal would allow at best, for beta = 0; the delay lines (left) lie on it."

@@ -108,6 +108,7 @@ class FisherDelayLine(ComputedStudy):
                         (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("kerg2019", "ganguli2008")
+    lenses = ("fisher",)
     caption = (
         "One random chain per strength of what lies below its sub-diagonal, a = 1. Solid: J(k); dotted: the sharper "
         "bound; dashed: Prop 3.4.1, where it is not too low to be seen; black: the delay line, below which not all "

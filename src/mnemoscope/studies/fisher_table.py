@@ -96,6 +96,7 @@ class FisherTable(ComputedStudy):
         "paper": Preset("All twelve networks as published, some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
     }
     cites = ("kerg2019", "ganguli2008")
+    lenses = ("fisher",)
     caption = (
         "How far from the exact J_tot. Black: all that rounds to what is printed; dots: a plain inverse in float64, "
         f"with the units in {ORDERS} orders, which should change nothing."

@@ -59,6 +59,7 @@ class FlipFlopCube(Study):
                         {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "changes": {}}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("jang", "sussillo2013")
+    lenses = ("fixed-points", "spectra", "fisher")
     caption = (
         "Fixed points by unstable directions, a bar per network; dotted: corners, edges, faces and centre of a cube."
     )

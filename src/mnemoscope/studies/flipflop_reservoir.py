@@ -48,6 +48,7 @@ class FlipFlopReservoir(Study):
     """Teach reservoirs by FORCE, find their fixed points, and see where random states go."""
 
     cites = ("jang", "sussillo2009", "sussillo2013")
+    lenses = ("fixed-points", "attractors")
     caption = (
         "Above: targets (grey) and outputs of the first network once learning has stopped. Below: outputs at its fixed "
         "points."

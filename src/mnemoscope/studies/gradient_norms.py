@@ -33,6 +33,7 @@ class GradientNorms(GammaClamp):
         name: Preset(preset.summary.replace("five seeds", "one seed"), preset.settings)
         for name, preset in GammaClamp.presets.items()
     }
+    lenses = ("gradients",)
     caption = (
         "Left: norm of the gradient of the last step's loss at the states before it, of the trained networks. Right: "
         "norm of the gradient of the weights while learning."

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from mnemoscope import registry
 from mnemoscope.analysis import (
     Adaptive,
     Box,
@@ -18,22 +18,21 @@ from mnemoscope.analysis import (
     FixedPoints,
     VariableMemories,
     find_fixed_points,
-    spectrum,
     variable_memories,
 )
 from mnemoscope.analysis.tape import EvenRests, even_rests, evened
-from mnemoscope.cells import Cell, Elman, Model, run_with_cache
+from mnemoscope.cells import Cell, Model, run_with_cache
+from mnemoscope.citations import Use, cited
 from mnemoscope.config import RunConfig
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import Solver
-from mnemoscope.report import NetworkPage, Section, write_page
+from mnemoscope.report import Looked, NetworkPage, lens_sections, write_page
 from mnemoscope.report.binding import binding_section
 from mnemoscope.report.frame import check_extra
-from mnemoscope.report.memory import memory_section
-from mnemoscope.report.spectra import LARGEST, linearisation_section, matrix_section
 from mnemoscope.report.tape import rests_section
 from mnemoscope.shapes import Float
 from mnemoscope.studies.attention_inspection import AttentionSeen, look_at_attention, without_fixed_points
+from mnemoscope.studies.citing import uses_of_config
 from mnemoscope.studies.problem_inspection import ProblemsSeen, look_at_problems
 from mnemoscope.studies.relational_inspection import RelationsSeen, look_at_relations
 from mnemoscope.studies.tape_inspection import POOL, TapeSeen, is_large, look_at_tape
@@ -136,19 +135,21 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     pool = pool[torch.randperm(len(pool), generator=generator)[: look.starts]]
     fp = look.find(dynamics, pool if tape is None else torch.cat([pool, evened(dynamics, pool)]))
     memories = _memories(model, task, batch)
+    content = _of_run(folder, model, task, config, look)
+    said = lens_sections(Looked(model.cell, dynamics, fp, visited))
     content = replace(
-        _of_run(folder, model, task, config, look),
+        content,
+        facts=[*content.facts, ("Constant input", _input(dynamics))],
         fixed_points=fp,
         trajectories=visited[:, :TRAJECTORIES],
-        cites=_cites(("cell", config.cell), ("task", config.task), *_LENS_OF_VARIABLES[: memories is not None],
-                     *(() if tape is None else _LENSES_OF_TAPES)),
         sections=[
             *([] if tape is None else [tape.section()]),
             *([] if memories is None else [binding_section(memories)]),
-            *_lenses(model.cell, dynamics, fp),
+            *chain(*said.values()),
         ],
-    )  # fmt: skip
-    content = replace(content, facts=[*content.facts, ("Constant input", _input(dynamics))])
+    )
+    more = [*(() if memories is None else ["variables"]), *(() if tape is None else _OF_TAPES), *said]
+    content = _used(content, [*_OF_POINTS, *more], config)
     found = memories if isinstance(memories, VariableMemories) else None
     return _write(fp, content, page, found, tape)
 
@@ -168,10 +169,9 @@ def _inspect_solver(
     content = replace(
         _of_run(folder, model, task, config, look),
         lead=f"{seen.summary()} {why}",
-        cites=_keys((("relational network", config.cell), ("task", config.task), *_LENSES_OF_RELATIONS)),
         sections=[seen.section(), *compared.sections()],
     )
-    write_page(page, content)
+    write_page(page, _used(content, _OF_RELATIONS, config))
     compared.save(page)
     return Inspection(None, page, None, problems=seen, relations=compared)
 
@@ -180,9 +180,8 @@ def _inspect_alone(folder: Path, page: Path, look: Look, why: str) -> Inspection
     """The page of a network that attends to its past; `why` says why it lists no fixed points."""
     model, task, config = load_model(folder)
     seen = look_at_attention(model, task, config)
-    used = (("lens", "attention"), ("lens", "gradients"), ("cell", config.cell), ("task", config.task))
-    content = _of_run(folder, model, task, config, look)
-    write_page(page, replace(content, lead=why, cites=_keys(used), sections=[seen.section()]))
+    content = replace(_of_run(folder, model, task, config, look), lead=why, sections=[seen.section()])
+    write_page(page, _used(content, ("attention", "gradients"), config))
     seen.save(page)
     return Inspection(None, page, None, attention=seen)
 
@@ -200,10 +199,9 @@ def _inspect_large(folder: Path, page: Path, look: Look, tape: TapeSeen, dynamic
         content,
         lead=rests.summary(),
         facts=[*content.facts, ("Constant input", _input(dynamics))],
-        cites=_cites(("cell", config.cell), ("task", config.task), *_LENSES_OF_TAPES),
         sections=[rests_section(rests), tape.section()],
     )
-    write_page(page, content)
+    write_page(page, _used(content, [*_OF_POINTS, *_OF_TAPES], config))
     tape.save(page)
     return Inspection(None, page, None, tape=tape, rests=rests)
 
@@ -253,9 +251,10 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
         ("Constant input", _input(dynamics)),
     ]
     trajectories = _relaxations(dynamics, fp, look.seed)
-    sections = _lenses(cell, dynamics, fp)
-    content = NetworkPage(title, fp, facts, trajectories, cites=_cites(), command=look.command, sections=sections)
-    return _write(fp, content, Path(page))
+    said = lens_sections(Looked(cell, dynamics, fp, trajectories))
+    sections = [*chain(*said.values())]
+    content = NetworkPage(title, fp, facts, trajectories, command=look.command, sections=sections)
+    return _write(fp, _used(content, [*_OF_POINTS, *said]), Path(page))
 
 
 def _write(
@@ -286,15 +285,6 @@ def _memories(model: Model, task: Task, batch: Batch) -> VariableMemories | str 
         return str(error)
 
 
-def _lenses(cell: Cell, dynamics: Dynamics, fp: FixedPoints) -> list[Section]:
-    """What else there is to say: of memory and growth near the fixed points, and of the matrix of an Elman cell."""
-    if fp.states.shape[1] > LARGEST:
-        return []
-    near = [memory_section(dynamics, fp), linearisation_section(fp)] if len(fp) else []
-    matrix = [matrix_section(spectrum(cell))] if isinstance(cell, Elman) else []
-    return [section for section in [*near, *matrix] if section is not None]
-
-
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:
     """The network left to itself from random states around the fixed points."""
     generator = torch.Generator().manual_seed(seed)
@@ -317,15 +307,13 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
     return "(" + ", ".join(f"{name} {value}" for name, value in options.items()) + ")" if options else ""
 
 
-_LENS_OF_VARIABLES = (("lens", "variables"),)
-_LENSES_OF_RELATIONS = (("lens", "relations"), ("lens", "occlusion"), ("lens", "drift"))
-_LENSES_OF_TAPES = (("lens", "tape"), ("lens", "gradients"), ("lens", "gradients-by-part"))
+_OF_POINTS = ("fixed-points",)
+_OF_RELATIONS = ("relations", "occlusion", "drift")
+_OF_TAPES = ("tape", "gradients", "gradients-by-part")
 
 
-def _cites(*used: tuple[str, str]) -> list[str]:
-    return _keys((("lens", "fixed-points"), ("lens", "spectra"), *used))
-
-
-def _keys(used: Sequence[tuple[str, str]]) -> list[str]:
-    kinds = {each.kind: each for each in (registry.cells, registry.networks, registry.tasks, registry.lenses)}
-    return list(dict.fromkeys(key for kind, name in used for key in kinds[kind][name].cites))
+def _used(page: NetworkPage, lenses: Sequence[str], config: RunConfig | None = None) -> NetworkPage:
+    """The page with its lenses, and with whom to cite for these and for the network."""
+    lenses = list(dict.fromkeys(lenses))
+    uses = [] if config is None else uses_of_config(config)
+    return replace(page, lenses=lenses, cites=list(cited([*(Use("lens", name) for name in lenses), *uses])))

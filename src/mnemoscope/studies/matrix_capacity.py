@@ -65,6 +65,7 @@ class MatrixCapacity(ComputedStudy):
         )}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("renanse2021", "ganguli2008")
+    lenses = ("fisher",)
     caption = (
         "Above: the memory of one normal network of each kind, and its running sum. Below: totals of normal networks, "
         "a dot for each, and of general ones (means), which come nowhere near the bound N^2; here W matters."

@@ -116,6 +116,7 @@ class NonlinearCapacity(Study):
                          "measured": 100_000, "delays": 100}, (0, 1, 2)),
     }  # fmt: skip
     cites = ("renanse2021", "ganguli2008", "jaeger2001")
+    lenses = ("fisher", "fisher-along", "memory-capacity")
     caption = (
         "x' = f(A x + w s + z) with signals s and noise z of one strength, in units of the range of tanh. Above: "
         "Fisher memory of the steps, linearised along noisy trajectories, in units of what one signal is worth; under "

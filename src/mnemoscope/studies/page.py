@@ -9,6 +9,7 @@ from pathlib import Path
 from mnemoscope.report import Section, render_frame
 from mnemoscope.report.sections import citing, links, making, plain_table
 from mnemoscope.report.svg import inline
+from mnemoscope.studies.citing import cited_by_study
 from mnemoscope.studies.study import NOT_COMPARED, Finished, Preset, Published, Row, Study
 
 
@@ -33,10 +34,11 @@ def render_study(
     sections.append(
         Section("What was published", "As the source has it, and which measured values agree with it.", sources)
     )
+    cited = cited_by_study(study, trials=[one.trial for one in finished])
     return render_frame(
         study.title,
         f"<p>{escape(study.question)}</p>",
-        [*sections, citing(study.cites), making(command, preset.summary + _not_run(missing))],
+        [*sections, citing(list(cited)), making(command, preset.summary + _not_run(missing))],
     )
 
 

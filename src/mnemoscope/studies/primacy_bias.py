@@ -64,6 +64,7 @@ class PrimacyBias(ComputedStudy):
                         {"cases": _cases(1000, 128, 100)}, tuple(range(10))),
     }  # fmt: skip
     cites = ("kerg2020",)
+    lenses = ("attention",)
     caption = (
         "Relevance with which a state leaves the buffer, over its place in the sequence, relative to the mean: median "
         "over the networks, and between which values they lie. Left: as published, with what follows for equal "

@@ -99,6 +99,7 @@ class QueueCapacity(ComputedStudy):
                         {"cases": _cases((3, 4, 5, 10, 14, 15), (1, 2, 3, 4), (3, 5, 8))}, (0, 1, 2, 3, 4)),
     }  # fmt: skip
     cites = ("renanse2021", "ganguli2008")
+    lenses = ("fisher",)
     caption = (
         "Left: one slot of weight 1, a line per network, by the passes through the queue that the published sum keeps, "
         "or, for the exact totals, the steps since the start. Right: stable queues, exact; lines: p + 1 and 1; dots: "

@@ -17,6 +17,8 @@ from mnemoscope.studies.scoreboard import KINDS, OTHERS, OURS, WORKS, Item, Line
 
 HEADINGS = ("quantity", "published", "ours", "preset", "verdict", "source")
 COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
+MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
+"""Around the summary in a Markdown file that says other things too."""
 LEAD = (
     "Each line has one published number or statement, and what came out here with the preset that is nearest to it. "
     "A verdict is by the range that the study has declared beside what was published; where conditions differ, there "
@@ -70,6 +72,20 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
             lines += [] if study.runs else [f"- never run: `mnemoscope study {study.name}`"]
             lines += ["", *_table(HEADINGS, [_cells(line, target) for line, target in study.lines])]
     return _write(path, "\n".join(lines) + "\n")
+
+
+def write_summary(path: str | Path, board: Scoreboard) -> Path:
+    """Write how all that was published fared between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->`
+    of a Markdown file; the rest of it stays.
+    """
+    path = Path(path)
+    text = path.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not begin or not end:
+        raise ValueError(f"{path} has no place for the summary: it must have the lines {MARKS[0]} and {MARKS[1]}.")
+    table = _table(("source", *KINDS, "all"), _by_work(board))
+    return _write(path, "\n".join([before + begin, "", board.summary(), "", *table, "", end + after]))
 
 
 def _by_work(board: Scoreboard) -> list[list[str]]:

@@ -80,6 +80,7 @@ class SequenceRecall(ComputedStudy):
         "paper": Preset("1,000 networks, a minute or two.", {"cases": _cases(STEPS, GAINS, 1000)}),
     }
     cites = ("karuvally2023",)
+    lenses = ("recall",)
     caption = (
         "Left: networks that recall 20 memories in a row as their cycle says, against the gain of Phi, with the "
         "delayed copy frozen for k steps. Right: overlap of one network with its five memories, a colour each, at "

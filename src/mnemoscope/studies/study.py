@@ -131,6 +131,9 @@ class Study(ABC):
     published: Sequence[Published]
     presets: Mapping[str, Preset]
     cites: Sequence[str] = ()
+    """Keys into `citations.BIBTEX`."""
+    lenses: Sequence[str] = ()
+    """Names of the lenses that its trials look through."""
     caption: str = ""
     """What the figure shows."""
 

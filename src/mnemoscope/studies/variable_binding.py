@@ -32,6 +32,7 @@ class BindingStudy(LearningStudy):
     score_in_words = "bits right"
     caption = "Share of bits right in tests, while learning: median and range of the seeds."
     cites = ("karuvally2023",)
+    lenses = ("variables",)
     base = RunConfig("binding", task="binding", cell="elman", cell_options={"bias": False}, readout_bias=False,
                      task_options={"horizon": 100, "curriculum": CURRICULUM}, learning_rate=3e-3, schedule="cosine",
                      steps=3000, batch_size=64, clip=1.0, curriculum_score=0.999, evaluate_every=100,

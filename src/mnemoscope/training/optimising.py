@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import cos, pi
 
-from torch.optim import Adam, AdamW, Optimizer, RMSprop
+from torch.optim import Optimizer
 
+from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.config import RunConfig
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.training.checkpoint import Counters
-
-_OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adamw": AdamW, "rmsprop": RMSprop}
 
 
 def build_optimiser(config: RunConfig, model: Model) -> Optimizer:
@@ -38,7 +36,8 @@ def build_optimiser(config: RunConfig, model: Model) -> Optimizer:
             raise ValueError(f"{name} is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
     options = {"momentum": config.momentum} if config.momentum else {}
     options |= {} if config.smoothing is None else {"alpha": config.smoothing}
-    return _OPTIMISERS[config.optimiser](groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
+    made = registry.optimisers.load(config.optimiser)
+    return made(groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
 
 
 def set_learning_rate(optimiser: Optimizer, config: RunConfig, done: Counters) -> float:

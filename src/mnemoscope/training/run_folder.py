@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal, get_args
 import numpy as np
 import torch
 
-from mnemoscope import __version__
+from mnemoscope import __version__, registry
 from mnemoscope.cells import Model
 from mnemoscope.config import Log, RunConfig
 from mnemoscope.files import DEBRIS, claimed, write_atomically
@@ -195,6 +195,7 @@ def environment() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        **({"plugins": plugins} if (plugins := registry.loaded_plugins()) else {}),
     }
 
 

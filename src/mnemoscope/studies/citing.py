@@ -1,0 +1,158 @@
+"""What a configuration, a run or a study has used, so that it can be cited: the work behind `mnemoscope cite`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mnemoscope import registry
+from mnemoscope.citations import Use, cited
+from mnemoscope.config import RunConfig
+from mnemoscope.files import read_json
+from mnemoscope.report.frame import lenses_of
+from mnemoscope.store import SIGNS
+from mnemoscope.studies.study import Study, Trial
+from mnemoscope.studies.summary import preset_of, read_trial
+from mnemoscope.training import RunFolder, build_model, build_task
+
+Cited = dict[str, list[str]]
+"""For what each work is cited, in words, by its key."""
+
+
+def uses_of_config(config: RunConfig) -> list[Use]:
+    """Cell, task, optimiser, and what the network is made of: its matrices, nonlinearity, past, memory.
+
+    >>> [str(use) for use in uses_of_config(RunConfig("try", task="copy", cell="exprnn", hidden_size=8))]
+    ['cell exprnn', 'task copy', 'optimiser adam', 'cell elman', 'part exponential', 'part modrelu']
+    """
+    kind = registry.learners(config.task).kind
+    named = [Use(kind, config.cell), Use("task", config.task), Use("optimiser", config.optimiser)]
+    return [*named, *parts_of(build_model(config, build_task(config)))]
+
+
+def parts_of(model: nn.Module) -> list[Use]:
+    """What registered parts and cells a network is made of."""
+    known = {}
+    for kind in ("part", "cell"):
+        held = {entry.name: entry.load() for entry in registry.REGISTRIES[kind]}
+        known |= {made: Use(kind, name) for name, made in held.items() if isinstance(made, type)}
+    inside = (each for module in model.modules() for each in (module, *vars(module).values()))
+    return sorted({known[type(each)] for each in inside if type(each) in known})
+
+
+def uses_of_run(folder: str | Path) -> list[Use]:
+    """What a run was asked for, and the lenses of its page, if it has one."""
+    folder = Path(folder)
+    config = RunFolder(folder).read_config()
+    if re.fullmatch("[0-9a-f]{10}", folder.resolve().name) and folder.resolve().name != config.hash:
+        raise ValueError(
+            f"{folder / 'config.toml'} does not have the settings that its folder is named by: it was cut short or "
+            f"edited, and what the run used is not known."
+        )
+    uses = uses_of_config(config)
+    page = folder / "page.html"
+    if not page.exists():
+        return uses
+    lenses = lenses_of(page.read_text(encoding="utf-8", errors="replace"))
+    if lenses is None:
+        raise ValueError(
+            f"{page} does not say what it shows: it was cut short, or made by another version of mnemoscope. Make it "
+            f"again with `mnemoscope inspect {folder}`."
+        )
+    return [*uses, *(Use("lens", name) for name in lenses)]
+
+
+def cited_by_study(study: Study, preset: str | None = None, trials: Iterable[Trial] | None = None) -> Cited:
+    """For what each work is cited by a study: its sources, its lenses, and what trials are made of, those of one
+    preset, or of all.
+    """
+    if trials is None:
+        presets = [preset_of(study, name) for name in ([preset] if preset is not None else study.presets)]
+        trials = [trial for each in presets for trial in study.trials(each.settings, each.seeds[:1])]
+    own, seen = Use("study", study.name), set[str]()
+    uses = [own, *(Use("lens", name) for name in study.lenses)]
+    for trial in trials:
+        uses += _of_settings(dict(trial.settings), seen)
+    return merged([cited(uses), {key: [str(own)] for key in study.cites}])
+
+
+def cited_by_path(path: Path) -> Cited:
+    """For what each work is cited by a file or a folder: a `.toml`, results of a study, a run or a trial, or a folder
+    that holds any number of these.
+    """
+    if path.suffix == ".toml":
+        return cited(uses_of_config(RunConfig.from_toml(path)))
+    if path.suffix == ".json" and path.is_file():
+        return _of_result(path)
+    if not path.is_dir():
+        raise ValueError(f"{path} is neither a folder, nor the .toml of a run, nor the .json of a study's results.")
+    found = list(_below(path))
+    if not found:
+        raise ValueError(f"{path} holds no run, and no trial of a study.")
+    return merged(found)
+
+
+def merged(parts: Iterable[Cited]) -> Cited:
+    """All that is cited by any of these.
+
+    >>> merged([{"a": ["task copy"]}, {"b": ["cell gru"], "a": ["cell gru", "task copy"]}])
+    {'a': ['task copy', 'cell gru'], 'b': ['cell gru']}
+    """
+    found: Cited = {}
+    for part in parts:
+        for key, words in part.items():
+            found[key] = list(dict.fromkeys([*found.get(key, []), *words]))
+    return found
+
+
+def _below(path: Path) -> Iterator[Cited]:
+    """What the trials and the runs in a folder cite."""
+    trials: dict[str, list[Trial]] = {}
+    for at, below, names in os.walk(path):
+        if "trial.json" in names:
+            below.clear()  # its runs are what its settings say
+            folder = Path(at).resolve()
+            trial = Trial(**read_trial(folder / "trial.json")["trial"])
+            trials.setdefault(folder.parent.parent.name, []).append(trial)
+        elif SIGNS & {*names}:
+            below.clear()
+            yield cited(uses_of_run(at))
+    for name, held in trials.items():
+        yield cited_by_study(_study(name, path), trials=held)
+
+
+def _of_result(path: Path) -> Cited:
+    content = read_json(path)
+    if not isinstance(content.get("study"), str) or not isinstance(content.get("trials"), list):
+        raise ValueError(f"{path} holds no results of a study: `study` and `trials` were expected in it.")
+    return cited_by_study(_study(content["study"], path), trials=[Trial(**each["trial"]) for each in content["trials"]])
+
+
+def _study(name: str, path: Path) -> Study:
+    if name not in registry.studies:
+        raise ValueError(f"{path} holds trials of {name!r}, which is no study of this version. {registry.HINT}")
+    return registry.studies.load(name)
+
+
+def _of_settings(settings: dict[str, Any], seen: set[str]) -> Iterator[Use]:
+    """Of a run what its configuration says, of other trials the cell and the task that they name; networks that were
+    `seen` with the same options are not built again.
+    """
+    if "task" in settings and {*settings} <= {each.name for each in fields(RunConfig)}:
+        config = RunConfig(**settings)
+        same = repr((config.cell, config.cell_options, registry.is_relational(config.task)))
+        yield Use("task", config.task)
+        yield Use("optimiser", config.optimiser)
+        if same not in seen:
+            seen.add(same)
+            yield from uses_of_config(config)
+        return
+    for kind in ("cell", "task"):
+        if settings.get(kind, "") in registry.REGISTRIES[kind]:
+            yield Use(kind, settings[kind])

@@ -1,0 +1,76 @@
+"""The documentation: no link of it is broken, in the repository or in the site, which is built as `make docs` does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from links import broken_in_markdown, broken_in_site, markdown_files
+from mnemoscope import registry
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("page", markdown_files(ROOT), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_of_a_markdown_file_leads_somewhere(page):
+    assert broken_in_markdown(page) == []
+
+
+def test_broken_links_of_markdown_are_seen(tmp_path):
+    (tmp_path / "there.md").write_text("# A `title`, with (marks)\n\n```\n# no title\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[a](there.md) [b](there.md#a-title-with-marks) [c](#here) [d](https://example.org) `[e](code)`\n"
+        "[f](nowhere.md) ![g](no.png) [h](there.md#no-title) [i](#there) [j](there.md#)\n"
+    )
+    assert broken_in_markdown(page) == ["nowhere.md", "no.png", "there.md#no-title", "#there"]
+
+
+def test_broken_links_of_a_site_are_seen(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<h1 id="top">x</h1><a href="#top">1</a><a href="#bottom">2</a><a href="sub/page.html#in">3</a>'
+        '<a href="sub/page.html#out">4</a><img src="no.png"><script src="https://example.org/x.js"></script>'
+    )
+    (tmp_path / "sub" / "page.html").write_text('<p id="in"><a href="../index.html">5</a> <a href="../sub/">6</a></p>')
+    broken, remote = broken_in_site(tmp_path)
+    assert broken == [("index.html", "#bottom"), ("index.html", "sub/page.html#out"), ("index.html", "no.png"),
+                      ("page.html", "../sub/")]  # fmt: skip
+    assert remote == [("index.html", "https://example.org/x.js")]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Built strictly: whatever mkdocs warns of, such as a reference to what is not there, is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    paths = os.pathsep.join([str(ROOT / "src"), *(path for path in sys.path if path)])
+    quick = {"PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1", "MNEMOSCOPE_SITE_SEARCH": "false"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **quick}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_link_of_the_site_leads_somewhere_and_nothing_is_fetched(site):
+    broken, remote = broken_in_site(site)
+    assert broken == []
+    assert remote == []
+
+
+def test_the_site_has_what_the_registries_have(site):
+    texts = {name: (site / f"{name}.html").read_text() for name in ("cells", "tasks", "lenses", "studies")}
+    for name, kinds in (("cells", ("cell", "relational network")), ("tasks", ("task",)), ("lenses", ("lens",)),
+                        ("studies", ("study",))):  # fmt: skip
+        for kind in kinds:
+            for entry in registry.REGISTRIES[kind]:
+                assert f"<code>{entry.name}</code>" in texts[name], f"{kind} {entry.name}"
+    assert "results/copy-200.cpu.json" in texts["studies"]
+
+
+def test_the_reference_shows_examples_as_code(site):
+    page = (site / "api" / "mnemoscope.tasks.html").read_text()
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in page
+    assert "<blockquote>" not in page
+    assert 'id="mnemoscope.tasks.Copy"' in page
