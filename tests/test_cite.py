@@ -15,6 +15,7 @@ from mnemoscope.memory.attention import Past
 from mnemoscope.studies import inspect_run, run_study
 from mnemoscope.studies.citing import cited_by_study, parts_of, uses_of_config
 from mnemoscope.studies.inspection import Look
+from mnemoscope.sweeps import Sweep, run_sweep, space
 from mnemoscope.training import build_model, build_task, train
 
 TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8}, hidden_size=3, steps=2, batch_size=2)
@@ -219,3 +220,12 @@ def test_own_entries_can_be_added(monkeypatch):
 
 def test_a_network_that_nobody_registered_has_no_parts():
     assert parts_of(torch.nn.Linear(2, 2)) == []
+
+
+def test_a_sweep_cites_how_its_points_were_chosen(tmp_path, capsys):
+    sweep = Sweep(TINY, space(["learning_rate=log:1e-3:1e-2"]), method="random", trials=1)
+    run_sweep(sweep, root=tmp_path, progress=False)
+    assert main(["cite", str(tmp_path / "sweeps"), "--keys"]) == 0
+    told = capsys.readouterr().out
+    assert re.search("bergstra2012 +search random", told)
+    assert "task flipflop" in told

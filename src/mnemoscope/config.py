@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from hashlib import sha256
@@ -94,7 +94,7 @@ class RunConfig:
     """Where to train."""
     threads: int | None = None
     """CPU threads; None: torch's choice. Not part of the hash."""
-    log: tuple[Log, ...] = ()
+    log: Sequence[Log] = ()
     """Where to write the metrics beside metrics.jsonl: tensorboard, wandb (offline, unless WANDB_MODE says otherwise).
     Not part of the hash."""
 
@@ -227,7 +227,8 @@ def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunCo
 def without_later_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run but for fields that joined later and are at their default."""
     later = {each.name: each.default for each in fields(RunConfig) if each.name in _JOINED_LATER}
-    return {name: value for name, value in settings.items() if name not in later or value != later[name]}
+    read = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}  # from JSON
+    return {name: value for name, value in settings.items() if name not in later or read[name] != later[name]}
 
 
 def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
@@ -120,8 +120,8 @@ def fit(value: object, annotation: Any) -> Any:
             return {fit(key, key_type): fit(item, value_type) for key, item in value.items()}
         except TypeError as error:
             raise TypeError(f"a table of options, each of them {error}") from None
-    if get_origin(annotation) is tuple:
-        (inner, _) = get_args(annotation)
+    if get_origin(annotation) in (tuple, Sequence):
+        inner = get_args(annotation)[0]
         if not isinstance(value, list | tuple):
             raise TypeError(f"a list, each of it {_words(plain(inner))}, but is {value!r}")
         try:

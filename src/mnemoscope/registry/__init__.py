@@ -2,23 +2,23 @@
 
 To add one, write its file and one line in the list of its kind: `cell_entries.py`, `network_entries.py`,
 `task_entries.py`, `lens_entries.py` or `study_entries.py`; from outside, a plugin (`plugins.py`, docs/extending.md).
-What these are made of, matrices, pasts and optimisers, is in `part_entries.py`. The command line, the studies and the
-documentation all read these lists.
+What these are made of, matrices, pasts, optimisers and searches, is in `part_entries.py`. The command line, the studies
+and the documentation all read these lists.
 """
 
 from mnemoscope.registry.cell_entries import OWN_READOUT, cells
 from mnemoscope.registry.entry import Entry, Registry
 from mnemoscope.registry.lens_entries import lenses
 from mnemoscope.registry.network_entries import networks
-from mnemoscope.registry.part_entries import optimisers, parts
+from mnemoscope.registry.part_entries import optimisers, parts, searches
 from mnemoscope.registry.plugins import HINT, load_plugins, loaded_plugins, named_plugins, use_plugin
 from mnemoscope.registry.study_entries import studies
 from mnemoscope.registry.task_entries import RELATIONAL, tasks
 
 REGISTRIES: dict[str, Registry] = {
-    each.kind: each for each in (cells, networks, tasks, lenses, studies, optimisers, parts)
+    each.kind: each for each in (cells, networks, tasks, lenses, studies, optimisers, searches, parts)
 }
-"""All of them, by their kind: "cell", "relational network", "task", "lens", "study", "optimiser", "part"."""
+"""All of them, by their kind: "cell", "relational network", "task", "lens", "study", "optimiser", "search", "part"."""
 
 __all__ = [
     "HINT",
@@ -37,6 +37,7 @@ __all__ = [
     "networks",
     "optimisers",
     "parts",
+    "searches",
     "studies",
     "tasks",
     "use_plugin",

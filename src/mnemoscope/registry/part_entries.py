@@ -1,4 +1,4 @@
-"""What networks are made of and trained by, and whom to cite for it: matrices, nonlinearities, pasts, optimisers."""
+"""What networks are made of, trained by and searched by, and whom to cite for it: matrices, pasts, optimisers, ..."""
 
 from mnemoscope.registry.entry import Entry, Registry
 
@@ -26,6 +26,25 @@ optimisers.add(
         cites=("tieleman2012",),
     ),
 )
+
+searches = Registry("search")
+searches.add(
+    *(
+        Entry(name, summary, source, f"mnemoscope.sweeps.methods:METHODS[{name}]", (), cites)
+        for name, summary, source, cites in (
+            ("grid", "every combination of the values", "mnemoscope", ("mnemoscope",)),
+            ("random", "values drawn at random, independent of each other", "Bergstra & Bengio 2012",
+             ("bergstra2012",)),
+            ("tpe", "Optuna's tree-structured Parzen estimator", "Bergstra et al. 2011; Akiba et al. 2019",
+             ("bergstra2011", "akiba2019")),
+            ("gp", "Optuna's Gaussian processes", "Snoek et al. 2012; Akiba et al. 2019", ("snoek2012", "akiba2019")),
+            ("cma-es", "Optuna's covariance matrix adaptation, for two or more numbers",
+             "Hansen & Ostermeier 2001; Akiba et al. 2019", ("hansen2001", "akiba2019")),
+            ("qmc", "Optuna's scrambled Sobol sequence, more even than random", "Sobol 1967; Akiba et al. 2019",
+             ("sobol1967", "akiba2019")),
+        )
+    )
+)  # fmt: skip
 
 parts = Registry("part")
 parts.add(

@@ -112,10 +112,12 @@ def merged(parts: Iterable[Cited]) -> Cited:
 
 
 def _below(path: Path) -> Iterator[Cited]:
-    """What the trials and the runs in a folder cite."""
+    """What the trials, the sweeps and the runs in a folder cite."""
     trials: dict[str, list[Trial]] = {}
     for at, below, names in os.walk(path):
-        if "trial.json" in names:
+        if "sweep.json" in names:
+            yield cited([Use("search", read_json(Path(at, "sweep.json"))["method"])])
+        if "trial.json" in names and "config.toml" not in names:  # a run that has one is of a sweep
             below.clear()  # its runs are what its settings say
             folder = Path(at).resolve()
             trial = Trial(**read_trial(folder / "trial.json")["trial"])

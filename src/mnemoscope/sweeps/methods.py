@@ -9,10 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Method:
-    """One way to choose points."""
+    """One way to choose points; what it is and whom to cite for it is in the registry (`registry.searches`)."""
 
-    summary: str
-    cites: tuple[str, ...] = ()
     sampler: str = ""
     """Class in optuna.samplers (extra `sweep`); none: nothing that is told changes what is chosen."""
     counts: bool = False
@@ -22,17 +20,10 @@ class Method:
 
 
 METHODS = {
-    "grid": Method("every combination of the values"),
-    "random": Method("values drawn at random, independent of each other", ("bergstra2012",)),
-    "tpe": Method("Optuna's tree-structured Parzen estimator", ("bergstra2011", "akiba2019"), "TPESampler",
-                  options={"constant_liar": True}),
-    "gp": Method("Optuna's Gaussian processes", ("snoek2012", "akiba2019"), "GPSampler"),
-    "cma-es": Method(
-        "Optuna's covariance matrix adaptation, for two or more numbers",
-        ("hansen2001", "akiba2019"), "CmaEsSampler", counts=True,
-    ),
-    "qmc": Method(
-        "Optuna's scrambled Sobol sequence, more even than random",
-        ("sobol1967", "akiba2019"), "QMCSampler", counts=True, options={"scramble": True},
-    ),
-}  # fmt: skip
+    "grid": Method(),
+    "random": Method(),
+    "tpe": Method("TPESampler", options={"constant_liar": True}),
+    "gp": Method("GPSampler"),
+    "cma-es": Method("CmaEsSampler", counts=True),
+    "qmc": Method("QMCSampler", counts=True, options={"scramble": True}),
+}

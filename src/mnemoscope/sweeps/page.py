@@ -6,10 +6,11 @@ from html import escape
 from typing import Any
 
 from mnemoscope import registry
+from mnemoscope.citations import Use, cited
 from mnemoscope.report import Section, render_frame
 from mnemoscope.report.sections import citing, drawn, links, making, plain_table
+from mnemoscope.studies.citing import uses_of_config
 from mnemoscope.sweeps.drawing import against_each_field, parallel
-from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.results import PointResult, SweepResult, best_run
 from mnemoscope.sweeps.sweep import Point
 
@@ -50,18 +51,17 @@ def render_sweep(result: SweepResult, command: str = "") -> str:
 
 
 def _cites(result: SweepResult) -> list[str]:
-    """Of every task and cell that was run, and of the method."""
-    sweep, keys = result.sweep, []
+    """Of all that was run, and of the method."""
+    sweep, uses = result.sweep, [Use("search", result.sweep.method)]
     for point in result.points:
-        config = sweep.config(Point(point.number, point.values), sweep.seeds[0])
-        keys += [*registry.tasks[config.task].cites, *registry.learners(config.task)[config.cell].cites]
-    return [*keys, *METHODS[sweep.method].cites]
+        uses += uses_of_config(sweep.config(Point(point.number, point.values), sweep.seeds[0]))
+    return list(cited(uses))
 
 
 def _summary(result: SweepResult) -> str:
     sweep, best = result.sweep, result.best
     seeds = f", {len(sweep.seeds)} seeds each" if len(sweep.seeds) > 1 else ""
-    done = f"{len(result.points)} of {sweep.number} points{seeds}: {METHODS[sweep.method].summary}."
+    done = f"{len(result.points)} of {sweep.number} points{seeds}: {registry.searches[sweep.method].summary}."
     told = "No run stayed finite." if best is None else f"Best {sweep.objective} {_text(best.value)}: {_values(best)}."
     lost = f"<p>{len(result.failed)} runs failed: {escape('; '.join(result.failed))}</p>" if result.failed else ""
     return f"<p>{escape(told)}</p><p>{escape(done)}</p>{lost}"
