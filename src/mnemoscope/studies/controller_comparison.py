@@ -49,7 +49,7 @@ class ControllerComparison(TapeStudy):
     question = "Does a machine learn to copy faster with a Matrix LSTM than with a Matrix RNN as its controller?"
     published = (
         Published(BETTER, "the Matrix LSTM performs far better; no number", f"{SOURCE}, section 7",
-                  agreeing=(-25.0, 0.0), because="neither task nor sizes of that comparison are published"),
+                  agreeing=(-25.0, 0.0), because="neither task, sizes nor iterations of that comparison are published"),
         Published("matrix rnn, 3 layers: parameters", 4121, f"{SOURCE}, Table 1", agreeing=(4121, 4121)),
         Published("feed-forward: wrong bits", "solves it", "Graves et al. 2014, section 4.1", agreeing=SOLVED),
         Published("lstm: wrong bits", "solves it, in fewer iterations", "Graves et al. 2014, section 4.1",

@@ -24,11 +24,11 @@ from mnemoscope.studies.tape import (
 
 LOGISTIC = {**MATRIX_RNN, "cell_options": {"last": "logistic"}}
 """With an output that is never negative, so that as a logit it says 1 whatever comes: how we read the published curve,
-which stays where all ones are."""
+which stays where all ones are. That it has 15 wrong bits is no finding; it shows what that number means."""
 AS_TOLD: dict[str, dict[str, Any]] = {
     "matntm": MATNTM,
     "matrix-rnn": MATRIX_RNN,
-    "matrix-rnn, logistic output": {**LOGISTIC, "steps": 1000},
+    "matrix-rnn, logistic output": LOGISTIC,
 }
 LEARNING: dict[str, dict[str, Any]] = {
     "matntm": {**MATNTM, **STAGES},
@@ -39,7 +39,7 @@ LIMITED: dict[str, Any] = {**MATNTM, "cell_options": {"gradient_limit": 10.0}}
 """Each number of a gradient is cut to +-10 on its way from step to step, as in Graves et al. 2014, section 4.6. At ten
 times the published rate, gradients of a MatNTM without that grow beyond the numbers of float32 before anything can
 shorten them."""
-CURVES = {"matntm": {18_000: 3.3, 53_000: 0.0}, "matrix-rnn, logistic output": {1000: 15.0}}
+CURVES = {"matntm": {18_000: 3.3, 53_000: 0.0}, "matrix-rnn": {53_000: 15.0}}
 SEEDS = (0, 1, 2, 3, 4)
 
 
@@ -64,9 +64,8 @@ class MatrixCopyStudy(TapeStudy):
         Published("matntm: wrong bits",
                   "3.3 after 18,000 iterations, about 0 after 53,000; four of the five networks have 17,362 parameters",
                   f"{SOURCE}, Fig 5, and the released networks", agreeing=(0, FEW), better="lower"),
-        Published("matrix-rnn: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5"),
-        Published("matrix-rnn, logistic output: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5",
-                  agreeing=(14.5, 15.5)),
+        Published("matrix-rnn: wrong bits", "15.0, where all ones are", f"{SOURCE}, Fig 5", agreeing=(14.5, 15.5),
+                  better="lower", because="an output that is never negative says 1 whatever comes: logistic output"),
         Published("matntm: seeds that did not stay finite", "NaN unless the learning rate was unusually small",
                   f"{SOURCE}, section 7"),
     )  # fmt: skip
