@@ -231,6 +231,29 @@ def test_the_fast_scan_is_the_loop_with_its_gradients(machine, limit):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)  # gradients of order 100
 
 
+@pytest.mark.parametrize("controller", ["rnn", "lstm"])
+def test_a_large_matrix_controller_takes_the_loop_which_is_the_fused_scan(controller, monkeypatch):
+    """The limit is lowered between the two, so that they are of one small machine."""
+    machine = matntm(4, 3, slots=5, slot_rows=2, slot_columns=2, controller=controller).double()
+    xs, seen = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True), []
+    for largest, fused in ((9, True), (8, False)):
+        monkeypatch.setattr("mnemoscope.memory.tape.fused.LARGEST", largest)
+        outputs, last, route = ms.scan(machine, xs, explain=True)
+        assert route.fused is fused
+        loss = sum(part.square().sum() for part in (outputs, *leaves(last)))
+        seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, [xs, *machine.parameters()])])
+    assert "its state has 9 entries; the matrix of its vector form pays up to 8" in route.why
+    for one, other in zip(*seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    assert ms.scan(TuringMachine(LSTM(3 + 4, 9), 5, (4,)), torch.zeros(2, 1, 3), explain=True)[2].fused  # of vectors
+
+
+def test_published_machines_are_fused_and_larger_ones_are_not():
+    for size, fused in ((15, True), (20, True), (25, False)):
+        route = ms.scan(matntm(25, size, slots=5), torch.zeros(1, 1, 25), explain=True)[2]
+        assert route.fused is fused, size
+
+
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_products_with_a_memory_are_sums_either_way(one_by_one, heads):
