@@ -1,8 +1,10 @@
 """Turing machines: addressing against Graves' equations one number at a time, and what a machine must keep."""
 
+import re
 from inspect import unwrap  # of the check of types, which refuses before the function can
 from math import exp, prod, sqrt
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -552,11 +554,39 @@ def test_a_wrong_count_is_refused_by_its_own_name(make, name, bad):
         unwrap(make)(**{"input_size": 4, "hidden_size": 3, name: bad})
 
 
+def built(*args, **options):
+    """A machine as users call it, without the check of types that the tests have."""
+    machine = TuringMachine.__new__(TuringMachine)
+    unwrap(TuringMachine.__init__)(machine, *args, **options)
+    return machine
+
+
+@pytest.mark.parametrize("bad", ["a", True, float("nan"), [1.0]])
+@pytest.mark.parametrize("name", ["gradient_limit", "least_strength"])
+def test_what_is_no_number_is_refused_by_its_own_name(name, bad):
+    with pytest.raises(ValueError, match=rf"^{name} must be a .*number.*, but is {re.escape(repr(bad))}\.$"):
+        built(LSTM(7, 6), 5, (4,), **{name: bad})
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    counts = {"read_heads": np.int64(1), "write_heads": np.int32(2), "reach": np.int64(1)}
+    machine = built(LSTM(7, 6), np.int64(5), (np.int64(4),), gradient_limit=np.float64(10), **counts)
+    assert repr((machine.slots, machine.slot_shape, machine.read_heads, machine.write_heads)) == "(5, (4,), 1, 2)"
+    assert ms.scan(machine, torch.zeros(2, 3, 3))[0].shape == (2, 3, 10)
+
+
+def test_a_step_from_a_state_of_another_batch_is_refused_in_words(machine):
+    x, state = torch.zeros(2, 3, dtype=torch.float64), machine.initial_state(3)
+    with pytest.raises(ValueError, match=r"inputs have a batch of 2, but the given state has \[3\]"):
+        machine(x, state)
+    with pytest.raises(ValueError, match=r"inputs have a batch of 2, but the given state has \[2, 3\]"):
+        machine(x, machine.initial_state(2)._replace(controller=state.controller))
+
+
 def test_what_is_no_cell_or_no_state_is_refused_in_words():
-    build = unwrap(TuringMachine.__init__)
     for wrong in (torch.nn.LSTM(7, 6), "lstm", LSTM):
         with pytest.raises(TypeError, match=r"controller must be a cell.*adapt"):
-            build(TuringMachine.__new__(TuringMachine), wrong, 5, (4,))
+            built(wrong, 5, (4,))
     machine = TuringMachine(ms.adapt(torch.nn.LSTM(7, 6)), 5, (4,))
     assert ms.scan(machine, torch.zeros(2, 1, 3))[0].shape == (2, 1, 6 + 4)
     with pytest.raises(TypeError, match="is a TapeState"):
