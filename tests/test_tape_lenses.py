@@ -514,6 +514,7 @@ def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_pat
     assert html.count('<section id="the-tape"') == 1
     assert len(looked.fixed_points)
     assert looked.saved.exists()
+    assert "tiny: matntm with 4 x 4 units" in text
     assert looked.tape.tape.summary() in text
     assert "Before training: from step to step back" in text
     assert "by the parts of the state" in text
@@ -538,6 +539,7 @@ def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_
         assert words in where
         assert "Fixed points with slots that differ were not looked for." in where
         assert "on 40 slots" in where
+    assert "tiny: ntm with 4 units" in text_of(folder / "page.html")
     assert '<section id="fixed-points-on-an-even-tape"' in (folder / "page.html").read_text(encoding="utf-8")
     assert (folder / "page.tape.safetensors").exists()
     assert main(["inspect", str(folder), "--input", *"0100", "--json"]) == 0
