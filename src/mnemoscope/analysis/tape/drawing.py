@@ -77,8 +77,8 @@ def draw_tape(
     bars.append(bar_below(below[0], _strip(below[0], memory[slots], "slot", slots, down=True)))
     below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
-        how = {"aspect": "auto", "interpolation": "nearest"}
-        drawn = axes.imshow(weights[:, slots].T.numpy(), cmap=FROM_0, vmin=0, vmax=1, **how)
+        picture = weights[:, slots].T.numpy()
+        drawn = axes.imshow(picture, cmap=FROM_0, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axes.set(xlabel="step", ylabel="slot", title=title)
         _whole(axes, slots)
         bars.append(bar_below(axes, drawn))
