@@ -15,7 +15,7 @@ from mnemoscope.cells import LSTM, Model
 from mnemoscope.config import RunConfig
 from mnemoscope.report.bits import draw_bits
 from mnemoscope.tasks import AssociativeRecall, Batch, BitCopy, BitRepeatCopy, BitTask, MatrixCopy, MatrixRecall
-from mnemoscope.training import evaluate_each, train
+from mnemoscope.training import build_task, evaluate_each, train
 
 NAMES = ("bit-copy", "matrix-copy", "bit-repeat-copy", "associative-recall", "matrix-recall")
 TASKS = [
@@ -292,6 +292,12 @@ def test_curricula_lengthen():
     assert [stage.longest for stage in BitCopy(curriculum="5 10").stages()] == [5, 10, 20]
     assert [stage.most for stage in MatrixRecall(curriculum="2, 4").stages()] == [2, 4, 9]
     assert BitRepeatCopy(curriculum="3").at(5).stages()[0].curriculum == ""
+
+
+def test_one_stage_may_be_a_plain_number_among_options():
+    plain, quoted = (RunConfig("try", "bit-copy", {"curriculum": stage}) for stage in (5, "5"))
+    assert [stage.longest for stage in build_task(plain).stages()] == [5, 20]
+    assert plain.hash == quoted.hash
 
 
 @pytest.mark.parametrize(

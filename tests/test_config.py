@@ -239,7 +239,14 @@ def test_the_file_is_plain_to_read():
 def test_fit_prefers_what_is_given():
     assert repr(fit(1, int | float)) == "1"
     assert repr(fit(1, float | None)) == "1.0"
+    assert repr(fit(1, str)) == "'1'"
+    assert repr(fit(1, int | str)) == "1"
     assert fit("a", Literal["a"] | int) == "a"
+    for wrong in (True, 1.5):
+        with pytest.raises(TypeError, match=f"a string, but is {wrong}"):
+            fit(wrong, str)
+    with pytest.raises(TypeError, match="'1', but is 1"):
+        fit(1, Literal["1"])
     with pytest.raises(TypeError, match="true or false, but is 1"):
         fit(1, bool)
 

@@ -438,6 +438,8 @@ def test_figure():
         (ValueError, "A matrix has no input", lambda: ms.fisher_memory(stable(3))),
         (ValueError, "2 input features: pass direction", lambda: ms.fisher_memory(ms.cells.Elman(2, 3))),
         (ValueError, "one reading", lambda: ms.fisher_memory(stable(3), torch.ones(3), method="published")),
+        (ValueError, "Of this network there is one reading.* X -> U", lambda: ms.fisher_memory(
+            ms.cells.matrix.MatrixLSTM((1, 1), (2, 2)), method="published")),
         (ValueError, "lags must be a whole number", lambda: ms.fisher_memory(stable(3), torch.ones(3), lags=0)),
         (ValueError, "U must be 3 x 3", lambda: ms.MatrixSystem(stable(2), stable(4), randn(3, 4))),
         (ValueError, "eps1 must be positive", lambda: ms.MatrixSystem(stable(3), stable(4), randn(3, 4), eps1=0.0)),

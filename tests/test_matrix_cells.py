@@ -1,6 +1,7 @@
 """Cells whose states are matrices, beside the vector cells and the plain loops that compute the same."""
 
 from collections import deque
+from inspect import unwrap  # of the check of types, which refuses before the function can
 
 import numpy as np
 import pytest
@@ -25,7 +26,8 @@ from mnemoscope.cells.matrix import (
     nearest_square,
 )
 from mnemoscope.cells.matrix.flat import LARGEST
-from mnemoscope.cells.matrix.named import matrix_lstm, matrix_rnn, queue
+from mnemoscope.cells.matrix.heads import head_size
+from mnemoscope.cells.matrix.named import _layers, matrix_gru, matrix_lstm, matrix_rnn, queue, stacked_matrix_rnn
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
 
@@ -472,10 +474,10 @@ def test_bad_input_is_refused_in_words():
         (lambda: MatrixRNN((5, 5), (3, 4), rows=Dense(4)), "they have 4 and 4"),
         (lambda: MatrixRNN((5, 5), (4, 4), rows=Givens(4)), "complex"),
         (lambda: MatrixInputs([], (3, 3)), "at least one input"),
-        (lambda: Bilinear((3, 3), (3, 3), maps=0), "at least one map"),
-        (lambda: matrix_rnn(25, 24, rows=7), "divisor of 24"),
-        (lambda: matrix_rnn(25, 24, layers=0), "one layer or more"),
-        (lambda: matrix_rnn(0, 24), "at least one entry"),
+        (lambda: Bilinear((3, 3), (3, 3), maps=0), "maps must be"),
+        (lambda: matrix_rnn(25, 24, rows=7), "hidden_size = 24 numbers do not fill 7 rows"),
+        (lambda: matrix_rnn(25, 24, layers=0), "layers must be"),
+        (lambda: matrix_rnn(0, 24), "input_size must be"),
         (lambda: matrix_stack([(5, 5)]), "at least one layer"),
         (lambda: MatrixLayers([(5, 5), (3, 3)])(torch.zeros(2, 9)), "25 features"),
         (lambda: DeepTransition([]), "at least one layer"),
@@ -485,11 +487,62 @@ def test_bad_input_is_refused_in_words():
         (lambda: QueueMemory(MatrixRNN((5, 5), (3, 3)), [float("nan")]), "finite"),
         (lambda: MLSTM(3, 8, heads=3), "multiple of heads"),
         (lambda: MLSTM(3, 8, forget="tanh"), "'exponential'"),
-        (lambda: GatedDeltaNet(3, 0), "positive"),
+        (lambda: GatedDeltaNet(3, 0), "hidden_size must be"),
         (lambda: ms.scan(MatrixRNN((5, 5), (3, 3)), torch.zeros(4, 2, 24)), "takes 25 input features"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def built(cls, *args, **options):
+    """As users call it, without the check of types that the tests have."""
+    cell = cls.__new__(cls)
+    unwrap(cls.__init__)(cell, *args, **options)
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: built(MatrixRNN, (5, 5), (4.5, 4)), r"whole numbers, but its shape is \(4.5, 4\)"),
+        (lambda: built(MatrixRNN, (5, 5), (True, 4)), r"whole numbers, but its shape is \(True, 4\)"),
+        (lambda: built(MatrixRNN, (5, 4.5), (4, 4)), r"whole numbers, but its shape is \(5, 4.5\)"),
+        (lambda: built(MatrixRNN, [(5, 5), 4], (4, 4)), "a list of shapes is needed"),
+        (lambda: built(MatrixRNN, 5, (4, 4)), "a list of shapes is needed, but not 5"),
+        (lambda: built(MatrixRNN, "55", (4, 4)), "its shape is '5'"),
+        (lambda: built(MatrixRNN, (5, 5), 16), "but its shape is 16"),
+        (lambda: built(Bilinear, (3, 3), (3, 3), maps=1.5), "maps must be a whole number"),
+        (lambda: unwrap(matrix_lstm)(25, 24.0), "hidden_size must be a whole number, at least 1, but is 24.0"),
+        (lambda: unwrap(matrix_lstm)(25, 24, rows=6.0), "rows must be a whole number, at least 1, but is 6.0"),
+        (lambda: unwrap(matrix_gru)(25.0, 24), "input_size must be a whole number, at least 1, but is 25.0"),
+        (lambda: matrix_rnn(25, 24, input_rows=-5), "input_rows must be a whole number, at least 1, but is -5"),
+        (lambda: unwrap(stacked_matrix_rnn)(25, 24, layers=1.5), "layers must be a whole number"),
+        (lambda: unwrap(stacked_matrix_rnn)(25, 24, 4.0), "output_size must be a whole number"),
+        (lambda: unwrap(head_size)(3, 8, heads=1.5), "heads must be a whole number"),
+        (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), "a"), "every slot of the queue, but is 'a'"),
+        (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), [[1], [1, 2]]), "every slot of the queue"),
+        (lambda: Bilinear((5, 4), (3, 3))(torch.zeros(2, 4, 5)), r"takes matrices \(..., 5, 4\), but got \(2, 4, 5\)"),
+        (lambda: Bilinear((1, 4), (3, 3), maps=2)(torch.zeros(2, 3, 4)), r"takes matrices \(..., 1, 4\)"),
+    ],
+)
+def test_what_is_no_shape_or_number_is_refused_in_words(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_layers_are_counted_and_depth_is_named():
+    for layers in (1.5, True, 0):
+        with pytest.raises(ValueError, match=f"layers must be a whole number, at least 1, but is {layers}"):
+            unwrap(_layers)(MatrixRNN, (5, 5), (3, 3), layers, "stack")
+    with pytest.raises(ValueError, match="depth must be one of stack, transition, but is 'deep'"):
+        unwrap(_layers)(MatrixRNN, (5, 5), (3, 3), 2, "deep")
+
+
+def test_shapes_may_be_whole_numbers_of_numpy():
+    cell = built(MatrixRNN, (np.int64(5), np.int32(2)), [np.int64(4), 3])
+    assert cell.input_shapes == [(5, 2)]
+    assert cell.state_shape == (4, 3)
+    assert {type(size) for size in (*cell.input_shapes[0], *cell.state_shape)} == {int}
 
 
 def test_states_of_a_matrix_lstm_are_matrices():

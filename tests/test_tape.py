@@ -1,8 +1,10 @@
 """Turing machines: addressing against Graves' equations one number at a time, and what a machine must keep."""
 
+import re
 from inspect import unwrap  # of the check of types, which refuses before the function can
 from math import exp, prod, sqrt
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -229,6 +231,29 @@ def test_the_fast_scan_is_the_loop_with_its_gradients(machine, limit):
         seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, tensors, materialize_grads=True)])
     for one, other in zip(*seen, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)  # gradients of order 100
+
+
+@pytest.mark.parametrize("controller", ["rnn", "lstm"])
+def test_a_large_matrix_controller_takes_the_loop_which_is_the_fused_scan(controller, monkeypatch):
+    """The limit is lowered between the two, so that they are of one small machine."""
+    machine = matntm(4, 3, slots=5, slot_rows=2, slot_columns=2, controller=controller).double()
+    xs, seen = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True), []
+    for largest, fused in ((9, True), (8, False)):
+        monkeypatch.setattr("mnemoscope.memory.tape.fused.LARGEST", largest)
+        outputs, last, route = ms.scan(machine, xs, explain=True)
+        assert route.fused is fused
+        loss = sum(part.square().sum() for part in (outputs, *leaves(last)))
+        seen.append([outputs, *leaves(last), *torch.autograd.grad(loss, [xs, *machine.parameters()])])
+    assert "its state has 9 entries; the matrix of its vector form pays up to 8" in route.why
+    for one, other in zip(*seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    assert ms.scan(TuringMachine(LSTM(3 + 4, 9), 5, (4,)), torch.zeros(2, 1, 3), explain=True)[2].fused  # of vectors
+
+
+def test_published_machines_are_fused_and_larger_ones_are_not():
+    for size, fused in ((15, True), (20, True), (25, False)):
+        route = ms.scan(matntm(25, size, slots=5), torch.zeros(1, 1, 25), explain=True)[2]
+        assert route.fused is fused, size
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -529,11 +554,39 @@ def test_a_wrong_count_is_refused_by_its_own_name(make, name, bad):
         unwrap(make)(**{"input_size": 4, "hidden_size": 3, name: bad})
 
 
+def built(*args, **options):
+    """A machine as users call it, without the check of types that the tests have."""
+    machine = TuringMachine.__new__(TuringMachine)
+    unwrap(TuringMachine.__init__)(machine, *args, **options)
+    return machine
+
+
+@pytest.mark.parametrize("bad", ["a", True, float("nan"), [1.0]])
+@pytest.mark.parametrize("name", ["gradient_limit", "least_strength"])
+def test_what_is_no_number_is_refused_by_its_own_name(name, bad):
+    with pytest.raises(ValueError, match=rf"^{name} must be a .*number.*, but is {re.escape(repr(bad))}\.$"):
+        built(LSTM(7, 6), 5, (4,), **{name: bad})
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    counts = {"read_heads": np.int64(1), "write_heads": np.int32(2), "reach": np.int64(1)}
+    machine = built(LSTM(7, 6), np.int64(5), (np.int64(4),), gradient_limit=np.float64(10), **counts)
+    assert repr((machine.slots, machine.slot_shape, machine.read_heads, machine.write_heads)) == "(5, (4,), 1, 2)"
+    assert ms.scan(machine, torch.zeros(2, 3, 3))[0].shape == (2, 3, 10)
+
+
+def test_a_step_from_a_state_of_another_batch_is_refused_in_words(machine):
+    x, state = torch.zeros(2, 3, dtype=torch.float64), machine.initial_state(3)
+    with pytest.raises(ValueError, match=r"inputs have a batch of 2, but the given state has \[3\]"):
+        machine(x, state)
+    with pytest.raises(ValueError, match=r"inputs have a batch of 2, but the given state has \[2, 3\]"):
+        machine(x, machine.initial_state(2)._replace(controller=state.controller))
+
+
 def test_what_is_no_cell_or_no_state_is_refused_in_words():
-    build = unwrap(TuringMachine.__init__)
     for wrong in (torch.nn.LSTM(7, 6), "lstm", LSTM):
         with pytest.raises(TypeError, match=r"controller must be a cell.*adapt"):
-            build(TuringMachine.__new__(TuringMachine), wrong, 5, (4,))
+            built(wrong, 5, (4,))
     machine = TuringMachine(ms.adapt(torch.nn.LSTM(7, 6)), 5, (4,))
     assert ms.scan(machine, torch.zeros(2, 1, 3))[0].shape == (2, 1, 6 + 4)
     with pytest.raises(TypeError, match="is a TapeState"):

@@ -1,6 +1,7 @@
 """The lenses on matrix cells and Turing machines, and their place in the page."""
 
 import json
+from dataclasses import replace
 from html import unescape
 from itertools import product
 from math import atanh, expm1, log, pi
@@ -15,6 +16,7 @@ from mnemoscope.analysis.attractors import Kind
 from mnemoscope.analysis.fisher.covariance import UnstableError
 from mnemoscope.analysis.gradients import GradientNorms
 from mnemoscope.analysis.tape import EvenTape, Tape, even_rests, evened, tape_of
+from mnemoscope.analysis.tape.drawing import draw_tape, used_slots
 from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
 from mnemoscope.cells.state import leaves, map_state
@@ -514,6 +516,7 @@ def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_pat
     assert html.count('<section id="the-tape"') == 1
     assert len(looked.fixed_points)
     assert looked.saved.exists()
+    assert "tiny: matntm with 4 x 4 units" in text
     assert looked.tape.tape.summary() in text
     assert "Before training: from step to step back" in text
     assert "by the parts of the state" in text
@@ -538,6 +541,7 @@ def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_
         assert words in where
         assert "Fixed points with slots that differ were not looked for." in where
         assert "on 40 slots" in where
+    assert "tiny: ntm with 4 units" in text_of(folder / "page.html")
     assert '<section id="fixed-points-on-an-even-tape"' in (folder / "page.html").read_text(encoding="utf-8")
     assert (folder / "page.tape.safetensors").exists()
     assert main(["inspect", str(folder), "--input", *"0100", "--json"]) == 0
@@ -556,6 +560,51 @@ def test_outputs_are_shown_where_they_are_due():
     assert "as chances of a 1" in tape_section(tape, batch).html
     with pytest.raises(ValueError, match="same sequences"):
         tape_section(tape_of(machine, batch.inputs[1:]), batch)
+
+
+@pytest.mark.parametrize(
+    ("used", "shown"),
+    [
+        ("1110000000", [0, 1, 2]),
+        ("0001110000", [3, 4, 5]),
+        ("1100000011", [8, 9, 0, 1]),  # a head stepped back from slot 0
+        ("0000000001", [9]),
+        ("1001000010", [8, 9, 0, 1, 2, 3]),  # shorter runs stay
+        ("1000010000", [0, 1, 2, 3, 4, 5]),  # of two runs as long, that at the end is left out
+        ("1110111111", [4, 5, 6, 7, 8, 9, 0, 1, 2]),
+        ("1111111111", list(range(10))),
+        ("0000000000", list(range(10))),
+        ("1", [0]),
+        ("0", [0]),
+    ],
+)
+def test_the_longest_run_of_unused_slots_is_left_out(used, shown):
+    weights = torch.tensor([0.5 if each == "1" else 0.01 for each in used])
+    assert used_slots(weights) == shown
+
+
+@pytest.mark.parametrize("matrices", [True, False])
+def test_slots_of_a_ring_have_their_own_numbers(matrices):
+    """Heads that walk from slot 117 over the end of 120 slots to slot 3."""
+    pytest.importorskip("matplotlib")
+    machine = matntm(4, 3, output_size=4, slots=120) if matrices else ntm(4, 3, slots=120, slot_size=5)
+    tape = tape_of(Model(machine, 4), torch.zeros(7, 1, 4))
+    walked = torch.eye(120)[torch.arange(117, 124) % 120].view(7, 1, 1, 120)
+    tape = replace(tape, write_weights=walked, read_weights=walked)
+    figure = draw_tape(tape)
+    figure.draw_without_rendering()
+    panels = {axes.get_title(): axes for axes in figure.axes}
+    for title in ("Where it writes", "Where it reads"):
+        assert (panels[title].images[0].get_array() == torch.eye(7).numpy()).all()
+        ticks = {place: label.get_text() for place, label in
+                 zip(panels[title].get_yticks(), panels[title].get_yticklabels(), strict=True)}  # fmt: skip
+        assert [ticks[place] for place in sorted(ticks) if place in (0, 2, 4, 6)] == ["117", "119", "1", "3"]
+    last = panels["Tape at the end"]
+    if matrices:
+        assert last.get_xlabel() == "slots 117 to 3"
+    else:
+        order = [117, 118, 119, 0, 1, 2, 3]
+        assert (last.images[0].get_array() == tape.memory[-1, 0, order].numpy()).all()
 
 
 def overlap(one, other):

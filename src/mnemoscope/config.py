@@ -43,7 +43,7 @@ class RunConfig:
     cell_options: dict[str, Option] = field(default_factory=dict)
     """Options of the cell or network, over those of the preset, such as nonlinearity relu."""
     hidden_size: int = 64
-    """Number of units of the cell; a relational network has sizes of its own."""
+    """Number of units of the cell; of matntm, rows and columns of its state. A relational network has its own sizes."""
     embedding: int | None = None
     """Size of a learned linear embedding of the inputs before the cell; None: the cell sees the inputs themselves."""
     readout_bias: bool = True

@@ -1,7 +1,9 @@
-"""Arguments that count something."""
+"""Arguments that count or measure something."""
 
 from __future__ import annotations
 
+from math import isnan
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -14,5 +16,23 @@ def check_whole(least: int, **numbers: Any) -> None:
     ValueError: heads must be a whole number, at least 1, but is 0.
     """
     for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        if not is_whole(number, least):
             raise ValueError(f"{name} must be a whole number, at least {least}, but is {number!r}.")
+
+
+def is_whole(number: Any, least: int) -> bool:
+    """Whether it is a whole number, of Python or of NumPy, `least` or more.
+
+    >>> is_whole(3, 1), is_whole(True, 1), is_whole(3.0, 1)
+    (True, False, False)
+    """
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number, of Python or of NumPy, and not NaN.
+
+    >>> is_number(0.5), is_number(True), is_number("0.5"), is_number(float("nan"))
+    (True, False, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)

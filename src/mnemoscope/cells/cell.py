@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells.fast import FastPath, NoFastPath, refuse_where_overridden
-from mnemoscope.cells.state import State
+from mnemoscope.cells.state import State, leaves
 from mnemoscope.shapes import Bool, Float, Inexact
 
 Step = Callable[[Tensor, State], State]
@@ -117,6 +117,13 @@ def check_step_input(cell: Cell, x: Tensor) -> None:
             f"A step of {type(cell).__name__} takes inputs of shape (batch, features), but got {tuple(x.shape)}."
         )
     _check_features(cell, x, "batch")
+
+
+def check_batch(batch: int, state: State) -> None:
+    """Raise unless all parts of a state are of the batch of the inputs."""
+    batches = {tensor.shape[0] for tensor in leaves(state)}
+    if batches != {batch}:
+        raise ValueError(f"The inputs have a batch of {batch}, but the given state has {sorted(batches)}.")
 
 
 def _check_features(cell: Cell, xs: Tensor, before: str) -> None:

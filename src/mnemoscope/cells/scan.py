@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint as recompute
 
-from mnemoscope.cells.cell import Cell, check_input
+from mnemoscope.cells.cell import Cell, check_batch, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath, obstacle
 from mnemoscope.cells.loop import run_loop, steps_of
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
@@ -233,7 +233,5 @@ def _start(cell: Cell, xs: Tensor, state: State | None) -> State:
     check_input(cell, xs)
     if state is None:
         return cell.initial_state(xs.shape[1])
-    batches = {tensor.shape[0] for tensor in leaves(state)}
-    if batches != {xs.shape[1]}:
-        raise ValueError(f"The inputs have a batch of {xs.shape[1]}, but the given state has {sorted(batches)}.")
+    check_batch(xs.shape[1], state)
     return state

@@ -86,8 +86,8 @@ def _tape(tape: Tape, batch: Batch, sample: int, shapes: tuple[tuple[int, int] |
     caption = (
         f"One sequence. {'Matrices stand in order, row by row. ' * tiles}Inputs come step by step; outputs "
         f"are shown where they are due{', as chances of a 1' * bits}. "
-        f"Below, what lies on the tape after the last step, and where heads were at each: slots to which none came are "
-        f"left out at both ends."
+        f"Below, what lies on the tape after the last step, and where heads were at each. The tape is a ring: the "
+        f"longest run of slots to which no head came is left out, and the others begin behind it."
     )
     alt = "Inputs, outputs and what was written over time; the tape at the end; weights of the heads over time."
     return drawn(figure, "tape", alt=alt, caption=caption)

@@ -213,7 +213,7 @@ def _of_run(folder: Path, model: Model, task: Task, config: RunConfig, look: Loo
         learner = ("Network", f"{config.cell} {_options(config.cell_options)}")
         title = f"{config.cell} on {config.task}"
     else:
-        units = f"{config.hidden_size} units"
+        units = f"{_size(model.cell, config.hidden_size)} units"
         learner, title = ("Cell", f"{config.cell}, {units}"), f"{config.cell} with {units}"
     facts = [
         learner,
@@ -231,6 +231,12 @@ def _of_run(folder: Path, model: Model, task: Task, config: RunConfig, look: Loo
         baseline_is=task.baseline_is,
         command=look.command or shlex.join(["mnemoscope", "inspect", str(folder)]),
     )
+
+
+def _size(cell: Cell, hidden_size: int) -> str:
+    """Units of a cell; of one of matrices, or a machine that has such a controller, rows and columns of the state."""
+    shape = getattr(cell, "shown_shape", None) or getattr(cell, "state_shape", None)
+    return " x ".join(map(str, shape)) if shape else str(hidden_size)
 
 
 def _score(name: str, value: float, task: Task) -> str:

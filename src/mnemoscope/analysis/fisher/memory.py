@@ -26,6 +26,7 @@ from mnemoscope.analysis.fisher.sources import linear_step, noise_factor
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.analysis.systems import System
 from mnemoscope.shapes import Float, Inexact
+from mnemoscope.whole import check_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -231,9 +232,8 @@ def fisher_memory(
     1.0
 
     """
-    for name, count in (("lags", lags), ("horizon", 1 if horizon is None else horizon), ("terms", terms)):
-        if not isinstance(count, int) or count < (name != "terms"):
-            raise ValueError(f"{name} must be a whole number, at least {int(name != 'terms')}, but is {count}.")
+    check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
+    check_whole(0, terms=terms)
     if route not in ROUTES:
         raise ValueError(f"route must be one of {', '.join(ROUTES)}, but is {route!r}.")
     if observed not in ("all", "newest"):
@@ -268,7 +268,10 @@ def _check_vectors(method: str, route: Route, why: str = "") -> None:
             f'{why}. method="exact" takes it.'
         )
     if method != "exact":
-        raise ValueError(f'Of a vector network there is one reading, "exact", but method is {method!r}.')
+        raise ValueError(
+            f'Of this network there is one reading, "exact", but method is {method!r}; the published formulas are of '
+            f"networks X -> U^T X V, with or without a queue."
+        )
     if route == "matrix-free":
         because = f", and does not apply here: {why}" if why else "; leave route away"
         raise ValueError(f"The matrix-free route is of a MatrixSystem{because}.")

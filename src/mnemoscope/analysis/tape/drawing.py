@@ -7,6 +7,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mnemoscope.analysis.tape.looking import Tape
 
 TOUCHED = 0.05
-"""Slots whose weights stay below this are left out at both ends of the tape."""
+"""Slots whose weights stay below this were not used; the longest run of them around the ring is left out."""
 ACROSS = 3
 """Pictures side by side: on a page there is room for the words of no more."""
 
@@ -57,7 +58,7 @@ def draw_tape(
     memory = tape.memory[-1, sample]
     matrices = memory.dim() == 3
     heads = _heads("writes", tape.write_weights[:, sample]) + _heads("reads", tape.read_weights[:, sample])
-    first, last = _touched(tape, sample)
+    slots = used_slots(torch.cat([tape.write_weights[:, sample], tape.read_weights[:, sample]], 1).amax((0, 1)))
     lines = 1 + -(-(1 + len(heads)) // ACROSS)
     figure = new_figure(width, (0.24 * width + 1.8) * lines)
     places = figure.add_gridspec(lines, ACROSS, height_ratios=(1, *(1.25,) * (lines - 1)))
@@ -73,15 +74,13 @@ def draw_tape(
     for axes, (title, values, limits) in zip(above, shown, strict=True):
         bars.append(bar_below(axes, _strip(axes, values, "step", limits=limits)))
         axes.set_title(title)
-    bars.append(bar_below(below[0], _strip(below[0], memory[first : last + 1], "slot", first, down=True)))
+    bars.append(bar_below(below[0], _strip(below[0], memory[slots], "slot", slots, down=True)))
     below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
-        where = (-0.5, len(tape) - 0.5, last + 0.5, first - 0.5)
-        picture = weights[:, first : last + 1].T.numpy()
-        how = {"aspect": "auto", "interpolation": "nearest", "extent": where}
-        drawn = axes.imshow(picture, cmap=FROM_0, vmin=0, vmax=1, **how)
+        picture = weights[:, slots].T.numpy()
+        drawn = axes.imshow(picture, cmap=FROM_0, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axes.set(xlabel="step", ylabel="slot", title=title)
-        _whole(axes)
+        _whole(axes, slots)
         bars.append(bar_below(axes, drawn))
     for axes in (*above, *below):
         calm(axes, colours, letters)
@@ -98,13 +97,20 @@ def _heads(what: str, weights: Float[Tensor, "time heads slots"]) -> list[tuple[
     return [(f"Head {number + 1} {what}", each) for number, each in enumerate(weights.unbind(1))]
 
 
-def _touched(tape: Tape, sample: int) -> tuple[int, int]:
-    """The first and the last slot that a head came to."""
-    largest = np.maximum(
-        tape.write_weights[:, sample].amax((0, 1)).numpy(), tape.read_weights[:, sample].amax((0, 1)).numpy()
-    )
-    slots = np.flatnonzero(largest >= TOUCHED)
-    return (int(slots[0]), int(slots[-1])) if len(slots) else (0, len(largest) - 1)
+def used_slots(largest: Float[Tensor, " slots"]) -> list[int]:
+    """The slots to show, from their largest weights: all but the longest run that no head came to, in the order of the
+    ring, which begins behind that run. All of them from 0 on where all were used, or none.
+
+    >>> used_slots(torch.tensor([1.0, 0.2, 0.0, 1.0, 0.0, 0.0, 0.0, 0.4]))
+    [7, 0, 1, 2, 3]
+    """
+    count, used = len(largest), (largest >= TOUCHED).nonzero().flatten().tolist()
+    if len(used) in (0, count):
+        return list(range(count))
+    nexts = [*used[1:], used[0] + count]
+    gaps = [after - slot for slot, after in zip(used, nexts, strict=True)]
+    longest = max(range(len(used)), key=lambda place: (gaps[place], place))  # of equal ones the last: 0 stays above
+    return [(nexts[longest] + step) % count for step in range(count + 1 - gaps[longest])]
 
 
 def _shaped(values: Float[Tensor, "time features"], shape: tuple[int, int] | None, matrices: bool) -> Tensor:
@@ -118,24 +124,23 @@ def _strip(
     axes: Any,
     values: Float[Tensor, "count ..."],
     what: str,
-    first: int = 0,
+    slots: list[int] | None = None,
     down: bool = False,
     limits: tuple[float, float] | None = None,
 ) -> Any:
-    """Vectors as columns, or as rows where `down`; matrices as tiles, row by row."""
+    """Vectors as columns, or as rows where `down`; matrices as tiles, row by row. Slots have their own numbers."""
     tiles = values.dim() == 3
     picture = _tiled(values.numpy()) if tiles else values.numpy() if down else values.T.numpy()
     low, high = limits_of(picture) if limits is None else limits
-    end = first + len(values)
-    extent = None if tiles else (-0.5, len(values[0]) - 0.5, end - 0.5, first - 0.5) if down else None
-    drawn = axes.imshow(picture, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest", extent=extent,
+    drawn = axes.imshow(picture, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest",
                         aspect="equal" if tiles else "auto")  # fmt: skip
     if tiles:
         axes.spines[:].set_visible(False)
-        axes.set(xticks=[], yticks=[], xlabel=f"{what}s {first} to {end - 1}")  # longer words have no room on a page
+        first, last = (slots[0], slots[-1]) if slots else (0, len(values) - 1)
+        axes.set(xticks=[], yticks=[], xlabel=f"{what}s {first} to {last}")  # longer words have no room on a page
     else:
         axes.set(**({"xlabel": "number", "ylabel": what} if down else {"xlabel": what, "ylabel": "number"}))
-        _whole(axes)
+        _whole(axes, slots)
     return drawn
 
 
@@ -152,9 +157,12 @@ def _tiled(values: NDArray[np.floating]) -> NDArray[np.floating]:
     return picture
 
 
-def _whole(axes: Any) -> None:
-    """Ticks at whole numbers."""
-    from matplotlib.ticker import MaxNLocator
+def _whole(axes: Any, slots: list[int] | None = None) -> None:
+    """Ticks at whole numbers; downwards those of slots, in their order."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if slots is not None:
+        named = {place: str(slot) for place, slot in enumerate(slots)}
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda place, _: named.get(round(place), "")))

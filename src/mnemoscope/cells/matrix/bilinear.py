@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import isqrt
+from numbers import Number
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.cells.fast import plain
 from mnemoscope.shapes import Float
+from mnemoscope.whole import check_whole, is_whole
 
 Shape = tuple[int, int]
 """Rows and columns of a matrix."""
@@ -22,17 +25,35 @@ def nearest_square(size: int) -> Shape:
     >>> nearest_square(225), nearest_square(8), nearest_square(7)
     ((15, 15), (4, 2), (7, 1))
     """
-    if size < 1:
-        raise ValueError(f"A matrix has at least one entry, but size is {size}.")
+    check_whole(1, size=size)
     columns = next(number for number in range(isqrt(size), 0, -1) if size % number == 0)
     return size // columns, columns
 
 
-def checked_shape(shape: Sequence[int]) -> Shape:
-    """As a pair of positive numbers, or an error in words."""
-    if len(shape) != 2 or min(shape) < 1:
-        raise ValueError(f"A matrix has at least one row and one column, but its shape is {tuple(shape)}.")
-    return int(shape[0]), int(shape[1])
+def shape_by_size(size: Any, rows: Any, names: tuple[str, str]) -> Shape:
+    """So many rows, or as many as make a matrix of `size` entries nearest to a square; errors have the names of both.
+
+    >>> shape_by_size(24, None, ("hidden_size", "rows")), shape_by_size(24, 3, ("hidden_size", "rows"))
+    ((6, 4), (3, 8))
+    """
+    check_whole(1, **{names[0]: size})
+    if rows is None:
+        return nearest_square(int(size))
+    check_whole(1, **{names[1]: rows})
+    if size % rows:
+        raise ValueError(f"{names[0]} = {size} numbers do not fill {rows} rows; choose {names[1]} that divides it.")
+    return int(rows), int(size // rows)
+
+
+def checked_shape(shape: Any) -> Shape:
+    """As a pair of positive whole numbers, or an error in words."""
+    sizes = tuple(shape) if isinstance(shape, Sequence) else ()
+    if len(sizes) != 2 or not all(is_whole(size, 1) for size in sizes):
+        raise ValueError(
+            f"A matrix has at least one row and one column, (rows, columns) in whole numbers, but its shape is "
+            f"{shape!r}."
+        )
+    return int(sizes[0]), int(sizes[1])
 
 
 class Bilinear(nn.Module):
@@ -51,15 +72,20 @@ class Bilinear(nn.Module):
 
     def __init__(self, shape_in: Shape, shape_out: Shape, bias: bool = True, maps: int | None = None) -> None:
         super().__init__()
-        if maps is not None and maps < 1:
-            raise ValueError(f"There must be at least one map, but maps is {maps}.")
-        self.shape_in, self.shape_out, self.maps = checked_shape(shape_in), checked_shape(shape_out), maps
+        if maps is not None:
+            check_whole(1, maps=maps)
+        shape_in, shape_out = checked_shape(shape_in), checked_shape(shape_out)
+        self.shape_in, self.shape_out, self.maps = shape_in, shape_out, maps
         several = () if maps is None else (maps,)
         self.U = nn.Parameter(torch.randn(*several, shape_in[0], shape_out[0]) * shape_in[0] ** -0.5)
         self.V = nn.Parameter(torch.randn(*several, shape_in[1], shape_out[1]) * shape_in[1] ** -0.5)
         self.bias = nn.Parameter(torch.zeros(*several, *shape_out)) if bias else None
 
     def forward(self, X: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*result new_rows new_columns"]:
+        if X.shape[-2:] != self.shape_in:
+            raise ValueError(
+                f"This map takes matrices (..., {self.shape_in[0]}, {self.shape_in[1]}), but got {tuple(X.shape)}."
+            )
         Y = self.U.mT @ (X if self.maps is None else X.unsqueeze(-3)) @ self.V
         return Y if self.bias is None else Y + self.bias
 
@@ -123,14 +149,13 @@ class MatrixInputs(nn.Module):
         return None if bias is None else bias.flatten()
 
 
-def as_shapes(shapes: Shape | Sequence[Shape]) -> list[Shape]:
+def as_shapes(shapes: Any) -> list[Shape]:
     """One shape or several, as a list.
 
     >>> as_shapes((5, 4)), as_shapes([(5, 4), (6, 6)])
     ([(5, 4)], [(5, 4), (6, 6)])
     """
-    numbers = [one for one in shapes if isinstance(one, int)]
-    pairs = [one for one in shapes if not isinstance(one, int)]
-    if numbers and pairs:
-        raise ValueError(f"Either the shape of one matrix or a list of shapes is needed, but not {shapes}.")
-    return [checked_shape(numbers)] if numbers else [checked_shape(pair) for pair in pairs]
+    kinds = {isinstance(one, Number) for one in shapes} if isinstance(shapes, Sequence) else {True, False}
+    if len(kinds) > 1:
+        raise ValueError(f"Either the shape of one matrix or a list of shapes is needed, but not {shapes!r}.")
+    return [checked_shape(shapes)] if kinds == {True} else [checked_shape(pair) for pair in shapes]

@@ -17,14 +17,21 @@ LARGEST = 256
 """
 
 
+def beyond(size: int, largest: int) -> NoFastPath | None:
+    """That a state of `size` entries is too large for the matrix of its vector form, or None."""
+    if size <= largest:
+        return None
+    return NoFastPath(f"its state has {size} entries; the matrix of its vector form pays up to {largest}")
+
+
 def through_vectors(
     vector_cell: Callable[[], Cell], size: int, xs: Tensor, state: State, mask: Tensor | None
 ) -> FastPath | NoFastPath:
     """The fast path of the vector cell, whose matrix has N^2 instead of rows^2 + columns^2 numbers; the work per step
     is more, but the steps themselves are fused.
     """
-    if size > LARGEST:
-        return NoFastPath(f"its state has {size} entries; the matrix of its vector form pays up to {LARGEST}")
+    if (too_large := beyond(size, LARGEST)) is not None:
+        return too_large
     path = vector_cell().fast_path(xs, map_state(lambda part: part.flatten(1), state), mask)
     if isinstance(path, NoFastPath):
         return path

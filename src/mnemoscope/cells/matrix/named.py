@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.matrix.bilinear import Shape, nearest_square
+from mnemoscope.cells.matrix.bilinear import Shape, shape_by_size
 from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
 from mnemoscope.cells.matrix.layers import matrix_stack
 from mnemoscope.cells.matrix.queue import QueueMemory
@@ -22,6 +22,7 @@ from mnemoscope.whole import check_whole
 
 Matrices = Literal["free", "exponential", "cayley", "householder", "givens", "normal"]
 Depth = Literal["stack", "transition"]
+_OF_INPUT, _OF_STATE = ("input_size", "input_rows"), ("hidden_size", "rows")
 
 
 def matrix_rnn(
@@ -61,7 +62,13 @@ def matrix_rnn(
     def layer(below: Shape, shape: Shape) -> MatrixRNN:
         return MatrixRNN(below, shape, nonlinearity, matrix(shape[0]), matrix(shape[1]))
 
-    return _layers(layer, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, depth)
+    return _layers(
+        layer,
+        shape_by_size(input_size, input_rows, _OF_INPUT),
+        shape_by_size(hidden_size, rows, _OF_STATE),
+        layers,
+        depth,
+    )
 
 
 def matrix_lstm(
@@ -72,7 +79,13 @@ def matrix_lstm(
     >>> matrix_lstm(25, 24).state_shape
     (6, 4)
     """
-    return _layers(MatrixLSTM, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, "stack")
+    return _layers(
+        MatrixLSTM,
+        shape_by_size(input_size, input_rows, _OF_INPUT),
+        shape_by_size(hidden_size, rows, _OF_STATE),
+        layers,
+        "stack",
+    )
 
 
 def matrix_gru(
@@ -83,7 +96,13 @@ def matrix_gru(
     >>> matrix_gru(25, 24).state_shape
     (6, 4)
     """
-    return _layers(MatrixGRU, _shape(input_size, input_rows), _shape(hidden_size, rows), layers, "stack")
+    return _layers(
+        MatrixGRU,
+        shape_by_size(input_size, input_rows, _OF_INPUT),
+        shape_by_size(hidden_size, rows, _OF_STATE),
+        layers,
+        "stack",
+    )
 
 
 def queue(
@@ -149,26 +168,20 @@ def stacked_matrix_rnn(
     5675
 
     """
-    if layers < 1:
-        raise ValueError(f"There must be one layer or more beside the output, but layers is {layers}.")
-    output = _shape(input_size if output_size is None else output_size, output_rows)
-    hidden = [_shape(hidden_size, rows)] * layers
-    return matrix_stack([_shape(input_size, input_rows), *hidden, output], nonlinearity, last)
+    check_whole(1, layers=layers)
+    output = shape_by_size(
+        input_size if output_size is None else output_size, output_rows, ("output_size", "output_rows")
+    )
+    hidden = [shape_by_size(hidden_size, rows, _OF_STATE)] * layers
+    return matrix_stack([shape_by_size(input_size, input_rows, _OF_INPUT), *hidden, output], nonlinearity, last)
 
 
 def _layers(layer: Callable[[Shape, Shape], Cell], below: Shape, shape: Shape, layers: int, depth: str) -> Cell:
-    if layers < 1 or depth not in ("stack", "transition"):
-        raise ValueError(f"There must be one layer or more, by 'stack' or 'transition', but not {layers} by {depth!r}.")
+    check_whole(1, layers=layers)
+    if depth not in get_args(Depth):
+        raise ValueError(f"depth must be one of {', '.join(get_args(Depth))}, but is {depth!r}.")
     if layers == 1:
         return layer(below, shape)
     if depth == "transition":
         return DeepTransition([layer(below, shape) for _ in range(layers)])
     return Stack([layer(below if level == 0 else shape, shape) for level in range(layers)])
-
-
-def _shape(size: int, rows: int | None) -> Shape:
-    if rows is None:
-        return nearest_square(size)
-    if rows < 1 or size % rows:
-        raise ValueError(f"A matrix of {size} entries cannot have {rows} rows; choose a divisor of {size}.")
-    return rows, size // rows

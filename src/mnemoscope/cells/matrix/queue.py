@@ -50,10 +50,13 @@ class QueueMemory(Cell):
                 f"What is read from the queue is added before the nonlinearity of a MatrixRNN, but the cell is a "
                 f"{type(cell).__name__}."
             )
-        weights = torch.as_tensor(alpha, dtype=cell.initial_state(1).dtype).detach().clone()
+        try:
+            weights = torch.as_tensor(alpha, dtype=cell.initial_state(1).dtype).detach().clone()
+        except (TypeError, ValueError, RuntimeError):  # what torch says of words, and of lists in lists
+            weights = torch.empty(0)
         weights = weights[None] if weights.dim() == 0 else weights
         if weights.dim() != 1 or not len(weights) or not torch.isfinite(weights).all():
-            raise ValueError(f"alpha must be a finite weight for every slot of the queue, but is {alpha}.")
+            raise ValueError(f"alpha must be a finite weight for every slot of the queue, but is {alpha!r}.")
         self.cell = cell
         self.input_size, self.hidden_size = cell.input_size, cell.hidden_size
         if learned:

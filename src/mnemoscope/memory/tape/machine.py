@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.cells.cell import Box, Cell, check_step_input
+from mnemoscope.cells.cell import Box, Cell, check_batch, check_step_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.cells.state import map_state
@@ -19,7 +19,7 @@ from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
 from mnemoscope.shapes import Float
-from mnemoscope.whole import check_whole
+from mnemoscope.whole import check_whole, is_number
 
 EMPTY = 1e-6
 """Each number of a memory that nothing was written to (Collier & Beel 2018)."""
@@ -93,9 +93,10 @@ class TuringMachine(Cell):
         super().__init__()
         shape = _checked_shape("slot_shape", slot_shape)
         _check(controller, slots, read_heads, write_heads, reach, initial_memory, least_strength)
-        if gradient_limit is not None and not gradient_limit > 0:
+        if gradient_limit is not None and not (is_number(gradient_limit) and gradient_limit > 0):
             raise ValueError(f"gradient_limit must be a number above 0, or None, but is {gradient_limit!r}.")
         self.controller, self.gradient_limit = controller, gradient_limit
+        slots, read_heads, write_heads, reach = map(int, (slots, read_heads, write_heads, reach))  # of NumPy, say
         self.input_size = _inputs(controller, read_heads, shape)
         self.slots, self.slot_shape = slots, shape
         self.read_heads, self.write_heads = read_heads, write_heads
@@ -148,6 +149,7 @@ class TuringMachine(Cell):
     def forward(self, x: Float[Tensor, "batch features"], state: TapeState) -> TapeState:
         check_step_input(self, x)
         self._check_state(state)
+        check_batch(len(x), state)
         limit = self.gradient_limit
         if limit is not None:
             state = map_state(lambda part: limited(part, limit), state)
@@ -276,11 +278,11 @@ def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     if len(sizes) not in (1, 2):
         raise ValueError(f"{name} must be (numbers,) or (rows, columns), but is {shape!r}.")
     check_whole(1, **{f"{name}[{place}]": size for place, size in enumerate(sizes)})
-    return sizes
+    return tuple(map(int, sizes))
 
 
 def _check(
-    controller: Any, slots: int, read_heads: int, write_heads: int, reach: int, initial_memory: str, least: float
+    controller: Any, slots: Any, read_heads: Any, write_heads: Any, reach: Any, initial_memory: Any, least: Any
 ) -> None:
     if not isinstance(controller, Cell):
         raise TypeError(
@@ -288,8 +290,8 @@ def _check(
         )
     check_whole(1, slots=slots, read_heads=read_heads, write_heads=write_heads)
     check_whole(0, reach=reach)
-    check_reach(slots, 2 * reach + 1)
-    if not 0 <= least < inf:
-        raise ValueError(f"least_strength must be at least 0 and finite, but is {least}.")
+    check_reach(int(slots), 2 * int(reach) + 1)
+    if not (is_number(least) and 0 <= least < inf):
+        raise ValueError(f"least_strength must be a finite number, at least 0, but is {least!r}.")
     if initial_memory not in ("constant", "learned"):
         raise ValueError(f'initial_memory must be "constant" or "learned", but is {initial_memory!r}.')

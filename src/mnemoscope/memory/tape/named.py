@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from math import isqrt
-
 from mnemoscope.cells import LSTM
 from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
-from mnemoscope.cells.matrix.bilinear import Shape
+from mnemoscope.cells.matrix.bilinear import shape_by_size
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.machine import TuringMachine
 from mnemoscope.whole import check_whole
@@ -68,7 +66,10 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
                 slot_columns=slot_columns, read_heads=read_heads, write_heads=write_heads)  # fmt: skip
     if output_size is None and output_rows is not None:
         raise ValueError(f"output_rows is {output_rows}, but without an output_size there is no output of its own.")
-    inputs = [_shape(input_size, input_rows, "input"), *[(slot_rows, slot_columns)] * read_heads]
+    inputs = [
+        shape_by_size(input_size, input_rows, ("input_size", "input_rows")),
+        *[(slot_rows, slot_columns)] * read_heads,
+    ]
     own = (hidden_size, hidden_size)
     if controller == "rnn":
         layers = 3 if layers is None else layers
@@ -80,6 +81,7 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
         inner = MatrixLSTM(inputs, own)
     else:
         raise ValueError(f"controller must be 'rnn' or 'lstm', but is {controller!r}.")
+    output = None if output_size is None else shape_by_size(output_size, output_rows, ("output_size", "output_rows"))
     return TuringMachine(
         inner,
         slots,
@@ -90,19 +92,5 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
         initial_memory=initial_memory,
         least_strength=1.0,
         gradient_limit=gradient_limit,
-        output_shape=None if output_size is None else _shape(output_size, output_rows, "output"),
+        output_shape=output,
     )
-
-
-def _shape(numbers: int, rows: int | None, what: str) -> Shape:
-    """So many rows, or the fewest columns that leave no more rows than needed: 25 is 5 x 5, 6 is 3 x 2, 3 is 3 x 1."""
-    check_whole(1, **{f"{what}_size": numbers})
-    if rows is None:
-        columns = next(count for count in range(isqrt(numbers), 0, -1) if numbers % count == 0)
-        return numbers // columns, columns
-    check_whole(1, **{f"{what}_rows": rows})
-    if numbers % rows:
-        raise ValueError(
-            f"{what}_size = {numbers} numbers do not fill {rows} rows; choose {what}_rows that divides it."
-        )
-    return rows, numbers // rows
