@@ -98,7 +98,12 @@ def test_presets_are_runs_that_can_be_written_and_built(name, tmp_path):
     assert read_back(config, tmp_path) == config
     task = build_task(config)
     model = build_model(config, task)
-    answers = model.network.choices if registry.is_relational(config.task) else model.readout.out_features
+    if registry.is_relational(config.task):
+        answers = model.network.choices
+    elif registry.OWN_READOUT in registry.cells[config.cell].tags:
+        answers = model.cell.output_size
+    else:
+        answers = model.readout.out_features
     assert answers == task.output_size
 
 

@@ -159,6 +159,7 @@ def stop_at(step: int, error: type[BaseException]):
     return callback
 
 
+@SLOW
 @pytest.mark.xdist_group("torchrun")
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     """And in float32, where 40 steps at a rate of 0.01 leave the weights within 1e-5 of those of one process."""

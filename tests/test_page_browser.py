@@ -246,7 +246,12 @@ def test_a_title_is_no_script(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "case", ["narrow", "one dimension", "flow in two dimensions", "nothing", pytest.param("motion only", marks=SLOW)]
+    "case",
+    [
+        "narrow",
+        "nothing",
+        *(pytest.param(case, marks=SLOW) for case in ("one dimension", "flow in two dimensions", "motion only")),
+    ],
 )
 def test_small_worlds(case, tmp_path):
     one, two = cube(1, 1), replace(cube(2, 2), continuous=True, bounded=False)
@@ -271,7 +276,8 @@ def test_small_worlds(case, tmp_path):
     assert answer["marks"] == {"one dimension": 3, "flow in two dimensions": 9}.get(case, 0)
 
 
-@pytest.mark.parametrize("width", [420, pytest.param(1000, marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("width", [420, 1000])
 def test_the_training_curve_s_legend_is_whole(width, tmp_path):
     # a loss that falls at the end leaves only the upper right corner, or the lower left, for the legend
     for name, losses in {"late": [0.9] * 15 + [1e-3] * 5, "early": [0.9] + [0.02, 0.01] * 10}.items():
@@ -295,8 +301,9 @@ def test_the_training_curve_s_legend_is_whole(width, tmp_path):
         assert answer["outside"] == []
 
 
-@pytest.mark.parametrize("width", [pytest.param(None, marks=SLOW), 390])
-@pytest.mark.parametrize("gain", [pytest.param(0.8, marks=SLOW), 1.5], ids=["stable", "growing"])
+@SLOW
+@pytest.mark.parametrize("width", [None, 390])
+@pytest.mark.parametrize("gain", [0.8, 1.5], ids=["stable", "growing"])
 def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, tmp_path):
     fp = cube()
     sections = [linearisation_section(fp), matrix_section(spectrum(gain * torch.randn(16, 16) / 4))]

@@ -554,6 +554,8 @@ TWO, THREE = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb"), ("abca", 
     [
         ("plain", TWO, THREE),
         ("missing", ("aaaa", "aaba", "baaa", "abba", "aabb"), THREE),
+        ("without abaa", ("aaaa", "aaba", "baaa", "abba", "abab", "aabb"), THREE),
+        ("without abab", ("aaaa", "abaa", "aaba", "baaa", "abba", "aabb"), THREE),
         ("flipped", THREE, TWO),
         ("flipped missing", ("baca", "bcaa"), TWO),
     ],

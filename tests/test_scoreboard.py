@@ -17,6 +17,8 @@ from mnemoscope.studies.scoreboard import COMPARED, KINDS, OTHERS, OURS, counts,
 from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.studies.study import Row
 
+pytestmark = pytest.mark.xdist_group("scoreboard")  # their fixture takes long: once, not in each process
+
 HERE = Path(__file__).parent.parent
 RESULTS = HERE / "results"
 AGAIN = "run `make scoreboard`"

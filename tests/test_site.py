@@ -10,6 +10,8 @@ import pytest
 from links import broken_in_markdown, broken_in_site, markdown_files
 from mnemoscope import registry
 
+pytestmark = pytest.mark.xdist_group("site")  # their fixture takes long: once, not in each process
+
 ROOT = Path(__file__).parent.parent
 
 

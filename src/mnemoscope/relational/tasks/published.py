@@ -19,6 +19,8 @@ PUBLISHED: dict[str, RelationalTask] = {
     "same/diff 6": SameDifferent6(),
     "identity rules 4": IdentityRules4(),
     "identity rules 4 missing": IdentityRules4(variant="missing"),
+    "identity rules 4 without abaa": IdentityRules4(variant="without abaa"),
+    "identity rules 4 without abab": IdentityRules4(variant="without abab"),
     "identity rules 4 flipped": IdentityRules4(variant="flipped"),
     "identity rules 4 flipped missing": IdentityRules4(variant="flipped missing"),
     "dist10": DistributionOfN(n=10, m=89),
