@@ -101,7 +101,7 @@ def test_presets_are_runs_that_can_be_written_and_built(name, tmp_path):
     if registry.is_relational(config.task):
         answers = model.network.choices
     elif registry.OWN_READOUT in registry.cells[config.cell].tags:
-        answers = model.cell.hidden_size  # of what it gives out
+        answers = model(task.batch(1, 0, 0).inputs)[0].shape[-1]
     else:
         answers = model.readout.out_features
     assert answers == task.output_size
