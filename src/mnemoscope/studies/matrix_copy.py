@@ -12,6 +12,7 @@ from mnemoscope.studies.tape import (
     FASTER,
     FEW,
     FEW_STEPS,
+    LIMIT,
     MATNTM,
     MATRIX_RNN,
     OURS,
@@ -19,6 +20,7 @@ from mnemoscope.studies.tape import (
     SOURCE,
     STAGES,
     TapeStudy,
+    at_rates,
     published_parameters,
 )
 
@@ -35,21 +37,9 @@ LEARNING: dict[str, dict[str, Any]] = {
     "matrix-rnn": {**MATRIX_RNN, **FASTER},
     "matrix-rnn, logistic output": {**LOGISTIC, **FASTER},
 }
-LIMITED: dict[str, Any] = {**MATNTM, "cell_options": {"gradient_limit": 10.0}}
-"""Each number of a gradient is cut to +-10 on its way from step to step, as in Graves et al. 2014, section 4.6. At ten
-times the published rate, gradients of a MatNTM without that grow beyond the numbers of float32 before anything can
-shorten them."""
+LIMITED: dict[str, Any] = {**MATNTM, "cell_options": LIMIT}
 CURVES = {"matntm": {18_000: 3.3, 53_000: 0.0}, "matrix-rnn": {53_000: 15.0}}
 SEEDS = (0, 1, 2, 3, 4)
-
-
-def at_rates(networks: Mapping[str, Mapping[str, Any]], rates: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Every network at every learning rate."""
-    return {
-        f"{name}, {words}": {**network, "learning_rate": rate}
-        for name, network in networks.items()
-        for words, rate in rates.items()
-    }
 
 
 class MatrixCopyStudy(TapeStudy):

@@ -12,12 +12,14 @@ from mnemoscope.studies.study import Finished, Preset, Published, Row
 from mnemoscope.studies.tape import (
     BASE,
     FEW_STEPS,
+    LIMIT,
     MIXED,
     OURS,
     SEQUENCES,
     SMALL,
     SOURCE,
     TapeStudy,
+    at_rates,
     published_parameters,
     task_of,
 )
@@ -35,6 +37,7 @@ LEARNING: dict[str, dict[str, Any]] = {
     "matntm": {**AS_TOLD["matntm"], **MIXED},
     "matrix-rnn": AS_TOLD["matrix-rnn"],
 }
+LIMITED: dict[str, Any] = {**AS_TOLD["matntm"], "cell_options": {**AS_TOLD["matntm"]["cell_options"], **LIMIT}}
 ITEMS = (12, 15, 20)
 """Lists longer than those of training."""
 PARTS = (1, 2, 3, 4)
@@ -79,6 +82,14 @@ class MatrixRecallStudy(TapeStudy):
                             "on a GPU; but gradients are shortened to a norm of 20, where the released code cuts each "
                             "of their numbers to +-20; five seeds.",
                             {"networks": AS_TOLD, "changes": {"device": "cuda"}}, SEEDS),
+        "stability": Preset("Does anything overflow? RMSprop with momentum 0.9 at the published learning rate and at "
+                            "ten times that, 20,000 iterations without stopping early; gradients no longer than 20, "
+                            "and at ten times the rate those of MatNTM are also cut to +-10 on their way from step to "
+                            "step; five seeds. An hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
+                            {"networks": at_rates(AS_TOLD, {"rate 0.00008": 8e-5})
+                             | at_rates({"matntm, limited": LIMITED, "matrix-rnn": AS_TOLD["matrix-rnn"]},
+                                        {"rate 0.0008": 8e-4}),
+                             "changes": {"steps": 20_000}}, SEEDS),
     }  # fmt: skip
     cites = ("renanse2021", "graves2014", "collier2018")
     caption = (

@@ -55,12 +55,25 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 FEW_STEPS: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "evaluate_batches": 1, "batch_size": 4}
 """Networks and settings that show in seconds that the machinery works."""
+LIMIT: dict[str, Any] = {"gradient_limit": 10.0}
+"""Each number of a gradient is cut to +-10 on its way from step to step, as in Graves et al. 2014, section 4.6. At ten
+times the published rate, gradients of a MatNTM without that grow beyond the numbers of float32 before anything can
+shorten them."""
 OURS: dict[str, Any] = {"curriculum_score": 0.98, "target_loss": 1e-3, "target_score": 1.0}
 FASTER: dict[str, Any] = {"learning_rate": 5e-4}
 STAGES: dict[str, Any] = {**FASTER, "task_options": {"curriculum": "2 4 7 12", "mixed": True}}
 """What learns in hundreds of iterations in place of tens of thousands: RMSprop as published, at five times the rate, on
 short sequences first, of mixed lengths: where a batch has one length, one of the shortest ones is soon right, and the
 next stage begins before this one is learned (of three seeds, two were stuck for hundreds of iterations)."""
+
+
+def at_rates(networks: Mapping[str, Mapping[str, Any]], rates: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Every network at every learning rate."""
+    return {
+        f"{name}, {words}": {**network, "learning_rate": rate}
+        for name, network in networks.items()
+        for words, rate in rates.items()
+    }
 
 
 class TapeStudy(SolvingStudy):
