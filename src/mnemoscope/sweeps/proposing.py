@@ -155,7 +155,7 @@ class Optuna:
         return storages.JournalStorage(storages.journal.JournalFileBackend(str(path.resolve())))
 
     def _database(self, url: str) -> Any:
-        from sqlalchemy.exc import SQLAlchemyError  # comes with Optuna
+        from sqlalchemy.exc import SQLAlchemyError  # pyright: ignore[reportMissingImports]  # comes with Optuna
 
         try:
             return self.optuna.storages.RDBStorage(url)
@@ -228,8 +228,8 @@ def _optuna(method: str) -> Any:
             __import__(module)
         except ImportError as error:
             raise ModuleNotFoundError(f"The method {method} needs {name}: pip install 'mnemoscope[sweep]'.") from error
-    import optuna
-    import optuna.storages.journal
+    import optuna  # pyright: ignore[reportMissingImports]
+    import optuna.storages.journal  # pyright: ignore[reportMissingImports]
 
     return optuna
 

@@ -81,7 +81,7 @@ class WeightsAndBiases(_Log):
 
     def __init__(self) -> None:
         try:
-            import wandb
+            import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise ImportError("The log wandb needs Weights & Biases: pip install 'mnemoscope[wandb]'.") from error
         self._wandb: Any = wandb
