@@ -80,7 +80,7 @@ def test_presets(name):
     config = PRESETS[name]
     uses = uses_of_config(config)
     assert Use("task", config.task) in uses
-    assert Use("optimiser", "adam") in uses
+    assert Use("optimiser", config.optimiser) in uses
     assert Use(registry.learners(config.task).kind, config.cell) in uses
 
 

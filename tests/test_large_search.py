@@ -373,6 +373,7 @@ def test_eigenvalues_of_large_states_are_complete_and_in_the_order_of_their_vect
     assert (fp.eigenvalues.abs().diff() <= 1e-12).all()
 
 
+@SLOW
 def test_a_trained_reservoir_has_its_corners():
     torch.manual_seed(0)
     cell = EchoState(1, 150, output_size=1, input_scale=4.0)

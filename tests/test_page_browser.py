@@ -200,6 +200,7 @@ def test_headings_sort_and_numbers_select(tmp_path):
     assert answer["copied"] in ("Copied", "Selected")
 
 
+@SLOW
 def test_without_webgl_the_view_is_flat(tmp_path):
     answer = visit_in_health(
         full_page(),
@@ -248,9 +249,11 @@ def test_a_title_is_no_script(tmp_path):
 @pytest.mark.parametrize(
     "case",
     [
-        "narrow",
         "nothing",
-        *(pytest.param(case, marks=SLOW) for case in ("one dimension", "flow in two dimensions", "motion only")),
+        *(
+            pytest.param(case, marks=SLOW)
+            for case in ("narrow", "one dimension", "flow in two dimensions", "motion only")
+        ),
     ],
 )
 def test_small_worlds(case, tmp_path):
@@ -327,7 +330,8 @@ def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, 
     assert answer["rows"] == 4
 
 
-@pytest.mark.parametrize("width", [pytest.param(None, marks=SLOW), 380])
+@SLOW
+@pytest.mark.parametrize("width", [None, 380])
 def test_variables_in_the_page(tmp_path, width):
     net = planted(3, 2, 12, 4, torch.Generator().manual_seed(0))
     section = binding_section(variable_memories(net.model))

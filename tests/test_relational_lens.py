@@ -30,6 +30,7 @@ from mnemoscope.relational.tasks import RMTS, Comparison, IdentityRules, Relatio
 from mnemoscope.studies import Look, inspect_run
 from mnemoscope.studies.relational_inspection import HIDDEN_IN, PROBLEMS, generalisation_of
 from mnemoscope.training import build_model, load_model, train
+from slow import SLOW
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
 SMALL = Sizes(objects=4, choices=3, channels=1, height=8, width=8, segments=(2, 2))
@@ -446,7 +447,7 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
 
 
-@pytest.mark.parametrize("cell", ["corelnet-sensory", "lstm"])
+@pytest.mark.parametrize("cell", ["corelnet-sensory", pytest.param("lstm", marks=SLOW)])
 def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
     looked = inspect_run(run_of(tmp_path, "same-different", cell), look=Look(progress=False))
     html, text, seen = looked.page.read_text(encoding="utf-8"), text_of(looked.page), looked.relations

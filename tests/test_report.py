@@ -517,7 +517,7 @@ def test_importing_the_report_imports_no_extra():
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("missing", ["plotly", "jinja2", "matplotlib"])
+@pytest.mark.parametrize("missing", ["plotly", *(pytest.param(name, marks=SLOW) for name in ("jinja2", "matplotlib"))])
 def test_a_missing_extra_is_met_with_what_to_do(missing):
     check = f"""
 import sys
