@@ -16,7 +16,7 @@ from mnemoscope.analysis.attractors.sameness import Visits
 from mnemoscope.analysis.attractors.tangents import Tangents
 from mnemoscope.analysis.attractors.watching import watch
 from mnemoscope.cells import LSTM, Cell, Elman
-from slow import SLOW
+from slow import SLOW, after
 
 BRIEFLY = {"transient": 300, "steps": 300, "patience": 0}
 """For systems that are soon where they come to, and do not need more to be known."""
@@ -764,7 +764,7 @@ def lines_of_points(x, h):
     ids=["rings", "lines"],
 )
 @pytest.mark.parametrize("starts", [24, 80])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", after(1, range(3)))
 def test_no_continuous_attractor_is_split_where_another_is_nearer(function, width, number, starts, seed):
     """The next rest of a ring's own is often further away than many of the other ring."""
     generator = torch.Generator().manual_seed(seed)

@@ -17,6 +17,7 @@ from mnemoscope.engines.local import available_cores
 from mnemoscope.files import DEBRIS
 from mnemoscope.progress import Bar, told_to
 from mnemoscope.studies import run_study
+from slow import after
 
 TESTS = Path(__file__).parent
 
@@ -103,7 +104,7 @@ for event in Local(2).events(jobs):
 """
 
 
-@pytest.mark.parametrize("chance", range(20))
+@pytest.mark.parametrize("chance", after(6, range(20)))
 def test_after_a_kill_nothing_finished_is_repeated_and_nothing_is_lost(tmp_path, chance):
     """kill -9 of whoever sends the jobs at a random moment, then all again: a job was begun twice only where the kill
     met it between its beginning and its end."""

@@ -8,7 +8,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, EchoState, Elman, Model, Reservoirs
 from mnemoscope.tasks import FlipFlop
 from mnemoscope.training import RecursiveLeastSquares, fit_readout, force, ridge
-from slow import SLOW
+from slow import SLOW, slow
 
 
 def samples(number, features, outputs, seed=0, dtype=torch.float64):
@@ -216,7 +216,7 @@ def test_a_teacher_driven_reservoir_sings_alone():
     assert 0.8 < z.max() < 1.2
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
 def test_a_flip_flop_is_taught(dtype):
     torch.manual_seed(1)
     cell = EchoState(2, 300, 2, input_scale=4.0).to(dtype)

@@ -235,6 +235,7 @@ def test_what_would_be_fetched_is_blocked_and_noticed(tmp_path):
     assert "securitypolicyviolation: http://127.0.0.1:9/pixel.png" in answer["wrong"]
 
 
+@SLOW
 def test_a_title_is_no_script(tmp_path):
     title = "</title><script>document.documentElement.dataset.evil = 1</script>"
     answer = visit_in_health(

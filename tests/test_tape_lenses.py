@@ -30,6 +30,7 @@ from mnemoscope.report.tape import longest, tape_section
 from mnemoscope.studies import Look, inspect_run
 from mnemoscope.tasks import Batch, BitCopy
 from mnemoscope.training import load_model, train
+from slow import slow
 
 
 def randn(*shape):
@@ -612,7 +613,7 @@ def overlap(one, other):
 
 
 @pytest.mark.parametrize(("slots", "steps", "heads"), [(5, 5, 1), (12, 32, 1), (120, 90, 1), (12, 32, 2)])
-@pytest.mark.parametrize("matrices", [True, False])
+@pytest.mark.parametrize("matrices", [True, *slow(False)])
 def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monkeypatch):
     """No letter is cut off or lies over another one, a picture or a colour bar, also at the size of a narrow page."""
     pytest.importorskip("matplotlib")

@@ -32,6 +32,7 @@ from mnemoscope.training import (
     train,
 )
 from mnemoscope.training.loop import _backward
+from slow import slow
 
 CONFIG = RunConfig(
     "try",
@@ -83,7 +84,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=lambda config: f"{config.cell}-{config.optimiser}")
-@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, *slow(Crash)])
 def test_an_interrupted_run_ends_with_the_same_bytes(config, error, tmp_path):
     run(config, tmp_path / "straight")
     with pytest.raises(error):
@@ -222,7 +223,7 @@ def _tiny_data(monkeypatch, tmp_path_factory):
     [(TEXT, {}), (TEXT, {"cell": "lstm", "embedding": 3, "truncate": 3}), (TEXT, {"cell": "noisy"}), (DIGITS, {})],
     ids=["elman", "lstm", "noisy", "digits"],
 )
-@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [Crash, *slow(KeyboardInterrupt)])
 def test_an_interrupted_run_on_data_ends_with_the_same_bytes(config, settings, error, tmp_path):
     config = replace(config, **settings)
     straight = run(config, tmp_path / "straight")

@@ -12,6 +12,7 @@ from mnemoscope.kernels import triton_elementwise as kernels
 from mnemoscope.kernels import triton_outer
 from mnemoscope.kernels.triton_elementwise import Plan
 from mnemoscope.kernels.triton_steps import LEFT, RIGHT, _parts
+from slow import slow
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -58,7 +59,7 @@ def assert_near(found, expected, bound=1e-5):
 
 
 @pytest.mark.parametrize(("time", "batch", "units"), SIZES)
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [True, *slow(False)])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_is_the_recurrence_and_its_gradient(monkeypatch, way, name, dtype, masked, time, batch, units):

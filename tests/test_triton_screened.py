@@ -10,6 +10,7 @@ from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_screened as kernels
+from slow import slow
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -53,7 +54,7 @@ def assert_near(found, expected, bound=2e-5):
             assert (one - other).norm() <= bound * other.norm() + 1e-6, name
 
 
-@pytest.mark.parametrize("additive", [True, False])
+@pytest.mark.parametrize("additive", [True, *slow(False)])
 @pytest.mark.parametrize("how", HOWS)
 def test_the_kernels_are_the_steps_of_the_cpu(how, additive):
     how = HOWS[how]
