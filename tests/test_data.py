@@ -187,6 +187,7 @@ def test_files_come_from_a_folder_too(tmp_path, cache):
         ("/other.tgz", archive(texts((50, 40, 30))), ValueError, r"is not the original ptb\.char\.train\.txt"),
         ("/less.tgz", archive(texts()[:1]), ValueError, r"the archive has no simple-examples/data/ptb\.char\.valid"),
     ],
+    ids=["nowhere", "short", "cut", "page", "other", "less"],  # not the content, in which the time is written
 )
 def test_a_failed_download_is_told_and_leaves_nothing_wrong(path, content, error, words, server, cache):
     server.contents = {} if content is None else {path: content}
