@@ -12,6 +12,7 @@ from mnemoscope.cli.main import _parse
 from mnemoscope.config import RunConfig
 from mnemoscope.store import read_runs
 from mnemoscope.training import Follower, RunFolder, train
+from test_training import Crash, stop_at
 
 CONFIG = RunConfig("try", "flipflop", task_options={"bits": 2, "length": 12}, hidden_size=8, batch_size=4, steps=40,
                    evaluate_every=6, evaluate_batches=2, checkpoint_every=10)  # fmt: skip
@@ -19,18 +20,6 @@ CONFIG = RunConfig("try", "flipflop", task_options={"bits": 2, "length": 12}, hi
 LOGS = ["tensorboard", "wandb"]
 DISTURBED = pytest.mark.filterwarnings("default::DeprecationWarning")  # of theirs
 STEPS = [6, 12, 18, 24, 30, 36, 40]
-
-
-class Crash(Exception):  # noqa: N818
-    """As if the power had failed."""
-
-
-def stop_at(step: int, error: type[BaseException]):
-    def callback(info):
-        if info.step == step:
-            raise error
-
-    return callback
 
 
 def run(config, root, **settings):
