@@ -24,11 +24,11 @@ from mnemoscope.relational import (
     relational_model,
 )
 from mnemoscope.relational.corelnet import similarity_of
-from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
+from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.encoder import Sparse, gather
 from mnemoscope.relational.network import RelationalModel, Seen
 from mnemoscope.relational.recurrent import reader
-from mnemoscope.relational.similarity import Asymmetric, Difference, InnerProducts, Mixture, Rows, Symmetric
+from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, Rows, Symmetric
 from mnemoscope.training.loop import Penalised
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
@@ -251,15 +251,15 @@ def test_similarities_are_products_or_differences_of_all_pairs():
     assert not torch.allclose(other.scores(seen), other.scores(seen).mT, atol=0.1)
     assert torch.equal(other(seen), Rows().softmax(other.scores(seen)))
 
-    products = InnerProducts(6, relations=2).double()
+    distance = Distance(6, relations=2).double()
     slow = torch.zeros(3, 2, 4, 4, dtype=torch.float64)
     for problem in range(3):
-        for r in range(2):
-            W, b = (part.chunk(2)[r] for part in (products.project.weight, products.project.bias))
-            maps = [W @ each + b for each in s[problem]]
-            slow[problem, r] = one_by_one(maps, maps) / len(b)
-    assert torch.allclose(products.scores(seen), slow, rtol=0, atol=ROUNDING)
-    assert torch.equal(products(seen), products.scores(seen).tril())  # as they are, without a softmax
+        for r, w in enumerate(distance.project.weight):
+            for i in range(4):
+                for j in range(4):
+                    slow[problem, r, i, j] = abs(w @ s[problem, i] - w @ s[problem, j])
+    assert torch.allclose(distance.scores(seen), slow, rtol=0, atol=ROUNDING)
+    assert torch.equal(distance(seen), distance.scores(seen).tril())  # as they are, without a softmax
 
     difference = Difference(6, relations=2, rows=Rows(causal=False)).double()
     slow = torch.zeros(3, 2, 4, 4, dtype=torch.float64)
@@ -329,6 +329,29 @@ def slow_attention(query, keys, values, width):
         scores = [exp(float(query[own] @ key[own]) / sqrt(width)) for key in keys]
         found.append(sum(score / sum(scores) * value[own] for score, value in zip(scores, values, strict=True)))
     return torch.cat(found)
+
+
+@pytest.mark.parametrize(("causal", "sensory"), [(True, 0), (False, 4)])
+def test_a_pairs_decoder_asks_all_pairs_the_same(causal, sensory):
+    decoder = PairsDecoder(4, 2, relations=3, rows=Rows(causal), hidden=5, sensory=sensory).double()
+    decoder.place.data.normal_()
+    R, z = torch.randn(6, 3, 4, 4, dtype=torch.float64), torch.randn(6, 4, 4, dtype=torch.float64)
+    answers = decoder(R, z if sensory else None)
+    for problem in range(6):
+        total, pairs = 0, 0
+        for i in range(4):
+            for j in range(i):
+                read = [*R[problem, :, i, j]] + ([] if causal else [*R[problem, :, j, i]])
+                read += [*z[problem, i], *z[problem, j]] if sensory else []
+                inside = decoder.pair.weight @ torch.stack(read) + decoder.pair.bias + decoder.place[pairs]
+                total = total + (decoder.relation.weight @ inside.clamp(min=0) + decoder.relation.bias).clamp(min=0)
+                pairs += 1
+        assert torch.allclose(answers[problem], slow_mlp(decoder.answer, total / sqrt(pairs)), rtol=0, atol=ROUNDING)
+
+
+def test_a_pair_takes_two_objects():
+    with pytest.raises(ValueError, match="objects must be a whole number, at least 2, but is 1"):
+        PairsDecoder(1, 2)
 
 
 @pytest.mark.parametrize("sensory", [0, 4])
@@ -677,7 +700,7 @@ def test_models_refuse_objects_that_they_cannot_answer_for():
         CoRelNet(Sizes(4, 1))
     with pytest.raises(NotImplementedError, match="must define answer"):
         RelationalModel(SMALL)(images, torch.zeros(2, 4, dtype=torch.long))
-    with pytest.raises(ValueError, match="'recurrent', but is 'rnn'"):
+    with pytest.raises(ValueError, match="'pairs', but is 'rnn'"):
         unwrap(CoRelNet.__init__)(CoRelNet.__new__(CoRelNet), SMALL, decoder="rnn")
     with pytest.raises(ValueError, match="'mixture', but is 'cosine'"):
         unwrap(similarity_of)("cosine", features=3, objects=4)

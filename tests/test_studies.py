@@ -9,9 +9,11 @@ import pytest
 import data_sets
 from mnemoscope import registry
 from mnemoscope.config import RunConfig
-from mnemoscope.studies import Finished, Published, Study, Trial, copy_200, run_study
+from mnemoscope.studies import Finished, Preset, Published, Study, Trial, copy_200, run_study
 from mnemoscope.studies.flipflop_cube import STUDY, cube
 from mnemoscope.studies.gradient_norms import polynomial
+from mnemoscope.studies.learning import take_trained
+from mnemoscope.training.run_folder import RunFolder
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
@@ -59,6 +61,31 @@ def test_an_interrupted_study_keeps_what_is_finished(tmp_path, monkeypatch):
     result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, resume=True, progress=False)
     assert calls == [0, 1, 1, 2]
     assert result.reused == 1
+
+
+def test_what_another_study_has_trained_is_not_trained_again(tmp_path, monkeypatch):
+    first, second = (registry.studies.load(name) for name in ("ablations", "relational-cognitive"))
+    networks = {"corelnet, RMTS, m 95": {"cell": "corelnet", "task": "rmts", "task_options": {"m": 95}}}
+    settings = {"networks": networks, "changes": {"steps": 2, "batch_size": 4, "evaluate_every": 1}}
+    for study in (first, second):
+        monkeypatch.setattr(study, "presets", {"tiny": Preset("tiny", settings)})
+    before = run_study("ablations", "tiny", root=tmp_path, progress=False)
+    monkeypatch.setattr("mnemoscope.training.loop._train", None)  # would raise
+    after = run_study("relational-cognitive", "tiny", root=tmp_path, progress=False)
+    one, other = (json.loads(next(each.folder.glob("*/trial.json")).read_text()) for each in (before, after))
+    came_from = f"ablations/tiny/{first.trials(settings, (0,))[0].hash}"
+    assert other["result"].pop("trained by") == came_from
+    assert other["result"] == one["result"]
+    assert other["environment"] == one["environment"]
+    (run,) = after.folder.glob("*/relational-cognitive/*")
+    assert RunFolder(run).read_config().name == "relational-cognitive"
+    shutil.rmtree(before.folder)
+    assert RunFolder(run).status == "finished"
+    assert take_trained(RunFolder(run).read_config(), tmp_path / "studies/other/tiny/0") == (
+        run.parent.parent.relative_to(tmp_path / "studies").as_posix()
+    )
+    changed = replace(RunFolder(run).read_config(), seed=1)
+    assert take_trained(changed, tmp_path / "studies/other/tiny/1") is None
 
 
 def measured(points, unstable, **more):

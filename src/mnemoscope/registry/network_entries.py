@@ -89,10 +89,10 @@ networks.add(
     ),
     _entry(
         "corelnet-multi",
-        "CoRelNet with eight learned relations at once",
-        "mnemoscope; after Kerg et al. 2022, relations of Altabaa et al. 2024",
+        "CoRelNet with 64 learned relations at once, read pair by pair",
+        "mnemoscope; after Kerg et al. 2022, pairs of Santoro et al. 2017",
         "kerg2022",
-        "altabaa2024",
+        "santoro2017",
         "mnemoscope",
     ),
     _entry(

@@ -7,13 +7,13 @@ from typing import Literal, Unpack, get_args
 from torch import Tensor
 
 from mnemoscope.relational.comparing import Comparing, Scores, numbered
-from mnemoscope.relational.decoders import MLPDecoder, RecurrentDecoder, TransformerDecoder
+from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.network import Options, Seen, Sized
-from mnemoscope.relational.similarity import Asymmetric, Difference, InnerProducts, Mixture, Rows, Similarity, Symmetric
+from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, Rows, Similarity, Symmetric
 from mnemoscope.shapes import Bool, Float
 
-Kind = Literal["symmetric", "asymmetric", "products", "difference", "mixture"]
-Decoder = Literal["mlp", "transformer", "recurrent"]
+Kind = Literal["symmetric", "asymmetric", "difference", "distance", "mixture"]
+Decoder = Literal["mlp", "transformer", "recurrent", "pairs"]
 
 
 class CoRelNet(Comparing):
@@ -21,10 +21,10 @@ class CoRelNet(Comparing):
 
     Args:
         problem: the task, or its sizes.
-        similarity: "symmetric", `z z^T`; "asymmetric"; "products", of a few learned numbers; "difference"; or
-            "mixture", for which symmetric and difference compete.
+        similarity: "symmetric", `z z^T`; "asymmetric"; "difference"; "distance", beyond the thesis; or "mixture",
+            for which symmetric and difference compete.
         relations: how many of that kind; beyond the thesis where there are several.
-        decoder: "mlp"; "transformer", CoRelNet-T; or "recurrent".
+        decoder: "mlp"; "transformer", CoRelNet-T; "recurrent"; or "pairs", the same layers for all pairs of objects.
         causal: compare an object with itself and those before it, as the published numbers of parameters count; False
             for all pairs, as printed.
         hidden: units of the MLP's hidden layer.
@@ -53,6 +53,8 @@ class CoRelNet(Comparing):
             self.decoder = TransformerDecoder(self.objects, self.choices, relations, beside)
         elif decoder == "recurrent":
             self.decoder = RecurrentDecoder(self.objects, self.choices, relations, sensory=beside)
+        elif decoder == "pairs":
+            self.decoder = PairsDecoder(self.objects, self.choices, relations, rows, hidden, beside)
         else:
             raise ValueError(f"decoder must be one of {', '.join(map(repr, get_args(Decoder)))}, but is {decoder!r}.")
 
@@ -71,7 +73,8 @@ class CoRelNet(Comparing):
 
     @property
     def read(self) -> Bool[Tensor, "objects objects"]:
-        return self.similarity.rows.read(self.objects)
+        read = self.similarity.rows.read(self.objects)
+        return read.fill_diagonal_(False) if isinstance(self.decoder, PairsDecoder) else read
 
     @property
     def relation_names(self) -> tuple[str, ...]:
@@ -80,7 +83,7 @@ class CoRelNet(Comparing):
 
 def similarity_of(kind: Kind, features: int, objects: int, relations: int = 1, rows: Rows | None = None) -> Similarity:
     """By its name."""
-    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "products": InnerProducts, "difference": Difference}
+    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "difference": Difference, "distance": Distance}
     if kind in simple:
         return simple[kind](features, relations, rows)
     if kind == "mixture":

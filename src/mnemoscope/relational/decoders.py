@@ -124,6 +124,54 @@ class RecurrentDecoder(nn.Module):
         return self.answer(outputs[-1])
 
 
+class PairsDecoder(nn.Module):
+    """Every pair of objects goes through the same two layers, with a bias for where it stands, and their sum answers
+    (beyond the thesis; a relation network, Santoro et al. 2017, that sees relations instead of objects).
+
+    An MLP has weights of its own for each pair, so that it must learn each time anew what a relation means.
+
+    Args:
+        objects: of a problem, at least 2.
+        choices: answers.
+        relations: matrices that it reads.
+        rows: whether a pair is read one way or both ways; what an object is to itself is not read.
+        hidden: units of the layer behind the sum.
+        sensory: features of each object that are appended to the relations of its pairs; 0 for none.
+
+    """
+
+    UNITS = 128
+    first: Tensor
+    second: Tensor
+
+    def __init__(
+        self, objects: int, choices: int, relations: int = 1, rows: Rows | None = None, hidden: int = 256,
+        sensory: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        check_whole(1, hidden=hidden)
+        check_whole(2, objects=objects)
+        second, first = torch.tril_indices(objects, objects, -1)
+        self.register_buffer("first", first, persistent=False)
+        self.register_buffer("second", second, persistent=False)
+        self.both_ways = not (rows or Rows()).causal
+        self.pair = nn.Linear(relations * (1 + self.both_ways) + 2 * sensory, self.UNITS)
+        self.place = nn.Parameter(torch.zeros(len(first), self.UNITS))
+        self.relation = nn.Linear(self.UNITS, self.UNITS)
+        self.answer = torch_mlp(self.UNITS, hidden, choices)
+
+    def forward(
+        self,
+        relations: Float[Tensor, "batch relations objects objects"],
+        sensory: Float[Tensor, "batch objects features"] | None = None,
+    ) -> Float[Tensor, "batch choices"]:
+        read = [relations[:, :, self.second, self.first].mT]  # (batch, pairs, relations)
+        read += [relations[:, :, self.first, self.second].mT] if self.both_ways else []
+        read += [] if sensory is None else [sensory[:, self.second], sensory[:, self.first]]
+        pairs = self.relation((self.pair(torch.cat(read, dim=2)) + self.place).relu()).relu()
+        return self.answer(pairs.sum(1) / pairs.shape[1] ** 0.5)
+
+
 def by_head(x: Float[Tensor, "batch tokens wide"], heads: int) -> Float[Tensor, "batch heads tokens width"]:
     """The heads lie side by side."""
     return x.unflatten(2, (heads, -1)).transpose(1, 2)

@@ -49,7 +49,7 @@ MODELS: dict[str, Build] = {
     "corelnet-sensory": partial(CoRelNet, sensory=True),
     "corelnet-l1": partial(CoRelNet, l1=1.0),
     "corelnet-nhid": corelnet_nhid,
-    "corelnet-multi": partial(CoRelNet, similarity="products", relations=8),
+    "corelnet-multi": partial(CoRelNet, similarity="distance", relations=64, decoder="pairs"),
     "corelnet-t-asymmetric": partial(CoRelNet, decoder="transformer", similarity="asymmetric"),
     "corelnet-t-random": partial(CoRelNet, decoder="transformer", trained_encoder=False),
     "corelnet-t-sensory": partial(CoRelNet, decoder="transformer", sensory=True),

@@ -15,8 +15,6 @@ from mnemoscope.relational.network import Seen
 from mnemoscope.shapes import Bool, Float, Int
 from mnemoscope.whole import check_whole
 
-WIDTH = 16
-"""Numbers that a learned relation compares objects by."""
 KEY = 64
 """Numbers of the keys by which rules compete; not told in Kerg, section 7.3."""
 
@@ -129,9 +127,8 @@ class Asymmetric(Similarity):
         return reference @ comparison.mT
 
 
-class InnerProducts(Similarity):
-    """`R_r = (W_r s) (W_r s)^T / K` of K learned numbers each, read as they are (beyond the thesis; several inner
-    products as relations are those of Altabaa et al. 2024).
+class Distance(Similarity):
+    """`R_ij = |w (s_i - s_j)|`, read as it is: how far apart objects are in one learned number (beyond the thesis).
 
     Neither normalised nor turned into a softmax: a relation has to say how alike objects are in one respect, whatever
     they are in others. Context normalisation makes every feature in which two objects differ at all count as much as
@@ -140,12 +137,11 @@ class InnerProducts(Similarity):
 
     def __init__(self, features: int, relations: int = 1, rows: Rows | None = None) -> None:
         super().__init__(relations, rows)
-        self.project = nn.Linear(features, relations * WIDTH)
+        self.project = nn.Linear(features, relations, bias=False)  # a bias would cancel
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
-        mapped = gather(self.project(seen.encoded), seen.objects)  # of distinct images, as they are fewer than objects
-        each = mapped.unflatten(-1, (self.relations, WIDTH)).transpose(1, 2)
-        return each @ each.mT / WIDTH
+        places = gather(self.project(seen.encoded), seen.objects).mT  # (batch, relations, objects)
+        return (places.unsqueeze(-1) - places.unsqueeze(-2)).abs()
 
     def forward(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         return self.rows.kept(self.scores(seen))

@@ -51,6 +51,7 @@ class LearningStudy(Study):
         result: dict[str, Any] = {
             "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         }
+        shared = take_trained(config, folder)
         try:
             trained = train(config, folder, resume=True, progress=progress)
         except NonFiniteLoss as error:
@@ -58,7 +59,7 @@ class LearningStudy(Study):
         else:
             result |= {"steps": trained.steps, "loss": trained.loss, "baseline": trained.baseline,
                        "seconds": round(trained.seconds, 1), **trained.scores}  # fmt: skip
-            result |= self.look(trained.folder)
+            result |= self.look(trained.folder) | ({"trained by": shared} if shared else {})
         lines = RunFolder(config.folder(folder)).read_metrics()
         if lines and "left_out" in lines[-1]:
             result["left out"] = lines[-1]["left_out"]
@@ -131,6 +132,27 @@ class LearningStudy(Study):
         legend(axes, beside=True)
         quiet(axes)
         return figure
+
+
+def take_trained(config: RunConfig, folder: Path) -> str | None:
+    """Copy the run of a trial from another study that has trained the same network, if there is one.
+
+    Args:
+        config: the run; all that determines its result must be the same, whatever its name.
+        folder: of the trial, `<root>/studies/<study>/<preset>/<trial>`.
+
+    Returns:
+        `<study>/<preset>/<trial>` of where it was trained, or None if it is still to be trained here.
+
+    """
+    own, studies = RunFolder(config.folder(folder)), folder.parent.parent.parent
+    if own.status != "new":
+        return None
+    for path in sorted(studies.glob(f"*/*/*/*/{config.hash}")):
+        if (other := RunFolder(path)).status == "finished":
+            other.copy_finished(own, config)
+            return path.parent.parent.relative_to(studies).as_posix()
+    return None
 
 
 def colours() -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from mnemoscope.config import changed
 from mnemoscope.relational.tasks import RelationalGame
 from mnemoscope.relational.tasks.game_rules import RULES
 from mnemoscope.relational.tasks.games import OF_COLOUR
@@ -13,6 +14,7 @@ from mnemoscope.studies.relational import (
     BASE,
     FEW_STEPS,
     PROTOTYPE,
+    Condition,
     RelationalStudy,
     Reported,
     claim,
@@ -20,7 +22,7 @@ from mnemoscope.studies.relational import (
     named,
     reported,
 )
-from mnemoscope.studies.study import Preset, Published
+from mnemoscope.studies.study import Preset, Published, Trial
 from mnemoscope.tasks import Split, Task
 from mnemoscope.tasks.problems import Problems
 
@@ -79,8 +81,13 @@ TABLE: dict[str, dict[str, tuple[Percent, ...]]] = {
 CoRelNet-T's rows."""
 FIRST = ("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
 SECOND = ("mnm", "lstm", "ntm", "relation-network")
-BEYOND = ("corelnet-multi", "abstractor")
-"""Not in the thesis: eight relations at once, and symbols moved by relations."""
+LONGER: dict[str, Any] = {"batch_size": 128, "steps": 5000, "schedule": "cosine"}
+"""Larger batches, twice as many, and a learning rate that falls to 0: with several relations, the published recipe ends
+where colour and identity are told, and shape is not where colours differ (73%)."""
+SEVERAL: dict[str, dict[str, Any]] = {"corelnet-multi": {"cell": "corelnet-multi", **LONGER}}
+ONE: dict[str, dict[str, Any]] = {"corelnet-longer": {"cell": "corelnet", **LONGER}}
+BEYOND = {**SEVERAL, **named("abstractor")}
+"""Not in the thesis: many relations at once, and symbols moved by relations."""
 ENOUGH = 0.85
 """Of colour/shape, for several relations."""
 
@@ -111,9 +118,11 @@ def game(rule: str) -> dict[str, Any]:
     return {"task": "relational-game", "task_options": {"rule": rule}}
 
 
+ONE_RELATION = crossed(ONE, {"colour/shape": game("colour/shape")})
+"""As long with one relation: what is gained by several is not gained by learning longer."""
 CLAIMS = (
     claim("one relation cannot tell colour from shape", "the tables' CoRelNet and CoRelNet-T, at most 50% of four",
-          "colour/shape", None, ("corelnet-multi",), ("corelnet", "corelnet-t", "esbn")),
+          "colour/shape", None, ("corelnet-multi",), ("corelnet-longer",)),
     *(
         claim("at chance, but for networks that see relations alone", "Kerg, chapter 5 Table 1", "row matching", None,
               ("corelnet", "corelnet-t"), (other,))
@@ -138,18 +147,20 @@ class Games(RelationalStudy):
     claims = CLAIMS
     published = (*_published(), *(one.published for one in CLAIMS))
     watched: Mapping[str, Sequence[str]] = {
-        "colour/shape": ("corelnet", "corelnet-multi", "transformer"),
+        "colour/shape": ("corelnet", "corelnet-longer", "corelnet-multi", "transformer"),
         "row matching": ("corelnet", "transformer"),
     }
     presets: Mapping[str, Preset] = {
         "smoke": Preset("A few iterations of two games: it shows that the machinery works.",
-                        {"networks": crossed(named("corelnet", "corelnet-multi"),
+                        {"networks": crossed({**named("corelnet"), **SEVERAL},
                                              {rule: game(rule) for rule in ("same", "colour/shape")}),
                          "changes": FEW_STEPS}),
         "cpu": Preset("As published, the networks of Table 1 and several relations; five seeds.",
-                      {"networks": crossed(named(*FIRST, "corelnet-multi"), tasks), "changes": {}}, (0, 1, 2, 3, 4)),
+                      {"networks": {**crossed({**named(*FIRST), **SEVERAL}, tasks), **ONE_RELATION}, "changes": {}},
+                      (0, 1, 2, 3, 4)),
         "paper": Preset("As published, all networks of both tables and those beyond; ten seeds, on a GPU.",
-                        {"networks": crossed(named(*FIRST, *SECOND, *BEYOND), tasks), "changes": {"device": "cuda"}},
+                        {"networks": {**crossed({**named(*FIRST, *SECOND), **BEYOND}, tasks), **ONE_RELATION},
+                         "changes": {"device": "cuda"}},
                         tuple(range(10))),
     }  # fmt: skip
     cites = ("kerg2022", "shanahan2020", "webb2021", "altabaa2024", "santoro2017", "vaswani2017", "munkhdalai2019",
@@ -159,6 +170,14 @@ class Games(RelationalStudy):
         "dashed lines chance. Below, accuracy on hexominoes while learning: thin lines for seeds, thick ones for their "
         "median."
     )
+
+    def as_published(self, trial: Trial) -> bool:
+        """Networks that are not in the thesis are compared by the recipe that is declared here."""
+        own = {**BEYOND, **ONE}.get(Condition.of(trial).network)
+        if own is None:
+            return super().as_published(trial)
+        told = changed(self.base, own)
+        return all(trial.settings[name] == getattr(told, name) for name in self.recipe)
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         assert isinstance(task, Problems)

@@ -93,6 +93,14 @@ class RunFolder:
         write_atomically(self.path / "config.toml", config.to_toml().encode())
         write_json(self.path / "env.json", environment() | ({"processes": processes} if processes > 1 else {}))
 
+    def copy_finished(self, to: RunFolder, config: RunConfig) -> None:
+        """Put this finished run, with its versions and machine, into another folder, as the run of `config`."""
+        self._check_finished()
+        with to.claimed():
+            write_atomically(to.path / "config.toml", config.to_toml().encode())
+            for name in ("env.json", "metrics.jsonl", "model.safetensors", "result.json"):  # the last makes it finished
+                write_atomically(to.path / name, (self.path / name).read_bytes())
+
     def remove_debris(self) -> None:
         """Remove what crashes in the middle of writing have left."""
         for each in self.path.glob(f"{DEBRIS}*"):
