@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
@@ -111,7 +110,7 @@ def train(
         if stored is not None:
             return TrainResult.from_json(stored, folder.path)
         task, model, optimiser = built or _built(config, world, progress=False)
-        with _threads(config.threads), _without_denormals(registry.is_relational(config.task)):
+        with _threads(config.threads), _without_denormals():
             return _train(_Run(config, folder, task, model, optimiser, world), progress, followed, held)
 
 
@@ -450,14 +449,13 @@ def _threads(number: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _without_denormals(wanted: bool) -> Iterator[None]:
-    """Numbers too small for float32 count as 0 in this thread: of the moments that Adam keeps for an encoder whose
-    softmax is saturated, a quarter are such numbers, with which some CPUs are many times slower.
+def _without_denormals() -> Iterator[None]:
+    """Numbers too small for float32 count as 0 in this thread. Some CPUs are many times slower with them, and a network
+    that has settled is full of them: of the moments that Adam keeps for an encoder with a saturated softmax a quarter,
+    and where a Turing machine has unlearned its task, a step takes four times as long (x86).
     """
-    if wanted:
-        torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        if wanted:
-            torch.set_flush_denormal(False)  # torch's own setting; there is no way to ask for it
+        torch.set_flush_denormal(False)  # torch's own setting; there is no way to ask for it
