@@ -29,8 +29,8 @@ ROOMS = (
 )
 FORBIDDEN = {("analysis", "training"), ("analysis", "tasks"), ("report", "training"), ("tasks", "cells")}
 """What a room may not know although it stands above (design: "knows nothing of")."""
-FREE = {"shapes", "splits", "whole", "registry", "config", "options", "citations", "files", "processes", "progress",
-        "store"}  # fmt: skip
+FREE = {"shapes", "splits", "whole", "registry", "config", "options", "citations", "files", "lazy", "palette",
+        "processes", "progress", "store"}  # fmt: skip
 """Modules beside the rooms, of one file or a folder, which every room may import and which import no room."""
 
 

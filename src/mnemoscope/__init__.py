@@ -6,8 +6,9 @@
 Names are loaded on first use, so that the command line can answer `--help` without waiting for torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mnemoscope.lazy import on_first_use
 
 __version__ = "0.1.0"
 
@@ -85,77 +86,6 @@ if TYPE_CHECKING:
     )
     from mnemoscope.cells import EchoState, EpisodicMemory, Model, adapt, run_with_cache, scan
     from mnemoscope.training import fit_readout, force
-
-_ROOMS = (
-    "analysis", "cells", "connectivity", "kernels", "registry", "reinforcement", "report", "studies", "sweeps",
-    "tasks", "training",
-)  # fmt: skip
-_NAMES = {
-    "fit_readout": "training",
-    "force": "training",
-    "EchoState": "cells",
-    "Attention": "analysis",
-    "Attractors": "analysis",
-    "Basin": "analysis",
-    "Cycles": "analysis",
-    "Dependencies": "analysis",
-    "Design": "analysis",
-    "Dynamics": "analysis",
-    "EnergyReport": "analysis",
-    "EnergySurface": "analysis",
-    "EpisodicMemory": "cells",
-    "Evolution": "analysis",
-    "FisherMemory": "analysis",
-    "FixedPoints": "analysis",
-    "GradientNorms": "analysis",
-    "LyapunovSpectrum": "analysis",
-    "MatrixSystem": "analysis",
-    "MemoryCapacity": "analysis",
-    "MemoryKinds": "analysis",
-    "MemoryLoad": "analysis",
-    "Model": "cells",
-    "Recall": "analysis",
-    "Spectrum": "analysis",
-    "Tape": "analysis",
-    "TrajectoryMemory": "analysis",
-    "Transients": "analysis",
-    "VariableMemories": "analysis",
-    "adapt": "cells",
-    "Drift": "analysis",
-    "Generalisation": "analysis",
-    "Occlusion": "analysis",
-    "Relations": "analysis",
-    "drift_of": "analysis",
-    "occlusion_of": "analysis",
-    "relations_of": "analysis",
-    "attention_of": "analysis",
-    "attractors": "analysis",
-    "along_inputs": "analysis",
-    "basin": "analysis",
-    "between": "analysis",
-    "classify_memories": "analysis",
-    "design_memory": "analysis",
-    "energy_report": "analysis",
-    "energy_surface": "analysis",
-    "find_cycles": "analysis",
-    "find_fixed_points": "analysis",
-    "fisher_along": "analysis",
-    "fisher_memory": "analysis",
-    "gradients_by_part": "analysis",
-    "gradients_of": "analysis",
-    "lyapunov_spectrum": "analysis",
-    "follow": "analysis",
-    "measured_memory_capacity": "analysis",
-    "memory_capacity": "analysis",
-    "memory_load": "analysis",
-    "recall": "analysis",
-    "run_with_cache": "cells",
-    "scan": "cells",
-    "spectrum": "analysis",
-    "tape_of": "analysis",
-    "transients": "analysis",
-    "variable_memories": "analysis",
-}
 
 __all__ = [
     "Attention",
@@ -236,12 +166,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"mnemoscope.{name}")
-    if name in _NAMES:
-        return getattr(import_module(f"mnemoscope.{_NAMES[name]}"), name)
-    raise AttributeError(f"mnemoscope has no attribute {name!r}")
+__getattr__ = on_first_use(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -11,21 +11,11 @@ from torch import Tensor
 
 from mnemoscope.analysis.fixed_points import FixedPoints
 from mnemoscope.analysis.projection import View, strung, view
+from mnemoscope.palette import PALETTE
 from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-PALETTE: dict[str, tuple[str, str]] = {
-    "stable": ("#0072b2", "#56b4e9"),
-    "saddle-1": ("#d9a214", "#b06b15"),
-    "saddle-2": ("#a95509", "#feb425"),
-    "saddle-3": ("#50290d", "#fbe7ab"),
-    "unstable": ("#da0e53", "#f0276f"),
-    "marginal": ("#8d26e4", "#b066f0"),
-    "slow": ("#2fae90", "#7ba6a1"),
-}
-"""Colours on a light and on a dark ground. Any two differ by more than 20 in CIELAB, to colour-blind eyes too."""
 
 MOST_EIGENVALUES = 6000
 """At most about this many eigenvalues are drawn in all: the same number, and at least 8, of each point."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.analysis.drawing import PALETTE
 from mnemoscope.analysis.growth import Growth
 from mnemoscope.analysis.kreiss import ROUNDING
+from mnemoscope.palette import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

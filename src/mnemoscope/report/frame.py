@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from mnemoscope import __version__
-from mnemoscope.analysis.drawing import PALETTE
+from mnemoscope.palette import PALETTE
 
 
 @dataclass(frozen=True)

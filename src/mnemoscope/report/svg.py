@@ -11,7 +11,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.analysis.drawing import PALETTE
+from mnemoscope.palette import PALETTE
 from mnemoscope.report.frame import need
 
 if TYPE_CHECKING:

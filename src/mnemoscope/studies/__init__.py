@@ -1,10 +1,15 @@
 """One file per published table or figure: what was published, how to run it, side by side."""
 
-from mnemoscope.studies.computing import ComputedStudy
-from mnemoscope.studies.inspection import Inspection, Look, inspect_cell, inspect_run
-from mnemoscope.studies.learning import LearningStudy
-from mnemoscope.studies.running import StudyResult, run_study
-from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
+from typing import TYPE_CHECKING
+
+from mnemoscope.lazy import on_first_use
+
+if TYPE_CHECKING:
+    from mnemoscope.studies.computing import ComputedStudy
+    from mnemoscope.studies.inspection import Inspection, Look, inspect_cell, inspect_run
+    from mnemoscope.studies.learning import LearningStudy
+    from mnemoscope.studies.running import StudyResult, run_study
+    from mnemoscope.studies.study import Finished, Preset, Published, Row, Study, Trial
 
 __all__ = [
     "ComputedStudy",
@@ -22,3 +27,9 @@ __all__ = [
     "inspect_run",
     "run_study",
 ]
+
+__getattr__ = on_first_use(__name__, __file__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.analysis import Dynamics, Evolution, FromOutputs, FromTrajectories, Several, between, follow
-from mnemoscope.analysis.drawing import PALETTE
 from mnemoscope.cells import run_with_cache
+from mnemoscope.palette import PALETTE
 from mnemoscope.report import render_frame
 from mnemoscope.report.evolution import evolution_section
 from mnemoscope.report.sections import citing, making

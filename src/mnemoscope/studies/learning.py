@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.analysis.drawing import PALETTE
 from mnemoscope.config import RunConfig, changed
+from mnemoscope.palette import PALETTE
 from mnemoscope.report.svg import COLOUR, blank, legend, quiet
 from mnemoscope.studies.study import Finished, Row, Study, Trial
 from mnemoscope.training import NonFiniteLoss, build_model, build_task, train

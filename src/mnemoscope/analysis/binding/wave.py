@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.analysis.drawing import PALETTE
 from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
 from mnemoscope.connectivity.selection import SignedSelection
+from mnemoscope.palette import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,12 @@
+"""The colours of all pictures."""
+
+PALETTE: dict[str, tuple[str, str]] = {
+    "stable": ("#0072b2", "#56b4e9"),
+    "saddle-1": ("#d9a214", "#b06b15"),
+    "saddle-2": ("#a95509", "#feb425"),
+    "saddle-3": ("#50290d", "#fbe7ab"),
+    "unstable": ("#da0e53", "#f0276f"),
+    "marginal": ("#8d26e4", "#b066f0"),
+    "slow": ("#2fae90", "#7ba6a1"),
+}
+"""Colours on a light and on a dark ground. Any two differ by more than 20 in CIELAB, to colour-blind eyes too."""
