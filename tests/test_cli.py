@@ -192,6 +192,13 @@ def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, monkeypatch,
     assert "Traceback" not in captured.err
 
 
+def test_without_a_word_it_helps(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 0
+    assert "mnemoscope train flipflop" in capsys.readouterr().out
+
+
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mnemoscope 0.")
@@ -234,6 +241,9 @@ def test_interruption_ends_with_130(said, printed, monkeypatch, capsys):
     monkeypatch.setattr("mnemoscope.training.train", interrupted)
     assert main(["train", "flipflop"]) == 130
     assert printed in capsys.readouterr().err
+    monkeypatch.setattr("mnemoscope.studies.run_study", interrupted, raising=False)
+    assert main(["study", "flipflop-cube"]) == 130
+    assert (said or "--resume runs the rest") in capsys.readouterr().err
 
 
 def test_study_passes_its_arguments_on(tmp_path, capsys):

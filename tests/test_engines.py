@@ -2,6 +2,7 @@
 
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from mnemoscope.engines import Job, Local, Outcome, Progress, engine
 from mnemoscope.engines.carrying import packed, unpack
+from mnemoscope.engines.cluster import _check_reachable
 from mnemoscope.engines.local import available_cores
 from mnemoscope.files import DEBRIS
 from mnemoscope.progress import Bar, told_to
@@ -33,6 +35,18 @@ def job(name, root="", **arguments):
 
 def ended(engine, jobs):
     return [event for event in engine.events(jobs) if isinstance(event, Outcome)]
+
+
+def test_a_ray_cluster_that_does_not_answer_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        _check_reachable(address)
+        _check_reachable(f"ray://{address}")
+    for nobody in (address, f"ray://{address}"):
+        with pytest.raises(ConnectionError, match=f"No Ray cluster answers at {nobody}"):
+            _check_reachable(nobody)
+    for not_asked in (None, "auto", "local"):
+        _check_reachable(not_asked)
 
 
 def test_every_job_is_done_and_the_cores_are_divided(tmp_path):

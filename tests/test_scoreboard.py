@@ -122,6 +122,7 @@ def test_what_was_not_run_and_what_is_not_measured():
 def test_the_preset_nearest_to_what_was_published_is_shown_if_it_was_compared():
     smoke, cpu, paper = (told(name, row(name, "agrees")) for name in ("smoke", "cpu", "paper"))
     assert stable(smoke, cpu, paper).lines[0].preset == "paper"
+    assert stable(smoke, cpu, paper, told("published", row("published", "differs"))).kind == "differs"
     assert stable(smoke, cpu).lines[0].preset == "cpu"
     elsewhere = told("paper", row("paper", "not compared", because="other conditions"))
     assert stable(smoke, cpu, elsewhere).lines[0].preset == "cpu"
@@ -219,6 +220,11 @@ def test_results_are_told_again_and_what_was_measured_stays(tmp_path):
     assert held_results(tmp_path)[0].of_preset is None
     retell(tmp_path)
     assert file.read_text() == source.read_text()
+    newer = {**content, "environments": [{"mnemoscope": "99.0.0"}], "more": 1}
+    file.write_text(json.dumps(newer))
+    with pytest.raises(ValueError, match="newer than this one"):
+        retell(tmp_path)
+    assert read_json(file) == newer
     file.write_text(json.dumps({"study": "fisher-table"}))
     with pytest.raises(ValueError, match="another version"):
         retell(tmp_path)

@@ -218,11 +218,17 @@ def test_an_unknown_column_is_told_with_those_there_are():
             select(ROWS, **more)
 
 
+def test_descending_is_for_what_is_sorted():
+    with pytest.raises(ValueError, match="needs a column to sort by"):
+        select(ROWS, descending=True)
+
+
 def test_csv_reads_back(tmp_path):
     path = write_csv(tmp_path / "new" / "runs.csv", ROWS)
     with path.open(newline="") as file:
         back = list(csv.DictReader(file))
     assert back == [{name: "" if value is None else str(value) for name, value in row.items()} for row in ROWS]
+    assert write_csv(path, [], ["name", "seed"]).read_text() == "name,seed\n"
 
 
 def test_parquet_reads_back(tmp_path):
@@ -299,14 +305,18 @@ def test_the_state_of_the_studies(tmp_path, capsys, monkeypatch):
 def test_a_trial_that_came_after_the_summary_counts(tmp_path):
     folder = tmp_path / "studies" / "copy-200" / "cpu"
     (folder / "a").mkdir(parents=True)
-    (folder / "a" / "trial.json").write_text("{}")
+    (folder / "a" / "trial.json").write_text('{"result": {}}')
     summary = {"trials": [{}], "of the preset": {"finished": 1, "trials": 9}}
     (folder / "summary.json").write_text(json.dumps(summary))
     assert [(one.trials, one.of_preset) for one in held_results(root=tmp_path)] == [(1, (1, 9))]
     (folder / "b").mkdir()
-    (folder / "b" / "trial.json").write_text("{}")
+    (folder / "b" / "trial.json").write_text('{"result": {}}')
     assert [(one.trials, one.of_preset) for one in held_results(root=tmp_path)] == [(2, None)]
     assert held_results(tmp_path / "nowhere", tmp_path / "nowhere") == []
+    (folder / "b" / "trial.json").write_text('{"result"')
+    (held,) = held_results(root=tmp_path)
+    assert held.trials == 1
+    assert "b/trial.json cannot be read" in held.words
 
 
 def test_listings_do_not_wait_for_torch(runs):

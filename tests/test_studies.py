@@ -5,10 +5,12 @@ import shutil
 from dataclasses import asdict, replace
 
 import pytest
+import torch
 
 import data_sets
 from mnemoscope import registry
 from mnemoscope.config import RunConfig
+from mnemoscope.files import claimed
 from mnemoscope.studies import Finished, Preset, Published, Study, Trial, copy_200, run_study
 from mnemoscope.studies.flipflop_cube import STUDY, cube
 from mnemoscope.studies.gradient_norms import polynomial
@@ -199,6 +201,56 @@ def test_a_trial_without_a_result_is_refused_in_words(content, tmp_path, monkeyp
     next(folder.glob("*/trial.json")).write_text(content)
     with pytest.raises(ValueError, match=r"trial\.json should hold a trial and its result.*Remove it"):
         run_study("flipflop-cube", "smoke", root=tmp_path, resume=True, progress=False)
+
+
+def stands_for_trials(monkeypatch, fails=()):
+    """flipflop-cube without training; with some seeds it fails."""
+
+    def run(trial, folder, progress):
+        if trial.seed in fails:
+            raise TypeError("bad case")
+        return measured(1, {"0": 1})
+
+    monkeypatch.setattr(registry.studies.load("flipflop-cube"), "run", run)
+
+
+def test_a_trial_that_fails_here_stops_no_other(tmp_path, monkeypatch):
+    stands_for_trials(monkeypatch, fails=(1,))
+    result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, progress=False)
+    (failed,) = result.failed
+    assert "seed 1" in failed
+    assert "bad case" in failed
+    (log,) = result.folder.glob("*/failed.log")
+    assert len([*result.folder.glob("*/trial.json")]) == 2
+    stands_for_trials(monkeypatch)
+    assert run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, resume=True, progress=False).failed == []
+    assert not log.exists()
+
+
+def test_a_study_is_run_once_at_a_time_and_each_seed_once(tmp_path, monkeypatch):
+    stands_for_trials(monkeypatch)
+    with pytest.raises(ValueError, match="Each seed is run once, but seeds are 1, 1"):
+        run_study("flipflop-cube", "smoke", (1, 1), tmp_path, progress=False)
+    with claimed(tmp_path / "studies/flipflop-cube/smoke", "running"), pytest.raises(BlockingIOError, match="a study"):
+        run_study("flipflop-cube", "smoke", (1,), tmp_path, progress=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_that_there_is_no_gpu_is_told_before_the_first_trial(tmp_path):
+    with pytest.raises(ValueError, match=r"needs a GPU.*there are the presets smoke, cpu;"):
+        run_study("denoise", "paper", root=tmp_path, progress=False)
+
+
+def test_what_a_newer_version_wrote_is_left_alone(tmp_path, monkeypatch):
+    stands_for_trials(monkeypatch)
+    result = run_study("flipflop-cube", "smoke", (0,), tmp_path, progress=False)
+    (path,) = result.folder.glob("*/trial.json")
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "environment": {**content["environment"], "mnemoscope": "99.0.0"}}))
+    (result.folder / "summary.json").write_text("theirs")
+    with pytest.raises(ValueError, match="newer than this one"):
+        run_study("flipflop-cube", "smoke", (0, 1), tmp_path, resume=True, progress=False)
+    assert (result.folder / "summary.json").read_text() == "theirs"
 
 
 def test_bad_requests_are_refused(tmp_path):

@@ -183,6 +183,56 @@ def test_a_run_that_fails_is_told_and_tried_again(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["reused"] == 1
 
 
+class Failing(Counting):
+    """Cannot run some jobs, as if their processes were killed."""
+
+    def __init__(self, fails):
+        super().__init__()
+        self.fails = fails
+
+    def events(self, jobs):
+        for job in jobs:
+            if self.fails(job):
+                self.done[job.own] += 1
+                yield Outcome(job, 0.0, "was killed")
+            else:
+                yield from super().events([job])
+
+
+def test_a_point_is_not_better_for_a_seed_that_could_not_be_run(tmp_path):
+    asked = sweep("learning_rate=0.001,0.1", seeds=(0, 1))
+    whole = run_sweep(asked, tmp_path / "whole", progress=False)
+    best = whole.best.values
+    engine = Failing(lambda job: job.arguments["settings"]["learning_rate"] == best["learning_rate"]
+                     and job.arguments["settings"]["seed"] == 1)  # fmt: skip
+    part = run_sweep(asked, tmp_path / "part", progress=False, engine=engine)
+    assert part.best.values != best
+    assert (part.points[-1].values, part.points[-1].value, len(part.points[-1].runs)) == (best, None, 1)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 4])
+def test_a_crash_does_not_end_a_search(at_a_time, tmp_path):
+    pytest.importorskip("optuna")
+    asked = sweep("learning_rate=log:1e-4:1e-1", method="tpe", trials=6, at_a_time=at_a_time)
+    seen = []
+
+    def fails(job):
+        seen.append(job.own)
+        return len(seen) in (2, 3)
+
+    first = run_sweep(asked, tmp_path, progress=False, engine=Failing(fails))
+    assert (len(first.failed), first.runs, len(first.points)) == (2, 6, 4)
+    again = Failing(lambda job: False)
+    second = run_sweep(replace(asked, trials=8), tmp_path, progress=False, engine=again, resume=True)
+    assert [*again.done][:2] == seen[1:3]  # these are tried again
+    assert (len(second.failed), second.runs, len(second.points), len(again.done)) == (0, 8, 8, 4)
+    everything = Failing(lambda job: True)
+    with pytest.raises(RuntimeError, match="No run was finished"):
+        run_sweep(sweep("learning_rate=log:1e-4:1e-1", name="none", method="tpe", trials=50, at_a_time=at_a_time),
+                  tmp_path, progress=False, engine=everything)  # fmt: skip
+    assert len(everything.done) <= 4
+
+
 def test_the_command_line(tmp_path, capsys):
     words = [*CLI[:-1], "--over", "hidden_size=3,4", "learning_rate=0.01", "--seeds", "0", "1", "--root", str(tmp_path)]
     assert main(words) == 0

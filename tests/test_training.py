@@ -1004,3 +1004,16 @@ def test_a_cell_with_a_readout_of_another_size_is_refused():
         Model(stack, 25)
     with pytest.raises(TypeError, match="A linear readout is needed, but this Stack has a readout of its own"):
         fit_readout(Model(stack, 4), torch.zeros(5, 1, 25), torch.zeros(5, 1, 4))
+
+
+def test_what_a_newer_version_has_begun_is_left_alone(tmp_path):
+    config = CONFIG
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path, callbacks=[stop_at(2, KeyboardInterrupt)])
+    folder = config.folder(tmp_path)
+    env = json.loads((folder / "env.json").read_text())
+    (folder / "env.json").write_text(json.dumps({**env, "mnemoscope": "99.0.0"}))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ValueError, match=r"newer than this one.*by that version"):
+        run(config, tmp_path, resume=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

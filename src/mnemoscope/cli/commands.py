@@ -253,7 +253,8 @@ class RunStudy:
     name: Positional[str]
     """Name of the study; `mnemoscope studies` lists them."""
     preset: str = "cpu"
-    """smoke takes seconds, cpu minutes on two cores; paper comes as near to what was published as we can."""
+    """smoke takes seconds, cpu minutes on two cores; paper comes as near to what was published as we can, most often on
+    a GPU. Some studies have more, such as published, the published recipe to the letter: a wrong name lists all."""
     seeds: tuple[int, ...] = ()
     """Seeds to run instead of the preset's own."""
     resume: bool = False

@@ -49,7 +49,7 @@ def _run(words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         print(f"mnemoscope {__version__}")
         return 0
-    who = "mnemoscope"
+    who, command = "mnemoscope", None
     try:
         here = place()
         who += f" ({here})" if here.size > 1 else ""
@@ -62,7 +62,9 @@ def _run(words: list[str]) -> int:
     except Elsewhere:
         return 0  # torchrun names the process that failed, which this one did not
     except KeyboardInterrupt as stop:
-        print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
+        kept = "Stopped. What is finished is kept: the same command with --resume runs the rest."
+        several = isinstance(command, RunStudy | RunSweep)
+        print(f"\n{str(stop) or (kept if several else 'Stopped.')}", file=sys.stderr)
         return 130
     except (ValueError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError) as error:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
@@ -87,7 +89,7 @@ def _heard_once(here: Place) -> Iterator[None]:
 
 def _check_alone(command: Any, here: Place) -> None:
     if here.size > 1 and not isinstance(command, Train):
-        name = {RunStudy: "study"}.get(type(command), type(command).__name__.lower())
+        name = {RunStudy: "study", RunSweep: "sweep"}.get(type(command), type(command).__name__.lower())
         raise ValueError(
             f"Of several processes (torchrun) one model is trained: that is `mnemoscope train`. `mnemoscope {name}` "
             f"would do the same in each of {here.size}; call it without torchrun. A study divides its trials itself: "
@@ -176,7 +178,7 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
 def _is_relational(words: list[str]) -> bool:
     """Whether the task that is asked for is: neither the recipe nor the cell of another one would suit it."""
     pairs = [word.partition("=")[::2] for word in words]
-    given = [value or after for (word, value), after in zip(pairs, [*words[1:], ""], strict=True) if word == "--task"]
+    given = [value or after for (word, value), after in zip(pairs, [*words[1:], ""], strict=False) if word == "--task"]
     return any(task in registry.tasks and registry.is_relational(task) for task in given)
 
 

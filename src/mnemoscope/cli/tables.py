@@ -151,12 +151,11 @@ class Runs:
         runs = read_runs(self.root)
         chosen = select(runs, self.where, self.sort, descending=self.descending)
         table = select(chosen, columns=self.columns or None) if chosen else []
-        if not chosen:
-            select(runs, columns=self.columns or None)  # a wrong name is told all the same
+        columns = list(next(iter(select(runs, columns=self.columns or None)), {}))  # a wrong name is told here
         if self.csv is not None:
-            _say(f"Written: {write_csv(self.csv, table)}", self.json)
+            _say(f"Written: {write_csv(self.csv, table, columns)}", self.json)
         if self.parquet is not None:
-            _say(f"Written: {write_parquet(self.parquet, table)}", self.json)
+            _say(f"Written: {write_parquet(self.parquet, table, columns)}", self.json)
         if self.json:
             print(json.dumps(table, indent=2))
         elif not runs:

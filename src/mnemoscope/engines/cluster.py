@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import fields, replace
@@ -48,7 +49,9 @@ class Ray:
         """See `Engine.events`."""
         ray, began_here = self.ray, False
         if not ray.is_initialized():
-            ray.init(self.address, include_dashboard=False if self.address is None else None, log_to_driver=False)
+            _check_reachable(self.address)
+            own = self.address is None  # without an address, Ray would take the last cluster of this machine
+            ray.init("local" if own else self.address, include_dashboard=False if own else None, log_to_driver=False)
             began_here = True
         task = ray.remote(**self.options)(_do)
         began = time.perf_counter()
@@ -83,6 +86,17 @@ class Ray:
         if answer["files"]:
             unpack(answer["files"], Path(job.root, job.own), LAST)
         return Outcome(job, answer["seconds"], answer["error"], answer["log"])
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray would go on trying, without a word."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConnectionError(f"No Ray cluster answers at {address}: {error}.") from error
 
 
 def _do(line: str, before: bytes, threads: int, plugins: str) -> Generator[dict[str, Any]]:

@@ -11,23 +11,25 @@ from typing import Any
 from mnemoscope.files import write_atomically
 
 
-def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Comma-separated values with a line of names; what is not known is empty."""
+def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
+    """Comma-separated values with a line of names; what is not known is empty. `columns` are those of no rows."""
     text = StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return _write(path, text.getvalue().encode())
 
 
-def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Apache Parquet, by pyarrow; a column of several kinds of values becomes one of words."""
+def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
+    """Apache Parquet, by pyarrow; a column of several kinds of values becomes one of words. `columns` are those of no
+    rows.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError("Parquet needs pyarrow: pip install 'mnemoscope[table]'.") from error
-    columns = list(rows[0]) if rows else []
+    columns = list(rows[0]) if rows else columns
     table = pyarrow.table({column: _alike([row[column] for row in rows]) for column in columns})
     content = BytesIO()
     parquet.write_table(table, content)

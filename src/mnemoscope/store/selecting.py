@@ -35,6 +35,8 @@ def select(
     Traceback (most recent call last):
     ValueError: There is no column 'cel'; did you mean 'cell'? There are cell, loss.
     """
+    if descending and sort is None:
+        raise ValueError("Descending needs a column to sort by (`--sort`).")
     known = list(dict.fromkeys(column for row in rows for column in row))
     if not rows:  # nothing is known of what could be asked for
         return []

@@ -62,16 +62,26 @@ def _in_file(path: Path) -> Held:
 def _in_folder(folder: Path) -> Held | None:
     """The trials that are there count, whatever the summary of an earlier time may say."""
     study, preset = folder.parent.name, folder.name
-    trials = len(list(folder.glob("*/trial.json")))
-    begun = trials or any(each.is_dir() for each in folder.iterdir())
-    if not begun:
+    files = list(folder.glob("*/trial.json"))
+    if not files and not any(each.is_dir() for each in folder.iterdir()):
         return None
+    broken = [path for path in files if _broken(path)]
+    trials = len(files) - len(broken)
+    if broken:
+        return Held(study, preset, folder, trials, None, problem=f"{broken[0]} cannot be read: was it cut short?")
     try:
         content = read_json(folder / "summary.json") if (folder / "summary.json").exists() else {}
         known = _of_preset(content) if len(content.get("trials", [])) == trials else None
     except (ValueError, KeyError, TypeError, OSError) as error:
         return Held(study, preset, folder, trials, None, problem=_problem(error))
     return Held(study, preset, folder, trials, known, content.get("command"))
+
+
+def _broken(path: Path) -> bool:
+    try:
+        return "result" not in read_json(path)
+    except (ValueError, TypeError, OSError):
+        return True
 
 
 def _of_preset(content: dict[str, Any]) -> tuple[int, int] | None:

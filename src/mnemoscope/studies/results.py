@@ -10,7 +10,14 @@ from typing import Any
 from mnemoscope import registry
 from mnemoscope.store import Held, held_results
 from mnemoscope.studies.study import Finished, Row, Study, Trial
-from mnemoscope.studies.summary import command_of, finished_trials, of_the_preset, preset_of, summary
+from mnemoscope.studies.summary import (
+    command_of,
+    finished_trials,
+    of_the_preset,
+    preset_of,
+    summary,
+    written_by_newer,
+)
 from mnemoscope.training.files import read_json, write_json
 
 
@@ -53,6 +60,8 @@ def retell(results: str | Path) -> None:
         study: Study = registry.studies.load(held.study)
         try:
             finished, environments = _finished(content), content["environments"]
+            if newer := next(filter(None, map(written_by_newer, environments)), ""):
+                raise ValueError(f"{held.path} was {newer}: nothing was written. Use that version.")
             told = summary(study, held.preset, finished, study.summarise(finished), environments)
         except (LookupError, TypeError) as error:
             raise ValueError(f"{held.path} was written by another version of mnemoscope: {_words(error)}.") from error

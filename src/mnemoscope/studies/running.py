@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from mnemoscope import registry
-from mnemoscope.engines import Engine, Job, Outcome
+from mnemoscope.engines import Engine, Here, Job, Local, Outcome
 from mnemoscope.engines.display import Display
-from mnemoscope.progress import Bar
+from mnemoscope.files import claimed
 from mnemoscope.report.frame import check_extra
 from mnemoscope.studies.page import render_study
 from mnemoscope.studies.study import Row, Study, Trial
@@ -22,8 +24,12 @@ from mnemoscope.studies.summary import (
     study_folder,
     summary,
     trial_file,
+    written_by_newer,
 )
 from mnemoscope.training.files import write_json
+
+FAILED = "failed.log"
+"""What a trial that could not be finished has said."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +72,23 @@ def run_study(
         resume: keep the trials that are finished and run the rest; without it, a folder that holds trials is refused.
         finished_only: run nothing, and tell of what is finished.
         progress: show progress bars.
-        engine: where the trials are run, each in a process of its own, so that one which fails takes no other with it;
-            None: one after the other, here.
+        engine: where the trials are run; None: one after the other, here. One which fails takes no other with it.
 
     """
     check_extra()
     study: Study = registry.studies.load(name)
     chosen = preset_of(study, preset)
     folder = study_folder(study, preset, root)
-    trials = study.trials(chosen.settings, chosen.seeds if seeds is None else tuple(seeds))
+    seeds = chosen.seeds if seeds is None else tuple(seeds)
+    if len({*seeds}) < len(seeds):
+        raise ValueError(f"Each seed is run once, but seeds are {', '.join(map(str, seeds))}.")
+    trials = study.trials(chosen.settings, seeds)
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
     earlier = [read_trial(path) for path in folder.glob("*/trial.json")]  # a broken one is told before the work begins
+    for path, trial in zip(folder.glob("*/trial.json"), earlier, strict=True):
+        if newer := written_by_newer(trial.get("environment", {})):
+            raise ValueError(f"{path} was {newer}: nothing was touched. Use that version, or another --root.")
     if finished_only and not earlier:
         raise FileNotFoundError(f"{folder} holds no finished trial of the study {name!r}.")
     if earlier and not resume and not finished_only:
@@ -86,14 +97,11 @@ def run_study(
             f"(`--resume`), or remove the folder."
         )
     to_do = [] if finished_only else [trial for trial in trials if not trial_file(folder, trial).exists()]
-    failed = []
-    if engine is None:
-        with Bar(to_do, desc=study.name, unit="trial", disable=not progress) as bar:
-            for trial in bar:
-                bar.set_postfix_str(f"{trial.name}, seed {trial.seed}")
-                _run_trial(study, trial, folder, progress)
-    else:
-        failed = [one for one in _by_engine(engine, study, preset, to_do, root, progress) if one.error is not None]
+    engine = engine or Here(progress)
+    _check_device(study, preset, to_do, engine)
+    with claimed(folder, "running a study"):
+        outcomes = _by_engine(engine, study, preset, to_do, root, progress)
+    failed = [one for one in outcomes if one.error is not None]
     finished = finished_trials(study, chosen, folder)
     if not finished:
         raise RuntimeError("\n".join(["No trial was finished.", *map(_what_failed, failed)]))
@@ -133,8 +141,23 @@ def _by_engine(
     return list(display.outcomes(engine.events(jobs)))
 
 
+def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: Engine) -> None:
+    """Told before the first of many trials; what the machines of a cluster have, only they know."""
+    if not _need_gpu(trials) or not isinstance(engine, Here | Local) or torch.cuda.is_available():
+        return
+    others = [name for name, each in study.presets.items() if not _need_gpu(study.trials(each.settings, (0,)))]
+    raise ValueError(
+        f"The preset {preset!r} of the study {study.name!r} needs a GPU, and torch finds none here. Without one there "
+        f"are the presets {', '.join(others)}; --engine ray and slurm may find one elsewhere."
+    )
+
+
+def _need_gpu(trials: Sequence[Trial]) -> bool:
+    return any(trial.settings.get("device") == "cuda" for trial in trials)
+
+
 def _what_failed(one: Outcome) -> str:
-    return one.kept(Path(one.job.root, one.job.own, "failed.log"))
+    return one.kept(Path(one.job.root, one.job.own, FAILED))
 
 
 def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:
@@ -143,3 +166,4 @@ def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None
     result = study.run(trial, own, progress)
     made_by = study.environment(trial, own)
     write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": made_by})
+    (own / FAILED).unlink(missing_ok=True)  # of an earlier time

@@ -43,7 +43,7 @@ class Line:
     """One of `KINDS`, with how many of how many networks where only some agree."""
     kind: str
     because: str
-    """Why it differs or is not compared, where that is known."""
+    """Why it differs or is not compared."""
     told: Told | None
     """Where ours is from; None: there is nothing of ours."""
 
@@ -115,8 +115,8 @@ def counts(items: Iterable[Item]) -> Counter[str]:
 def make_scoreboard(told: Sequence[Told]) -> Scoreboard:
     """Set everything that the studies know as published beside what is told of their trials.
 
-    Of several presets the one nearest to what was published is shown in which it was compared: paper, then the others,
-    smoke last. Of equal ones the first in `told`.
+    Of several presets the one nearest to what was published is shown in which it was compared: published, paper, the
+    others, smoke last. Of equal ones the first in `told`.
     """
     items = []
     for entry in registry.studies:
@@ -144,7 +144,7 @@ def work_of(source: str, of_study: str) -> str:
 
 
 def _distance(one: Told) -> int:
-    return {"paper": 0, "smoke": 2}.get(one.preset, 1)
+    return {"published": 0, "paper": 1, "smoke": 3}.get(one.preset, 2)
 
 
 def _item(study: Study, stated: Published, told: Sequence[Told], of_study: str) -> Item:
@@ -173,4 +173,5 @@ def _fair(told: Told, row: Row) -> Row:
 def _line(stated: Published, told: Told, row: Row) -> Line:
     verdict = row.verdict.replace("agrees", "matches")
     kind = "in part" if verdict.startswith("matches in") else verdict
-    return Line(row.quantity, str(stated.value), stated.source, row.ours, told.preset, verdict, kind, row.because, told)
+    because = row.because or ("it is not known why" if kind in ("in part", "worse", "differs") else "")
+    return Line(row.quantity, str(stated.value), stated.source, row.ours, told.preset, verdict, kind, because, told)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.store import newer_than_this
 from mnemoscope.studies.study import Finished, Preset, Row, Study, Trial
 from mnemoscope.training.files import read_json
 
@@ -38,6 +39,11 @@ def read_trial(path: Path) -> dict[str, Any]:
             f"of mnemoscope. Remove it, and the trial is run again by --resume."
         )
     return content
+
+
+def written_by_newer(environment: Mapping[str, Any]) -> str:
+    """What is to be said of a trial with these versions, if it was made by a newer one of mnemoscope."""
+    return newer_than_this(str(environment.get("mnemoscope", "")))
 
 
 def finished_trials(study: Study, preset: Preset, folder: Path) -> list[Finished]:

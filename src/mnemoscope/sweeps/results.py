@@ -35,12 +35,16 @@ class PointResult:
     values: Mapping[str, Value]
     runs: Sequence[EndedRun]
     """Of the seeds that have ended."""
+    seeds: int
+    """How many were asked for."""
 
     @property
     def value(self) -> float | None:
-        """Mean over the seeds; None if one of them did not stay finite."""
+        """Mean over the seeds; None if one of them has not ended, or did not stay finite: what is left would not be
+        comparable with the others.
+        """
         values = [run.value for run in self.runs if run.value is not None]
-        return mean(values) if values and len(values) == len(self.runs) else None
+        return mean(values) if len(values) == self.seeds else None
 
     @property
     def diverged(self) -> int:
@@ -68,7 +72,7 @@ class SweepResult:
 
     @property
     def best(self) -> PointResult | None:
-        """The best point; None: no run stayed finite."""
+        """The best point; None: there is none of which all seeds have ended and stayed finite."""
         return self.points[0] if self.points and self.points[0].value is not None else None
 
     def table(self) -> list[dict[str, Any]]:
@@ -135,7 +139,7 @@ def point_result(sweep: Sweep, point: Point, folder: Path) -> PointResult:
         if (folder / name / TRIAL).exists():
             reported = read_ended(folder / name / TRIAL)
             runs.append(EndedRun(seed, name, value_of(reported, sweep.objective), reported))
-    return PointResult(point.number, point.values, runs)
+    return PointResult(point.number, point.values, runs, len(sweep.seeds))
 
 
 def value_of(reported: Mapping[str, Any], objective: str) -> float | None:

@@ -19,6 +19,9 @@ from mnemoscope.sweeps.sweep import HOME, Point, Sweep, begin, sweep_folder
 from mnemoscope.training import build_model, build_task, evaluate
 from mnemoscope.training.trial import TRIAL
 
+ENOUGH_FAILED = 3
+"""Points after which a sweep gives up, if no run of it has ever ended."""
+
 
 def run_sweep(
     sweep: Sweep,
@@ -53,7 +56,7 @@ def run_sweep(
         earlier = {path.parent.name for path in folder.glob(f"*/{TRIAL}") if read_ended(path)}  # a broken one is told
         choosing = proposer(sweep, folder, storage)
         display = Display(sweep.base.name, sweep.number * len(sweep.seeds), progress)
-        events = _events(sweep, Path(root), choosing, engine or Here(progress), display)
+        events = _events(sweep, Path(root), choosing, engine or Here(progress), display, bool(earlier))
         failed = [
             one.kept(folder / f"{Path(one.job.own).name}.failed.log")
             for one in display.outcomes(events)
@@ -72,9 +75,14 @@ def run_sweep(
     return result
 
 
-def _events(sweep: Sweep, root: Path, choosing: Proposer, engine: Engine, display: Display) -> Iterator[Event]:
-    """Choose, run, tell, until there is nothing left to choose, or nothing can be run."""
-    folder = sweep_folder(sweep.base.name, root)
+def _events(
+    sweep: Sweep, root: Path, choosing: Proposer, engine: Engine, display: Display, any_ended: bool
+) -> Iterator[Event]:  # fmt: skip
+    """Choose, run, tell, until there is nothing left to choose, or nothing can be run.
+
+    A point of which a run could not be finished is not told: it is tried again when the sweep goes on another time.
+    """
+    folder, tried = sweep_folder(sweep.base.name, root), 0
     while points := choosing.next():
         for point in points:
             sweep.check(point)
@@ -85,7 +93,8 @@ def _events(sweep: Sweep, root: Path, choosing: Proposer, engine: Engine, displa
         for point, result in zip(points, results, strict=True):
             if len(result.runs) == len(sweep.seeds):
                 choosing.tell(point, result.value)
-        if not any(result.runs for result in results):
+        any_ended, tried = any_ended or any(result.runs for result in results), tried + len(points)
+        if not any_ended and tried >= ENOUGH_FAILED:
             return  # whatever is wrong, it would be so with the next ones
 
 

@@ -18,6 +18,7 @@ from mnemoscope import __version__, registry
 from mnemoscope.cells import Model
 from mnemoscope.config import Log, RunConfig
 from mnemoscope.files import DEBRIS, claimed, write_atomically
+from mnemoscope.store import newer_than_this
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.files import read_json, read_tensors, write_json, write_tensors
@@ -78,6 +79,9 @@ class RunFolder:
                 f"There is an unfinished run in {self.path}. Go on with it by resume=True (`--resume`), "
                 f"or start again by overwrite=True (`--overwrite`)."
             )
+        known = self.read_environment() if (self.path / "env.json").exists() else {}
+        if newer := newer_than_this(str(known.get("mnemoscope", ""))):
+            raise ValueError(f"The unfinished run in {self.path} was {newer}: go on with it by that version.")
         return "go on"
 
     def read_environment(self) -> dict[str, Any]:
