@@ -35,7 +35,7 @@ def test_everything_is_cited_or_stated_as_ours(kind, entry):
 
 
 def test_every_entry_of_the_bibliography_is_for_something():
-    assert {*citations.BIBTEX} - {*cited(Use(kind, entry.name) for kind, entry in ENTRIES)} == set()
+    assert {*citations.BIBTEX} == {*cited(Use(kind, entry.name) for kind, entry in ENTRIES), *citations.ALWAYS}
 
 
 def subclasses(kind):

@@ -49,6 +49,9 @@ def _read(text: str) -> dict[str, str]:
 
 BIBTEX = {"mnemoscope": OWN, **_read((files("mnemoscope") / "references.bib").read_text(encoding="ascii"))}
 
+ALWAYS = ("mnemoscope", "ansel2024")
+"""What everything here rests on: this library, and PyTorch."""
+
 
 def add_bibtex(text: str) -> None:
     """Add entries, with an empty line between any two, so that a plugin can cite its own sources.

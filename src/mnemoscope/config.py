@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from hashlib import sha256
@@ -26,6 +28,19 @@ ENDLESS_EVALUATION = 4
 """Batches of an evaluation where there is no whole of them."""
 
 Log = Literal["tensorboard", "wandb"]
+
+
+_checked_later: ContextVar[bool] = ContextVar("checked_later", default=False)
+
+
+@contextmanager
+def checked_later() -> Iterator[None]:
+    """Configurations made meanwhile are not checked until they are replaced: for parsers with errors of their own."""
+    token = _checked_later.set(True)
+    try:
+        yield
+    finally:
+        _checked_later.reset(token)
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,8 @@ class RunConfig:
     Not part of the hash."""
 
     def __post_init__(self) -> None:
+        if _checked_later.get():
+            return
         for name, annotation in _types().items():
             try:
                 object.__setattr__(self, name, fit(getattr(self, name), annotation))

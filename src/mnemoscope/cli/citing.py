@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from mnemoscope import registry
-from mnemoscope.citations import Use, cited, commented_bibtex
+from mnemoscope.citations import ALWAYS, Use, cited, commented_bibtex
 from mnemoscope.config import PRESETS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Cite:
         if self.all == bool(self.what):
             raise ValueError("Say what to cite: a run, a preset, a study, anything of `mnemoscope list`, or --all.")
         found = _all() if self.all else self._of_words()
-        found["mnemoscope"] = ["all of it"]
+        found |= {key: [*found.get(key, []), "all of it"] for key in ALWAYS}
         if self.keys:
             width = max(map(len, found))
             for key in sorted(found):

@@ -17,7 +17,7 @@ from mnemoscope.cli.citing import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.sweeping import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
-from mnemoscope.config import PRESETS, Log, RunConfig
+from mnemoscope.config import PRESETS, Log, RunConfig, checked_later
 from mnemoscope.processes import Elsewhere, Place, place
 
 DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows what they remember.
@@ -138,13 +138,14 @@ def _parse(words: list[str]) -> Any:
         Annotated[Runs, command("runs", Runs)],
         Annotated[Cite, command("cite", Cite)],
     ]
-    parsed: Any = tyro.cli(
-        kinds,  # pyright: ignore[reportArgumentType]: tyro's overloads do not know of unions
-        args=words or ["--help"],
-        prog="mnemoscope",
-        description=DESCRIPTION,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
+    with checked_later():  # in words of our own
+        parsed: Any = tyro.cli(
+            kinds,  # pyright: ignore[reportArgumentType]: tyro's overloads do not know of unions
+            args=words or ["--help"],
+            prog="mnemoscope",
+            description=DESCRIPTION,
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        )
     if isinstance(parsed, RunSweep):
         parsed = replace(parsed, command=asked)
     if isinstance(parsed, Train | RunSweep):

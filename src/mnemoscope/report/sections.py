@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from mnemoscope import __version__
-from mnemoscope.citations import bibtex
+from mnemoscope.citations import ALWAYS, bibtex
 from mnemoscope.report.frame import Section, fill
 from mnemoscope.report.svg import inline
 
@@ -34,8 +34,8 @@ def links(targets: Sequence[tuple[str, str]]) -> str:
 
 
 def citing(cites: Sequence[str]) -> Section:
-    """The BibTeX of what a page rests on; mnemoscope itself is added."""
-    text = bibtex([*cites, "mnemoscope"])
+    """The BibTeX of what a page rests on; mnemoscope itself and PyTorch are added."""
+    text = bibtex([*cites, *ALWAYS])
     return Section("How to cite", "What this page rests on, as BibTeX.", fill("copy.html", name="bibtex", text=text))
 
 
