@@ -82,8 +82,8 @@ CoRelNet-T's rows."""
 FIRST = ("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
 SECOND = ("mnm", "lstm", "ntm", "relation-network")
 LONGER: dict[str, Any] = {"batch_size": 128, "steps": 5000, "schedule": "cosine"}
-"""Larger batches, twice as many, and a learning rate that falls to 0: with several relations, the published recipe ends
-where colour and identity are told, and shape is not where colours differ (73%)."""
+"""Larger batches, twice as many, and a learning rate that falls to 0: by the published recipe, several relations tell
+colour and identity sooner than shape where colours differ, and may end there."""
 SEVERAL: dict[str, dict[str, Any]] = {"corelnet-multi": {"cell": "corelnet-multi", **LONGER}}
 ONE: dict[str, dict[str, Any]] = {"corelnet-longer": {"cell": "corelnet", **LONGER}}
 BEYOND = {**SEVERAL, **named("abstractor")}
