@@ -254,6 +254,9 @@ def test_fit_prefers_what_is_given():
         fit(1, Literal["1"])
     with pytest.raises(TypeError, match="true or false, but is 1"):
         fit(1, bool)
+    assert (fit("true", bool), fit("False", bool | None), fit("true", bool | str)) == (True, False, "true")
+    with pytest.raises(TypeError, match="true or false, but is 'yes'"):
+        fit("yes", bool)
 
 
 def test_the_command_line_can_show_and_change_it():

@@ -4,14 +4,16 @@ from math import log
 
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 from mnemoscope.config import RunConfig
 from mnemoscope.relational import MODELS, relational_model
+from mnemoscope.relational.similarity import Mixture
 from mnemoscope.relational.tasks import PUBLISHED, Comparison, RelationalGame
 from mnemoscope.studies import Finished, comparison, parameter_match, relational_games
 from mnemoscope.studies.relational import EXTREME, Condition, Reported, crossed, named
 from mnemoscope.tasks.problems import Problems
-from mnemoscope.training import build_task
+from mnemoscope.training import build_task, load_model, train
 
 STUDIES = [relational_games.STUDY, parameter_match.STUDY, comparison.STUDY]
 EACH = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -175,8 +177,18 @@ def test_a_mixture_tells_which_rule_wins(tmp_path, monkeypatch):
     plain, mixture = (study.run(trial, tmp_path / str(trial.hash), False) for trial in study.trials(settings, (0,)))
     assert comparison.WINS not in plain
     assert 0 <= mixture[comparison.WINS] <= 1
+    assert 0.5 <= mixture[comparison.TELLS] <= 1  # half of the problems have either answer
     found = finished(study, "smoke", lambda condition, key: 0.9, **{comparison.WINS: 0.25})
     assert study.summarise(found)[0].remark.startswith("difference wins in 25.0% ± 0.0")
+
+
+def test_the_winner_of_a_mixture_may_be_the_answer(monkeypatch, tmp_path):
+    config = RunConfig("mix", "comparison", cell="corelnet-mix", steps=1, batch_size=8)
+    run = train(config, tmp_path, progress=False).folder
+    labels = load_model(run)[1].batch(512, config.seed, 0, "test").targets.flatten()
+    for winner, wins, tells in ((labels, 0.5, 1.0), (torch.zeros_like(labels), 0.0, 0.5)):
+        monkeypatch.setattr(Mixture, "winners", lambda self, seen, winner=winner: one_hot(winner, 2).float())
+        assert comparison.competition(run) == {comparison.WINS: wins, comparison.TELLS: tells}
 
 
 def test_differences_tell_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):

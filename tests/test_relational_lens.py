@@ -436,6 +436,8 @@ def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_pa
     assert [told.held_out for told in found.runs] == [98, 0]
     with pytest.raises(ValueError, match="one task, but are of same-different, comparison"):
         generalisation_of([runs[0], run_of(tmp_path, "comparison", "corelnet")])
+    with pytest.raises(ValueError, match="one task, but are of same-different, same-different spurious=colour"):
+        generalisation_of([runs[0], run_of(tmp_path, "same-different", "corelnet", spurious="colour", m=98)])
     with pytest.raises(ValueError, match="'relational-game', which holds no shapes out"):
         generalisation_of([run_of(tmp_path, "relational-game", "corelnet")])
 

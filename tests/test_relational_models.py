@@ -135,7 +135,7 @@ def test_a_sparse_map_costs_the_sum_of_its_weights():
     assert sparse.penalty().item() == 20.0
     assert sparse(torch.tensor([[1.0, 1.0, 2.0]])).tolist() == [[-1.0, 0.5, -1.0]]
     assert isinstance(sparse, Penalised)
-    with pytest.raises(ValueError, match="above 0, but is 0"):
+    with pytest.raises(ValueError, match="above 0 and finite, but is 0"):
         Sparse(3, 0.0)
 
 
@@ -653,7 +653,7 @@ def test_cells_of_games_are_images_too(name):
     assert relational_model(name, sizes)(*problems(sizes, dtype=torch.float32)).shape == (6, 4)
 
 
-@pytest.mark.parametrize("name", ["corelnet-l1", "corelnet-asymmetric", "corelnet-multi", "corelnet-random"])
+@pytest.mark.parametrize("name", ["corelnet-l1", "corelnet-asymmetric", "corelnet-random"])
 def test_segments_are_normalised_apart(name):
     model = relational_model(name, SMALL, segmented=True).double()
     images, objects = problems(SMALL)
@@ -662,6 +662,13 @@ def test_segments_are_normalised_apart(name):
     for problem, own in zip(gather(s, objects), z, strict=True):
         parts = [slow_norm(part, model.norm.gain, model.norm.bias) for part in problem.split(2)]
         assert torch.allclose(own, torch.cat(parts), rtol=0, atol=ROUNDING)
+
+
+def test_what_would_change_nothing_or_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="segments would change nothing"):
+        relational_model("corelnet-multi", SMALL, segmented=True)
+    with pytest.raises(ValueError, match="above 0 and finite, but is inf"):
+        relational_model("corelnet-l1", SMALL, l1=float("inf"))
 
 
 def test_penalties_can_be_collected():

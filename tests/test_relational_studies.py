@@ -99,16 +99,20 @@ def test_slow_networks_may_have_fewer_seeds():
 def test_the_mean_over_seeds_is_compared_and_drift_is_told():
     study = relational_cognitive.STUDY
     drifting = Condition("corelnet", "identity rules", 95)
-    found = finished(study, "cpu", {drifting: [1.0, 0.94, 0.97], "corelnet": 1.0}, (0, 1, 2))
+    lost = Condition("lstm", "identity rules", 95)
+    found = finished(study, "cpu", {drifting: [1.0, 0.94, 0.97], "corelnet": 1.0, lost: 0.45}, (0, 1, 2))
     rows = {row.quantity: row for row in study.summarise(found)}
     row = rows["corelnet, identity rules, m 95: unseen shapes"]
     assert row.ours == "97.0% ± 3.0 (94.0 to 100.0)"
     assert row.verdict == "differs"
+    assert row.because == "seeds vary; 1 of 3 is within what agrees"
     assert "lost" not in row.remark  # the best evaluation was no better than the last
     assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "agrees"
     assert rows["predinet, identity rules, m 95: unseen shapes"].verdict == "differs"  # 50%, where 32% were seen
     assert "up to 40.0 points lost after the best evaluation" in rows["predinet, RMTS, m 95: unseen shapes"].remark
     assert rows["corelnet-cosine, identity rules, m 95: unseen shapes"].published == ""
+    assert rows[f"{lost.name}: unseen shapes"].because == "drift; at its best evaluation it had 45.0 points more"
+    assert rows["esbn, RMTS, m 95: unseen shapes"].because == "one seed"  # and 90% at best, where 95 agree
 
 
 def test_fewer_iterations_are_not_compared():
@@ -141,7 +145,17 @@ def test_of_pairs_one_may_be_missing():
     accuracies = {"corelnet": 1.0, "corelnet-sensory": 0.8, "corelnet-t": 0.9, "corelnet-t-sensory": 0.8}
     rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", accuracies))}
     row = rows["RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"]
-    assert (row.ours, row.remark) == ("+15.0 points: 95.0% against 80.0%", "without esbn, esbn-sensory")
+    assert row.ours == "+15.0 points: 95.0% against 80.0%; without esbn, esbn-sensory; one seed"
+
+
+def test_why_a_claim_does_not_hold():
+    study, whole = unseen_relations.STUDY, Condition("corelnet", "identity rules 4", 94)
+    accuracies = {whole: 0.82, Condition("corelnet", "identity rules 4 missing", 94): 0.85}
+    rows = {row.quantity: row.because for row in study.summarise(finished(study, "paper", accuracies))}
+    assert rows["corelnet, m 94: identity rules 4 against missing"] == (
+        "drift; at its best evaluation the first had 8.0 points more"
+    )
+    assert rows["esbn, m 94: identity rules 4 against missing"] == "the first is hardly above chance, 50.0%"
 
 
 def test_a_claim_needs_all_of_its_networks():
@@ -162,7 +176,7 @@ def test_the_figure_shows_every_seed_and_what_was_published(monkeypatch):
     assert titles == ["same/diff", "RMTS", "dist3", "identity rules", "identity rules"]
     lines = figure.axes[1].lines
     dots = [value for line in lines if line.get_markersize() == 4 for value in line.get_xdata()]
-    assert sorted(dots) == [*[0.5] * 6, 0.8, 0.9, 1.0]  # seven networks, two of them with two seeds
+    assert sorted(dots) == [*[0.5] * 7, 0.8, 0.9, 1.0]  # eight networks, two of them with two seeds
     assert [list(line.get_xdata()) for line in lines if line.get_markersize() == 10] == [[0.8]]
 
 

@@ -603,9 +603,11 @@ def test_sizes_to_compare_are_those_of_the_split():
 def test_as_many_shapes_as_a_problem_needs_must_be_left(kind):
     most = {SameDifferent: 98, RMTS: 95}.get(kind, 96)
     kind(m=most)
-    with pytest.raises(ValueError, match=f"m = {most + 1} leaves {99 - most} of 100 .* Hold out at most {most}"):
+    with pytest.raises(
+        ValueError, match=f"m = {most + 1} leaves {99 - most} of 100 .* Hold out {100 - most} to {most}, or none"
+    ):
         kind(m=most + 1)
-    with pytest.raises(ValueError, match=f"only m = 1 are held out. Hold out at least {100 - most}, or none"):
+    with pytest.raises(ValueError, match=f"only m = 1 are held out. Hold out {100 - most} to {most}, or none"):
         kind(m=1)
 
 
@@ -625,18 +627,25 @@ def test_clear_errors():
         unchecked(DistributionOfN(), restricted="paper")
     with pytest.raises(ValueError, match="m = 101 leaves 0 of 100"):
         RMTS(m=101)
-    with pytest.raises(ValueError, match="Hold out at most 89"):
+    with pytest.raises(ValueError, match="Hold out 11 to 89"):
         DistributionOfN(n=10)
-    with pytest.raises(ValueError, match="n must be a whole number, at least 4, but is 3"):
+    for m in (39, 40):
+        with pytest.raises(ValueError, match="Here none can be held out: m = 0"):
+            DistributionOfN(n=60, m=m)
+    with pytest.raises(ValueError, match="has 101 different shapes; there are 100"):
+        DistributionOfN(n=100, m=0)
+    with pytest.raises(ValueError, match="there are none for n = 3: give 4 or more"):
         DistributionOfN(restricted="thesis")
-    with pytest.raises(ValueError, match="Hold out at least 8, or none"):
+    with pytest.raises(ValueError, match="Hold out 8 to 94, or none"):
         RMTS3(m=7)
     with pytest.raises(ValueError, match="'flipped', 'flipped missing', but is 'turned'"):
         unchecked(IdentityRules4(), variant="turned")
-    with pytest.raises(ValueError, match="Hold out at most 99"):
+    with pytest.raises(ValueError, match="Hold out 1 to 99"):
         Comparison(m=100)
     with pytest.raises(ValueError, match="Did you mean 'occurs'"):
         RelationalGame("occur")
+    with pytest.raises(ValueError, match=r"There is no rule \['same'\]"):
+        unchecked(RelationalGame(), rule=["same"])
     with pytest.raises(ValueError, match="'left-of' says nothing of them"):
         RelationalGame("left-of", "stripes")
     with pytest.raises(ValueError, match='must be "hexominoes" or "stripes", but is'):

@@ -106,12 +106,13 @@ def _described(parameter: Parameter) -> str:
 
 def fit(value: object, annotation: Any) -> Any:
     """`value` as the annotation wants it: itself, or an integer as a float where only a float fits, and as a string
-    where only a string fits: a list of numbers, written as one, may be of one.
+    where only a string fits: a list of numbers, written as one, may be of one. The words true and false, as a command
+    line has them, are bools where no string fits.
 
     Raises TypeError with the words "<what is expected>, but is <what was given>".
 
-    >>> fit(1, float | None), fit(1, int | float), fit(1, str)
-    (1.0, 1, '1')
+    >>> fit(1, float | None), fit(1, int | float), fit(1, str), fit("true", bool)
+    (1.0, 1, '1', True)
     """
     if get_origin(annotation) is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
@@ -139,6 +140,8 @@ def fit(value: object, annotation: Any) -> Any:
         return float(value)
     if str in choices and type(value) is int:
         return str(value)
+    if bool in choices and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
     raise TypeError(f"{_words(choices)}, but is {value!r}")
 
 

@@ -43,6 +43,10 @@ class CoRelNet(Comparing):
         causal: bool = True, hidden: int = 256, sensory: bool = False, **options: Unpack[Options],
     ) -> None:  # fmt: skip
         super().__init__(problem, **options)
+        if similarity == "distance" and options.get("segmented") and not sensory:
+            raise ValueError(
+                "Distances are taken before objects are normalised, so that segments would change nothing."
+            )
         rows = Rows(causal)
         self.sensory = sensory
         self.similarity = similarity_of(similarity, self.features, self.objects, relations, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -76,8 +77,8 @@ class Sparse(nn.Module):
 
     def __init__(self, features: int, strength: float) -> None:
         super().__init__()
-        if not strength > 0:
-            raise ValueError(f"The strength of an L1 penalty must be above 0, but is {strength}.")
+        if not 0 < strength < inf:
+            raise ValueError(f"The strength of an L1 penalty must be above 0 and finite, but is {strength}.")
         self.linear = nn.Linear(features, features, bias=False)
         self.strength = strength
 

@@ -133,10 +133,14 @@ class RelationalModel(nn.Module):
         self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
     ) -> Seen:
         """The encoded objects."""
-        if objects.shape[1] != self.objects:
+        if objects.dim() != 2 or objects.shape[1] != self.objects:
             raise ValueError(
                 f"This model is for problems of {self.objects} objects, but objects has shape {tuple(objects.shape)}; "
                 f"expected (batch, {self.objects})."
+            )
+        if objects.is_floating_point() or not images.is_floating_point():
+            raise ValueError(
+                f"Images are floats and objects whole numbers, but they are of {images.dtype} and {objects.dtype}."
             )
         if objects.numel() and not 0 <= int(objects.min()) <= int(objects.max()) < len(images):
             raise ValueError(

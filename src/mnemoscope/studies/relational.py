@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PROTOTYPE = "an earlier prototype of these networks, not published"
+LEARNED = 0.1
+"""Accuracy above chance up to which little is learned."""
 DRIFT = 0.005
 """Accuracy on unseen shapes that was lost again while learning, from which on a row tells of it."""
 
@@ -156,7 +158,7 @@ class Claim:
 
 def claim(
     words: str, source: str, task: str, m: int | None, better: Sequence[str], worse: Sequence[str],
-    agreeing: tuple[float, float] = BETTER, *, paired: bool = False,
+    agreeing: tuple[float, float] = BETTER, *, paired: bool = False, because: str = "",
 ) -> Claim:  # fmt: skip
     """What the words say, of networks against others on a task.
 
@@ -165,7 +167,7 @@ def claim(
     """
     quantity = f"{Condition('', task, m).name[2:]}: {' + '.join(better)} against {' + '.join(worse)}"
     first, second = (tuple(Condition(network, task, m) for network in side) for side in (better, worse))
-    return Claim(Published(quantity, words, source, agreeing), first, second, paired)
+    return Claim(Published(quantity, words, source, agreeing, because=because), first, second, paired)
 
 
 CAPTION = "Accuracy on unseen shapes, a dot for each seed; diamonds are means on what was trained, dashed lines chance."
@@ -232,8 +234,26 @@ class RelationalStudy(LearningStudy):
             for key, words in self.tested(own).items():
                 found = [one.result[key] for one in finite(own)]
                 measured = [mean(found)] if found else []  # seeds together, as published
-                rows.append(self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key)))
+                row = self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key))
+                rows.append(self.explained(row, finite(own), found))
         return [*rows, *self.claimed(results)]
+
+    def explained(self, row: Row, own: Sequence[Finished], found: Sequence[float]) -> Row:
+        """Why a row differs, where the runs themselves tell: it was as published before drift, or for some seeds."""
+        if row.verdict != "differs" or row.because:
+            return row
+        low, high = self.stated(row.stated).agreeing or (0.0, 1.0)
+        lost = mean(drift(one) for one in own)
+        among = sum(low <= each <= high for each in found)
+        if mean(found) < low <= mean(found) + lost:
+            because = f"drift; at its best evaluation it had {100 * lost:.1f} points more"
+        elif among:
+            because = f"seeds vary; {among} of {len(found)} {'is' if among == 1 else 'are'} within what agrees"
+        elif len(found) == 1:
+            because = "one seed"
+        else:
+            return row
+        return replace(row, because=because)
 
     def tested(self, own: Sequence[Finished]) -> dict[str, str]:
         """What of `unseen` a network was tested with: not every task has all of it."""
@@ -258,10 +278,18 @@ class RelationalStudy(LearningStudy):
                 continue
             (better, worse), own = found
             ours = f"{100 * (better - worse):+.1f} points: {percent(better)} against {percent(worse)}"
-            there = {Condition.of(each.trial) for each in own}
+            there = {Condition.of(each.trial): 0 for each in own}
+            for each in own:
+                there[Condition.of(each.trial)] += 1
             missing = [each.network for each in (*one.better, *one.worse) if each not in there]
-            remark = f"without {', '.join(missing)}" if missing else ""
-            rows.append(self.compared(own, one.published, one.published.quantity, [better - worse], ours, remark))
+            ours += f"; without {', '.join(missing)}" if missing else ""
+            fewest = min(there.values())
+            ours += "; one seed" if fewest == 1 else ""
+            remark = f"{fewest} seed{'s' * (fewest > 1)} or more of each"
+            row = self.compared(own, one.published, one.published.quantity, [better - worse], ours, remark)
+            if row.verdict == "differs" and not row.because:
+                row = replace(row, because=_why_not_better(one, own, better, worse))
+            rows.append(row)
         return rows
 
     def sides(self, results: Sequence[Finished], one: Claim) -> tuple[tuple[float, float], list[Finished]] | None:
@@ -294,6 +322,18 @@ class RelationalStudy(LearningStudy):
                 own = curves.setdefault(condition.task, {}).setdefault(condition.network, [])
                 own.append(one.result["curve"])
         return accuracies(list(panels.values()), curves)
+
+
+def _why_not_better(one: Claim, own: Sequence[Finished], better: float, worse: float) -> str:
+    """Why a claim does not hold, where the runs tell."""
+    chance = exp(-own[0].result["baseline"])
+    if better < chance + LEARNED:
+        return f"the first is hardly above chance, {percent(chance)}"
+    low, _ = one.published.agreeing or (0.0, 1.0)
+    lost = mean(drift(each) for each in own if Condition.of(each.trial) in one.better)
+    if better - worse < low <= better - worse + lost:
+        return f"drift; at its best evaluation the first had {100 * lost:.1f} points more"
+    return ""
 
 
 def with_other_shapes(trial: Trial) -> Trial:
@@ -333,11 +373,11 @@ def over_seeds(values: Sequence[float]) -> str:
     """Mean, standard deviation, lowest and highest.
 
     >>> over_seeds([0.96, 1.0]), over_seeds([0.5]), over_seeds([])
-    ('98.0% ± 2.8 (96.0 to 100.0)', '50.0%', 'none')
+    ('98.0% ± 2.8 (96.0 to 100.0)', '50.0%, one seed', 'none')
     """
     if not values:
         return "none"
     if len(values) == 1:
-        return percent(values[0])
+        return f"{percent(values[0])}, one seed"
     ends = f"{100 * min(values):.1f} to {100 * max(values):.1f}"
     return f"{percent(mean(values))} ± {100 * stdev(values):.1f} ({ends})"

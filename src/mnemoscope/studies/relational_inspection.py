@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mnemoscope.analysis.relational import (
     Drift,
@@ -103,8 +104,14 @@ def generalisation_of(runs: Sequence[str | Path]) -> Generalisation:
         if not isinstance(task, Problems) or not isinstance(task.of, HeldOut):
             raise ValueError(f"{folder} is a run of {config.task!r}, which holds no shapes out.")
         seen, unseen = (accuracy(model, task, config.seed, split) for split in ("validation", "test"))
-        found.append(Trained(config.cell, task.of.m, seen, unseen))
-        chances[config.task] = 1 / task.of.choices
+        found.append(Trained(_with(config.cell, config.cell_options), task.of.m, seen, unseen))
+        others = {name: value for name, value in config.task_options.items() if name not in ("m", "shape_seed")}
+        chances[_with(config.task, others)] = 1 / task.of.choices
     if len(chances) > 1:
         raise ValueError(f"Runs must be of one task, but are of {', '.join(chances)}.")
     return Generalisation(tuple(found), *chances.values())
+
+
+def _with(name: str, options: Mapping[str, Any]) -> str:
+    """What is trained, with the options in which it differs from its defaults."""
+    return " ".join([name, *(f"{option}={value}" for option, value in options.items())])

@@ -37,7 +37,12 @@ class DistributionOfN(Completion):
     def __post_init__(self) -> None:
         if self.restricted not in get_args(Restricted):
             raise ValueError(f'restricted must be "no", "thesis" or "code", but is {self.restricted!r}.')
-        check_whole(2 if self.restricted == "no" else 4, n=self.n)  # of 3 or fewer every order keeps the first none
+        check_whole(2, n=self.n)
+        if self.restricted != "no" and self.n < 4:
+            raise ValueError(
+                f"Restricted orders keep the first n - 3 objects first, but there are none for n = {self.n}: give 4 or "
+                'more, or restricted="no".'
+            )
         super().__post_init__()
 
     @property

@@ -43,13 +43,13 @@ def picture(task: RelationalTask, scenes: Scenes, problem: int = 0) -> Float[Ten
 
 
 def draw_samples(
-    tasks: Mapping[str, RelationalTask] = PUBLISHED, split: Split = "train", seed: int = 0, columns: int = 6
+    tasks: Mapping[str, RelationalTask] = PUBLISHED, split: Split = "test", seed: int = 0, columns: int = 6
 ) -> Figure:
     """A problem of every task with its label; where the answer is one of the objects shown, it is framed.
 
     Args:
         tasks: by the names that are written above.
-        split: from which they are drawn.
+        split: from which they are drawn; games are trained with pentominoes, and tested with other objects.
         seed: of the batches.
         columns: pictures side by side.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations, product
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -40,6 +40,8 @@ def game_objects(kind: ObjectKind) -> Objects:
     >>> [len(game_objects(kind).images) for kind in ("pentominoes", "hexominoes", "stripes")]
     [1225, 1200, 625]
     """
+    if kind not in get_args(ObjectKind):
+        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(ObjectKind)))}, but is {kind!r}.")
     levels = (0, 128, 255) if kind == "pentominoes" else (64, 144, 192)
     colours = torch.tensor(list(product(levels, repeat=3))[1:-1])
     if kind == "stripes":

@@ -45,8 +45,8 @@ row matching, colour/shape, left-of.
     width: ClassVar[int] = CELL
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            near = get_close_matches(self.rule, RULES, n=1)
+        if self.rule not in tuple(RULES):
+            near = get_close_matches(str(self.rule), RULES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"There is no rule {self.rule!r}.{hint} Known: {', '.join(RULES)}.")
         if self.test_set not in get_args(TestSet):

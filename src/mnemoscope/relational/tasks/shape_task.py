@@ -44,16 +44,20 @@ class HeldOut(RelationalTask):
 
     def __post_init__(self) -> None:
         check_whole(0, m=self.m, shape_seed=self.shape_seed)
-        to_train, to_test = self.needed("train"), self.needed("test")
-        if self.m > SHAPES - to_train:
+        to_train, to_test, kind = self.needed("train"), self.needed("test"), type(self).__name__
+        if max(to_train, to_test) > SHAPES:
+            raise ValueError(f"A problem of {kind} has {max(to_train, to_test)} different shapes; there are {SHAPES}.")
+        most = SHAPES - to_train
+        possible = f"Hold out {to_test} to {most}, or none" if most >= to_test else "Here none can be held out: m = 0"
+        if self.m > most:
             raise ValueError(
-                f"A problem of {type(self).__name__} has up to {to_train} different shapes, but m = {self.m} leaves "
-                f"{max(SHAPES - self.m, 0)} of {SHAPES} to train with. Hold out at most {SHAPES - to_train}."
+                f"A problem of {kind} has up to {to_train} different shapes, but m = {self.m} leaves "
+                f"{max(SHAPES - self.m, 0)} of {SHAPES} to train with. {possible}."
             )
         if 0 < self.m < to_test:
             raise ValueError(
-                f"A test problem of {type(self).__name__} has up to {to_test} different shapes, but only m = {self.m} "
-                f"are held out. Hold out at least {to_test}, or none (then all are used to train and to test)."
+                f"A test problem of {kind} has up to {to_test} different shapes, but only m = {self.m} are held out. "
+                f"{possible} (then all are used to train and to test)."
             )
 
     @abstractmethod
