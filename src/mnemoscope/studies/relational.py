@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -243,9 +243,11 @@ class RelationalStudy(LearningStudy):
         if row.verdict != "differs" or row.because:
             return row
         low, high = self.stated(row.stated).agreeing or (0.0, 1.0)
-        lost = mean(drift(one) for one in own)
+        lost, chance = drifted(own), exp(-own[0].result["baseline"])
         among = sum(low <= each <= high for each in found)
-        if mean(found) < low <= mean(found) + lost:
+        if max(low, mean(found)) < chance + LEARNED:
+            because = f"neither is much above chance, {percent(chance)}"
+        elif mean(found) < low <= mean(found) + lost:
             because = f"drift; at its best evaluation it had {100 * lost:.1f} points more"
         elif among:
             because = f"seeds vary; {among} of {len(found)} {'is' if among == 1 else 'are'} within what agrees"
@@ -330,7 +332,7 @@ def _why_not_better(one: Claim, own: Sequence[Finished], better: float, worse: f
     if better < chance + LEARNED:
         return f"the first is hardly above chance, {percent(chance)}"
     low, _ = one.published.agreeing or (0.0, 1.0)
-    lost = mean(drift(each) for each in own if Condition.of(each.trial) in one.better)
+    lost = drifted([each for each in own if Condition.of(each.trial) in one.better])
     if better - worse < low <= better - worse + lost:
         return f"drift; at its best evaluation the first had {100 * lost:.1f} points more"
     return ""
@@ -358,6 +360,16 @@ def words_at(words: str, m: int | None) -> str:
 def drift(one: Finished) -> float:
     """How much accuracy a network had at its best evaluation on unseen shapes, more than at its last one."""
     return max(one.result["curve"]["accuracy"]) - one.result["curve"]["accuracy"][-1]
+
+
+def drifted(own: Sequence[Finished]) -> float:
+    """Mean of `drift`, or 0 where it may be chance: the best of many evaluations is above their mean by up to about
+    2.5 standard errors of one.
+    """
+    lost, accuracy = mean(drift(one) for one in own), mean(one.result["curve"]["accuracy"][-1] for one in own)
+    settings = own[0].trial.settings
+    problems = settings["batch_size"] * (settings["evaluate_batches"] or ENDLESS_EVALUATION)
+    return lost if lost > 2.5 * sqrt(accuracy * (1 - accuracy) / problems) else 0.0
 
 
 def percent(accuracy: float) -> str:
