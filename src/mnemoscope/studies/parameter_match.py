@@ -23,6 +23,7 @@ from mnemoscope.studies.relational import (
 from mnemoscope.studies.study import Finished, Preset, Published, Row
 
 COUNTED = ("corelnet", "corelnet-nhid", "esbn")
+DRIFTS = "its encoder brings unseen shapes together; one that stays random misses nothing (relational-cognitive)"
 TABLE: dict[str, tuple[int, int, int]] = {
     "same/diff": (200418, 1910760, 1910757),
     "RMTS": (205026, 1910754, 1910757),
@@ -62,7 +63,7 @@ CLAIMS = tuple(
         claim("more parameters do not degrade performance", "Kerg, C.7 and Fig 5", task, EXTREME[task],
               ("corelnet-nhid",), ("corelnet",), NO_WORSE),
         claim("superior with much fewer parameters", "Kerg, C.7 and Fig 5", task, EXTREME[task],
-              ("corelnet",), ("esbn",), NO_WORSE),
+              ("corelnet",), ("esbn",), NO_WORSE, because=DRIFTS if task == "identity rules" else ""),
     )
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, sqrt
@@ -280,9 +281,7 @@ class RelationalStudy(LearningStudy):
                 continue
             (better, worse), own = found
             ours = f"{100 * (better - worse):+.1f} points: {percent(better)} against {percent(worse)}"
-            there = {Condition.of(each.trial): 0 for each in own}
-            for each in own:
-                there[Condition.of(each.trial)] += 1
+            there = Counter(Condition.of(each.trial) for each in own)
             missing = [each.network for each in (*one.better, *one.worse) if each not in there]
             ours += f"; without {', '.join(missing)}" if missing else ""
             fewest = min(there.values())
@@ -335,7 +334,7 @@ def _why_not_better(one: Claim, own: Sequence[Finished], better: float, worse: f
     lost = drifted([each for each in own if Condition.of(each.trial) in one.better])
     if better - worse < low <= better - worse + lost:
         return f"drift; at its best evaluation the first had {100 * lost:.1f} points more"
-    return ""
+    return "one seed" if min(Counter(each.trial.name for each in own).values()) == 1 else ""
 
 
 def with_other_shapes(trial: Trial) -> Trial:
