@@ -438,6 +438,9 @@ def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_pa
         generalisation_of([runs[0], run_of(tmp_path, "comparison", "corelnet")])
     with pytest.raises(ValueError, match="one task, but are of same-different, same-different spurious=colour"):
         generalisation_of([runs[0], run_of(tmp_path, "same-different", "corelnet", spurious="colour", m=98)])
+    written = [run_of(tmp_path, "same-different", "corelnet", steps=1, m=98, **options)
+               for options in ({"spurious": "nothing"}, {"shape_seed": 1})]  # fmt: skip
+    assert set(generalisation_of(written).curves()) == {"corelnet"}  # defaults that are written out change nothing
     with pytest.raises(ValueError, match="'relational-game', which holds no shapes out"):
         generalisation_of([run_of(tmp_path, "relational-game", "corelnet")])
 

@@ -632,7 +632,7 @@ def test_clear_errors():
     for m in (39, 40):
         with pytest.raises(ValueError, match="Here none can be held out: m = 0"):
             DistributionOfN(n=60, m=m)
-    with pytest.raises(ValueError, match="has 101 different shapes; there are 100"):
+    with pytest.raises(ValueError, match="has up to 101 different shapes; there are 100"):
         DistributionOfN(n=100, m=0)
     with pytest.raises(ValueError, match="there are none for n = 3: give 4 or more"):
         DistributionOfN(restricted="thesis")

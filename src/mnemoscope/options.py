@@ -107,7 +107,7 @@ def _described(parameter: Parameter) -> str:
 def fit(value: object, annotation: Any) -> Any:
     """`value` as the annotation wants it: itself, or an integer as a float where only a float fits, and as a string
     where only a string fits: a list of numbers, written as one, may be of one. The words true and false, as a command
-    line has them, are bools where no string fits.
+    line has them, are bools where no string fits, in a TOML file too.
 
     Raises TypeError with the words "<what is expected>, but is <what was given>".
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mnemoscope.config import ENDLESS_EVALUATION, RunConfig, changed
 from mnemoscope.studies.learning import LearningStudy, by_name, finite
 from mnemoscope.studies.relational_figure import Panel, accuracies
+from mnemoscope.studies.relational_reasons import chance_of, drift, percent, why_not, why_not_better
 from mnemoscope.studies.study import Finished, Published, Row, Trial
 from mnemoscope.tasks import Split, Task
 from mnemoscope.training import evaluate, load_model
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PROTOTYPE = "an earlier prototype of these networks, not published"
-LEARNED = 0.1
-"""Accuracy above chance up to which little is learned."""
 DRIFT = 0.005
 """Accuracy on unseen shapes that was lost again while learning, from which on a row tells of it."""
 
@@ -235,28 +233,20 @@ class RelationalStudy(LearningStudy):
             for key, words in self.tested(own).items():
                 found = [one.result[key] for one in finite(own)]
                 measured = [mean(found)] if found else []  # seeds together, as published
-                row = self.row(own, words, measured, ours=over_seeds(found), remark=self.remark(own, key))
-                rows.append(self.explained(row, finite(own), found))
+                ours = over_seeds(found) + (", one seed" if len(found) == 1 else "")
+                row = self.row(own, words, measured, ours=ours, remark=self.remark(own, key))
+                rows.append(self.explained(row, finite(own), found, key))
         return [*rows, *self.claimed(results)]
 
-    def explained(self, row: Row, own: Sequence[Finished], found: Sequence[float]) -> Row:
-        """Why a row differs, where the runs themselves tell: it was as published before drift, or for some seeds."""
+    def explained(self, row: Row, own: Sequence[Finished], found: Sequence[float], key: str) -> Row:
+        """With why it differs, where the runs tell."""
         if row.verdict != "differs" or row.because:
             return row
-        low, high = self.stated(row.stated).agreeing or (0.0, 1.0)
-        lost, chance = drifted(own), exp(-own[0].result["baseline"])
-        among = sum(low <= each <= high for each in found)
-        if max(low, mean(found)) < chance + LEARNED:
-            because = f"neither is much above chance, {percent(chance)}"
-        elif mean(found) < low <= mean(found) + lost:
-            because = f"drift; at its best evaluation it had {100 * lost:.1f} points more"
-        elif among:
-            because = f"seeds vary; {among} of {len(found)} {'is' if among == 1 else 'are'} within what agrees"
-        elif len(found) == 1:
-            because = "one seed"
-        else:
-            return row
-        return replace(row, because=because)
+        stated = self.stated(row.stated)
+        assert stated.agreeing is not None
+        told = stated.mean if isinstance(stated, Reported) and stated.mean is not None else stated.agreeing[0]
+        watched = key == next(iter(self.unseen))  # of the first, curves are kept
+        return replace(row, because=why_not(own, found, stated.agreeing, told, watched))
 
     def tested(self, own: Sequence[Finished]) -> dict[str, str]:
         """What of `unseen` a network was tested with: not every task has all of it."""
@@ -284,12 +274,13 @@ class RelationalStudy(LearningStudy):
             there = Counter(Condition.of(each.trial) for each in own)
             missing = [each.network for each in (*one.better, *one.worse) if each not in there]
             ours += f"; without {', '.join(missing)}" if missing else ""
-            fewest = min(there.values())
-            ours += "; one seed" if fewest == 1 else ""
-            remark = f"{fewest} seed{'s' * (fewest > 1)} or more of each"
-            row = self.compared(own, one.published, one.published.quantity, [better - worse], ours, remark)
-            if row.verdict == "differs" and not row.because:
-                row = replace(row, because=_why_not_better(one, own, better, worse))
+            single = dict.fromkeys(each.network for each, seeds in there.items() if seeds == 1)
+            ours += f"; one seed of {' and '.join(single)}" if single else ""
+            row = self.compared(own, one.published, one.published.quantity, [better - worse], ours, "")
+            if row.verdict == "differs" and not row.because and one.published.agreeing is not None:
+                first, second = ([each for each in own if Condition.of(each.trial) in side]
+                                 for side in (one.better, one.worse))  # fmt: skip
+                row = replace(row, because=why_not_better(first, second, better - worse, one.published.agreeing[0]))
             rows.append(row)
         return rows
 
@@ -311,7 +302,7 @@ class RelationalStudy(LearningStudy):
             condition = Condition.of(one.trial)
             for key, words in self.tested([one]).items():
                 title = condition.task if len(self.unseen) == 1 else f"{condition.task}, {words}"
-                panel = panels.setdefault((condition.task, key), Panel(title, exp(-one.result["baseline"])))
+                panel = panels.setdefault((condition.task, key), Panel(title, chance_of([one])))
                 panel.add(condition.network, condition.m, one.result[key], one.result["validation"])
                 told = stated.get(f"{one.trial.name}: {words}")
                 if told is not None:
@@ -323,18 +314,6 @@ class RelationalStudy(LearningStudy):
                 own = curves.setdefault(condition.task, {}).setdefault(condition.network, [])
                 own.append(one.result["curve"])
         return accuracies(list(panels.values()), curves)
-
-
-def _why_not_better(one: Claim, own: Sequence[Finished], better: float, worse: float) -> str:
-    """Why a claim does not hold, where the runs tell."""
-    chance = exp(-own[0].result["baseline"])
-    if better < chance + LEARNED:
-        return f"the first is hardly above chance, {percent(chance)}"
-    low, _ = one.published.agreeing or (0.0, 1.0)
-    lost = drifted([each for each in own if Condition.of(each.trial) in one.better])
-    if better - worse < low <= better - worse + lost:
-        return f"drift; at its best evaluation the first had {100 * lost:.1f} points more"
-    return "one seed" if min(Counter(each.trial.name for each in own).values()) == 1 else ""
 
 
 def with_other_shapes(trial: Trial) -> Trial:
@@ -356,39 +335,15 @@ def words_at(words: str, m: int | None) -> str:
     return words.replace("unseen shapes and", "unseen").replace("unseen shapes", "seen shapes")
 
 
-def drift(one: Finished) -> float:
-    """How much accuracy a network had at its best evaluation on unseen shapes, more than at its last one."""
-    return max(one.result["curve"]["accuracy"]) - one.result["curve"]["accuracy"][-1]
-
-
-def drifted(own: Sequence[Finished]) -> float:
-    """Mean of `drift`, or 0 where it may be chance: the best of many evaluations is above their mean by up to about
-    2.5 standard errors of one.
-    """
-    lost, accuracy = mean(drift(one) for one in own), mean(one.result["curve"]["accuracy"][-1] for one in own)
-    settings = own[0].trial.settings
-    problems = settings["batch_size"] * (settings["evaluate_batches"] or ENDLESS_EVALUATION)
-    return lost if lost > 2.5 * sqrt(accuracy * (1 - accuracy) / problems) else 0.0
-
-
-def percent(accuracy: float) -> str:
-    """One digit behind the point.
-
-    >>> percent(0.98765)
-    '98.8%'
-    """
-    return f"{100 * accuracy:.1f}%"
-
-
 def over_seeds(values: Sequence[float]) -> str:
     """Mean, standard deviation, lowest and highest.
 
     >>> over_seeds([0.96, 1.0]), over_seeds([0.5]), over_seeds([])
-    ('98.0% ± 2.8 (96.0 to 100.0)', '50.0%, one seed', 'none')
+    ('98.0% ± 2.8 (96.0 to 100.0)', '50.0%', 'none')
     """
     if not values:
         return "none"
     if len(values) == 1:
-        return f"{percent(values[0])}, one seed"
+        return percent(values[0])
     ends = f"{100 * min(values):.1f} to {100 * max(values):.1f}"
     return f"{percent(mean(values))} ± {100 * stdev(values):.1f} ({ends})"

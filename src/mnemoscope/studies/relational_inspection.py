@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mnemoscope import registry
 from mnemoscope.analysis.relational import (
     Drift,
     Generalisation,
@@ -18,6 +19,7 @@ from mnemoscope.analysis.relational import (
     relations_of,
 )
 from mnemoscope.config import RunConfig
+from mnemoscope.options import changed_options
 from mnemoscope.relational import Comparing, Solver
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.relational.tasks import HeldOut, RelationalTask
@@ -104,8 +106,10 @@ def generalisation_of(runs: Sequence[str | Path]) -> Generalisation:
         if not isinstance(task, Problems) or not isinstance(task.of, HeldOut):
             raise ValueError(f"{folder} is a run of {config.task!r}, which holds no shapes out.")
         seen, unseen = (accuracy(model, task, config.seed, split) for split in ("validation", "test"))
-        found.append(Trained(_with(config.cell, config.cell_options), task.of.m, seen, unseen))
-        others = {name: value for name, value in config.task_options.items() if name not in ("m", "shape_seed")}
+        network = changed_options(registry.networks.load(config.cell), config.cell_options)
+        problem = changed_options(registry.tasks.load(config.task), config.task_options)
+        others = {name: value for name, value in problem.items() if name not in ("m", "shape_seed")}
+        found.append(Trained(_with(config.cell, network), task.of.m, seen, unseen))
         chances[_with(config.task, others)] = 1 / task.of.choices
     if len(chances) > 1:
         raise ValueError(f"Runs must be of one task, but are of {', '.join(chances)}.")
@@ -114,4 +118,4 @@ def generalisation_of(runs: Sequence[str | Path]) -> Generalisation:
 
 def _with(name: str, options: Mapping[str, Any]) -> str:
     """What is trained, with the options in which it differs from its defaults."""
-    return " ".join([name, *(f"{option}={value}" for option, value in options.items())])
+    return " ".join([name, *(f"{option}={value}" for option, value in sorted(options.items()))])

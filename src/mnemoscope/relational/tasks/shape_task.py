@@ -46,9 +46,12 @@ class HeldOut(RelationalTask):
         check_whole(0, m=self.m, shape_seed=self.shape_seed)
         to_train, to_test, kind = self.needed("train"), self.needed("test"), type(self).__name__
         if max(to_train, to_test) > SHAPES:
-            raise ValueError(f"A problem of {kind} has {max(to_train, to_test)} different shapes; there are {SHAPES}.")
+            raise ValueError(
+                f"A problem of {kind} has up to {max(to_train, to_test)} different shapes; there are {SHAPES}."
+            )
         most = SHAPES - to_train
-        possible = f"Hold out {to_test} to {most}, or none" if most >= to_test else "Here none can be held out: m = 0"
+        some = f"{to_test} to {most}" if most > to_test else f"{most}"
+        possible = f"Hold out {some}, or none" if most >= to_test else "Here none can be held out: m = 0"
         if self.m > most:
             raise ValueError(
                 f"A problem of {kind} has up to {to_train} different shapes, but m = {self.m} leaves "
