@@ -18,6 +18,9 @@ from mnemoscope.whole import check_whole
 KEY = 64
 """Numbers of the keys by which rules compete; not told in Kerg, section 7.3."""
 
+FEW_OBJECTS = 16
+"""Up to which their products are multiplied out on a CPU."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -95,6 +98,15 @@ class Similarity(nn.Module):
         return self.rows.softmax(self.scores(seen))
 
 
+def _products(
+    first: Float[Tensor, "batch relations objects features"], second: Float[Tensor, "batch relations objects features"]
+) -> Float[Tensor, "batch relations objects objects"]:
+    """Of all pairs of objects. A CPU multiplies many small matrices one by one, and numbers at once much faster."""
+    if first.is_cuda or first.shape[2] > FEW_OBJECTS:
+        return first @ second.mT
+    return (first.unsqueeze(3) * second.unsqueeze(2)).sum(4)
+
+
 class Symmetric(Similarity):
     """`R = z z^T` (Kerg, section 5.5): nothing is learned here.
 
@@ -109,7 +121,7 @@ class Symmetric(Similarity):
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         z = seen.z.unsqueeze(1) if self.project is None else seen.mapped(self.project).transpose(1, 2)
-        return z @ z.mT
+        return _products(z, z)
 
 
 class Asymmetric(Similarity):
@@ -124,7 +136,7 @@ class Asymmetric(Similarity):
 
     def scores(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
         reference, comparison = (seen.mapped(each).transpose(1, 2) for each in (self.reference, self.comparison))
-        return reference @ comparison.mT
+        return _products(reference, comparison)
 
 
 class Distance(Similarity):
