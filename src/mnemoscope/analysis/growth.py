@@ -74,7 +74,8 @@ def growth(
     if steps < 1:
         raise ValueError(f"Growth is followed over at least 1 step, but steps is {steps}.")
     matrix = A.resolve_conj().numpy()
-    step, once = 1.0, matrix
+    once: np.ndarray = matrix  # said, or pyright takes 9 s to infer it through the loop
+    step = 1.0
     if continuous:
         step = 0.05 / max(spectral_norm(matrix), np.finfo(float).tiny ** 0.5)
         once = scipy.linalg.expm(step * matrix)

@@ -24,9 +24,11 @@ def smallest_singular_values(S: np.ndarray, z: np.ndarray, tolerance: float = 1e
     found = np.zeros(len(z))
     points, gap = np.arange(len(z)), _gaps(S, z)
     new = np.random.default_rng(0).standard_normal((len(S), 2)) @ np.array([1, 1j])
-    v = np.repeat((new / np.linalg.norm(new))[:, None], len(z), axis=1)  # (size, points)
-    old, beta = np.zeros_like(v), np.zeros(len(z))
-    alphas, betas, value = np.zeros((len(z), 0)), np.zeros((len(z), 0)), np.zeros(len(z))
+    # the types are said, or pyright takes 15 s to infer them through the loop
+    v: np.ndarray = np.repeat((new / np.linalg.norm(new))[:, None], len(z), axis=1)  # (size, points)
+    beta: np.ndarray = np.zeros(len(z))
+    value: np.ndarray = np.zeros(len(z))
+    old, alphas, betas = np.zeros_like(v), np.zeros((len(z), 0)), np.zeros((len(z), 0))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(min(steps, len(S))):
             w = _solve(S, gap, _solve_adjoint(S, gap, v)) - beta * old
