@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mnemoscope import registry
-from mnemoscope.registry import Entry, Registry
+from mnemoscope.registry import Entry, Registry, plugins
 
 LIGHT = """
 from mnemoscope.registry import Entry, cells
@@ -44,12 +44,27 @@ def test_a_file_or_a_module_on_the_command_line(tmp_path, python):
     assert cells_of(python("-m", "mnemoscope", *listed)[1])[-1] == list(registry.cells)[-1].name
 
 
-def test_an_installed_package(tmp_path, python):
-    (tmp_path / "theirs.py").write_text(LIGHT.format(name="theirs"))
-    info = tmp_path / "theirs-1.0.dist-info"
+def install(folder, name, content):
+    (folder / f"{name}.py").write_text(content)
+    info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[mnemoscope]\nanything = theirs\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[mnemoscope]\nanything = {name}\n")
+
+
+def test_a_package_that_is_installed_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr(plugins, "_begun", {})
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.load_plugins()
+    assert "meanwhile" not in registry.loaded_plugins()
+    install(tmp_path, "meanwhile", "")
+    os.utime(tmp_path, (2e9, 2e9))  # two changes may fall into one tick of the clock of files
+    registry.load_plugins()
+    assert "meanwhile" in registry.loaded_plugins()
+
+
+def test_an_installed_package(tmp_path, python):
+    install(tmp_path, "theirs", LIGHT.format(name="theirs"))
     assert cells_of(python("-m", "mnemoscope", "list", "cells", "--json")[1])[-1] == "theirs"
     (tmp_path / "theirs.py").write_text("import no_such_module")
     status, _, error = python("-m", "mnemoscope", "list", "cells")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import cache
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -254,6 +255,7 @@ def _unknown(name: str, known: Mapping[str, Any], what: str) -> str:
     return f"That is no {what}{f'; did you mean {near[0]!r}?' if near else '.'} There are {', '.join(known)}.{hint}"
 
 
+@cache  # most of the time that a configuration takes
 def _types() -> dict[str, Any]:
     hints = get_type_hints(RunConfig)
     return {each.name: hints[each.name] for each in fields(RunConfig)}

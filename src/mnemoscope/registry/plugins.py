@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -38,8 +39,8 @@ def use_plugin(name: str) -> None:
 
 def load_plugins() -> None:
     """Import the plugins that have not been yet."""
-    for point in entry_points(group=GROUP):
-        _load(point.value, f"is an entry point of {point.dist.name if point.dist else 'a package'}")
+    for module, package in _installed(tuple((folder, _changed(folder)) for folder in sys.path)):
+        _load(module, f"is an entry point of {package}")
     for name in named_plugins():
         _load(name, f"is in ${VARIABLE}")
 
@@ -52,6 +53,23 @@ def loaded_plugins() -> list[str]:
 def named_plugins() -> list[str]:
     """Those that were asked for by name, and that no package brings."""
     return [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+
+
+@lru_cache(maxsize=1)
+def _installed(folders: tuple[tuple[str, int], ...]) -> list[tuple[str, str]]:
+    """The modules that packages in these folders name, each with its package. To ask all of them takes milliseconds: it
+    is done again where a folder has changed.
+    """
+    points = entry_points(group=GROUP)
+    return [(point.value, point.dist.name if point.dist else "a package") for point in points]
+
+
+def _changed(folder: str) -> int:
+    """When a package was last put into a folder or taken out of it."""
+    try:
+        return Path(folder or ".").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_file(name: str) -> bool:
