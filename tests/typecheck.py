@@ -74,7 +74,7 @@ def kind_of(value):
 
 def _looked_at(one, hints, remember):
     signature = inspect.signature(one)
-    begun, ended = set(), set()  # kinds of arguments, and these with the kind of the result
+    accepted = {}  # by the kinds of arguments, the kinds of results
     several = {name for name, each in signature.parameters.items() if each.kind in VARIADIC}
 
     def look(args, kwargs, *result):
@@ -90,16 +90,18 @@ def _looked_at(one, hints, remember):
     @functools.wraps(one)
     def known(*args, **kwargs):
         __tracebackhide__ = True
-        kinds = (*map(kind_of, args), *((name, kind_of(value)) for name, value in kwargs.items())) if remember else None
-        if kinds not in begun:
+        kinds = (*map(kind_of, args), *kwargs, *map(kind_of, kwargs.values())) if kwargs else tuple(map(kind_of, args))
+        results = accepted.get(kinds)
+        if results is None:
             look(args, kwargs)
+            results = set()
+            if remember:
+                accepted[kinds] = results
         result = one(*args, **kwargs)
-        whole = (kinds, kind_of(result))
-        if whole not in ended:
+        kind = kind_of(result)
+        if kind not in results:
             look(args, kwargs, result)
-        if remember:
-            begun.add(kinds)
-            ended.add(whole)
+            results.add(kind)
         return result
 
     return known
