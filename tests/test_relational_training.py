@@ -243,7 +243,7 @@ def test_what_means_nothing_to_a_relational_network_is_refused(name, value):
     ("settings", "words"),
     [
         ({"task_options": {"m": 96}}, "RMTS has up to 5 different shapes, but m = 96 leaves 4 of 100 to train with"),
-        ({"task_options": {"m": 3}}, "only m = 3 are held out. Hold out at least 5, or none"),
+        ({"task_options": {"m": 3}}, "only m = 3 are held out. Hold out 5 to 95, or none"),
         ({"task_options": {"n": 3}}, "The task 'rmts' has no option 'n'.*m = 95, shape_seed = 0, spurious = 'nothing'"),
         ({"task_options": {"spurious": "color"}}, "'nothing' or 'colour' or 'mirror' or 'separated', but is 'color'"),
         ({"task": "relational-game", "task_options": {"rule": "betwen"}}, "no rule 'betwen'. Did you mean 'between'"),

@@ -22,7 +22,7 @@ class SameDifferent(ShapeTask):
     Traceback (most recent call last):
     ...
     ValueError: A problem of SameDifferent has up to 2 different shapes, but m = 99 leaves 1 of 100 to train with. \
-Hold out at most 98.
+Hold out 2 to 98, or none.
     """
 
     m: int = 98
