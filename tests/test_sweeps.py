@@ -33,6 +33,17 @@ CLI = ["sweep", "flipflop", "--task-options", "bits", "1", "length", "6", "--ste
 CLI += ["--batch-size", "4", "--hidden-size", "4", "--engine", "here", "--json"]
 
 
+@pytest.fixture
+def figures():
+    """For those who look at the page of a sweep."""
+
+
+@pytest.fixture(autouse=True)
+def _no_other_figures(request, monkeypatch):
+    if "figures" not in request.fixturenames:  # to draw its page takes longer than anything else in a small sweep
+        monkeypatch.setattr("mnemoscope.report.sections.inline", lambda *_, **__: "")
+
+
 def sweep(*words, name="tiny", **more):
     return Sweep(replace(BASE, name=name), space(words), **more)
 
@@ -58,6 +69,7 @@ class Counting(Here):
                 raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("figures")
 def test_a_grid_has_every_combination_once(tmp_path):
     engine = Counting()
     asked = sweep("learning_rate=0.001,0.1", "cell=elman,gru", "task_options.length=5,6", seeds=(0, 3))
@@ -233,6 +245,7 @@ def test_a_crash_does_not_end_a_search(at_a_time, tmp_path):
     assert len(everything.done) <= 4
 
 
+@pytest.mark.usefixtures("figures")
 def test_the_command_line(tmp_path, capsys):
     words = [*CLI[:-1], "--over", "hidden_size=3,4", "learning_rate=0.01", "--seeds", "0", "1", "--root", str(tmp_path)]
     assert main(words) == 0
@@ -436,25 +449,6 @@ def test_after_a_kill_by_other_engines_and_methods(tmp_path, method, where, chan
 # ---- Optuna
 
 
-@pytest.mark.parametrize("method", ["tpe", "gp", "qmc", "cma-es"])
-def test_optuna_is_decided_by_its_seed(method, tmp_path):
-    pytest.importorskip("optuna")
-    if method == "cma-es":
-        pytest.importorskip("cmaes")
-    words = ["learning_rate=log:1e-4:1e-1", "clip=uniform:0.5:2", *(["cell=elman,gru"] if method == "tpe" else [])]
-    first, again, other = (
-        run_sweep(sweep(*words, name=name, method=method, trials=6, at_a_time=3, sampling_seed=seed), tmp_path,
-                  progress=False)
-        for name, seed in (("first", 7), ("again", 7), ("other", 8))
-    )  # fmt: skip
-    assert values(first) == values(again)
-    assert values(first) != values(other)
-    assert len(first.points) == 6
-    for point in first.points:
-        assert 1e-4 <= point.values["learning_rate"] <= 1e-1
-        assert 0.5 <= point.values["clip"] <= 2
-
-
 class Pretending:
     """An engine whose runs are the better the nearer their rate is to 0.01."""
 
@@ -469,6 +463,25 @@ class Pretending:
 
 def distance(rate):
     return (log(rate) - log(0.01)) ** 2
+
+
+@pytest.mark.parametrize("method", ["tpe", "gp", "qmc", "cma-es"])
+def test_optuna_is_decided_by_its_seed(method, tmp_path):
+    pytest.importorskip("optuna")
+    if method == "cma-es":
+        pytest.importorskip("cmaes")
+    words = ["learning_rate=log:1e-4:1e-1", "clip=uniform:0.5:2", *(["cell=elman,gru"] if method == "tpe" else [])]
+    first, again, other = (
+        run_sweep(sweep(*words, name=name, method=method, trials=6, at_a_time=3, sampling_seed=seed), tmp_path,
+                  progress=False, engine=Pretending())
+        for name, seed in (("first", 7), ("again", 7), ("other", 8))
+    )  # fmt: skip
+    assert values(first) == values(again)
+    assert values(first) != values(other)
+    assert len(first.points) == 6
+    for point in first.points:
+        assert 1e-4 <= point.values["learning_rate"] <= 1e-1
+        assert 0.5 <= point.values["clip"] <= 2
 
 
 def test_optuna_learns_from_what_it_is_told(tmp_path):
@@ -502,10 +515,21 @@ def test_optuna_is_asked_as_one_would_ask_it(tmp_path):
     assert [point["learning_rate"] for point, _ in values(result)] == rates
 
 
+def six_choices(name="tiny"):
+    return sweep("learning_rate=log:1e-4:1e-1", "cell=elman,gru", name=name, method="tpe", trials=6, at_a_time=2)
+
+
+@pytest.fixture(scope="module")
+def without_a_pause(tmp_path_factory):
+    pytest.importorskip("optuna")
+    return values(run_sweep(six_choices("whole"), tmp_path_factory.mktemp("whole"), progress=False))
+
+
+@pytest.mark.xdist_group("six choices")  # their fixture once, not in each process
 @pytest.mark.parametrize("until", [1, 2, 3, 5])
-def test_optuna_goes_on_where_it_was(until, tmp_path):
+def test_optuna_goes_on_where_it_was(until, tmp_path, without_a_pause):
     optuna = pytest.importorskip("optuna")
-    asked = sweep("learning_rate=log:1e-4:1e-1", "cell=elman,gru", method="tpe", trials=6, at_a_time=2)
+    asked = six_choices()
     with pytest.raises(KeyboardInterrupt):
         run_sweep(asked, tmp_path, progress=False, engine=Counting(until))
     storage = optuna.storages.JournalStorage(
@@ -520,9 +544,7 @@ def test_optuna_goes_on_where_it_was(until, tmp_path):
     engine = Counting()
     result = run_sweep(asked, tmp_path, resume=True, progress=False, engine=engine)
     assert engine.done.total() == 6 - until
-    assert values(result) == values(
-        run_sweep(replace(asked, base=replace(BASE, name="whole")), tmp_path, progress=False)
-    )
+    assert values(result) == without_a_pause
     study = optuna.load_study(study_name="tiny", storage=storage)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 6
     assert told.items() <= {trial.number: trial.datetime_complete for trial in study.trials}.items()
