@@ -368,7 +368,7 @@ def test_many_roots_at_even_distances():
     assert gaps.max() < 1e-9
 
 
-@pytest.mark.parametrize("bias", [6, 8, pytest.param(10, marks=SLOW)])
+@pytest.mark.parametrize("bias", [8, *(pytest.param(other, marks=SLOW) for other in (6, 10))])
 def test_large_memories_do_not_blur_the_index(bias):
     torch.manual_seed(1)
     lstm = torch.nn.LSTM(2, 6)

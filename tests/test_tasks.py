@@ -48,7 +48,10 @@ SMALL = {
     "adding": [Adding(length=7), Adding(length=8), Adding(length=2)],
     "transfer-copy": [TransferCopy(delay=2, test_delay=4, symbols=2, alphabet=3)],
     "denoise": [Denoise(delay=4, symbols=2, alphabet=3), Denoise(delay=2, symbols=2, alphabet=2)],
-    "repeat-copy": [RepeatCopy(variables=3, size=2, horizon=7, test_horizon=9), RepeatCopy(2, 5, horizon=1)],
+    "repeat-copy": [
+        RepeatCopy(variables=3, size=2, horizon=7, test_horizon=9),
+        RepeatCopy(2, 5, horizon=1, test_horizon=20),
+    ],
     "compose-copy": [ComposeCopy(variables=3, size=3, horizon=7, test_horizon=9)],
     "binding": [
         VariableBinding(3, 2, rule="-6 1", horizon=7, test_horizon=3, curriculum="2 5"),

@@ -20,6 +20,8 @@ from mnemoscope.config import RunConfig
 from mnemoscope.connectivity import SignedSelection
 from mnemoscope.training import load_model, train
 
+pytestmark = pytest.mark.xdist_group("variables")  # their fixture takes long: once, not in each process
+
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
