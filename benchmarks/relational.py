@@ -150,7 +150,7 @@ def _student(
 
 def _measured(name: str, model: str, repeats: int) -> Measured:
     own = Iterations(PUBLISHED[name], model, BATCHES[name])
-    work = {"drawing": own.draw, "preparing": own.prepare, "once": own.once, "every": own.every, "rest": own.rest}
+    work = {"drawing": own.draw, "preparing": own.prepare, "rest": own.rest, "once": own.once, "every": own.every}
     seconds, _ = take_turns(work, repeats)
     exact = Iterations(PUBLISHED[name], model, BATCHES[name], torch.float64)
     for _ in range(IN_DOUBLE):
