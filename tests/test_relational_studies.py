@@ -159,6 +159,18 @@ def test_why_a_claim_does_not_hold():
     assert rows["esbn, m 94: identity rules 4 against missing"] == "the first is hardly above chance, 50.0%"
 
 
+def test_seeds_of_which_some_would_do():
+    study = unseen_relations.STUDY
+    own, other = Condition("corelnet", "RMTS3", 94), Condition("esbn", "RMTS3", 94)
+    claimed, rows = "RMTS3, m 94: corelnet against esbn", {}
+    for name, best in (("some", 0.95), ("none", 0.8)):
+        found = finished(study, "paper", {own: [0.7, best], other: [0.8, 0.9]}, (0, 1))
+        rows[name] = {row.quantity: row for row in study.summarise(found)}[claimed]
+    assert {row.verdict for row in rows.values()} == {"differs"}
+    assert rows["some"].because == "seeds vary; the first is at 70.0% to 95.0%, the second at 80.0% to 90.0%"
+    assert rows["none"].because == ""
+
+
 def test_a_claim_needs_all_of_its_networks():
     study = unseen_relations.STUDY
     found = [one for one in finished(study, "paper", {"corelnet": 1.0}) if Condition.of(one.trial).network != "esbn"]

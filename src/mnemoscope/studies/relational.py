@@ -280,7 +280,8 @@ class RelationalStudy(LearningStudy):
             if row.verdict == "differs" and not row.because and one.published.agreeing is not None:
                 first, second = ([each for each in own if Condition.of(each.trial) in side]
                                  for side in (one.better, one.worse))  # fmt: skip
-                row = replace(row, because=why_not_better(first, second, better - worse, one.published.agreeing[0]))
+                row = replace(row, because=why_not_better(first, second, next(iter(self.unseen)),
+                                                          better - worse, one.published.agreeing[0]))  # fmt: skip
             rows.append(row)
         return rows
 

@@ -42,15 +42,24 @@ def why_not(
     return "not known; one seed" if len(found) == 1 else ""
 
 
-def why_not_better(better: Sequence[Finished], worse: Sequence[Finished], difference: float, low: float) -> str:
-    """Why the difference of two sides is below `low`; empty where it is not known."""
+def why_not_better(
+    better: Sequence[Finished], worse: Sequence[Finished], tested: str, difference: float, low: float
+) -> str:
+    """Why the difference of two sides, in the accuracy `tested`, is below `low`; empty where it is not known."""
     chance = chance_of(better)
-    if mean(one.result["accuracy"] for one in better) < chance + LEARNED:
+    first, second = ([one.result[tested] for one in side] for side in (better, worse))
+    if mean(first) < chance + LEARNED:
         return f"the first is hardly above chance, {percent(chance)}"
     lost = drifted(better) - drifted(worse)
     if difference < low <= difference + lost:
         return f"drift; at its best the first had {100 * lost:.1f} points more"
-    return "not known; one seed" if min(Counter(one.trial.name for one in (*better, *worse)).values()) == 1 else ""
+    seeds = Counter(one.trial.name for one in (*better, *worse))
+    if min(seeds.values()) == 1:
+        return "not known; one seed"
+    if len(seeds) == len((first, second)) and max(first) - mean(second) >= low:  # one condition against another
+        those, these = (f"{percent(min(side))} to {percent(max(side))}" for side in (first, second))
+        return f"seeds vary; the first is at {those}, the second at {these}"
+    return ""
 
 
 def chance_of(own: Sequence[Finished]) -> float:
