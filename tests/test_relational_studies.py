@@ -6,7 +6,16 @@ import pytest
 
 from mnemoscope.config import RunConfig
 from mnemoscope.relational.tasks import PUBLISHED
-from mnemoscope.studies import Finished, ablations, distribution_of_n, relational_cognitive, spurious, unseen_relations
+from mnemoscope.studies import (
+    Finished,
+    ablations,
+    comparison,
+    distribution_of_n,
+    parameter_match,
+    relational_cognitive,
+    spurious,
+    unseen_relations,
+)
 from mnemoscope.studies.relational import Condition, crossed, named, over_seeds, reported
 from mnemoscope.training import build_model, build_task
 
@@ -132,11 +141,14 @@ def test_claims_are_differences_of_means():
     sensory = rows[
         "RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"
     ]
-    assert sensory.ours == "+20.0 points: 90.0% against 70.0%"
+    assert sensory.ours == "+20.0 points: 90.0% against 70.0% (corelnet +30.0, corelnet-t +20.0, esbn +10.0)"
     assert sensory.verdict == "agrees"
     random = rows["RMTS, m 95: corelnet-random + corelnet-t-random + esbn-random against corelnet + corelnet-t + esbn"]
-    assert random.ours == "-1.5 points: 88.5% against 90.0%"
-    assert random.verdict == "agrees"  # no worse than by two points
+    assert random.ours.startswith("-1.5 points: 88.5% against 90.0%")
+    assert (random.verdict, random.because) == (
+        "agrees in 2 of 3",
+        "not so for corelnet-random",
+    )  # worse by over two points
     least = rows[ablations.LEAST]
     assert (least.ours, least.verdict) == ("dist3, 10.0 points", "agrees")
 
@@ -146,8 +158,9 @@ def test_of_pairs_one_may_be_missing():
     accuracies = {"corelnet": 1.0, "corelnet-sensory": 0.8, "corelnet-t": 0.9, "corelnet-t-sensory": 0.8}
     rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", accuracies))}
     row = rows["RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"]
-    assert row.ours == "+15.0 points: 95.0% against 80.0%; without esbn, esbn-sensory; one seed of " + (
-        "corelnet and corelnet-t and corelnet-sensory and corelnet-t-sensory"
+    assert row.ours == (
+        "+15.0 points: 95.0% against 80.0% (corelnet +20.0, corelnet-t +10.0); without esbn, esbn-sensory; "
+        "one seed of corelnet and corelnet-t and corelnet-sensory and corelnet-t-sensory"
     )
 
 
@@ -169,6 +182,33 @@ def test_seeds_of_which_some_would_do():
     assert {row.verdict for row in rows.values()} == {"differs"}
     assert rows["some"].because == "seeds vary; the first is at 70.0% to 95.0%, the second at 80.0% to 90.0%"
     assert rows["none"].because == ""
+
+
+def test_what_cannot_be_told_from_a_claim():
+    study = parameter_match.STUDY
+    accuracies = {"corelnet": 0.995, "esbn": 1.0, Condition("corelnet", "identity rules", 95): 0.97}
+    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}
+    full, below = (rows[f"{task}: corelnet against esbn"] for task in ("dist3, m 95", "identity rules, m 95"))
+    assert (full.verdict, full.because) == ("not compared", "the second leaves no room to be better")
+    assert below.verdict == "differs"
+    study = unseen_relations.STUDY
+    accuracies = {Condition("esbn-random", "RMTS3", 94): 0.53, Condition("esbn", "RMTS3", 94): 0.51}
+    row = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}[
+        "RMTS3, m 94: esbn-random against esbn"
+    ]
+    assert (row.verdict, row.because) == ("not compared", "neither is much above chance, 50.0%")
+
+
+def test_seeds_of_mixtures_vary():
+    study = comparison.STUDY
+    found = {
+        Condition("corelnet-mix", "same/diff", 98): [1.0, 0.6],
+        Condition("corelnet-mix", "RMTS", 95): [0.92, 0.94],
+    }
+    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", found, (0, 1)))}
+    told = [rows[comparison.varies(task)] for task in ("same/diff", "RMTS")]
+    assert [(row.ours, row.verdict) for row in told] == [("28.3 points", "agrees"), ("1.4 points", "differs")]
+    assert comparison.varies("dist3") not in rows
 
 
 def test_a_claim_needs_all_of_its_networks():

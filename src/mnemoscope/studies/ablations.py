@@ -81,7 +81,7 @@ class Ablations(RelationalStudy):
 
     def claimed(self, results: Sequence[Finished]) -> list[Row]:
         sides = {task: self.sides(results, one) for task, one in SENSORY.items()}
-        lost = {task: found[0][0] - found[0][1] for task, found in sides.items() if found is not None}
+        lost = {task: found.gain for task, found in sides.items() if found is not None}
         if len(lost) < len(SENSORY):
             return super().claimed(results)
         least = min(lost, key=lambda task: lost[task])

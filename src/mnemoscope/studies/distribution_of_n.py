@@ -12,6 +12,7 @@ from mnemoscope.studies.relational import (
     EXTREME,
     FEW_STEPS,
     NEAR_PERFECT,
+    NO_NUMBERS,
     PROTOTYPE,
     TASKS,
     RelationalStudy,
@@ -44,7 +45,7 @@ class DistributionOfTen(RelationalStudy):
     base = replace(BASE, name="distribution-of-n")
     tasks = ALL
     published = (
-        *(Published(f"{task}, m {M[task][0]}: unseen shapes", "bars alone", "Kerg, C.4 Fig 2")
+        *(Published(f"{task}, m {M[task][0]}: unseen shapes", "bars alone", "Kerg, C.4 Fig 2", because=NO_NUMBERS)
           for task in ("dist10", "dist10 restricted (thesis)")),
         Published("corelnet, dist3, m 95: unseen shapes", "a prototype: 99.7 to 100%", PROTOTYPE,
                   agreeing=NEAR_PERFECT),

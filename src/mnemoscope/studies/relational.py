@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mnemoscope.config import ENDLESS_EVALUATION, RunConfig, changed
 from mnemoscope.studies.learning import LearningStudy, by_name, finite
 from mnemoscope.studies.relational_figure import Panel, accuracies
-from mnemoscope.studies.relational_reasons import chance_of, drift, percent, why_not, why_not_better
-from mnemoscope.studies.study import Finished, Published, Row, Trial
+from mnemoscope.studies.relational_reasons import LEARNED, chance_of, drift, percent, why_not, why_not_better
+from mnemoscope.studies.study import NOT_COMPARED, Finished, Published, Row, Trial
 from mnemoscope.tasks import Split, Task
 from mnemoscope.training import evaluate, load_model
 
@@ -121,15 +121,20 @@ class Reported(Published):
 
 
 def reported(quantity: str, percent: float, deviation: float, source: str) -> Reported:
-    """A mean and its deviation over seeds, in percent; what is within one deviation agrees with it.
+    """A mean and its deviation over seeds, in percent; what is within one deviation agrees with it, more is better.
 
     >>> reported("corelnet, same: hexominoes", 94.7, 5.4, "Table 1").value
     '94.7% ± 5.4'
     """
     low, high = (percent - deviation) / 100, min(1.0, (percent + deviation) / 100)
-    return Reported(quantity, f"{percent}% ± {deviation}", source, agreeing=(low, high), mean=percent / 100)
+    return Reported(quantity, f"{percent}% ± {deviation}", source, agreeing=(low, high), better="higher",
+                    mean=percent / 100)  # fmt: skip
 
 
+NO_NUMBERS = "a figure without numbers"
+"""Why what was published cannot be compared."""
+SIMPLE = "a simple decoder outperforms more complex architectures"
+"""Said of CoRelNet, against ESBN and CoRelNet-T."""
 BETTER = (0.01, 1.0)
 """Differences that are called better: one point or more."""
 NO_WORSE = (-0.02, 1.0)
@@ -153,6 +158,21 @@ class Claim:
             return (self.better, self.worse) if {*self.better, *self.worse} <= {*there} else None
         pairs = [pair for pair in zip(self.better, self.worse, strict=True) if {*pair} <= {*there}]
         return (tuple(first for first, _ in pairs), tuple(second for _, second in pairs)) if pairs else None
+
+
+class Sides(NamedTuple):
+    """Mean accuracies of the better and the worse of a claim, their trials, and what is compared."""
+
+    better: float
+    worse: float
+    own: list[Finished]
+    gains: dict[str, float]
+    """Of pairs, the difference of each by the name of its first; else the one difference."""
+
+    @property
+    def gain(self) -> float:
+        """The difference of the means."""
+        return self.better - self.worse
 
 
 def claim(
@@ -240,7 +260,7 @@ class RelationalStudy(LearningStudy):
 
     def explained(self, row: Row, own: Sequence[Finished], found: Sequence[float], key: str) -> Row:
         """With why it differs, where the runs tell."""
-        if row.verdict != "differs" or row.because:
+        if row.verdict not in ("differs", "worse") or row.because:
             return row
         stated = self.stated(row.stated)
         assert stated.agreeing is not None
@@ -269,31 +289,51 @@ class RelationalStudy(LearningStudy):
         for one in self.claims:
             if (found := self.sides(results, one)) is None:
                 continue
-            (better, worse), own = found
-            ours = f"{100 * (better - worse):+.1f} points: {percent(better)} against {percent(worse)}"
-            there = Counter(Condition.of(each.trial) for each in own)
+            ours = f"{100 * found.gain:+.1f} points: {percent(found.better)} against {percent(found.worse)}"
+            if len(found.gains) > 1:
+                ours += f" ({', '.join(f'{network} {100 * gain:+.1f}' for network, gain in found.gains.items())})"
+            there = Counter(Condition.of(each.trial) for each in found.own)
             missing = [each.network for each in (*one.better, *one.worse) if each not in there]
             ours += f"; without {', '.join(missing)}" if missing else ""
             single = dict.fromkeys(each.network for each, seeds in there.items() if seeds == 1)
             ours += f"; one seed of {' and '.join(single)}" if single else ""
-            row = self.compared(own, one.published, one.published.quantity, [better - worse], ours, "")
-            if row.verdict == "differs" and not row.because and one.published.agreeing is not None:
-                first, second = ([each for each in own if Condition.of(each.trial) in side]
-                                 for side in (one.better, one.worse))  # fmt: skip
-                row = replace(row, because=why_not_better(first, second, next(iter(self.unseen)),
-                                                          better - worse, one.published.agreeing[0]))  # fmt: skip
-            rows.append(row)
+            row = self.compared(found.own, one.published, one.published.quantity, list(found.gains.values()), ours, "")
+            rows.append(self.weighed(row, one, found))
         return rows
 
-    def sides(self, results: Sequence[Finished], one: Claim) -> tuple[tuple[float, float], list[Finished]] | None:
-        """Mean accuracy of the better and the worse of a claim, and their trials; None where networks are missing."""
+    def weighed(self, row: Row, one: Claim, found: Sides) -> Row:
+        """With why the claim does not hold, where the runs tell; not compared where they could not tell."""
+        if row.verdict == NOT_COMPARED or one.published.agreeing is None:
+            return row
+        low, chance = one.published.agreeing[0], chance_of(found.own)
+        if low < 0 and max(found.better, found.worse) < chance + LEARNED:
+            because = f"neither is much above chance, {percent(chance)}"
+            return one.published.not_beside(row.quantity, row.ours, "", because)
+        if found.worse > 1 - low and NO_WORSE[0] <= found.gain < low:
+            return one.published.not_beside(row.quantity, row.ours, "", "the second leaves no room to be better")
+        if row.verdict == "differs" and not row.because:
+            first, second = ([each for each in found.own if Condition.of(each.trial) in side]
+                             for side in (one.better, one.worse))  # fmt: skip
+            return replace(row, because=why_not_better(first, second, next(iter(self.unseen)), found.gain, low))
+        if row.verdict.startswith("agrees in"):
+            others = [network for network, gain in found.gains.items() if gain < low]
+            return replace(row, because=f"not so for {' and '.join(others)}")
+        return row
+
+    def sides(self, results: Sequence[Finished], one: Claim) -> Sides | None:
+        """What was measured of both sides of a claim; None where networks are missing."""
         key, found = next(iter(self.unseen)), dict[Condition, list[Finished]]()
         for each in finite(results):
             found.setdefault(Condition.of(each.trial), []).append(each)
         if (sides := one.among(found)) is None:
             return None
-        better, worse = (mean(mean(each.result[key] for each in found[where]) for where in side) for side in sides)
-        return (better, worse), [each for side in sides for where in side for each in found[where]]
+        of_each = [{where: mean(each.result[key] for each in found[where]) for where in side} for side in sides]
+        better, worse = (mean(side.values()) for side in of_each)
+        gains = {"": better - worse}
+        if one.paired:
+            pairs = zip(*(side.items() for side in of_each), strict=True)
+            gains = {first.network: more - less for (first, more), (_, less) in pairs}
+        return Sides(better, worse, [each for side in sides for where in side for each in found[where]], gains)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Accuracy of each network on each task: a dot for each seed, over m where there are several."""

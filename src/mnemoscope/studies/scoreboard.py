@@ -156,7 +156,7 @@ def _item(study: Study, stated: Published, told: Sequence[Told], of_study: str) 
     if not lines:
         kind, because = "not run", ""
         if told and stated.agreeing is None:
-            kind, because = NOT_COMPARED, "it is not measured"
+            kind, because = NOT_COMPARED, stated.because or "it is not measured"
         lines = (Line(stated.quantity, str(stated.value), stated.source, "", "", kind, kind, because, None),)
     kinds = {line.kind for line in lines if line.kind in COMPARED} or {line.kind for line in lines}
     kind = kinds.pop() if len(kinds) == 1 else "in part"
