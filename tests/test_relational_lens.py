@@ -1,5 +1,6 @@
 """The lens of relational networks: relations, what decoders read, drift, and generalisation, against slow versions."""
 
+from collections import Counter
 from dataclasses import fields, is_dataclass
 from html import unescape
 from math import exp, isnan, log, nan, sqrt
@@ -357,6 +358,7 @@ def test_drift_is_of_products_of_normalised_objects():
         for s, scenes in enumerate(sets.values()):
             z = model.see(scenes.images, scenes.objects).z.detach()
             same, different, mistaken, others, troubled = [], [], 0, 0, []
+            there, times = Counter(), Counter()
             for b in range(20):
                 before = mistaken
                 for i in range(4):
@@ -367,7 +369,11 @@ def test_drift_is_of_products_of_normalised_objects():
                             (same if alike else different).append(product)
                         if not alike:
                             others += 1
-                            mistaken += exp(product - float(z[b, i] @ z[b, i])) > 0.5
+                            taken = exp(product - float(z[b, i] @ z[b, i])) > 0.5
+                            mistaken += taken
+                            pair = tuple(sorted((int(scenes.objects[b, i]), int(scenes.objects[b, j]))))
+                            there[pair] += 1
+                            times[pair] += taken
                 troubled.append(mistaken > before)
             ours = found.pairs(n, s)
             assert [sorted(part.tolist()) for part in ours] == [
@@ -376,6 +382,9 @@ def test_drift_is_of_products_of_normalised_objects():
             ]
             assert float(found.mistakes[n, s]) == pytest.approx(mistaken / others)
             assert float(found.troubled[n, s]) == pytest.approx(sum(troubled) / 20)
+            confused = found.confused(n, s, scenes.objects)
+            assert {(*pair, often, there[pair]) for pair, often in times.items() if often} == {*confused}
+            assert [pair.times for pair in confused] == sorted((pair.times for pair in confused), reverse=True)
             right = (model(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
             for which in (True, False):
                 own = [right[b] for b in range(20) if troubled[b] == which]
@@ -409,6 +418,7 @@ def test_generalisation_is_by_networks_and_by_m():
     found = Generalisation(tuple(runs), chance=0.25)
     assert found.curves() == {"a": [(0, 1.0, 1.0), (95, 0.95, 0.9)], "b": [(95, 0.9, 0.9)]}
     assert "a 90.0% of unseen and 95.0% of seen shapes at m = 95" in found.summary()
+    assert "a 100.0% of tested and 100.0% of seen" in Generalisation((runs[2],)).summary()  # none is unseen
     with pytest.raises(ValueError, match="between 0 and 1"):
         Trained("a", 95, 98.0, 0.8)
     with pytest.raises(ValueError, match="at least one"):
@@ -441,6 +451,7 @@ def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_pa
     written = [run_of(tmp_path, "same-different", "corelnet", steps=1, m=98, **options)
                for options in ({"spurious": "nothing"}, {"shape_seed": 1})]  # fmt: skip
     assert set(generalisation_of(written).curves()) == {"corelnet"}  # defaults that are written out change nothing
+    assert set(generalisation_of([runs[0], written[0]]).curves()) == {"corelnet steps=1", "corelnet steps=2"}
     with pytest.raises(ValueError, match="'relational-game', which holds no shapes out"):
         generalisation_of([run_of(tmp_path, "relational-game", "corelnet")])
 
@@ -458,7 +469,7 @@ def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
     html, text, seen = looked.page.read_text(encoding="utf-8"), text_of(looked.page), looked.relations
     compares = cell != "lstm"
     assert '<section id="relations"' in html
-    assert '<section id="unseen-objects"' in html
+    assert '<section id="how-well-objects-are-kept-apart"' in html
     assert ('<section id="what-the-decoder-reads"' in html) == compares
     assert seen.drift.summary() in text
     assert "@misc{kerg2022," in html

@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isnan
 
-from mnemoscope.analysis.relational import Drift, Occlusion, Relations
-from mnemoscope.analysis.relational.drawing import draw_drift, draw_occlusion, draw_relations
+from torch import Tensor
+
+from mnemoscope.analysis.relational import Confused, Drift, Occlusion, Relations
+from mnemoscope.analysis.relational.drawing import draw_confused, draw_drift, draw_occlusion, draw_relations
 from mnemoscope.relational.tasks import RelationalTask
 from mnemoscope.report.frame import Section
 from mnemoscope.report.sections import drawn, plain_table
 from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS
+from mnemoscope.shapes import Float
 
 WIDTH = 7.2
+CONFUSED = 6
+"""Pairs that are shown."""
 
 
 def relations_section(seen: Relations, task: RelationalTask, problems: Sequence[int]) -> Section:
     """The section with the relations of some problems."""
-    parts = []
+    parts, held_out = [], " and ".join(task.held_out)
+    of = f"with unseen {held_out}" if held_out else "that is new"
     for problem in problems:
         right = bool(seen.answers[problem] == seen.labels[problem])
         figure = draw_relations(seen, task, problem, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
         caption = (
-            f"A problem of unseen objects that is answered {'right' if right else 'wrong'}. Row i of a matrix is of "
-            f"object i with each other one. Scores are before the softmax; what is read of them is what the decoder "
+            f"A problem {of} that is answered {'right' if right else 'wrong'}. Row i of a matrix is of object i with "
+            f"each other one. Scores are before the softmax; what is read of them is what the decoder "
             f"gets, blank where it gets nothing."
         )
         alt = "The images of a problem, and matrices of how alike its objects are, before and after a softmax."
@@ -50,8 +56,17 @@ def occlusion_section(found: Mapping[str, Occlusion], task: RelationalTask) -> S
     return Section("What the decoder reads", lead, "\n".join(parts))
 
 
-def drift_section(found: Drift) -> Section:
-    """The section with how well objects are kept apart, seen and unseen, before and after training."""
+def drift_section(
+    found: Drift, confused: Sequence[Confused] = (), images: Float[Tensor, "images 3 height width"] | None = None
+) -> Section:
+    """The section with how well objects are kept apart, seen and unseen, before and after training.
+
+    Args:
+        found: by the lens.
+        confused: pairs of images to show, those of the test that are mistaken most often after training.
+        images: of which they are.
+
+    """
     figure = draw_drift(found, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
     caption = (
         "Similarities of the encoded and normalised objects of a problem, z . z. d' is the difference of the means by "
@@ -68,7 +83,15 @@ def drift_section(found: Drift) -> Section:
     ]
     alt = "Histograms of the similarities of same and of different pairs of objects."
     table = plain_table("Different objects that are mistaken for one another", headings, rows)
-    return Section("Unseen objects", found.summary(), drawn(figure, "drift", alt=alt, caption=caption) + table)
+    body = drawn(figure, "drift", alt=alt, caption=caption) + table
+    if confused and images is not None:
+        shown = draw_confused(confused[:CONFUSED], images, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
+        caption = (
+            f"Objects of the test that are mistaken for one another after training, the most frequent of "
+            f"{len(confused)} pairs: how often, of all times that both stand in a problem."
+        )
+        body += drawn(shown, "confused", alt="Pairs of images that are mistaken for one another.", caption=caption)
+    return Section("How well objects are kept apart", found.summary(), body)
 
 
 def _percent(share: float) -> str:

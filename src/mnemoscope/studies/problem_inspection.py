@@ -34,7 +34,7 @@ class ProblemsSeen:
 
     task: RelationalTask
     unseen: float
-    """Accuracy on problems of what was held out from training."""
+    """Accuracy on problems of what was held out from training, if anything was."""
     seen: float
     """Accuracy on further problems of what was trained with."""
     scenes: Scenes
@@ -44,10 +44,15 @@ class ProblemsSeen:
 
     def summary(self) -> str:
         """The result in words."""
+        guessed = f"{1 / self.task.choices:.1%} can be guessed."
+        if not self.task.held_out:
+            return (
+                f"{self.unseen:.1%} of {PROBLEMS:,} new problems are answered right; nothing was held out of training, "
+                f"and {guessed}"
+            )
         return (
-            f"{self.unseen:.1%} of {PROBLEMS:,} problems with shapes, objects or rules that were held out of training "
-            f"are answered right, and {self.seen:.1%} of as many new ones with what was trained with; "
-            f"{1 / self.task.choices:.1%} can be guessed."
+            f"{self.unseen:.1%} of {PROBLEMS:,} problems with {' and '.join(self.task.held_out)} that were held out of "
+            f"training are answered right, and {self.seen:.1%} of as many new ones with those that were not; {guessed}"
         )
 
     def section(self) -> Section:
@@ -57,8 +62,10 @@ class ProblemsSeen:
             f"first, {SHOWN // 2} of them if there are."
         )
         alt = "Problems with what is right and what the network says."
+        held_out = " and ".join(self.task.held_out)
+        which = f"With {held_out} that were held out of training" if held_out else "New ones"
         return Section(
-            "Problems", "With what was held out of training, and what the network says to them.",
+            "Problems", f"{which}, and what the network says to them.",
             drawn(self.figure(), "problems", alt=alt, caption=caption),
         )  # fmt: skip
 

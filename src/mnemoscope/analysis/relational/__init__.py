@@ -1,11 +1,12 @@
 """What relational networks compare, what their decoders read, and how well they keep unseen objects apart."""
 
-from mnemoscope.analysis.relational.drift import Drift, auc, d_prime, drift_of
+from mnemoscope.analysis.relational.drift import Confused, Drift, auc, d_prime, drift_of
 from mnemoscope.analysis.relational.generalisation import Generalisation, Trained
 from mnemoscope.analysis.relational.looking import Relations, relations_of
 from mnemoscope.analysis.relational.occlusion import Loss, Occlusion, log_odds, occlusion_of
 
 __all__ = [
+    "Confused",
     "Drift",
     "Generalisation",
     "Loss",

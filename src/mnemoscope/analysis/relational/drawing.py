@@ -23,7 +23,7 @@ from mnemoscope.shapes import Float
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.analysis.relational.drift import Drift
+    from mnemoscope.analysis.relational.drift import Confused, Drift
     from mnemoscope.analysis.relational.generalisation import Generalisation
     from mnemoscope.analysis.relational.looking import Relations
     from mnemoscope.analysis.relational.occlusion import Occlusion
@@ -156,6 +156,26 @@ def draw_drift(found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float
         row[0].set_ylabel("share of pairs")
     panels[0, 0].legend(frameon=False, labelcolor=colours["ink"])
     for axes in panels.flatten():
+        calm(axes, colours, letters)
+    return figure
+
+
+def draw_confused(
+    pairs: Sequence[Confused],
+    images: Float[Tensor, "images 3 height width"],
+    colours: Mapping[str, str] = LIGHT,
+    *,
+    width: float = 10.5,
+    letters: float = 9,
+) -> Figure:
+    """Pairs of images side by side, and in how many of the cases one is mistaken for the other."""
+    if not pairs:
+        raise ValueError("There is no pair to draw.")
+    figure = new_figure(width, width / len(pairs) / 2 + 0.6)
+    for axes, pair in zip(figure.subplots(1, len(pairs), squeeze=False).flatten(), pairs, strict=True):
+        axes.imshow(torch.cat([images[pair.one], images[pair.other]], dim=2).permute(1, 2, 0).numpy())
+        axes.set_title(f"{pair.times} of {pair.of}")
+        axes.axis("off")
         calm(axes, colours, letters)
     return figure
 

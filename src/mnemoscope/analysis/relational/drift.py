@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isnan, log, nan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,13 +15,24 @@ from torch import Tensor
 from mnemoscope.analysis.relational.looking import at_rest
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.relational import RelationalModel, Scenes
-from mnemoscope.shapes import Bool, Float
+from mnemoscope.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MISTAKEN = 0.5
 """Of what an object gives to itself, in a softmax; what gives more to a different one mistakes it."""
+
+
+class Confused(NamedTuple):
+    """Two images of a set of problems of which one is mistaken for the other."""
+
+    one: int
+    other: int
+    times: int
+    """That an object was mistaken for one of the other image."""
+    of: int
+    """Times that objects of both images stood in a problem."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,21 @@ class Drift:
         """
         chosen = self.mistaken.any(-1).any(-1) == troubled
         return (self.right & chosen).sum(-1).double() / chosen.sum(-1)
+
+    def confused(self, network: int, of: int, objects: Int[Tensor, "problems objects"]) -> list[Confused]:
+        """Pairs of images that are mistaken for one another, those first with which it happens most often.
+
+        Args:
+            network: whose, counted as in `networks`.
+            of: the set of problems, counted as in `sets`.
+            objects: which image each object of these problems is.
+
+        """
+        first, second = objects.unsqueeze(2).expand_as(self.same[of]), objects.unsqueeze(1).expand_as(self.same[of])
+        there = Counter(_unordered(first[~self.same[of]], second[~self.same[of]]))
+        wrong = self.mistaken[network, of]
+        times = Counter(_unordered(first[wrong], second[wrong]))
+        return [Confused(*pair, often, there[pair]) for pair, often in times.most_common()]
 
     @property
     def d_prime(self) -> Float[Tensor, "networks sets"]:
@@ -146,6 +173,11 @@ def drift_of(networks: Mapping[str, RelationalModel], problems: Mapping[str, Sce
     return Drift(
         tuple(networks), tuple(problems), torch.stack(similarities), torch.stack(same).cpu(), torch.stack(right)
     )
+
+
+def _unordered(first: Tensor, second: Tensor) -> list[tuple[int, int]]:
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def d_prime(same: Float[Tensor, " same"], different: Float[Tensor, " different"]) -> float:

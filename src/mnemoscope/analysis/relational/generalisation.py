@@ -64,7 +64,8 @@ class Generalisation:
         told = []
         for network, curve in self.curves().items():
             m, seen, unseen = max(curve, key=lambda point: point[1] - point[2])
-            told.append(f"{network} {unseen:.1%} of unseen and {seen:.1%} of seen shapes at m = {m}")
+            tested = "unseen" if m else "tested"
+            told.append(f"{network} {unseen:.1%} of {tested} and {seen:.1%} of seen shapes at m = {m}")
         return f"Answered right where the two are furthest apart: {'; '.join(told)}."
 
     def __repr__(self) -> str:

@@ -32,6 +32,10 @@ class Comparison(HeldOut):
     transitive: bool = False
 
     @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, *(["pairs of sizes"] if self.transitive else []))
+
+    @property
     def objects(self) -> int:
         return 2
 

@@ -46,6 +46,10 @@ class DistributionOfN(Completion):
         super().__post_init__()
 
     @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, *(["orders"] if self.restricted != "no" else []))
+
+    @property
     def row(self) -> int:
         return self.n
 

@@ -63,6 +63,10 @@ class HeldOut(RelationalTask):
                 f"{possible} (then all are used to train and to test)."
             )
 
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return ("shapes",) if self.m else ()
+
     @abstractmethod
     def needed(self, split: Split) -> int:
         """Different shapes that a problem may have."""

@@ -44,6 +44,11 @@ class RelationalTask(ABC):
         """What each label means, in words."""
 
     @property
+    def held_out(self) -> tuple[str, ...]:
+        """What is tested and was not trained, in words such as shapes or relations."""
+        return ("objects",)
+
+    @property
     def choices(self) -> int:
         """Answers among which one is right."""
         return len(self.answers)

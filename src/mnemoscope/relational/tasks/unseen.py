@@ -24,6 +24,10 @@ class RMTS3(MatchToSample):
 
     m: int = 94
 
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, "relations")
+
     def rules(self, split: Split) -> tuple[str, ...]:
         if split == "test":
             return ("aab ccd efg", "abc def ggh")
@@ -40,6 +44,10 @@ class SameDifferent6(SameDifferent):
 
     Each is aaa, aba or baa, where a and b are the same two shapes for both; to test with, at least one is aab.
     """
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, "relations")
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -90,6 +98,10 @@ class IdentityRules4(IdentityRules):
             known = ", ".join(map(repr, get_args(Variant)))
             raise ValueError(f"variant must be one of {known}, but is {self.variant!r}.")
         super().__post_init__()
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, "relations")
 
     def rules(self, split: Split) -> tuple[str, ...]:
         flipped = self.variant.startswith("flipped")
