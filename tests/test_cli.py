@@ -136,6 +136,7 @@ def test_options_of_another_task_replace_the_presets(tmp_path, capsys):
         ["--resume", "adding", "--task-options", "length", "7"],
         ["--task-options", "length", "7", "adding", "--steps", "6"],
         ["--name", "copy", "--cell-options", "bias", "False", "adding"],
+        ["adding", "--no-readout-bias", "--steps", "6"],
     ],
 )
 def test_the_preset_may_stand_anywhere(words):

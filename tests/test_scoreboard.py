@@ -228,3 +228,15 @@ def test_results_are_told_again_and_what_was_measured_stays(tmp_path):
     file.write_text(json.dumps({"study": "fisher-table"}))
     with pytest.raises(ValueError, match="another version"):
         retell(tmp_path)
+
+
+def test_pages_are_written_from_results_alone(tmp_path, capsys):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "copy-200.paper.json").write_text((RESULTS / "copy-200.paper.json").read_text())
+    words = ["scoreboard", "--results", str(tmp_path / "results"), "--root", "None", "--pages"]
+    assert main([*words, str(tmp_path / "pages")]) == 0
+    assert "Pages: 1 in" in capsys.readouterr().out
+    text = (tmp_path / "pages" / "copy-200.paper.html").read_text()
+    assert "nnrnn: recall" in text
+    assert "<svg" in text
+    assert main(["scoreboard", "--results", str(tmp_path / "none"), "--pages", str(tmp_path / "pages")]) == 2

@@ -185,7 +185,8 @@ def _is_relational(words: list[str]) -> bool:
 
 def _names(words: list[str]) -> list[int]:
     """Where among the words of `train` or `sweep` those stand that are neither an option nor the value of one."""
-    flags = {"h", "help", *(each.name for kind in (Train, RunSweep) for each in fields(kind) if each.default is False)}
+    plain = [each for kind in (Train, RunSweep, RunConfig) for each in fields(kind) if isinstance(each.default, bool)]
+    flags = {"h", "help", *(f"no_{each.name}" if each.default else each.name for each in plain)}
     places, at = [], 1
     while at < len(words):
         option = words[at].lstrip("-").replace("-", "_")

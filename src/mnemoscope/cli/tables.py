@@ -71,6 +71,7 @@ class Scoreboard:
 
     mnemoscope scoreboard
     mnemoscope scoreboard --root None --markdown SCOREBOARD.md
+    mnemoscope scoreboard --root None --pages pages            # and a page of every study that was run, with its figure
     """
 
     results: Path | None = None
@@ -78,19 +79,21 @@ class Scoreboard:
     root: Path | None = Path("runs")
     """Folder of one's own runs; None: the project's results alone."""
     output: Path | None = None
-    """Where to write the page; scoreboard.html, if neither --markdown nor --summary is asked for."""
+    """Where to write the page; scoreboard.html, if neither --markdown nor --summary nor --pages is asked for."""
     markdown: Path | None = None
     """Where to write the Markdown table."""
     summary: Path | None = None
     """Markdown file, such as README.md, whose lines between <!-- scoreboard --> and <!-- end of scoreboard --> are to
     be the summary."""
+    pages: Path | None = None
+    """Folder into which to write a page of every file of --results: its table and its figure, without running it."""
     retell: bool = False
     """First write every file of --results again, from its trials, as the code of today tells them."""
     json: bool = False
     """Print all of it as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.studies.results import read_told, retell
+        from mnemoscope.studies.results import read_told, retell, write_pages
         from mnemoscope.studies.scoreboard import make_scoreboard
         from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard, write_summary
 
@@ -109,7 +112,12 @@ class Scoreboard:
             _say(f"Table: {write_markdown(self.markdown, board).resolve()}", self.json)
         if self.summary is not None:
             _say(f"Summary: {write_summary(self.summary, board).resolve()}", self.json)
-        if self.output is not None or (self.markdown is None and self.summary is None and not self.json):
+        if self.pages is not None:
+            if results is None:
+                raise FileNotFoundError(f"There are no results to write pages of. {NO_RESULTS}")
+            _say(f"Pages: {len(write_pages(results, self.pages))} in {self.pages.resolve()}", self.json)
+        asked = (self.markdown, self.summary, self.pages)
+        if self.output is not None or (not any(asked) and not self.json):
             page = write_scoreboard(self.output or Path("scoreboard.html"), board)
             _say(f"Page: {page.resolve()}", self.json)
         if results is None:

@@ -327,7 +327,7 @@ studies.add(
     Entry(
         "unseen-relations",
         "who is right where relations are tested that were never trained, on unseen shapes",
-        "Kerg, 5.6 Fig 5, C.3 Fig 1, C.8 Fig 10 and 11",
+        "Kerg, 5.6 Fig 5, C.3 Fig 1, C.8 Fig 10, 11 and 13",
         "mnemoscope.studies.unseen_relations:STUDY",
         ("relations",),
         ("kerg2022", "webb2021", "kerg2022thesis"),

@@ -9,10 +9,12 @@ from typing import Any
 
 from mnemoscope import registry
 from mnemoscope.store import Held, held_results
+from mnemoscope.studies.page import render_study
 from mnemoscope.studies.study import Finished, Row, Study, Trial
 from mnemoscope.studies.summary import (
     command_of,
     finished_trials,
+    missing_trials,
     of_the_preset,
     preset_of,
     summary,
@@ -66,6 +68,22 @@ def retell(results: str | Path) -> None:
         except (LookupError, TypeError) as error:
             raise ValueError(f"{held.path} was written by another version of mnemoscope: {_words(error)}.") from error
         write_json(held.path, told)
+
+
+def write_pages(results: str | Path, folder: str | Path) -> list[Path]:
+    """Write a page of every file of results, `<study>.<preset>.html`, as a study writes one beside its trials."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = []
+    for held in held_results(results):
+        study: Study = registry.studies.load(held.study)
+        preset, finished = preset_of(study, held.preset), _finished(read_json(held.path))
+        page = folder / f"{held.study}.{held.preset}.html"
+        rows, command = study.summarise(finished), command_of(study, held.preset, finished)
+        missing = missing_trials(study, preset, finished)
+        page.write_text(render_study(study, preset, folder, finished, rows, command, missing), encoding="utf-8")
+        pages.append(page)
+    return pages
 
 
 def _told(held: Held) -> Told:

@@ -1,4 +1,4 @@
-"""Relations that are tested and were never trained (Kerg, 5.6 Fig 5, C.3, C.8 Fig 10 and 11)."""
+"""Relations that are tested and were never trained (Kerg, 5.6 Fig 5, C.3, C.8 Fig 10, 11 and 13)."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ AT_EXTREME = {task: (M[task],) for task in ALL}
 OVER_ALL_M = {task: (*HELD_OUT, M[task]) for task in UNSEEN}
 LEARNED, RANDOM = (tuple(name + kind for name in ("corelnet", "corelnet-t", "esbn")) for kind in ("", "-random"))
 NETWORKS = named(*LEARNED, "predinet", "transformer")
+FURTHER = ("mnm", "ntm", "lstm", "relation-network")
+"""Of Fig 13."""
 ALONE = crossed(named("corelnet", "corelnet-random"), {name: VARIANTS[name] for name in ONE_MISSING}, AT_EXTREME)
 GRID = crossed(NETWORKS, UNSEEN | FLIPS, AT_EXTREME) | crossed(named(*RANDOM), UNSEEN, AT_EXTREME) | ALONE
 
@@ -128,8 +130,10 @@ class UnseenRelations(RelationalStudy):
                             "changes": {}}),
         "paper": Preset("As published, with the most shapes held out, ten seeds, on a GPU.",
                         {"networks": GRID, "changes": {"device": "cuda"}}, tuple(range(10))),
-        "published": Preset("Fig 10 and 11: all networks at all m, ten seeds, on a GPU.",
-                            {"networks": crossed(NETWORKS | named(*RANDOM), UNSEEN, OVER_ALL_M),
+        "published": Preset("Fig 10, 11 and 13: all networks at all m, more of them at the largest; ten seeds, on a "
+                            "GPU.",
+                            {"networks": crossed(NETWORKS | named(*RANDOM), UNSEEN, OVER_ALL_M)
+                             | crossed(named(*FURTHER), UNSEEN, AT_EXTREME),
                              "changes": {"device": "cuda"}}, tuple(range(10))),
     }  # fmt: skip
     cites = ("kerg2022", "webb2021", "shanahan2020", "vaswani2017")
