@@ -30,6 +30,7 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/matrices.py
 	$(BIN)/python benchmarks/fisher.py
 	$(BIN)/python benchmarks/relational.py
+	$(BIN)/python benchmarks/relational_runs.py
 	$(BIN)/python benchmarks/trials.py
 
 scoreboard: .venv/installed  ## after a result has changed: tell all of them as the code of today does, write SCOREBOARD.md and README's summary

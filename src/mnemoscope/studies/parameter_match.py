@@ -9,6 +9,7 @@ from mnemoscope.studies.learning import by_name
 from mnemoscope.studies.relational import (
     BASE,
     CAPTION,
+    DRIFTS,
     EXTREME,
     FEW_STEPS,
     NO_WORSE,
@@ -23,7 +24,6 @@ from mnemoscope.studies.relational import (
 from mnemoscope.studies.study import Finished, Preset, Published, Row
 
 COUNTED = ("corelnet", "corelnet-nhid", "esbn")
-DRIFTS = "its encoder brings unseen shapes together; one that stays random misses nothing (relational-cognitive)"
 TABLE: dict[str, tuple[int, int, int]] = {
     "same/diff": (200418, 1910760, 1910757),
     "RMTS": (205026, 1910754, 1910757),

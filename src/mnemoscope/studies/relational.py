@@ -131,6 +131,8 @@ def reported(quantity: str, percent: float, deviation: float, source: str) -> Re
                     mean=percent / 100)  # fmt: skip
 
 
+DRIFTS = "its encoder brings unseen shapes together; one that stays random misses nothing (relational-cognitive)"
+"""Why CoRelNet misses identity rules."""
 NO_NUMBERS = "a figure without numbers"
 """Why what was published cannot be compared."""
 SIMPLE = "a simple decoder outperforms more complex architectures"

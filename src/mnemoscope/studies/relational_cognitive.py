@@ -10,6 +10,7 @@ from mnemoscope.studies.relational import (
     BASE,
     BASIC,
     CAPTION,
+    DRIFTS,
     EXTREME,
     FEW_STEPS,
     HELD_OUT,
@@ -83,7 +84,8 @@ CLAIMS = (
     *(claim("exceptionally well, as opposed to models that rely on sensory details", "Kerg, 5.6 and Fig 3",
             task, EXTREME[task], RELATIONAL, ("transformer", "relation-network", "lstm"))
       for task in BASIC),
-    *(claim(SIMPLE, "Kerg, 5.6", task, EXTREME[task], ("corelnet",), (other,))
+    *(claim(SIMPLE, "Kerg, 5.6", task, EXTREME[task], ("corelnet",), (other,),
+            because=DRIFTS if task in DRIFTING else "")
       for task in BASIC for other in ("esbn", "corelnet-t")),
 )  # fmt: skip
 FOUR = {task: TASKS[task] for task in BASIC}
