@@ -144,6 +144,13 @@ def test_the_preset_may_stand_anywhere(words):
     assert _parse(["train", *(word for word in words if word != "adding")]).run_config.task == "flipflop"
 
 
+def test_a_run_without_a_preset_is_named_after_its_task():
+    for words, name in ((["--task", "adding"], "adding"), (["--task=rmts3", "--steps", "2"], "rmts3"),
+                        (["--task", "adding", "--name", "mine"], "mine"), (["copy", "--task", "adding"], "copy"),
+                        ([], "flipflop")):  # fmt: skip
+        assert _parse(["train", *words]).run_config.name == name
+
+
 def test_a_reader_that_has_seen_enough_is_no_error():
     for words in (["list", "--json"], ["train", "--help"]):
         reader, writer = os.pipe()

@@ -155,10 +155,12 @@ def _parse(words: list[str]) -> Any:
 
 def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
     """The preset or the TOML file named after `train` or `sweep`, the folder of runs it belongs to, and the rest."""
-    base, root = PRESETS["rmts" if _is_relational(words) else "flipflop"], Path("runs")
+    task, root = _task(words), Path("runs")
+    relational = task in registry.tasks and registry.is_relational(task)  # no recipe or cell of others would suit it
+    base = PRESETS["rmts" if relational else "flipflop"]
     places = _names(words) if words[:1] in (["train"], ["sweep"]) else []
     if not places:
-        return base, root, words
+        return replace(base, name=task) if task in registry.tasks else base, root, words
     if len(places) > 1:
         given = " and ".join(repr(words[place]) for place in places)
         raise ValueError(f"{words[0]} takes one preset or .toml file, but got {given}.")
@@ -176,11 +178,11 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
     return base, root, [word for place, word in enumerate(words) if place != places[0]]
 
 
-def _is_relational(words: list[str]) -> bool:
-    """Whether the task that is asked for is: neither the recipe nor the cell of another one would suit it."""
+def _task(words: list[str]) -> str:
+    """The task that is asked for, "" if none is."""
     pairs = [word.partition("=")[::2] for word in words]
     given = [value or after for (word, value), after in zip(pairs, [*words[1:], ""], strict=False) if word == "--task"]
-    return any(task in registry.tasks and registry.is_relational(task) for task in given)
+    return given[-1] if given else ""
 
 
 def _names(words: list[str]) -> list[int]:
