@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from mnemoscope.cells import GRU, scan
+from mnemoscope.memory.tape.machine import TuringMachine
 from mnemoscope.relational import (
     ESBN,
     MNM,
@@ -288,6 +289,13 @@ def test_a_mixture_reads_the_rule_that_wins():
     assert torch.equal(draws.sum(2), torch.ones(500, 64).double())
     error = 5 * sqrt(0.25 / 500)  # of the mean of so many draws, 5 standard deviations
     assert torch.allclose(draws.mean(0), logits.softmax(1), rtol=0, atol=error)
+    # the hotter, the less of what is drawn flows back to the logits: d softmax((logits + g) / t) is at most 1 / (4 t)
+    torch.manual_seed(0)
+    flows = []
+    for mixture.temperature in (0.5, 50.0):
+        (flow,) = torch.autograd.grad(mixture.winners(seen)[:, 0].sum(), mixture.keys)
+        flows.append(float(flow.abs().max()))
+    assert 0 < 10 * flows[1] < flows[0]
     with pytest.raises(ValueError, match="at least 2 rules"):
         Mixture(rules[:1], 6, 4)
     with pytest.raises(ValueError, match="same rows"):
@@ -592,6 +600,61 @@ SMALL_MODELS = [name for name in MODELS if name != "corelnet-nhid"]
 """All but one that differs in its size only."""
 WITHOUT_GRADIENT = {"corelnet-diff": {"norm.bias"}, "corelnet-multi": {"norm.gain", "norm.bias"}}
 """Weights that all models have, but whose effect a formula cancels, z_i - z_j, or that are not made use of."""
+
+
+PARTS = {
+    "corelnet": (CoRelNet, MLPDecoder, Symmetric, set()),
+    "corelnet-printed": (CoRelNet, MLPDecoder, Symmetric, {"all rows"}),
+    "corelnet-t": (CoRelNet, TransformerDecoder, Symmetric, set()),
+    "corelnet-recurrent": (CoRelNet, RecurrentDecoder, Symmetric, set()),
+    "corelnet-asymmetric": (CoRelNet, MLPDecoder, Asymmetric, set()),
+    "corelnet-diff": (CoRelNet, MLPDecoder, Difference, set()),
+    "corelnet-mix": (CoRelNet, MLPDecoder, Mixture, set()),
+    "corelnet-random": (CoRelNet, MLPDecoder, Symmetric, {"random"}),
+    "corelnet-sensory": (CoRelNet, MLPDecoder, Symmetric, {"sensory"}),
+    "corelnet-l1": (CoRelNet, MLPDecoder, Symmetric, {"sparse"}),
+    "corelnet-nhid": (CoRelNet, MLPDecoder, Symmetric, set()),
+    "corelnet-multi": (CoRelNet, PairsDecoder, Distance, {"64 relations"}),
+    "corelnet-t-asymmetric": (CoRelNet, TransformerDecoder, Asymmetric, set()),
+    "corelnet-t-random": (CoRelNet, TransformerDecoder, Symmetric, {"random"}),
+    "corelnet-t-sensory": (CoRelNet, TransformerDecoder, Symmetric, {"sensory"}),
+    "esbn": (ESBN, None, Symmetric, set()),
+    "esbn-asymmetric": (ESBN, None, Asymmetric, set()),
+    "esbn-random": (ESBN, None, Symmetric, {"random"}),
+    "esbn-sensory": (ESBN, None, Symmetric, {"sensory"}),
+    "esbn-l1": (ESBN, None, Symmetric, {"sparse"}),
+    "predinet": (PrediNet, None, None, set()),
+    "transformer": (Transformer, None, None, set()),
+    "relation-network": (RelationNetwork, None, None, set()),
+    "lstm": (Recurrent, None, None, set()),
+    "ntm": (Recurrent, None, None, {"tape"}),
+    "mnm": (MNM, None, None, set()),
+    "abstractor": (Abstractor, None, None, set()),
+}
+"""Kind of model, of its decoder and of its similarity, and what else its name says."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_name_says_what_a_model_is_made_of(name):
+    kind, decoder, similarity, more = PARTS[name]
+    model = relational_model(name, SMALL)
+    assert type(model) is kind
+    if decoder is not None:
+        assert type(model.decoder) is decoder
+    if similarity is not None:
+        assert type(model.similarity) is similarity
+        assert model.similarity.relations == (64 if "64 relations" in more else 1)
+        assert model.sensory == ("sensory" in more)
+    if kind is CoRelNet:
+        assert model.similarity.rows.causal == ("all rows" not in more)
+    if name == "corelnet-mix":
+        assert [type(rule) for rule in model.similarity.rules] == [Symmetric, Difference]
+    if kind is Abstractor:
+        assert [layer.keys is layer.queries for layer in model.layers] == [True]
+    if kind is Recurrent:
+        assert isinstance(model.cell, TuringMachine) == ("tape" in more)
+    assert any(weight.requires_grad for weight in model.encoder.parameters()) == ("random" not in more)
+    assert (model.sparse is not None) == ("sparse" in more)
 
 
 @pytest.mark.parametrize("task", TABLE_3)

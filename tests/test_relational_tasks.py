@@ -1,8 +1,9 @@
 """Every relational task: labels by rules written out in plain Python from what is seen, balance, splits, shapes."""
 
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, permutations
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +25,7 @@ from mnemoscope.relational.tasks import (
 )
 from mnemoscope.relational.tasks.game_rules import unlike
 from mnemoscope.relational.tasks.shape_task import colours
+from mnemoscope.relational.tasks.task import balanced
 
 SPLITS = ("train", "validation", "test")
 BASIC = {"same/diff": SameDifferent, "RMTS": RMTS, "dist3": DistributionOfN, "identity rules": IdentityRules}
@@ -278,6 +280,12 @@ def test_segments_are_parts_of_the_objects(task):
         assert len(task.segments) > 1
 
 
+def test_segments_of_completions_are_the_first_row_and_the_rest():
+    assert DistributionOfN(n=5, m=0).segments == (5, 4 + 6)
+    assert IdentityRules(m=0).segments == (3, 2 + 4)
+    assert RMTS(m=0, spurious="separated").segments == (4, 4, 4)
+
+
 @pytest.mark.parametrize(
     ("task", "published"), [(SameDifferent(), 200418), (RMTS(), 205026), (DistributionOfN(), 211684),
                             (IdentityRules(), 211684), (SameDifferent6(), 205026), (RMTS3(), 211170),
@@ -374,6 +382,29 @@ def test_features_beside_the_shape_say_nothing_of_the_label():
     assert abs(int(same_image.sum()) - 1000) < 5 * 500**0.5
 
 
+def test_every_object_has_a_colour_of_its_own():
+    assert torch.equal(colours(), torch.from_numpy(np.random.RandomState(0).uniform(size=(100, 3))).float())
+    shown, pairs, same = set(), set(), 0
+    scenes = SameDifferent(m=98, spurious="colour").batch(2000, 0, 0)
+    colour = scenes.images.amax((2, 3))  # of the paper: shapes are drawn in black
+    known = {tuple(one): at for at, one in enumerate(colours().tolist())}
+    shape = (scenes.images.amax(1) > 0).flatten(1).float() @ torch.arange(32.0 * 32)
+    for one, other in scenes.objects.tolist():
+        first, second = (known[tuple(colour[at].tolist())] for at in (one, other))
+        shown |= {first, second}
+        pairs |= {(float(shape[one]), first), (float(shape[other]), second)}
+        same += first == second
+    assert len(shown) == 100
+    assert len(pairs) == 2 * 100  # each shape in each colour
+    assert abs(same - 20) < 5 * 20**0.5
+
+
+def test_what_is_left_over_is_any_of_them():
+    counts = torch.stack([balanced(4, 3, torch.Generator().manual_seed(seed)).bincount() for seed in range(60)])
+    assert (counts.amax(1) == 2).all()
+    assert (counts == 2).any(0).all()
+
+
 def orders(task, split):
     """The place in row 1 of each object of row 2, its hidden last included."""
     n = task.n
@@ -389,6 +420,9 @@ def test_restricted_orders_keep_the_first_or_do_not(n):
         for split in SPLITS:
             kept = {{*order[: n - 3]} == {*range(n - 3)} for order in orders(task, split)}
             assert kept == {split in keeping}
+            if split in keeping and n == 5:
+                assert {order[:2] for order in orders(task, split)} == {(0, 1), (1, 0)}
+                assert {order[2:] for order in orders(task, split)} == {*permutations((2, 3, 4))}
     task = DistributionOfN(n=4, restricted="code")
     assert len({*orders(task, "train")}) == 24 - 6
     assert len({*orders(task, "test")}) == 6
@@ -540,6 +574,9 @@ def test_patterns_of_the_games_occur_all():
     task = RelationalGame("xoccurs")
     scenes = task.batch(600, 0, 0)
     assert len({form(cells) for cells in seen(task, scenes)}) == 3 + 3 + 1 + 3  # a above abc, abb, bcd, bbc
+    task = RelationalGame("occurs")
+    patterns = {form(cells) for cells in seen(task, task.batch(600, 0, 0))}
+    assert len(patterns) == 3 + 3 + 1 + 3
     for rule in ("same", "colour/shape", "left-of"):
         task = RelationalGame(rule)
         places = {tuple(at for at, it in enumerate(cells) if it) for cells in seen(task, task.batch(600, 0, 0))}
