@@ -405,6 +405,41 @@ def test_sets_of_problems_must_be_as_large():
         drift_of({}, {"seen": scenes_of()})
 
 
+def test_empty_cells_are_no_objects():
+    task = RelationalGame("left-of")  # two objects of nine cells, never the same ones
+    scenes = task.batch(20, 0, 0, "test")
+    model = relational_model("corelnet", task)
+    found = drift_of({"it": model}, {"these": scenes}, task)
+    same, different = found.pairs(0, 0)
+    assert (len(same), len(different)) == (0, 20)
+    assert isnan(float(found.auc[0, 0]))
+    assert "nan" not in " ".join(axes.get_xlabel() for axes in found.figure().axes)
+    seen = relations_of(model, scenes, task)
+    assert bool(seen.read_of(True).isnan().all())
+    places = [[at for at, image in enumerate(row) if scenes.images[image].any()] for row in scenes.objects.tolist()]
+    assert [len(two) for two in places] == [2] * 20
+    expected = [seen.relations[b, 0, max(two), min(two)] for b, two in enumerate(places)]  # rows look back
+    assert float(seen.read_of(False)[0]) == pytest.approx(float(torch.stack(expected).mean()))
+
+
+@pytest.mark.parametrize("feature", ["colour", "mirror"])
+def test_features_that_do_not_matter_make_no_other_object(feature):
+    task = SameDifferent(m=50, spurious=feature)
+    scenes = task.batch(200, 0, 0, "test")
+    found = drift_of({"it": relational_model("corelnet", task)}, {"these": scenes}, task)
+    assert torch.equal(found.same[0, :, 0, 1], scenes.labels == 0)
+    assert torch.equal(found.different[0, :, 0, 1], scenes.labels == 1)
+    assert not bool((scenes.objects[:, 0] == scenes.objects[:, 1])[scenes.labels == 0].all())  # in other colours
+
+
+def test_colours_beside_shapes_are_no_objects():
+    task = SameDifferent(m=50, spurious="separated")
+    scenes = task.batch(50, 0, 0, "test")
+    found = drift_of({"it": relational_model("corelnet", task)}, {"these": scenes}, task)
+    assert torch.equal(found.same[0, :, 0, 2], scenes.labels == 0)
+    assert not bool(found.same[0, :, [1, 3]].any() | found.different[0, :, [1, 3]].any())
+
+
 # generalisation
 
 

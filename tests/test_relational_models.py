@@ -1,5 +1,6 @@
 """Relational models: every part against a slow version with loops, published counts, gradients, errors."""
 
+from dataclasses import replace
 from inspect import unwrap  # of the check of types, which refuses before the function can
 from math import cos, exp, sin, sqrt
 
@@ -730,6 +731,17 @@ def test_segments_are_normalised_apart(name):
 def test_what_would_change_nothing_or_cannot_be_is_refused():
     with pytest.raises(ValueError, match="segments would change nothing"):
         relational_model("corelnet-multi", SMALL, segmented=True)
+    with pytest.raises(ValueError, match="segments would change nothing"):
+        relational_model("esbn", SMALL, similarity="distance", segmented=True)
+    for name, options in {"corelnet-t": {"hidden": 64}, "corelnet-recurrent": {"hidden": 64},
+                          "corelnet-nhid": {"decoder": "transformer"}}.items():  # fmt: skip
+        with pytest.raises(ValueError, match="hidden is of the decoders 'mlp' and 'pairs'"):
+            relational_model(name, SMALL, **options)
+    with pytest.raises(ValueError, match=r"Segments \(2, 3\) must make up the 4 objects"):
+        relational_model("corelnet", replace(SMALL, segments=(2, 3)), segmented=True)
+    images, objects = problems(SMALL)
+    with pytest.raises(ValueError, match=r"and torch\.int16"):
+        unwrap(RelationalModel.see)(relational_model("corelnet", SMALL), images, objects.short())
     with pytest.raises(ValueError, match="above 0 and finite, but is inf"):
         relational_model("corelnet-l1", SMALL, l1=float("inf"))
 

@@ -440,7 +440,8 @@ PRESETS: dict[str, RunConfig] = {
         batch_size=64,
         threads=1,
     ),
-    # The recipe of the source for all its relational tasks but the games: `--task identity-rules --cell esbn`.
+    # The recipe of the source for four of its relational tasks, `--task identity-rules --cell esbn`; others have other
+    # batches.
     "rmts": RunConfig(
         name="rmts",
         task="rmts",

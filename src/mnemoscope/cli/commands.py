@@ -74,10 +74,12 @@ class Train:
         torchrun --nproc-per-node 4 -m mnemoscope train copy --device cuda --batch-size 256
 
     A relational task holds shapes out of training (task option m), with which its network is tested; `mnemoscope list
-    networks` shows what learns it. The preset rmts is the published recipe: Adam with a rate of 5e-4, 5,000 batches of
-    96 problems (rmts3 192, same-different-6 384, identity-rules-4 224; relational-game 2,500 of 32).
+    networks` shows what learns it. The preset rmts is the published recipe of four tasks: Adam with a rate of 5e-4,
+    5,000 batches of 96 problems. Others were published with other batches, to be given: rmts3 192, same-different-6
+    384, identity-rules-4 224, relational-game 2,500 of 32.
 
         mnemoscope train --task identity-rules --cell esbn --task-options m 50
+        mnemoscope train --task rmts3 --batch-size 192
         mnemoscope train --task relational-game --task-options rule between --steps 2500 --batch-size 32
     """
 

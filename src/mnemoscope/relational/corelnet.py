@@ -14,6 +14,7 @@ from mnemoscope.shapes import Bool, Float
 
 Kind = Literal["symmetric", "asymmetric", "difference", "distance", "mixture"]
 Decoder = Literal["mlp", "transformer", "recurrent", "pairs"]
+HIDDEN = 256
 
 
 class CoRelNet(Comparing):
@@ -27,7 +28,7 @@ class CoRelNet(Comparing):
         decoder: "mlp"; "transformer", CoRelNet-T; "recurrent"; or "pairs", the same layers for all pairs of objects.
         causal: compare an object with itself and those before it, as the published numbers of parameters count; False
             for all pairs, as printed.
-        hidden: units of the MLP's hidden layer.
+        hidden: units of the hidden layer of "mlp" and "pairs", 256 if None; the other decoders have none.
         sensory: append the normalised objects to what the decoder sees.
         options: `segmented`, `trained_encoder` and `l1`, as for every `RelationalModel`.
 
@@ -40,25 +41,27 @@ class CoRelNet(Comparing):
 
     def __init__(
         self, problem: Sized, *, similarity: Kind = "symmetric", relations: int = 1, decoder: Decoder = "mlp",
-        causal: bool = True, hidden: int = 256, sensory: bool = False, **options: Unpack[Options],
+        causal: bool = True, hidden: int | None = None, sensory: bool = False, **options: Unpack[Options],
     ) -> None:  # fmt: skip
         super().__init__(problem, **options)
-        if similarity == "distance" and options.get("segmented") and not sensory:
+        check_segments(similarity, sensory, **options)
+        if decoder in ("transformer", "recurrent") and hidden is not None:
             raise ValueError(
-                "Distances are taken before objects are normalised, so that segments would change nothing."
+                f"hidden is of the decoders 'mlp' and 'pairs', but the decoder is {decoder!r}: leave it out."
             )
+        units = HIDDEN if hidden is None else hidden
         rows = Rows(causal)
         self.sensory = sensory
         self.similarity = similarity_of(similarity, self.features, self.objects, relations, rows)
         beside = self.features if sensory else 0
         if decoder == "mlp":
-            self.decoder = MLPDecoder(self.objects, self.choices, relations, rows, hidden, beside)
+            self.decoder = MLPDecoder(self.objects, self.choices, relations, rows, units, beside)
         elif decoder == "transformer":
             self.decoder = TransformerDecoder(self.objects, self.choices, relations, beside)
         elif decoder == "recurrent":
             self.decoder = RecurrentDecoder(self.objects, self.choices, relations, sensory=beside)
         elif decoder == "pairs":
-            self.decoder = PairsDecoder(self.objects, self.choices, relations, rows, hidden, beside)
+            self.decoder = PairsDecoder(self.objects, self.choices, relations, rows, units, beside)
         else:
             raise ValueError(f"decoder must be one of {', '.join(map(repr, get_args(Decoder)))}, but is {decoder!r}.")
 
@@ -83,6 +86,12 @@ class CoRelNet(Comparing):
     @property
     def relation_names(self) -> tuple[str, ...]:
         return numbered("relation", self.similarity.relations)
+
+
+def check_segments(kind: Kind, sensory: bool, **options: Unpack[Options]) -> None:
+    """Refuse segments where nothing that is normalised is read."""
+    if kind == "distance" and options.get("segmented") and not sensory:
+        raise ValueError("Distances are taken before objects are normalised, so that segments would change nothing.")
 
 
 def similarity_of(kind: Kind, features: int, objects: int, relations: int = 1, rows: Rows | None = None) -> Similarity:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mnemoscope.relational.comparing import Comparing, Scores
-from mnemoscope.relational.corelnet import Kind, similarity_of
+from mnemoscope.relational.corelnet import Kind, check_segments, similarity_of
 from mnemoscope.relational.layers import layer, lstm
 from mnemoscope.relational.network import Options, Seen, Sized
 from mnemoscope.relational.similarity import Rows
@@ -44,6 +44,7 @@ class ESBN(Comparing):
         self, problem: Sized, *, similarity: Kind = "symmetric", sensory: bool = False, **options: Unpack[Options]
     ) -> None:  # fmt: skip
         super().__init__(problem, **options)
+        check_segments(similarity, sensory, **options)
         self.similarity = similarity_of(similarity, self.features, self.objects)
         self.sensory = sensory
         self.controller = lstm(KEY + 1 + (self.features if sensory else 0), HIDDEN)

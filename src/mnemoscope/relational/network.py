@@ -113,6 +113,8 @@ class RelationalModel(nn.Module):
         check_whole(2, objects=problem.objects, choices=problem.choices)
         if segmented and problem.segments is None:
             raise ValueError("Segmented normalisation is asked for, but this problem has no segments.")
+        if segmented and problem.segments is not None and sum(problem.segments) != problem.objects:
+            raise ValueError(f"Segments {problem.segments} must make up the {problem.objects} objects of a problem.")
         self.objects, self.choices = problem.objects, problem.choices
         self.encoder = Encoder(problem.channels, problem.height, problem.width, FEATURES, trained_encoder)
         self.features = FEATURES
@@ -138,9 +140,10 @@ class RelationalModel(nn.Module):
                 f"This model is for problems of {self.objects} objects, but objects has shape {tuple(objects.shape)}; "
                 f"expected (batch, {self.objects})."
             )
-        if objects.is_floating_point() or not images.is_floating_point():
+        if objects.dtype not in (torch.int64, torch.int32) or not images.is_floating_point():
             raise ValueError(
-                f"Images are floats and objects whole numbers, but they are of {images.dtype} and {objects.dtype}."
+                "Images are floats and objects whole numbers (torch.int64 or int32), but they are of "
+                f"{images.dtype} and {objects.dtype}."
             )
         if objects.numel() and not 0 <= int(objects.min()) <= int(objects.max()) < len(images):
             raise ValueError(

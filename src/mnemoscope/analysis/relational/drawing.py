@@ -150,8 +150,10 @@ def draw_drift(found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float
                 share = np.full(len(values), 1 / max(len(values), 1))
                 axes.hist(values.numpy(), bins, weights=share, color=colours[colour], alpha=0.6, label=label)
             axes.set_title(f"{found.networks[network]}, {found.sets[of]}")
-            told = f"d' {float(d_prime[network, of]):.2f}, AUC {float(auc[network, of]):.4f}"
-            axes.set_xlabel(f"similarity\n{told}, mistaken {float(mistakes[network, of]):.1%}")
+            measured = (("d'", d_prime, ".2f"), ("AUC", auc, ".4f"), ("mistaken", mistakes, ".1%"))
+            told = [f"{name} {float(all_of[network, of]):{form}}" for name, all_of, form in measured
+                    if not all_of[network, of].isnan()]  # fmt: skip
+            axes.set_xlabel(f"similarity\n{', '.join(told)}")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         row[0].set_ylabel("share of pairs")
     panels[0, 0].legend(frameon=False, labelcolor=colours["ink"])

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.relational.looking import at_rest
+from mnemoscope.analysis.relational.looking import at_rest, compared, kinds_of
 from mnemoscope.analysis.storage import load_result, save_result
 from mnemoscope.relational import RelationalModel, Scenes
+from mnemoscope.relational.tasks import RelationalTask
 from mnemoscope.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
@@ -46,15 +47,17 @@ class Drift:
     sets: tuple[str, ...]
     similarities: Float[Tensor, "networks sets problems objects objects"]
     same: Bool[Tensor, "sets problems objects objects"]
-    """Whether two objects are one image."""
+    """Whether two objects are the same."""
+    different: Bool[Tensor, "sets problems objects objects"]
+    """Whether they are not; of two of which one is an empty place neither is said."""
     right: Bool[Tensor, "networks sets problems"]
     """Whether a problem is answered right."""
 
     def pairs(self, network: int, of: int) -> tuple[Float[Tensor, " same"], Float[Tensor, " different"]]:
-        """The similarities of two objects that are the same image, and of two that are not, each pair once."""
+        """The similarities of two objects that are the same, and of two that are not, each pair once."""
         z = self.similarities[network, of]
         above = torch.ones(z.shape[-2:], dtype=torch.bool).triu(1)
-        return z[self.same[of] & above], z[~self.same[of] & above]
+        return z[self.same[of] & above], z[self.different[of] & above]
 
     @property
     def mistaken(self) -> Bool[Tensor, "networks sets problems objects objects"]:
@@ -62,12 +65,12 @@ class Drift:
         gives the other one more than half of what it gives to i itself.
         """
         own = self.similarities.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-        return (self.similarities - own > log(MISTAKEN)) & ~self.same
+        return (self.similarities - own > log(MISTAKEN)) & self.different
 
     @property
     def mistakes(self) -> Float[Tensor, "networks sets"]:
         """Share of the pairs (i, j) of different objects that are mistaken for one another."""
-        return self.mistaken.sum((2, 3, 4)) / (~self.same).sum((1, 2, 3)).double()
+        return self.mistaken.sum((2, 3, 4)) / self.different.sum((1, 2, 3)).double()
 
     @property
     def troubled(self) -> Float[Tensor, "networks sets"]:
@@ -91,7 +94,7 @@ class Drift:
 
         """
         first, second = objects.unsqueeze(2).expand_as(self.same[of]), objects.unsqueeze(1).expand_as(self.same[of])
-        there = Counter(_unordered(first[~self.same[of]], second[~self.same[of]]))
+        there = Counter(_unordered(first[self.different[of]], second[self.different[of]]))
         wrong = self.mistaken[network, of]
         times = Counter(_unordered(first[wrong], second[wrong]))
         return [Confused(*pair, often, there[pair]) for pair, often in times.most_common()]
@@ -128,7 +131,8 @@ class Drift:
 
     def save(self, path: str | Path) -> None:
         """Write one `.safetensors` file; `Drift.load` reads it back."""
-        tensors = {"similarities": self.similarities, "same": self.same, "right": self.right}
+        names = ("similarities", "same", "different", "right")
+        tensors = {name: getattr(self, name) for name in names}
         save_result(path, "Drift", tensors, {"networks": self.networks, "sets": self.sets})
 
     @classmethod
@@ -148,12 +152,16 @@ class Drift:
         return torch.tensor([[separation(*self.pairs(n, s)) for s in sets] for n in networks], dtype=torch.float64)
 
 
-def drift_of(networks: Mapping[str, RelationalModel], problems: Mapping[str, Scenes]) -> Drift:
+def drift_of(
+    networks: Mapping[str, RelationalModel], problems: Mapping[str, Scenes], task: RelationalTask | None = None
+) -> Drift:
     """How alike same and different objects are to each network, in each set of problems.
 
     Args:
         networks: by name, such as before and after training.
         problems: by name, such as of shapes that were trained with and of others; as many in each.
+        task: that has them, which knows what of an image does not matter, such as a colour, and which show no object;
+            without it, two objects are the same if they are one image.
 
     """
     if not networks or not problems:
@@ -169,10 +177,9 @@ def drift_of(networks: Mapping[str, RelationalModel], problems: Mapping[str, Sce
             answers = [model.answer(each).argmax(1) for each in seen]
             labels = [scenes.labels for scenes in problems.values()]
             right.append((torch.stack(answers) == torch.stack(labels)).cpu())
-    same = [scenes.objects.unsqueeze(2) == scenes.objects.unsqueeze(1) for scenes in problems.values()]
-    return Drift(
-        tuple(networks), tuple(problems), torch.stack(similarities), torch.stack(same).cpu(), torch.stack(right)
-    )
+    pairs = [compared(kinds_of(scenes, task), scenes.objects.cpu()) for scenes in problems.values()]
+    same, different = (torch.stack(each) for each in zip(*pairs, strict=True))
+    return Drift(tuple(networks), tuple(problems), torch.stack(similarities), same, different, torch.stack(right))
 
 
 def _unordered(first: Tensor, second: Tensor) -> list[tuple[int, int]]:

@@ -47,6 +47,8 @@ class Relations:
     """As the decoder gets them."""
     read: Bool[Tensor, "objects objects"]
     """Which numbers of a relation it reads."""
+    kinds: Int[Tensor, " distinct"]
+    """Which object each image shows, -1 where there is none."""
     score_names: tuple[str, ...]
     relation_names: tuple[str, ...]
 
@@ -66,14 +68,15 @@ class Relations:
 
     @property
     def same(self) -> Bool[Tensor, "batch objects objects"]:
-        """Whether two objects of a problem are one image."""
-        return self.objects.unsqueeze(2) == self.objects.unsqueeze(1)
+        """Whether two objects of a problem are the same."""
+        return compared(self.kinds, self.objects)[0]
 
     def read_of(self, alike: bool) -> Float[Tensor, " relations"]:
-        """The mean of each relation over what is read of two objects that are the same image, or of those that are
-        not; an object with itself does not count. NaN where there is no such pair.
+        """The mean of each relation over what is read of two objects that are the same, or of those that are not; an
+        object with itself does not count. NaN where there is no such pair.
         """
-        chosen = (self.same == alike) & self.read & ~torch.eye(self.objects.shape[1], dtype=torch.bool)
+        same, different = compared(self.kinds, self.objects)
+        chosen = (same if alike else different) & self.read & ~torch.eye(self.objects.shape[1], dtype=torch.bool)
         return self.relations.transpose(0, 1)[:, chosen].mean(1)
 
     def summary(self) -> str:
@@ -115,7 +118,22 @@ _NAMES = ("score_names", "relation_names")
 _TENSORS = tuple(field.name for field in fields(Relations) if field.name not in _NAMES)
 
 
-def relations_of(model: RelationalModel, scenes: Scenes) -> Relations:
+def compared(
+    kinds: Int[Tensor, " images"], objects: Int[Tensor, "batch objects"]
+) -> tuple[Bool[Tensor, "batch objects objects"], Bool[Tensor, "batch objects objects"]]:
+    """Whether two objects of a problem are the same, and whether they are different; neither where one is none."""
+    kind = kinds[objects]
+    there = (kind >= 0).unsqueeze(2) & (kind >= 0).unsqueeze(1)
+    alike = kind.unsqueeze(2) == kind.unsqueeze(1)
+    return there & alike, there & ~alike
+
+
+def kinds_of(scenes: Scenes, task: RelationalTask | None) -> Int[Tensor, " images"]:
+    """Which object each image shows to the task; without one, each shows another."""
+    return torch.arange(len(scenes.images)) if task is None else task.kinds(scenes.images.cpu())
+
+
+def relations_of(model: RelationalModel, scenes: Scenes, task: RelationalTask | None = None) -> Relations:
     """The matrices by which a model compares the objects of problems, before the softmax and as they are decided by.
 
     Of CoRelNet and its kin they are the similarity matrices, of ESBN the weights and confidences by which memory is
@@ -124,6 +142,8 @@ def relations_of(model: RelationalModel, scenes: Scenes) -> Relations:
     Args:
         model: a relational model; one that has no such matrix is refused, with a word on what it does instead.
         scenes: problems, as a relational task has them.
+        task: that has them, which knows what of an image does not matter, such as a colour, and which show no object;
+            without it, two objects are the same if they are one image.
 
     """
     comparing = check_comparing(model)
@@ -132,7 +152,8 @@ def relations_of(model: RelationalModel, scenes: Scenes) -> Relations:
         scores, names, used = comparing.scores(seen)
         matrices = comparing.compare(seen)
         logits = comparing.decide(matrices, seen.z if comparing.sensory else None)
-    found = (scenes.images, scenes.objects, scenes.labels, logits, scores, used, matrices, comparing.read)
+    found = (scenes.images, scenes.objects, scenes.labels, logits, scores, used, matrices, comparing.read,
+             kinds_of(scenes, task))  # fmt: skip
     tensors = dict(zip(_TENSORS, (tensor.cpu() for tensor in found), strict=True))
     return Relations(**tensors, score_names=names, relation_names=comparing.relation_names)
 

@@ -124,6 +124,15 @@ class ShapeTask(HeldOut):
             return None
         return tuple(self.images_each * part for part in self.parts)
 
+    def kinds(self, images: Float[Tensor, "images 3 height width"]) -> Int[Tensor, " images"]:
+        """The shape that is seen, in whatever colour, and in a mirror or not."""
+        if self.spurious not in ("colour", "mirror"):
+            return super().kinds(images)
+        seen = (images.amax(1) / images.amax((1, 2, 3)).view(-1, 1, 1)).flatten(1)
+        known = [shapes(), shapes().flip(-1)] if self.spurious == "mirror" else [shapes()]
+        apart = torch.stack([torch.cdist(seen, each.flatten(1).to(seen)) for each in known])
+        return apart.amin(0).argmin(1)
+
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
         pattern, labels = self.problems(size, generator, split)
         chosen = self.draw_shapes(size, self.needed(split), generator, split).gather(1, pattern)

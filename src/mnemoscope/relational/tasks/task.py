@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.relational.scenes import Scenes
-from mnemoscope.shapes import Int
+from mnemoscope.shapes import Float, Int
 from mnemoscope.splits import Split, check_request, generator_seed
 
 
@@ -47,6 +47,13 @@ class RelationalTask(ABC):
     def held_out(self) -> tuple[str, ...]:
         """What is tested and was not trained, in words such as shapes or relations."""
         return ("objects",)
+
+    def kinds(self, images: Float[Tensor, "images 3 height width"]) -> Int[Tensor, " images"]:
+        """Which object each image shows: images with one number are the same to the task; -1 where there is none, in
+        an image of one colour.
+        """
+        empty = (images == images[..., :1, :1]).flatten(1).all(1)
+        return torch.where(empty, -1, torch.arange(len(images), device=images.device))
 
     @property
     def choices(self) -> int:
