@@ -28,7 +28,7 @@ class CoRelNet(Comparing):
         decoder: "mlp"; "transformer", CoRelNet-T; "recurrent"; or "pairs", the same layers for all pairs of objects.
         causal: compare an object with itself and those before it, as the published numbers of parameters count; False
             for all pairs, as printed.
-        hidden: units of the hidden layer of "mlp" and "pairs", 256 if None; the other decoders have none.
+        hidden: units of the hidden layer of "mlp" and "pairs"; the other decoders have none.
         sensory: append the normalised objects to what the decoder sees.
         options: `segmented`, `trained_encoder` and `l1`, as for every `RelationalModel`.
 
@@ -41,27 +41,26 @@ class CoRelNet(Comparing):
 
     def __init__(
         self, problem: Sized, *, similarity: Kind = "symmetric", relations: int = 1, decoder: Decoder = "mlp",
-        causal: bool = True, hidden: int | None = None, sensory: bool = False, **options: Unpack[Options],
+        causal: bool = True, hidden: int = HIDDEN, sensory: bool = False, **options: Unpack[Options],
     ) -> None:  # fmt: skip
         super().__init__(problem, **options)
         check_segments(similarity, sensory, **options)
-        if decoder in ("transformer", "recurrent") and hidden is not None:
+        if decoder in ("transformer", "recurrent") and hidden != HIDDEN:
             raise ValueError(
                 f"hidden is of the decoders 'mlp' and 'pairs', but the decoder is {decoder!r}: leave it out."
             )
-        units = HIDDEN if hidden is None else hidden
         rows = Rows(causal)
         self.sensory = sensory
         self.similarity = similarity_of(similarity, self.features, self.objects, relations, rows)
         beside = self.features if sensory else 0
         if decoder == "mlp":
-            self.decoder = MLPDecoder(self.objects, self.choices, relations, rows, units, beside)
+            self.decoder = MLPDecoder(self.objects, self.choices, relations, rows, hidden, beside)
         elif decoder == "transformer":
             self.decoder = TransformerDecoder(self.objects, self.choices, relations, beside)
         elif decoder == "recurrent":
             self.decoder = RecurrentDecoder(self.objects, self.choices, relations, sensory=beside)
         elif decoder == "pairs":
-            self.decoder = PairsDecoder(self.objects, self.choices, relations, rows, units, beside)
+            self.decoder = PairsDecoder(self.objects, self.choices, relations, rows, hidden, beside)
         else:
             raise ValueError(f"decoder must be one of {', '.join(map(repr, get_args(Decoder)))}, but is {decoder!r}.")
 
