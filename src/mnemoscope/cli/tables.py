@@ -104,22 +104,21 @@ class Scoreboard:
             retell(results)
         told, problems = read_told(results, self.root)
         board = make_scoreboard(told)
-        if self.json:
-            print(json.dumps(board.as_json(), indent=2))
-        else:
-            print(board.summary())
+        written = []  # and told of at last: who reads may stop at the first line
         if self.markdown is not None:
-            _say(f"Table: {write_markdown(self.markdown, board).resolve()}", self.json)
+            written.append(f"Table: {write_markdown(self.markdown, board).resolve()}")
         if self.summary is not None:
-            _say(f"Summary: {write_summary(self.summary, board).resolve()}", self.json)
+            written.append(f"Summary: {write_summary(self.summary, board).resolve()}")
         if self.pages is not None:
             if results is None:
                 raise FileNotFoundError(f"There are no results to write pages of. {NO_RESULTS}")
-            _say(f"Pages: {len(write_pages(results, self.pages))} in {self.pages.resolve()}", self.json)
+            written.append(f"Pages: {len(write_pages(results, self.pages))} in {self.pages.resolve()}")
         asked = (self.markdown, self.summary, self.pages)
         if self.output is not None or (not any(asked) and not self.json):
-            page = write_scoreboard(self.output or Path("scoreboard.html"), board)
-            _say(f"Page: {page.resolve()}", self.json)
+            written.append(f"Page: {write_scoreboard(self.output or Path('scoreboard.html'), board).resolve()}")
+        print(json.dumps(board.as_json(), indent=2) if self.json else board.summary())
+        for words in written:
+            _say(words, self.json)
         if results is None:
             print(NO_RESULTS, file=sys.stderr)
         for problem in problems:
