@@ -15,7 +15,7 @@ from mnemoscope.store import held_results
 from mnemoscope.studies.results import Told, read_told, retell
 from mnemoscope.studies.scoreboard import COMPARED, KINDS, OTHERS, OURS, counts, make_scoreboard, work_of
 from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard, write_summary
-from mnemoscope.studies.study import Row
+from mnemoscope.studies.study import Finished, Row, Trial
 
 pytestmark = pytest.mark.xdist_group("scoreboard")  # their fixture takes long: once, not in each process
 
@@ -97,7 +97,8 @@ STUDY = registry.studies.load("flipflop-cube")
 
 
 def told(preset, *rows, path="results/x.json"):
-    return Told(STUDY, preset, list(rows), f"mnemoscope study flipflop-cube --preset {preset}", (1, 2), 1, Path(path))
+    command, finished = f"mnemoscope study flipflop-cube --preset {preset}", [Finished(Trial("gru", {}, 0))]
+    return Told(STUDY, preset, list(rows), command, (1, 2), finished, Path(path))
 
 
 def row(name, verdict, ours="8", because=""):

@@ -112,7 +112,8 @@ class Scoreboard:
         if self.pages is not None:
             if results is None:
                 raise FileNotFoundError(f"There are no results to write pages of. {NO_RESULTS}")
-            written.append(f"Pages: {len(write_pages(results, self.pages))} in {self.pages.resolve()}")
+            of_results = [one for one in told if one.path.suffix == ".json"]  # one's own runs have their pages
+            written.append(f"Pages: {len(write_pages(of_results, self.pages))} in {self.pages.resolve()}")
         asked = (self.markdown, self.summary, self.pages)
         if self.output is not None or (not any(asked) and not self.json):
             written.append(f"Page: {write_scoreboard(self.output or Path('scoreboard.html'), board).resolve()}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ class Told:
     command: str
     of_preset: tuple[int, int]
     """How many of the preset's own trials are finished, and how many it has."""
-    trials: int
-    """Finished ones, with other seeds or settings too."""
+    finished: Sequence[Finished]
+    """With other seeds or settings too."""
     path: Path
     """The file or the page that holds more."""
 
@@ -70,19 +70,17 @@ def retell(results: str | Path) -> None:
         write_json(held.path, told)
 
 
-def write_pages(results: str | Path, folder: str | Path) -> list[Path]:
-    """Write a page of every file of results, `<study>.<preset>.html`, as a study writes one beside its trials."""
+def write_pages(told: Sequence[Told], folder: str | Path) -> list[Path]:
+    """Write a page of each, `<study>.<preset>.html`, as a study writes one beside its trials."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
-    for held in held_results(results):
-        study: Study = registry.studies.load(held.study)
-        preset, finished = preset_of(study, held.preset), _finished(read_json(held.path))
-        page = folder / f"{held.study}.{held.preset}.html"
-        rows, command = study.summarise(finished), command_of(study, held.preset, finished)
-        missing = missing_trials(study, preset, finished)
-        page.write_text(render_study(study, preset, folder, finished, rows, command, missing), encoding="utf-8")
-        pages.append(page)
+    for one in told:
+        preset = preset_of(one.study, one.preset)
+        missing = missing_trials(one.study, preset, one.finished)
+        pages.append(folder / f"{one.study.name}.{one.preset}.html")
+        text = render_study(one.study, preset, folder, one.finished, one.rows, one.command, missing)
+        pages[-1].write_text(text, encoding="utf-8")
     return pages
 
 
@@ -98,7 +96,7 @@ def _told(held: Held) -> Told:
         raise ValueError(f"none of its trials is one of the preset {held.preset!r} any more")
     counted = of_the_preset(study, preset, finished)
     return Told(study, held.preset, study.summarise(finished), command_of(study, held.preset, finished),
-                (counted["finished"], counted["trials"]), len(finished), path)  # fmt: skip
+                (counted["finished"], counted["trials"]), finished, path)  # fmt: skip
 
 
 def _finished(content: Mapping[str, Any]) -> list[Finished]:

@@ -116,7 +116,7 @@ def _studies(board: Scoreboard, work: str, base: Path) -> Iterator[OfStudy]:
 
 
 def _how_much(one: Told) -> str:
-    held = Held(one.study.name, one.preset, one.path, one.trials, one.of_preset)
+    held = Held(one.study.name, one.preset, one.path, len(one.finished), one.of_preset)
     return f"{one.preset}, trials: {held.words}"
 
 
