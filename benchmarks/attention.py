@@ -28,7 +28,7 @@ from torch import Tensor, nn
 import mnemoscope as ms
 from common import command, folder, write_json
 from mnemoscope.cells import Cell
-from mnemoscope.memory.attention.named import memlstm, memrnn, rellstm, relrnn, sab
+from mnemoscope.networks.attentive import memlstm, memrnn, rellstm, relrnn, sab
 
 UNITS, BATCH, FEATURES, WARM = 128, 10, 10, 20
 LENGTHS = {

@@ -21,10 +21,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from common import command, folder, take_turns, write_json
-from mnemoscope.relational import MODELS, RelationalModel, Scenes
+from mnemoscope.networks.relational import MODELS
+from mnemoscope.relational import RelationalModel, Scenes
 from mnemoscope.relational.network import Seen
-from mnemoscope.relational.tasks import RelationalTask
-from mnemoscope.relational.tasks.published import PUBLISHED
+from mnemoscope.tasks.relational import RelationalTask
+from mnemoscope.tasks.relational.published import PUBLISHED
 
 BATCHES = {"same/diff": 96, "RMTS": 96, "dist3": 96, "identity rules 4": 224}
 """Published problems of a batch."""

@@ -24,12 +24,12 @@ from torch import Tensor
 
 import mnemoscope as ms
 from common import folder, write_json
-from mnemoscope.analysis import Adaptive, Dynamics, FixedPoints, FromOutputs, FromTrajectories, Tolerances
-from mnemoscope.analysis.catalogue import Catalogue
-from mnemoscope.analysis.descent import Outcome, descend
-from mnemoscope.analysis.fixed_points import Status
-from mnemoscope.analysis.search import answer, default_solver
 from mnemoscope.cells import EchoState
+from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, FromOutputs, FromTrajectories, Tolerances
+from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.descent import Outcome, descend
+from mnemoscope.lenses.fixed_points.lens import answer, default_solver
+from mnemoscope.lenses.fixed_points.result import Status
 from mnemoscope.tasks import FlipFlop
 
 REST = 25

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from mnemoscope.files import write_atomically
+from mnemoscope.base.files import write_atomically
 
 
 def add(root: str, number: int) -> None:

@@ -25,7 +25,7 @@ from mnemoscope.engines import Job, Local, Outcome
 
 ASKED = 0.3
 """Seconds that a trial may take more."""
-STUDY = "import mnemoscope.studies.running"
+STUDY = "import mnemoscope.replication.runner"
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest may have filled with anything)
 
-import typecheck
+from tests import typecheck
 
 # all but the kernels, which are written in a language that only looks like Python
 package = Path(__file__).parent.parent / "src" / "mnemoscope"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import test_cells
-import test_studies
-import test_tasks
-from mnemoscope import citations, registry
+from mnemoscope import registry
 from mnemoscope.cli import main
-from mnemoscope.registry import plugins
+from mnemoscope.registry import citations, plugins
 from mnemoscope.store import read_runs
+from tests.cells import test_cells
+from tests.replication import test_studies
+from tests.tasks import test_tasks
 
 PAGE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, re.DOTALL))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from links import broken_in_markdown, broken_in_site, markdown_files
 from mnemoscope import registry
+from tests.links import broken_in_markdown, broken_in_site, markdown_files
 
 pytestmark = pytest.mark.xdist_group("site")  # their fixture takes long: once, not in each process
 

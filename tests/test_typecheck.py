@@ -11,10 +11,10 @@ import torch
 from jaxtyping import TypeCheckError
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells import Elman
-from mnemoscope.shapes import Float, Int
-from mnemoscope.studies.reservoirs import Memories
-from typecheck import checked, is_plain
+from mnemoscope.studies.jang.reservoirs import Memories
+from tests.typecheck import checked, is_plain
 
 if TYPE_CHECKING:
     from somewhere import Unknown

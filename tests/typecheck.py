@@ -27,7 +27,7 @@ CONF = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
 def install(modules):
     """Have the functions and data classes of these modules, imported from here on, checked."""
     jaxtyping.jaxtyped = lambda typechecker: typechecker  # the hook writes `@jaxtyping.jaxtyped(typechecker=...)`
-    jaxtyping.install_import_hook(modules, "typecheck.checked")
+    jaxtyping.install_import_hook(modules, "tests.typecheck.checked")
 
 
 def checked(one):

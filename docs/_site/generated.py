@@ -12,23 +12,23 @@ from typing import Any
 
 import mnemoscope
 from mnemoscope import registry
-from mnemoscope.config import PRESETS
-from mnemoscope.options import options_of
+from mnemoscope.config.options import options_of
+from mnemoscope.config.run_config import PRESETS
 from mnemoscope.registry import Entry
+from mnemoscope.replication import Study
 from mnemoscope.store import held_results
-from mnemoscope.studies import Study
 from mnemoscope.training import task_named
 
 PARTS = (
-    "mnemoscope.config",
-    "mnemoscope.citations",
-    "mnemoscope.cells.named",
+    "mnemoscope.config.run_config",
+    "mnemoscope.registry.citations",
+    "mnemoscope.networks.recurrent",
     "mnemoscope.cells.nonlinearity",
-    "mnemoscope.cells.matrix.named",
-    "mnemoscope.memory.attention.named",
-    "mnemoscope.report.svg",
-    "mnemoscope.studies.citing",
-    "mnemoscope.studies.scoreboard",
+    "mnemoscope.networks.matrix",
+    "mnemoscope.networks.attentive",
+    "mnemoscope.drawing.svg",
+    "mnemoscope.replication.citing",
+    "mnemoscope.replication.scoreboard",
 )
 """Modules with something to call that their package does not hand on."""
 HIDDEN = ("mnemoscope.kernels", "mnemoscope.cli")

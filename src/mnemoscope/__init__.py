@@ -8,25 +8,33 @@ Names are loaded on first use, so that the command line can answer `--help` with
 
 from typing import TYPE_CHECKING
 
-from mnemoscope.lazy import on_first_use
-
-__version__ = "0.1.0"
+from mnemoscope.base.lazy_imports import on_first_use
+from mnemoscope.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from mnemoscope import (
-        analysis,
         cells,
         connectivity,
+        drawing,
+        engines,
+        inspection,
         kernels,
+        lenses,
+        memory,
+        networks,
         registry,
-        reinforcement,
+        relational,
+        replication,
         report,
+        store,
         studies,
         sweeps,
         tasks,
         training,
     )
-    from mnemoscope.analysis import (
+    from mnemoscope.cells import EchoState, EpisodicMemory, Model, adapt, run_with_cache, scan
+    from mnemoscope.config import RunConfig
+    from mnemoscope.lenses import (
         Attention,
         Attractors,
         Basin,
@@ -84,8 +92,7 @@ if TYPE_CHECKING:
         transients,
         variable_memories,
     )
-    from mnemoscope.cells import EchoState, EpisodicMemory, Model, adapt, run_with_cache, scan
-    from mnemoscope.training import fit_readout, force
+    from mnemoscope.training import TrainResult, fit_readout, force, train
 
 __all__ = [
     "Attention",
@@ -114,14 +121,15 @@ __all__ = [
     "Occlusion",
     "Recall",
     "Relations",
+    "RunConfig",
     "Spectrum",
     "Tape",
+    "TrainResult",
     "TrajectoryMemory",
     "Transients",
     "VariableMemories",
     "adapt",
     "along_inputs",
-    "analysis",
     "attention_of",
     "attractors",
     "basin",
@@ -130,9 +138,11 @@ __all__ = [
     "classify_memories",
     "connectivity",
     "design_memory",
+    "drawing",
     "drift_of",
     "energy_report",
     "energy_surface",
+    "engines",
     "find_cycles",
     "find_fixed_points",
     "fisher_along",
@@ -142,24 +152,31 @@ __all__ = [
     "force",
     "gradients_by_part",
     "gradients_of",
+    "inspection",
     "kernels",
+    "lenses",
     "lyapunov_spectrum",
     "measured_memory_capacity",
+    "memory",
     "memory_capacity",
     "memory_load",
+    "networks",
     "occlusion_of",
     "recall",
     "registry",
-    "reinforcement",
+    "relational",
     "relations_of",
+    "replication",
     "report",
     "run_with_cache",
     "scan",
     "spectrum",
+    "store",
     "studies",
     "sweeps",
     "tape_of",
     "tasks",
+    "train",
     "training",
     "transients",
     "variable_memories",

@@ -1,6 +1,6 @@
 """One step of a recurrent network, and what runs it over a sequence."""
 
-from mnemoscope.cells.adapt import FunctionCell, adapt
+from mnemoscope.cells.adapters import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.echo_state import EchoState
 from mnemoscope.cells.elman import Elman
@@ -13,10 +13,9 @@ from mnemoscope.cells.h_detach import HDetach
 from mnemoscope.cells.load import load_network
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
-from mnemoscope.cells.named import matched_size
 from mnemoscope.cells.nonlinearity import Nonlinearity
 from mnemoscope.cells.reservoirs import Reservoirs
-from mnemoscope.cells.scan import Cache, Route, run_with_cache, scan
+from mnemoscope.cells.sequence import Cache, Route, run_with_cache, scan
 from mnemoscope.cells.stack import Stack
 from mnemoscope.cells.state import Layout, State
 
@@ -45,7 +44,6 @@ __all__ = [
     "State",
     "adapt",
     "load_network",
-    "matched_size",
     "run_with_cache",
     "scan",
 ]

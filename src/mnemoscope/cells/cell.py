@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.cells.fast import FastPath, NoFastPath, refuse_where_overridden
 from mnemoscope.cells.state import State, leaves
-from mnemoscope.shapes import Bool, Float, Inexact
 
 Step = Callable[[Tensor, State], State]
 Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]

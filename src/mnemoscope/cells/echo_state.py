@@ -9,12 +9,12 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.model import Model
 from mnemoscope.cells.nonlinearity import Nonlinearity, nonlinearity
 from mnemoscope.cells.state import State
-from mnemoscope.shapes import Float
 
 Form = Literal["current", "rate"]
 

@@ -10,13 +10,13 @@ from math import isfinite
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.nonlinearity import Described, Nonlinearity, nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity, Dense
 from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
-from mnemoscope.shapes import Complex, Float, Inexact
 
 
 class Elman(Cell):

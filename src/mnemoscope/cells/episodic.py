@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.lagrangian import Lagrangian, lagrangian
-from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from mnemoscope.cells.episodic_map import EpisodicMap

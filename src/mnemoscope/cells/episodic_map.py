@@ -7,6 +7,7 @@ from math import isfinite, sqrt
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.episodic import EpisodicMemory
@@ -14,7 +15,6 @@ from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.nonlinearity import NAMES, nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity
-from mnemoscope.shapes import Float
 
 
 class EpisodicMap(Cell):

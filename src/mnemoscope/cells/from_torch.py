@@ -12,6 +12,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.gru import GRU
@@ -20,7 +21,6 @@ from mnemoscope.cells.nonlinearity import nonlinearity
 from mnemoscope.cells.stack import Stack
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Dense
-from mnemoscope.shapes import Float
 
 TORCH_NETWORKS = (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.nonlinearity import ModReLU
 from mnemoscope.connectivity import Connectivity, Exponential
-from mnemoscope.shapes import Float
 
 
 class GORU(Cell):

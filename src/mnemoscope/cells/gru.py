@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.gated import gated_path
-from mnemoscope.shapes import Float
 
 
 class _Gates(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Step
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.lstm import LSTM, LSTMState
-from mnemoscope.shapes import Float
 
 
 class HDetach(LSTM):

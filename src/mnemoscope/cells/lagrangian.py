@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 
 
 class Lagrangian(nn.Module):

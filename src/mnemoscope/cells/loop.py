@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Bool
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.fast import has_hooks
 from mnemoscope.cells.state import State, grown, map_state
-from mnemoscope.shapes import Bool
 
 
 def run_loop(cell: Cell, xs: Tensor, state: State, mask: Bool[Tensor, "time batch"] | None) -> tuple[Tensor, State]:

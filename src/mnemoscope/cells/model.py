@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.scan import scan
+from mnemoscope.cells.sequence import scan
 from mnemoscope.cells.state import State
-from mnemoscope.shapes import Float
 
 
 class Model(nn.Module):

@@ -8,8 +8,8 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.kernels import ACTIVATIONS, Activation
-from mnemoscope.shapes import Float
 
 
 class Nonlinearity(nn.Module):

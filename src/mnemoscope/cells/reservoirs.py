@@ -11,10 +11,10 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.echo_state import EchoState
 from mnemoscope.cells.nonlinearity import Elementwise, Nonlinearity
-from mnemoscope.shapes import Float
 
 SPARSE = 0.3
 """Below this share of entries a product with a sparse matrix takes less time than with a dense one (N = 1000, CPU)."""

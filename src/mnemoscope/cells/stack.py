@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.loop import run_loop
 from mnemoscope.cells.state import Layout, State
-from mnemoscope.shapes import Float
 
 
 class Stack(Cell):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 
 State = Any
 """A tensor, or a tuple of states. Python's types cannot say "or a NamedTuple of these" without losing its fields."""

@@ -1,5 +1,5 @@
 """The command line. Arguments are parsed before torch is imported, so that `--help` answers at once."""
 
-from mnemoscope.cli.main import main
+from mnemoscope.cli.entry_point import main
 
 __all__ = ["main"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from mnemoscope import registry
-from mnemoscope.citations import ALWAYS, Use, cited, commented_bibtex
-from mnemoscope.config import PRESETS
+from mnemoscope.config.run_config import PRESETS
+from mnemoscope.registry.citations import ALWAYS, Use, cited, commented_bibtex
 
 if TYPE_CHECKING:
     from tyro.conf import Positional
@@ -58,13 +58,13 @@ class Cite:
         named = {word: _uses(word) for word in self.what}
         if self.preset is not None and not any(use.kind == "study" for uses in named.values() for use in uses):
             raise ValueError(f"--preset is for studies, and none of {', '.join(self.what)} is one.")
-        from mnemoscope.studies.citing import cited_by_path, merged  # imports torch, so not before names are known
+        from mnemoscope.replication.citing import cited_by_path, merged  # imports torch, so not before names are known
 
         return merged(self._of_name(word, uses) if uses else cited_by_path(Path(word)) for word, uses in named.items())
 
     def _of_name(self, word: str, uses: list[Use]) -> dict[str, list[str]]:
         """Of all that have the name, the preset of a run among them."""
-        from mnemoscope.studies.citing import cited_by_study, merged, uses_of_config
+        from mnemoscope.replication.citing import cited_by_study, merged, uses_of_config
 
         studies = [cited_by_study(registry.studies.load(use.name), self.preset) for use in uses if use.kind == "study"]
         if self.preset is not None:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from mnemoscope import registry
-from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.options import Option
-from mnemoscope.processes import place
+from mnemoscope.base.distributed import place
+from mnemoscope.config.options import Option
+from mnemoscope.config.run_config import PRESETS, RunConfig
 
 if TYPE_CHECKING:
     from tyro.conf import Positional
 
     from mnemoscope.engines import Engine
-    from mnemoscope.studies import Inspection, Look
+    from mnemoscope.inspection import Inspection, Look
 else:
     try:
         from tyro.conf import Positional
@@ -45,7 +45,7 @@ class Demo:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.studies import Look, inspect_run
+        from mnemoscope.inspection import Look, inspect_run
         from mnemoscope.training import train
 
         base = PRESETS["flipflop"]
@@ -157,7 +157,7 @@ class Inspect:
                 f"{self.path} is the folder of a run, which knows its network; --network, --nonlinearity and --prefix "
                 f"are for files of weights."
             )
-        from mnemoscope.studies import inspect_run
+        from mnemoscope.inspection import inspect_run
 
         return inspect_run(self.path, page=self.output, look=self._look())
 
@@ -165,7 +165,7 @@ class Inspect:
         if self.network is None:
             raise ValueError(f"{self.path} is a file of weights: say whose by --network rnn, gru or lstm.")
         from mnemoscope.cells import adapt, load_network
-        from mnemoscope.studies import inspect_cell
+        from mnemoscope.inspection import inspect_cell
 
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
         title = f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else "")
@@ -173,7 +173,7 @@ class Inspect:
         return inspect_cell(adapt(network), title, page, look=self._look())
 
     def _look(self) -> Look:
-        from mnemoscope.studies import Look
+        from mnemoscope.inspection import Look
 
         return Look(self.input, self.starts, self.seed, self._command(), progress=not self.json)
 
@@ -275,7 +275,7 @@ class RunStudy:
 
     def run(self) -> int:
         registry.studies[self.name]  # an unknown name is told before torch is loaded
-        from mnemoscope.studies import run_study
+        from mnemoscope.replication import run_study
 
         chosen = engine_named(self.engine, self.engine_options)
         seeds = self.seeds or None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mnemoscope.cli.commands import engine_named
 from mnemoscope.cli.tables import print_table
-from mnemoscope.config import RunConfig
-from mnemoscope.options import Option
+from mnemoscope.config.options import Option
+from mnemoscope.config.run_config import RunConfig
 
 if TYPE_CHECKING:
     from tyro.conf import Suppress

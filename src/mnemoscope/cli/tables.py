@@ -93,9 +93,9 @@ class Scoreboard:
     """Print all of it as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.studies.results import read_told, retell, write_pages
-        from mnemoscope.studies.scoreboard import make_scoreboard
-        from mnemoscope.studies.scoreboard_page import write_markdown, write_scoreboard, write_summary
+        from mnemoscope.replication.results import read_told, retell, write_pages
+        from mnemoscope.replication.scoreboard import make_scoreboard
+        from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 
         results = results_folder(self.results)
         if results is None and (self.root is None or not self.root.is_dir()):
@@ -203,7 +203,7 @@ def _counted(one: Held) -> Held:
     """With the number of the preset's trials, for which the study must be asked where its folder has no summary."""
     if one.of_preset is not None or one.problem is not None or one.path.is_file() or one.study not in registry.studies:
         return one
-    from mnemoscope.studies.summary import finished_trials, of_the_preset, preset_of  # imports torch
+    from mnemoscope.replication.trial_files import finished_trials, of_the_preset, preset_of  # imports torch
 
     study = registry.studies.load(one.study)
     try:

@@ -3,6 +3,7 @@
 from mnemoscope.connectivity.connectivity import Claim, Connectivity
 from mnemoscope.connectivity.dense import Dense
 from mnemoscope.connectivity.exponential import skew_exponential
+from mnemoscope.connectivity.factory import Cycle, SignedSelection, companion, selection
 from mnemoscope.connectivity.fourier import Fourier
 from mnemoscope.connectivity.initialisers import INITIALISERS, initialise
 from mnemoscope.connectivity.kinds import ORTHOGONAL, orthogonal
@@ -10,7 +11,6 @@ from mnemoscope.connectivity.normal import Normal
 from mnemoscope.connectivity.reflections import Householder
 from mnemoscope.connectivity.rotations import Givens
 from mnemoscope.connectivity.schur import Schur
-from mnemoscope.connectivity.selection import Cycle, SignedSelection, companion, selection
 from mnemoscope.connectivity.singular import Singular
 from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
 

@@ -8,9 +8,9 @@ from math import pi
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Complex, Float
 from mnemoscope.connectivity.connectivity import Connectivity
 from mnemoscope.connectivity.kinds import orthogonal
-from mnemoscope.shapes import Complex, Float
 
 
 class Blocks(Connectivity):

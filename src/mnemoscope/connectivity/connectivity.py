@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.shapes import Complex, Float, Inexact
+from mnemoscope.base.array_types import Complex, Float, Inexact
 
 
 class Claim(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.connectivity.connectivity import Connectivity
 from mnemoscope.connectivity.initialisers import initialise
-from mnemoscope.shapes import Float, Inexact
 
 
 class Dense(Connectivity):

@@ -12,7 +12,7 @@ from math import ceil, isfinite, log2
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Inexact
+from mnemoscope.base.array_types import Inexact
 
 _COMBINATIONS = [
     [0.0, -1.00365581030144618291e-01, -8.02924648241156932449e-03, -8.92138498045729985177e-04, 0.0],

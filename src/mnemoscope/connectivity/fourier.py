@@ -7,8 +7,8 @@ from math import pi
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Complex
 from mnemoscope.connectivity.unitary import Unitary
-from mnemoscope.shapes import Complex
 
 
 class Fourier(Unitary):

@@ -8,7 +8,7 @@ from math import pi
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 
 
 def uniform(matrix: Float[Tensor, "n n"]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.connectivity.blocks import Blocks
 from mnemoscope.connectivity.connectivity import Claim
-from mnemoscope.shapes import Float
 
 
 class Normal(Blocks):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.connectivity.skew import ANGLES, known
 from mnemoscope.connectivity.unitary import Unitary
-from mnemoscope.shapes import Float
 
 
 class Householder(Unitary):

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Inexact
 from mnemoscope.connectivity.skew import ANGLES, known
 from mnemoscope.connectivity.unitary import Unitary
-from mnemoscope.shapes import Inexact
 
 
 class Givens(Unitary):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.connectivity.connectivity import Claim, Connectivity
 from mnemoscope.connectivity.kinds import orthogonal
-from mnemoscope.shapes import Float
 
 
 class Singular(Connectivity):

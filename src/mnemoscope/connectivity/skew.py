@@ -8,8 +8,8 @@ from math import pi
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.connectivity.connectivity import Connectivity
-from mnemoscope.shapes import Float, Inexact
 
 
 class Skew(nn.Module):

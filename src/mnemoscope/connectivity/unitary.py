@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.connectivity.connectivity import Claim, Connectivity
 from mnemoscope.connectivity.exponential import nearer_to_unitary, skew_exponential, without_rounding
 from mnemoscope.connectivity.skew import SKEW_INITIALISERS, Skew, known, logarithm, random_unitary
-from mnemoscope.shapes import Float, Inexact
 
 
 class Unitary(Connectivity):

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 from tempfile import mkdtemp
 
-from mnemoscope.files import DEBRIS
+from mnemoscope.base.files import DEBRIS
 
 
 def packed(folder: Path) -> bytes:

@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 
+from mnemoscope.base.progress import told_to
 from mnemoscope.engines.job import Event, Job, Outcome
-from mnemoscope.progress import told_to
 
 
 class Here:

@@ -13,8 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
+from mnemoscope.base.validation import check_whole
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
-from mnemoscope.whole import check_whole
 
 LINES = 30
 """Of a log that tell what went wrong."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 
+from mnemoscope.config.options import Option, checked_options
 from mnemoscope.engines.engine import Engine
-from mnemoscope.options import Option, checked_options
 
 ENGINES = {
     "local": "mnemoscope.engines.local:Local",

@@ -15,8 +15,8 @@ import traceback
 from threading import Lock, Thread
 from typing import Any, TextIO
 
+from mnemoscope.base.progress import told_to
 from mnemoscope.engines.job import Job
-from mnemoscope.progress import told_to
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as a shell has it."""

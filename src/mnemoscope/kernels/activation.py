@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float, Inexact
+from mnemoscope.base.array_types import Float, Inexact
 
 _aten = torch.ops.aten
 InPlace = Callable[[Tensor], Any]

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.precision import exact_products
 from mnemoscope.kernels.threads import threads_that_help
-from mnemoscope.shapes import Bool, Float, Inexact
 
 _HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
 

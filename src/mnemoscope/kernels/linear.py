@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Inexact
+from mnemoscope.base.array_types import Inexact
 
 
 def diagonal_scan(

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.activation import ACTIVATIONS
 from mnemoscope.kernels.one_by_one import one_by_one
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
 from mnemoscope.kernels.screened_parts import Pulled, Screening, Start, Trace, Weights
 from mnemoscope.kernels.threads import threads_that_help
-from mnemoscope.shapes import Float
 
 _HAS_TRITON = find_spec("triton") is not None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.screened_cells import pull_of, steps_of
 from mnemoscope.kernels.screened_parts import EMPTY, Pulled, Screening, Start, Trace, Weights
-from mnemoscope.shapes import Float
 
 
 def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 
 EMPTY = -inf
 """Score of an empty slot: below that of any state."""

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.one_by_one import one_by_one
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
 from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Pulled, Ring, Slopes, Told, at_each, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
-from mnemoscope.shapes import Float
 
 _softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.screened_cells import LSTMPull, LSTMSteps
-from mnemoscope.shapes import Float
 
 
 class LayerSteps:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 
 TINY = 1e-8
 """Length below which a slot or a key counts as short: its cosine with anything goes to 0. Far below that of a slot of

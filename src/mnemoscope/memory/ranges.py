@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.shapes import Float
 
 Range = tuple[Tensor, Tensor]
 """Lowest and highest values."""

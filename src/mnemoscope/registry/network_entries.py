@@ -4,7 +4,7 @@ from mnemoscope.registry.entry import Entry, Registry
 
 
 def _entry(name: str, summary: str, source: str, *cites: str) -> Entry:
-    return Entry(name, summary, source, f"mnemoscope.relational.named:MODELS[{name}]", cites=cites)
+    return Entry(name, summary, source, f"mnemoscope.networks.relational:MODELS[{name}]", cites=cites)
 
 
 networks = Registry("relational network")

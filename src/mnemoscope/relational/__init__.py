@@ -7,7 +7,6 @@ from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.encoder import Encoder
 from mnemoscope.relational.esbn import ESBN
 from mnemoscope.relational.mnm import MNM
-from mnemoscope.relational.named import MODELS, relational_model
 from mnemoscope.relational.network import RelationalModel, Sized, Sizes
 from mnemoscope.relational.predinet import PrediNet
 from mnemoscope.relational.recurrent import Recurrent
@@ -19,7 +18,6 @@ from mnemoscope.relational.transformer import Transformer
 __all__ = [
     "ESBN",
     "MNM",
-    "MODELS",
     "Abstractor",
     "CoRelNet",
     "Comparing",
@@ -35,5 +33,4 @@ __all__ = [
     "Sizes",
     "Solver",
     "Transformer",
-    "relational_model",
 ]

@@ -7,12 +7,12 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import by_head
 from mnemoscope.relational.layers import layer, mlp
 from mnemoscope.relational.network import Options, Seen, Sized
-from mnemoscope.shapes import Bool, Float
-from mnemoscope.whole import check_whole
 
 
 class Abstractor(Comparing):

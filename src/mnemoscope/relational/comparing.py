@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.relational.network import RelationalModel, Seen
-from mnemoscope.shapes import Bool, Float
 
 
 class Scores(NamedTuple):

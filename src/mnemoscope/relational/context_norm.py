@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.shapes import Float
-from mnemoscope.whole import check_whole
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 
 EPSILON = 1e-8
 

@@ -6,11 +6,11 @@ from typing import Literal, Unpack, get_args
 
 from torch import Tensor
 
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.network import Options, Seen, Sized
 from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, Rows, Similarity, Symmetric
-from mnemoscope.shapes import Bool, Float
 
 Kind = Literal["symmetric", "asymmetric", "difference", "distance", "mixture"]
 Decoder = Literal["mlp", "transformer", "recurrent", "pairs"]

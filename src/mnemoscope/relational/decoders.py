@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import scan
 from mnemoscope.relational.layers import layer, lstm, torch_mlp
 from mnemoscope.relational.similarity import Rows
-from mnemoscope.shapes import Float
-from mnemoscope.whole import check_whole
 
 
 class MLPDecoder(nn.Module):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.layers import layer
-from mnemoscope.shapes import Float, Int
-from mnemoscope.whole import check_whole
 
 HALVINGS = 3
 """Convolutions of stride 2, each of which halves an image, rounding down."""

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.relational.comparing import Comparing, Scores
 from mnemoscope.relational.corelnet import Kind, check_segments, similarity_of
 from mnemoscope.relational.layers import layer, lstm
 from mnemoscope.relational.network import Options, Seen, Sized
 from mnemoscope.relational.similarity import Rows
-from mnemoscope.shapes import Bool, Float
 
 KEY, HIDDEN = 256, 512
 

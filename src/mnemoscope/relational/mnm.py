@@ -7,11 +7,11 @@ from typing import NamedTuple, Unpack
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.relational.network import FEATURES, Options, Seen, Sized
 from mnemoscope.relational.recurrent import Recurrent
-from mnemoscope.shapes import Float
 
 DEPTH = 3
 """Layers of the memory."""

@@ -9,10 +9,10 @@ from typing import ClassVar, Protocol, TypedDict, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.context_norm import ContextNorm
 from mnemoscope.relational.encoder import Encoder, Sparse, gather
-from mnemoscope.shapes import Float, Int
-from mnemoscope.whole import check_whole
 
 FEATURES = 128
 """Of an encoded object, for all models."""

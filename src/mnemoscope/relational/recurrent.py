@@ -7,13 +7,13 @@ from typing import Literal, Unpack, get_args
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import scan
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.state import State
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational.layers import layer, lstm
 from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized
-from mnemoscope.shapes import Float
 
 Reader = Literal["lstm", "ntm"]
 HIDDEN, SLOTS, SLOT = 512, 10, 256

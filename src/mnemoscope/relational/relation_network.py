@@ -7,9 +7,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.relational.layers import layer, mlp
 from mnemoscope.relational.network import Options, RelationalModel, Seen, Sized, with_places
-from mnemoscope.shapes import Float
 
 HIDDEN, PAIR = 512, 256
 

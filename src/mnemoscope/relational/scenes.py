@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float, Int
+from mnemoscope.base.array_types import Float, Int
 
 
 class Scenes(NamedTuple):

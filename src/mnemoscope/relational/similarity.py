@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gumbel_softmax, one_hot
 
+from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.comparing import Scores, numbered
 from mnemoscope.relational.encoder import gather
 from mnemoscope.relational.network import Seen
-from mnemoscope.shapes import Bool, Float, Int
-from mnemoscope.whole import check_whole
 
 KEY = 64
 """Numbers of the keys by which rules compete; not told in Kerg, section 7.3."""

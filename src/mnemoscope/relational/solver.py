@@ -6,17 +6,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.model import Model
 from mnemoscope.relational.network import RelationalModel
 from mnemoscope.relational.scenes import Scenes
-from mnemoscope.shapes import Float
 
 
 class Solver(Model):
     """`network(scenes)` as the one step of a model that has no cell, no readout and no state.
 
-    >>> from mnemoscope.relational.named import relational_model
-    >>> from mnemoscope.relational.tasks import RMTS
+    >>> from mnemoscope.networks.relational import relational_model
+    >>> from mnemoscope.tasks.relational import RMTS
     >>> solver = Solver(relational_model("corelnet", RMTS()))
     >>> logits, state = solver(RMTS().batch(5, seed=0, number=0))
     >>> logits.shape, state

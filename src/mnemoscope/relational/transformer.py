@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import by_head
 from mnemoscope.relational.layers import mlp
 from mnemoscope.relational.network import Options, Seen, Sized
-from mnemoscope.shapes import Bool, Float
 
 HEADS = 8
 

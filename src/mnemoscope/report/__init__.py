@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mnemoscope.lazy import on_first_use
+from mnemoscope.base.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
     from mnemoscope.report.frame import Section, render_frame

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from mnemoscope.analysis.attention import (
+from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
+from mnemoscope.lenses.attention import (
     Attention,
     Dependencies,
     linear_norms,
@@ -14,13 +16,11 @@ from mnemoscope.analysis.attention import (
     sparse_bound,
     uniform_bound,
 )
-from mnemoscope.analysis.attention.drawing import draw_gradients, draw_kept, draw_received, draw_scores, draw_weights
-from mnemoscope.analysis.gradients import GradientNorms
+from mnemoscope.lenses.attention.figure import draw_gradients, draw_kept, draw_received, draw_scores, draw_weights
+from mnemoscope.lenses.gradients.lens import GradientNorms
 from mnemoscope.report.frame import Section
 from mnemoscope.report.sections import drawn, plain_table
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank
 from mnemoscope.report.words import number
-from mnemoscope.shapes import Float
 
 TITLE = "Attention"
 

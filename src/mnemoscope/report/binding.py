@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import isnan
 
-from mnemoscope.analysis.binding import VariableMemories
-from mnemoscope.analysis.binding.causal import PASSED
-from mnemoscope.analysis.binding.drawing import draw_evidence, draw_wave
-from mnemoscope.analysis.binding.memories import rule_in_words
-from mnemoscope.analysis.binding.wave import wave_height
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, inline
+from mnemoscope.lenses.variables import VariableMemories
+from mnemoscope.lenses.variables.causal import PASSED
+from mnemoscope.lenses.variables.figure import draw_evidence, draw_wave
+from mnemoscope.lenses.variables.memories import rule_in_words
+from mnemoscope.lenses.variables.wave import wave_height
 from mnemoscope.report.frame import Section
 from mnemoscope.report.sections import plain_table
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, inline
 from mnemoscope.report.words import number, plural
 
 TITLE = "Variables"

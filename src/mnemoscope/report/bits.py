@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from mnemoscope.analysis.spectra_drawing import LIGHT, calm, new_figure
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 from mnemoscope.tasks.bits import BitTask, MatrixItems
 from mnemoscope.tasks.task import Batch
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from mnemoscope.report.frame import Section, fill, need
-from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
+from mnemoscope.base.lazy_imports import need
+from mnemoscope.drawing.svg import COLOUR, blank, inline, legend, quiet
+from mnemoscope.report.frame import Section, fill
 from mnemoscope.report.words import number, plural
 
 MOST_STEPS = 2000

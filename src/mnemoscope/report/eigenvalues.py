@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemoscope.analysis.drawing import drawn_eigenvalues, groups
-from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.lenses.fixed_points.figure import drawn_eigenvalues, groups
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.frame import LegendEntry, Section, plot
 from mnemoscope.report.states import rounded
 from mnemoscope.report.words import SYMBOLS, number, plural

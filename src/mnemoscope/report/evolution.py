@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.analysis.portraits.drawing import LABELS, shown_kinds
-from mnemoscope.analysis.portraits.evolution import Evolution
-from mnemoscope.analysis.projection import strung
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.bifurcations.evolution import Evolution
+from mnemoscope.lenses.bifurcations.figure import LABELS, shown_kinds
+from mnemoscope.lenses.fixed_points.view import strung
 from mnemoscope.report.frame import LegendEntry, Section, fill, plot
 from mnemoscope.report.sections import plain_table
 from mnemoscope.report.states import rounded
 from mnemoscope.report.words import SYMBOLS, number, plural
-from mnemoscope.shapes import Float
 
 PAUSE = 350
 """Milliseconds that a snapshot is shown while it plays."""

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
-from mnemoscope import __version__
-from mnemoscope.palette import PALETTE
+from mnemoscope.base.lazy_imports import need
+from mnemoscope.base.version import __version__
+from mnemoscope.drawing.palette import PALETTE
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,6 @@ def plot(
 def fill(template: str, **values: Any) -> str:
     """A template of this package, filled in; every value is escaped unless it is markup already."""
     return _environment().get_template(template).render(**values)
-
-
-def need(module: str) -> Any:
-    """A module of the `report` extra."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f"The page needs {package}: pip install 'mnemoscope[report]'.") from error
 
 
 def check_extra() -> None:

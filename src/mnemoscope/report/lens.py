@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mnemoscope import registry
-from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.frame import Section
-from mnemoscope.shapes import Float
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from mnemoscope.analysis.dynamics import Dynamics
-from mnemoscope.analysis.fisher import FisherMemory, fisher_memory
-from mnemoscope.analysis.fisher.linearised import matrix_cell
-from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.svg import COLOUR, blank, inline, legend, quiet
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fisher import FisherMemory, fisher_memory
+from mnemoscope.lenses.fisher.linearised import matrix_cell
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.frame import Section
 from mnemoscope.report.lens import Looked
 from mnemoscope.report.spectra import LARGEST
-from mnemoscope.report.svg import COLOUR, blank, inline, legend, quiet
 from mnemoscope.report.words import number
-from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

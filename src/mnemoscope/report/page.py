@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from mnemoscope.analysis.drawing import groups
-from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.fixed_points.figure import groups
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.curve import training_curve
 from mnemoscope.report.eigenvalues import eigenvalue_plane
 from mnemoscope.report.frame import Section, fill, render_frame
@@ -18,7 +19,6 @@ from mnemoscope.report.sections import citing, making
 from mnemoscope.report.states import state_space
 from mnemoscope.report.table import point_table
 from mnemoscope.report.words import SYMBOLS, ends, lead, number, verdict
-from mnemoscope.shapes import Float
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from math import isnan
 
 from torch import Tensor
 
-from mnemoscope.analysis.relational import Confused, Drift, Occlusion, Relations
-from mnemoscope.analysis.relational.drawing import draw_confused, draw_drift, draw_occlusion, draw_relations
-from mnemoscope.relational.tasks import RelationalTask
+from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS
+from mnemoscope.lenses.relations import Confused, Drift, Occlusion, Relations
+from mnemoscope.lenses.relations.figure import draw_confused, draw_drift, draw_occlusion, draw_relations
 from mnemoscope.report.frame import Section
 from mnemoscope.report.sections import drawn, plain_table
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS
-from mnemoscope.shapes import Float
+from mnemoscope.tasks.relational import RelationalTask
 
 WIDTH = 7.2
 CONFUSED = 6

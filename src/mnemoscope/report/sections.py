@@ -8,10 +8,10 @@ from html import escape
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from mnemoscope import __version__
-from mnemoscope.citations import ALWAYS, bibtex
+from mnemoscope.base.version import __version__
+from mnemoscope.drawing.svg import inline
+from mnemoscope.registry.citations import ALWAYS, bibtex
 from mnemoscope.report.frame import Section, fill
-from mnemoscope.report.svg import inline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

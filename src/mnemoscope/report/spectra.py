@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mnemoscope.analysis.drawing import Group, groups
-from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.analysis.spectra import Spectrum, spectrum
-from mnemoscope.analysis.spectra_drawing import draw_spectrum
 from mnemoscope.cells import Elman
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, inline
+from mnemoscope.lenses.fixed_points.figure import Group, groups
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.spectra.figure import draw_spectrum
+from mnemoscope.lenses.spectra.lens import Spectrum, spectrum
 from mnemoscope.report.frame import Section
 from mnemoscope.report.lens import Looked
 from mnemoscope.report.sections import plain_table
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, inline
 from mnemoscope.report.words import number
 
 LARGEST = 512

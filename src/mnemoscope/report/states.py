@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from mnemoscope.analysis.drawing import groups
-from mnemoscope.analysis.fixed_points import FixedPoints
-from mnemoscope.analysis.projection import View, strung, view
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.fixed_points.figure import groups
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.view import View, strung, view
 from mnemoscope.report.frame import LegendEntry, Section, plot
 from mnemoscope.report.words import SYMBOLS, PointFacts, facts, number, plural
-from mnemoscope.shapes import Float
 
 
 def state_space(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isnan
 
-from mnemoscope.analysis.fixed_points import FixedPoints
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.frame import Section, fill
 from mnemoscope.report.words import SYMBOLS, PointFacts, facts, number
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import torch
 
-from mnemoscope.analysis.attention.drawing import draw_gradients
-from mnemoscope.analysis.gradients import GradientNorms
-from mnemoscope.analysis.tape import EvenRests, Tape
-from mnemoscope.analysis.tape.drawing import draw_tape
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
+from mnemoscope.lenses.attention.figure import draw_gradients
+from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.tape import EvenRests, Tape
+from mnemoscope.lenses.tape.figure import draw_tape
 from mnemoscope.report.frame import Section
 from mnemoscope.report.sections import drawn, plain_table
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank
 from mnemoscope.tasks import Batch
 
 TITLE = "The tape"

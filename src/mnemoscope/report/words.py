@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import isinf, isnan
 from typing import Literal
 
-from mnemoscope.analysis.drawing import groups
-from mnemoscope.analysis.fixed_points import FixedPoints, Status
+from mnemoscope.lenses.fixed_points.figure import groups
+from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
 
 SYMBOLS = {"stable": "circle", "saddle": "diamond", "unstable": "square", "marginal": "cross", "slow": "circle-open"}
 """Plotly's names of the shapes that tell the kinds apart without colour."""

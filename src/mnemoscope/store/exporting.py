@@ -8,7 +8,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.files import write_atomically
+from mnemoscope.base.files import write_atomically
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:

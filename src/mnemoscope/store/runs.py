@@ -11,9 +11,10 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from mnemoscope import __version__, registry
-from mnemoscope.config import RunConfig, with_tuples
-from mnemoscope.files import read_json
+from mnemoscope import registry
+from mnemoscope.base.files import read_json
+from mnemoscope.base.version import __version__
+from mnemoscope.config.run_config import RunConfig, with_tuples
 from mnemoscope.store.selecting import differing
 
 Run = dict[str, Any]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.files import read_json
+from mnemoscope.base.files import read_json
 
 
 @dataclass(frozen=True)

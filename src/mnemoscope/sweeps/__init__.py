@@ -7,7 +7,7 @@ print(run_sweep(sweep, engine=engine("local")).best)
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.results import PointResult, SweepResult
 from mnemoscope.sweeps.running import run_sweep
-from mnemoscope.sweeps.space import Choices, Integers, Uniform, distribution, space, space_of_file
+from mnemoscope.sweeps.search_space import Choices, Integers, Uniform, distribution, space, space_of_file
 from mnemoscope.sweeps.sweep import Point, Sweep
 
 __all__ = [

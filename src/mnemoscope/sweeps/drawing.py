@@ -8,10 +8,10 @@ from math import ceil, log
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.report.curve import logarithmic
-from mnemoscope.report.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.sweeps.results import PointResult
-from mnemoscope.sweeps.space import Choices, Distribution, Value
+from mnemoscope.sweeps.search_space import Choices, Distribution, Value
 from mnemoscope.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:

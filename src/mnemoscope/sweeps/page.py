@@ -6,10 +6,10 @@ from html import escape
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.citations import Use, cited
+from mnemoscope.inspection.uses import uses_of_config
+from mnemoscope.registry.citations import Use, cited
 from mnemoscope.report import Section, render_frame
 from mnemoscope.report.sections import citing, drawn, links, making, plain_table
-from mnemoscope.studies.citing import uses_of_config
 from mnemoscope.sweeps.drawing import against_each_field, parallel
 from mnemoscope.sweeps.results import PointResult, SweepResult, best_run
 from mnemoscope.sweeps.sweep import Point

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.sweeps.methods import METHODS
-from mnemoscope.sweeps.space import Choices, Integers
+from mnemoscope.sweeps.search_space import Choices, Integers
 from mnemoscope.sweeps.sweep import Point, Sweep
 
 JOURNAL = "optuna.journal"

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from mnemoscope.files import read_json
-from mnemoscope.sweeps.space import Value
+from mnemoscope.base.files import read_json
+from mnemoscope.sweeps.search_space import Value
 from mnemoscope.sweeps.sweep import Point, Sweep
 from mnemoscope.training.trial import TRIAL
 

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.base.files import claimed, write_atomically, write_json
 from mnemoscope.engines import Engine, Event, Here, Job
 from mnemoscope.engines.display import Display
-from mnemoscope.files import claimed, write_atomically, write_json
 from mnemoscope.report.frame import check_extra
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps.page import render_sweep

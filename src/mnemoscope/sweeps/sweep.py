@@ -11,15 +11,16 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from mnemoscope import __version__, registry
-from mnemoscope.config import RunConfig, changed, without_later_defaults
-from mnemoscope.files import DEBRIS, read_json, write_json
-from mnemoscope.options import options_of
+from mnemoscope import registry
+from mnemoscope.base.files import DEBRIS, read_json, write_json
+from mnemoscope.base.validation import check_whole
+from mnemoscope.base.version import __version__
+from mnemoscope.config.options import options_of
+from mnemoscope.config.run_config import RunConfig, changed, without_later_defaults
 from mnemoscope.store import newer_than_this
 from mnemoscope.sweeps.methods import METHODS
-from mnemoscope.sweeps.space import Choices, Distribution, Value
+from mnemoscope.sweeps.search_space import Choices, Distribution, Value
 from mnemoscope.training.build import build_task, checked_cell_options
-from mnemoscope.whole import check_whole
 
 Direction = Literal["minimise", "maximise"]
 HOME = "sweeps"
@@ -47,8 +48,8 @@ class Point:
 class Sweep:
     """Everything that determines a sweep.
 
-    >>> from mnemoscope.config import PRESETS
-    >>> from mnemoscope.sweeps.space import space
+    >>> from mnemoscope.config.run_config import PRESETS
+    >>> from mnemoscope.sweeps.search_space import space
     >>> sweep = Sweep(PRESETS["flipflop"], space(["hidden_size=8,16", "cell=gru,lstm"]), seeds=(0, 1))
     >>> [dict(point.values) for point in sweep.points()][1]
     {'hidden_size': 8, 'cell': 'lstm'}

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.task import Batch, Endless
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Bool, Float
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.tasks.bits import BitTask, MatrixItems, VectorItems, check_range, where_within
 from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch

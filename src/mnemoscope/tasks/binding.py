@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from mnemoscope.connectivity.selection import SignedSelection, selection
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
+from mnemoscope.connectivity.factory import SignedSelection, selection
 from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch, Endless, Split
 

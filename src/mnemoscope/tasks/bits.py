@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Bool, Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.tasks.task import Batch, Endless
 
 

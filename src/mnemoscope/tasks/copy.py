@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch, Endless
 

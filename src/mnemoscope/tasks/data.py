@@ -18,8 +18,8 @@ from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from mnemoscope.files import write_atomically
-from mnemoscope.progress import Bar
+from mnemoscope.base.files import write_atomically
+from mnemoscope.base.progress import Bar
 
 VARIABLE = "MNEMOSCOPE_DATA"
 """Environment variable that names the folder of all data sets."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Bool, Float
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.tasks.task import Batch, Endless
 
 

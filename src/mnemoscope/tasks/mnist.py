@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float, Int
-from mnemoscope.splits import Split, check_request, generator_seed
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.tasks.data import DataFile, DataSet, Place
 from mnemoscope.tasks.data_task import DataTask
+from mnemoscope.tasks.splits import Split, check_request, generator_seed
 from mnemoscope.tasks.task import Batch
 
 PIXELS = 784

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float
-from mnemoscope.splits import Split, check_request
+from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.data import DataFile, DataSet, Place
 from mnemoscope.tasks.data_task import DataTask
+from mnemoscope.tasks.splits import Split, check_request
 from mnemoscope.tasks.task import Batch
 
 VOCABULARY = "\n#$&'*-./0123456789<>N\\_abcdefghijklmnopqrstuvwxyz"

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.relational.tasks.task import RelationalTask
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
+from mnemoscope.tasks.relational.task import RelationalTask
 from mnemoscope.tasks.task import Batch, Split, Task
 
 
@@ -21,7 +21,7 @@ class Problems(Task):
     The split "test" holds what is kept from training, such as unseen shapes; "validation" holds further problems of
     what is trained with.
 
-    >>> from mnemoscope.relational.tasks import RMTS
+    >>> from mnemoscope.tasks.relational import RMTS
     >>> batch = Problems(RMTS()).batch(5, seed=0, number=0)
     >>> batch.inputs.objects.shape, batch.targets.shape
     (torch.Size([5, 6]), torch.Size([1, 5]))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from mnemoscope.shapes import Bool, Float, Int
-from mnemoscope.splits import Split, check_request, generator_seed
+from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.tasks.splits import Split, check_request, generator_seed
 
 Inputs = Any
 """A tensor (time, batch, input), or the `Scenes` of relational problems. No union: a task has always the one kind, and

@@ -9,8 +9,8 @@ from torch import nn
 
 from mnemoscope import registry
 from mnemoscope.cells import Cell, Model
-from mnemoscope.config import RunConfig
-from mnemoscope.options import Option, checked_options
+from mnemoscope.config.options import Option, checked_options
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.relational import RelationalModel, Solver
 from mnemoscope.tasks import Problems, Task
 from mnemoscope.training.seeding import seeded

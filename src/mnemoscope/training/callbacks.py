@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.cells import Model
-from mnemoscope.config import RunConfig
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.training.result import TrainResult
 
 

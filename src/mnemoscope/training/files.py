@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from mnemoscope.files import read_json, write_atomically, write_json
+from mnemoscope.base.files import read_json, write_atomically, write_json
 
 __all__ = ["read_json", "read_tensors", "write_json", "write_tensors"]
 

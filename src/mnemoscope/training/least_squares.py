@@ -7,7 +7,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Float
+from mnemoscope.base.array_types import Float
 
 BLOCK = 32
 """Updates that are kept as a low-rank product before they are added to P, which so is read once per update and

@@ -18,18 +18,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from mnemoscope.base.progress import Bar
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
-from mnemoscope.config import ENDLESS_EVALUATION, RunConfig
+from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig
 from mnemoscope.connectivity import Connectivity
-from mnemoscope.progress import Bar
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.callbacks import Begun, Follower, StepInfo
 from mnemoscope.training.checkpoint import Carried, Counters, restore_checkpoint, save_checkpoint
 from mnemoscope.training.evaluation import evaluate
 from mnemoscope.training.interruption import Interruption
-from mnemoscope.training.logs import logs
+from mnemoscope.training.loggers import logs
 from mnemoscope.training.optimising import build_optimiser, set_learning_rate
 from mnemoscope.training.result import Stopped, TrainResult
 from mnemoscope.training.run_folder import RunFolder

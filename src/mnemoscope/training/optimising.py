@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from mnemoscope import registry
 from mnemoscope.cells import Model
-from mnemoscope.config import RunConfig
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.training.checkpoint import Counters
 

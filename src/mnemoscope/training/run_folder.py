@@ -14,10 +14,11 @@ from typing import Any, BinaryIO, Literal, get_args
 import numpy as np
 import torch
 
-from mnemoscope import __version__, registry
+from mnemoscope import registry
+from mnemoscope.base.files import DEBRIS, claimed, write_atomically
+from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
-from mnemoscope.config import Log, RunConfig
-from mnemoscope.files import DEBRIS, claimed, write_atomically
+from mnemoscope.config.run_config import Log, RunConfig
 from mnemoscope.store import newer_than_this
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task

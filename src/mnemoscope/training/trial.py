@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.config import RunConfig
-from mnemoscope.files import write_json
+from mnemoscope.base.files import write_json
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.training.loop import NonFiniteLoss, train
 
 TRIAL = "trial.json"

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from mnemoscope import processes
+from mnemoscope.base import distributed
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.distributed import Elsewhere
 from mnemoscope.cells.state import State, map_state
-from mnemoscope.processes import Elsewhere
-from mnemoscope.shapes import Float
 
 Error = TypeVar("Error", bound=BaseException)
 
@@ -195,7 +195,7 @@ def joined(device: str) -> Iterator[World]:
     if dist.is_available() and dist.is_initialized():
         yield World(dist.get_rank(), dist.get_world_size(), _talk())
         return
-    place = processes.place()
+    place = distributed.place()
     if place.size == 1:
         yield World()
         return

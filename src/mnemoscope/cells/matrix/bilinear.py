@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells.fast import plain
-from mnemoscope.shapes import Float
-from mnemoscope.whole import check_whole, is_whole
 
 Shape = tuple[int, int]
 """Rows and columns of a matrix."""

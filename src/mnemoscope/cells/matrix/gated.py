@@ -8,6 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast import FastPath, NoFastPath, plain
 from mnemoscope.cells.gru import GRU
@@ -15,7 +16,6 @@ from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, Shape, as_shapes, checked_shape
 from mnemoscope.cells.matrix.flat import through_vectors
 from mnemoscope.cells.state import map_state
-from mnemoscope.shapes import Float
 
 
 class _Gated(Cell):

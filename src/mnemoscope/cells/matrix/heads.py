@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mnemoscope.whole import check_whole
+from mnemoscope.base.validation import check_whole
 
 
 def head_size(input_size: int, hidden_size: int, heads: int) -> int:

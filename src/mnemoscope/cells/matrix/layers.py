@@ -8,11 +8,11 @@ from math import prod
 
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.matrix.bilinear import Bilinear, Shape, checked_shape
 from mnemoscope.cells.matrix.rnn import MatrixRNN
 from mnemoscope.cells.nonlinearity import nonlinearity as named
 from mnemoscope.cells.stack import Stack
-from mnemoscope.shapes import Float
 
 
 class MatrixLayers(nn.Module):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.matrix.heads import head_size
-from mnemoscope.shapes import Float
 
 
 class MLSTMState(NamedTuple):

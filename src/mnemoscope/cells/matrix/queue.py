@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.matrix.bilinear import kronecker
 from mnemoscope.cells.matrix.rnn import MatrixRNN
-from mnemoscope.shapes import Float
 
 
 class QueueState(NamedTuple):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.fast import FastPath, NoFastPath
@@ -16,7 +17,6 @@ from mnemoscope.cells.matrix.bilinear import MatrixInputs, Shape, as_shapes, che
 from mnemoscope.cells.matrix.flat import through_vectors
 from mnemoscope.cells.nonlinearity import Nonlinearity, nonlinearity
 from mnemoscope.connectivity import Connectivity, Dense
-from mnemoscope.shapes import Float
 
 
 class Kronecker(Connectivity):

@@ -8,10 +8,10 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.loop import steps_of
 from mnemoscope.cells.state import State, leaves
-from mnemoscope.shapes import Float, Inexact
 
 
 class DeepTransition(Cell):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.memory.attention.sharing import Softmax, TopK
-from mnemoscope.shapes import Bool, Float
 
 
 class Pull(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Box, Step, check_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
@@ -17,7 +18,6 @@ from mnemoscope.memory.attention.fused import fused_screen
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
 from mnemoscope.memory.attention.places import Along, Seen
 from mnemoscope.memory.attention.slots import Slots
-from mnemoscope.shapes import Float
 
 Watch = Callable[[int, Seen, Tensor, Slots], None]
 """Told of each step of a scan: its number, where it looked, the weights (slots, batch, heads) there, and the slots

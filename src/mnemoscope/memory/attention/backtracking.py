@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.memory.attention.alignment import Alignment, Separable
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
 from mnemoscope.memory.attention.places import closed, opened
 from mnemoscope.memory.attention.sharing import TopK
-from mnemoscope.shapes import Bool, Float
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.attentive import Attentive

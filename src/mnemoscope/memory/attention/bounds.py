@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import GRU, LSTM, Cell, Elman
 from mnemoscope.cells.cell import Box
 from mnemoscope.memory.attention.past import RelevanceScreen
 from mnemoscope.memory.attention.relevance import Learned, Surprise
 from mnemoscope.memory.ranges import Range, product
-from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.attentive import Attentive

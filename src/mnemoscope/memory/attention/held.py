@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.state import State
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.memory.attention.slots import Slots
-from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.past import Past

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.kernels.one_by_one import are_several
 from mnemoscope.memory.attention.alignment import Alignment
-from mnemoscope.shapes import Bool, Float, Int
 
 
 class History:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells.state import State
 from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
 from mnemoscope.memory.attention.held import AttentiveState, Held
 from mnemoscope.memory.attention.places import Along, Everything, Screened
 from mnemoscope.memory.attention.relevance import Judged, Learned, Surprise
 from mnemoscope.memory.attention.slots import Slots
-from mnemoscope.shapes import Float, Int
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.attentive import Attentive

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.loop import hold
 from mnemoscope.cells.state import State, leaves, map_state
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.memory.attention.held import AttentiveState
 from mnemoscope.memory.attention.history import History
 from mnemoscope.memory.attention.slots import Slots
-from mnemoscope.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
     from mnemoscope.memory.attention.past import RelevanceScreen

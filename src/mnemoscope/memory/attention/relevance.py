@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from mnemoscope.shapes import Bool, Float
+from mnemoscope.base.array_types import Bool, Float
 
 
 class Judged(NamedTuple):

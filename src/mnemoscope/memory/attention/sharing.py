@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemoscope.shapes import Bool, Float
+from mnemoscope.base.array_types import Bool, Float
 
 NOTHING = -1e30
 """Score of an empty slot: so low that its weight is 0, and finite, so that nothing but empty slots gives no NaN."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mnemoscope.shapes import Bool, Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int
 
 
 class Slots(NamedTuple):

@@ -2,12 +2,9 @@
 
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.machine import TapeState, TuringMachine
-from mnemoscope.memory.tape.named import matntm, ntm
 
 __all__ = [
     "FeedForward",
     "TapeState",
     "TuringMachine",
-    "matntm",
-    "ntm",
 ]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.tape_looks import FLOOR, TINY
-from mnemoscope.shapes import Float
 
 
 def by_content(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.matrix import DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import Layout
 from mnemoscope.memory.ranges import Range
 from mnemoscope.memory.tape.feed_forward import FeedForward
-from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from mnemoscope.memory.tape.machine import TuringMachine

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Box, Cell
-from mnemoscope.shapes import Float
-from mnemoscope.whole import check_whole
 
 
 class FeedForward(Cell):

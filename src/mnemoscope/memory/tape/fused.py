@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast import FastPath, NoFastPath, plain
@@ -20,7 +21,6 @@ from mnemoscope.cells.state import leaves
 from mnemoscope.kernels.tape import Machine, Start, Weights, tape_scan
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.heads import Heads
-from mnemoscope.shapes import Float
 
 if TYPE_CHECKING:
     from mnemoscope.memory.tape.machine import TapeState, TuringMachine

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.fast import plain
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.ranges import Range, affine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
-from mnemoscope.shapes import Float
 
 
 class Address(NamedTuple):

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells.cell import Box, Cell, check_batch, check_step_input
 from mnemoscope.cells.fast import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
@@ -18,8 +20,6 @@ from mnemoscope.memory.tape.addressing import check_digits, check_reach
 from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
-from mnemoscope.shapes import Float
-from mnemoscope.whole import check_whole, is_number
 
 EMPTY = 1e-6
 """Each number of a memory that nothing was written to (Collier & Beel 2018)."""

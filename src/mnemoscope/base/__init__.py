@@ -1,0 +1,1 @@
+"""Small things that every room may use: array types, validation, files, progress, lazy imports."""

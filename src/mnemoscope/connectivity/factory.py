@@ -1,0 +1,265 @@
+"""Signed selections: each new element is plus or minus an element of the last s vectors. Karuvally et al. 2023.
+
+`x(t) = F [x(t-s); ...; x(t-1)]`, the oldest first, where each row of F has one entry, 1 or -1. Repeat copy, compose
+copy and all tasks of their family are of this kind, and so is the boundary map of the networks that solve them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Complex, Float
+
+COMPOSE_8 = sum(1 << 9 * element for element in range(8))
+FAMILY: dict[str, tuple[int, int, int]] = {
+    "T1": (255, 0, 0),
+    "T2": (COMPOSE_8, 0, 0),
+    "T3": (COMPOSE_8, 262676, 189),
+    "T4": (COMPOSE_8, 38637, 145),
+}
+"""The authors' tasks by their ids, for s = d = 8: repeat copy, compose copy, and two that also permute and negate."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Elements that are made from one another, round and round."""
+
+    elements: tuple[int, ...]
+    lag: int
+    """Steps once around."""
+    sign: int
+    """What one turn multiplies with: 1 or -1."""
+
+    def eigenvalues(self) -> Complex[Tensor, " lag"]:
+        """The `lag` roots of lambda^lag = sign."""
+        turns = torch.arange(self.lag, dtype=torch.float64) + (0 if self.sign > 0 else 0.5)
+        return torch.polar(torch.ones_like(turns), 2 * torch.pi * turns / self.lag)
+
+
+@dataclass(frozen=True)
+class SignedSelection:
+    """Element a of x(t) is `signs[a]` times element `elements[a]` of `x(t - lags[a])`.
+
+    >>> compose = SignedSelection.compose_copy(3)
+    >>> [(cycle.elements, cycle.lag) for cycle in compose.cycles()]
+    [((0,), 3), ((1,), 2), ((2,), 1)]
+    >>> compose.matrix().shape, len(compose.eigenvalues())
+    (torch.Size([3, 9]), 6)
+    """
+
+    variables: int
+    """How many vectors are held, s."""
+    lags: tuple[int, ...]
+    elements: tuple[int, ...]
+    signs: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        d = self.size
+        if self.variables < 1 or d < 1:
+            raise ValueError(f"There must be a vector and an element at least, but {self.variables=} and {d=}.")
+        if not len(self.lags) == len(self.elements) == len(self.signs):
+            raise ValueError(
+                f"Each element needs a lag, an element and a sign, but there are {len(self.lags)}, "
+                f"{len(self.elements)} and {len(self.signs)}."
+            )
+        for a, (lag, element, sign) in enumerate(zip(self.lags, self.elements, self.signs, strict=True)):
+            if not 1 <= lag <= self.variables:
+                raise ValueError(
+                    f"Element {a} is taken from {lag} steps ago, but the last {self.variables} vectors are held: "
+                    f"lags are from 1 to {self.variables}."
+                )
+            if not 0 <= element < d:
+                raise ValueError(f"Element {a} is taken from element {element}, but they are numbered 0 to {d - 1}.")
+            if sign not in (1, -1):
+                raise ValueError(f"Signs are 1 or -1, but that of element {a} is {sign}.")
+
+    @property
+    def size(self) -> int:
+        """Elements of a vector, d."""
+        return len(self.lags)
+
+    @classmethod
+    def repeat_copy(cls, variables: int, size: int) -> SignedSelection:
+        """x(t) = x(t - s): Karuvally et al. 2023, section 9."""
+        return cls(variables, (variables,) * size, tuple(range(size)), (1,) * size)
+
+    @classmethod
+    def compose_copy(cls, variables: int) -> SignedSelection:
+        """Element i of x(t) is element i of x(t - s - 1 + i), counted from 1; s = d.
+
+        Karuvally et al. 2023, Eq 33, whose index is one too low.
+        """
+        lags = tuple(variables - element for element in range(variables))
+        return cls(variables, lags, tuple(range(variables)), (1,) * variables)
+
+    @classmethod
+    def of_id(cls, task: str | tuple[int, int, int], variables: int, size: int) -> SignedSelection:
+        """A member of the authors' family by its three numbers, or "T1" to "T4".
+
+        The first has one binary digit 1 for every place of [x(t-s); ...; x(t-1)] that is selected, d in all, the lowest
+        for the first place. The second permutes them: its digit i to the base d, from the lowest on, says how far away
+        lies the place with which place i is exchanged. The third has a binary digit 1 for each element that is negated.
+
+        >>> SignedSelection.of_id("T1", 8, 8) == SignedSelection.repeat_copy(8, 8)
+        True
+        """
+        if isinstance(task, str):
+            if task not in FAMILY:
+                raise ValueError(f"Tasks by name are {', '.join(FAMILY)}, but {task!r} was asked for.")
+            if (variables, size) != (8, 8):
+                raise ValueError(f"{task} is of 8 vectors of 8 elements, but {variables=} and {size=}.")
+            task = FAMILY[task]
+        chosen, permutation, negated = task
+        if min(task) < 0:
+            raise ValueError(f"The numbers of an id are at least 0, but {min(task)} is among them.")
+        places = [place for place in range(chosen.bit_length()) if chosen >> place & 1]
+        if len(places) != size or (places and places[-1] >= variables * size):
+            raise ValueError(
+                f"The first number must have {size} binary digits 1 among the lowest {variables * size}, but "
+                f"{chosen} has them at {places}."
+            )
+        for element in range(size):
+            permutation, far = divmod(permutation, size)
+            if far >= size - element:
+                raise ValueError(
+                    f"The second number exchanges place {element} with the one {far} further on, but there are {size}."
+                )
+            places[element], places[element + far] = places[element + far], places[element]
+        if permutation or negated >> size:
+            raise ValueError(f"The second and the third number have too many digits for {size} elements.")
+        lags = tuple(variables - place // size for place in places)
+        signs = tuple(-1 if negated >> element & 1 else 1 for element in range(size))
+        return cls(variables, lags, tuple(place % size for place in places), signs)
+
+    @classmethod
+    def of_matrix(cls, F: Float[Tensor, "size columns"], tolerance: float = 1e-6) -> SignedSelection:
+        """From F itself; refused where a row has not exactly one entry, 1 or -1."""
+        d, columns = F.shape
+        if columns == 0 or columns % d:
+            raise ValueError(f"F must be (d, s d), but is {tuple(F.shape)}.")
+        nearest = F.round()
+        if (F - nearest).abs().max() > tolerance or (nearest.abs().sum(1) != 1).any() or (nearest.abs() > 1).any():
+            raise ValueError("Each row of F must have one entry 1 or -1, and zeros: F is no signed selection.")
+        places = nearest.abs().argmax(1).tolist()
+        signs = tuple(int(nearest[a, place]) for a, place in enumerate(places))
+        s = columns // d
+        return cls(s, tuple(s - place // d for place in places), tuple(place % d for place in places), signs)
+
+    def matrix(self) -> Float[Tensor, "size columns"]:
+        """F, (d, s d)."""
+        F = torch.zeros(self.size, self.variables * self.size, dtype=torch.float64)
+        for a, (lag, element, sign) in enumerate(zip(self.lags, self.elements, self.signs, strict=True)):
+            F[a, (self.variables - lag) * self.size + element] = sign
+        return F
+
+    def companion(self) -> Float[Tensor, "memories memories"]:
+        """Phi (Karuvally et al. 2023, Eq 20): subspace j takes over what j + 1 held, the last what F makes of all."""
+        return companion(self.matrix())
+
+    def next(self, held: Float[Tensor, "variables *batch size"]) -> Float[Tensor, "*batch size"]:
+        """x(t) from x(t-s) ... x(t-1), the oldest first."""
+        return self.continued(held, 1)[-1]
+
+    def continued(self, first: Float[Tensor, "variables *batch size"], steps: int) -> Float[Tensor, "time *batch size"]:
+        """The first s vectors and the `steps` that follow from them."""
+        if first.shape[0] != self.variables or first.shape[-1] != self.size:
+            raise ValueError(
+                f"The first {self.variables} vectors of {self.size} elements must be given, but their shape is "
+                f"{tuple(first.shape)}."
+            )
+        if steps < 0:
+            raise ValueError(f"steps must be at least 0, but is {steps}.")
+        s, lags, elements = self.variables, torch.tensor(self.lags), torch.tensor(self.elements)
+        signs = torch.tensor(self.signs, dtype=first.dtype)[:, None]
+        # (time, element, batch): all elements of a step are gathered at once
+        sequence = first.new_empty(s + steps, self.size, first[0, ..., 0].numel())
+        sequence[:s] = first.flatten(1, -2).mT if first.dim() > 2 else first[:, :, None]
+        for time in range(s, s + steps):
+            sequence[time] = signs * sequence[time - lags, elements]
+        return sequence.mT.reshape(s + steps, *first.shape[1:])
+
+    def cycles(self) -> list[Cycle]:
+        """The cycles of the map from each element to the one that it is made from; what is on none is forgotten."""
+        found, seen = [], set()
+        for start in range(self.size):
+            path: list[int] = []
+            element = start
+            while element not in seen:
+                seen.add(element)
+                path.append(element)
+                element = self.elements[element]
+            if element in path:
+                own = path[path.index(element) :]
+                sign = 1
+                for a in own:
+                    sign *= self.signs[a]
+                found.append(Cycle(tuple(own), sum(self.lags[a] for a in own), sign))
+        return found
+
+    def eigenvalues(self) -> Complex[Tensor, " modes"]:
+        """The eigenvalues of Phi that are not 0, exactly, all on the unit circle: each cycle of total lag L and sign S
+        gives the L roots of lambda^L = S. The other s d - L_1 - L_2 - ... are 0.
+
+        Along an eigenvector the vectors are x(t) = lambda^t v, so that v_a = sign_a lambda^-lag_a v_b(a): once around a
+        cycle, lambda^L = S.
+        """
+        parts = [cycle.eigenvalues() for cycle in self.cycles()]
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.complex128)
+
+
+def companion(F: Float[Tensor, "size columns"]) -> Float[Tensor, "memories memories"]:
+    """The shift of s blocks of d by one, with F as the last block of rows; of any F (d, s d)."""
+    d, columns = F.shape
+    if columns == 0 or columns % d:
+        raise ValueError(f"F must be (d, s d), but is {tuple(F.shape)}.")
+    Phi = torch.diag(torch.ones(columns - d, dtype=F.dtype), d)
+    Phi[-d:] = F
+    return Phi
+
+
+def selection(rule: str, variables: int, size: int) -> SignedSelection:
+    """By name ("repeat", "compose", "T1" to "T4"), by the authors' id ("255/0/0"), or place by place.
+
+    Place by place: one signed number for each element, such as "1 -5 3": the place, counted from 1, in
+    [x(t-s); ...; x(t-1)].
+
+    >>> selection("-2 1", variables=1, size=2).signs
+    (-1, 1)
+    """
+    words = rule.replace(",", " ").split()
+    if rule == "repeat":
+        return SignedSelection.repeat_copy(variables, size)
+    if rule == "compose":
+        if variables != size:
+            raise ValueError(f"Compose copy has as many vectors as elements, but {variables=} and {size=}.")
+        return SignedSelection.compose_copy(variables)
+    if rule in FAMILY:
+        return SignedSelection.of_id(rule, variables, size)
+    try:
+        if rule.count("/") == 2:
+            first, second, third = (int(part) for part in rule.split("/"))
+            return SignedSelection.of_id((first, second, third), variables, size)
+        places = [int(word) for word in words]
+    except ValueError as error:
+        if "invalid literal" not in str(error):
+            raise
+        raise ValueError(
+            f'A rule is "repeat", "compose", {", ".join(FAMILY)}, an id such as "255/0/0", or a signed place for each '
+            f'element such as "1 -5 3", but is {rule!r}.'
+        ) from None
+    return _by_places(places, variables, size)
+
+
+def _by_places(places: Sequence[int], variables: int, size: int) -> SignedSelection:
+    if len(places) != size or any(not 1 <= abs(place) <= variables * size for place in places):
+        raise ValueError(
+            f"There must be {size} signed places, each from 1 to {variables * size} ({variables} vectors of {size} "
+            f"elements, the oldest first), but they are {list(places)}."
+        )
+    lags = tuple(variables - (abs(place) - 1) // size for place in places)
+    elements = tuple((abs(place) - 1) % size for place in places)
+    return SignedSelection(variables, lags, elements, tuple(1 if place > 0 else -1 for place in places))

@@ -1,0 +1,1 @@
+"""What all figures share: palette, colour maps, blank axes, projections, SVG."""

@@ -1,0 +1,36 @@
+"""What of a task's loss reaches back to each step, before and after training."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+
+from mnemoscope.cells import Model
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.lenses.gradients.lens import GradientNorms, gradients_of
+from mnemoscope.tasks import Batch, Task
+from mnemoscope.training import build_model
+
+BEFORE, AFTER = "before training", "after training"
+
+
+def gradients_on(task: Task, model: Model, batch: Batch, name: str = "") -> GradientNorms:
+    """`|dL / dh_t|` of the loss of a task on a batch, in float64; the model is left as it is.
+
+    >>> from mnemoscope.cells import GRU
+    >>> from mnemoscope.tasks import Copy
+    >>> task = Copy(delay=5)
+    >>> gradients_on(task, Model(GRU(10, 8), output_size=9), task.batch(4, seed=0, number=0)).norms.shape
+    torch.Size([1, 25, 4])
+    """
+    model = deepcopy(model).double()
+    with torch.no_grad():
+        xs = model.encode(batch.inputs.double())
+    return gradients_of(model.cell, xs, lambda outputs: task.loss(model.readout(outputs), batch), name=name)
+
+
+def before_and_after(config: RunConfig, task: Task, trained: Model, batch: Batch) -> GradientNorms:
+    """Of a trained network, and of the one that its training began with."""
+    untrained = build_model(config, task).eval()
+    return gradients_on(task, untrained, batch, BEFORE).beside(gradients_on(task, trained, batch, AFTER))

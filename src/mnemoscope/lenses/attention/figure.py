@@ -1,0 +1,174 @@
+"""Attention, what was kept, and gradients through time as figures; they need the `report` extra.
+
+`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mnemoscope.lenses.attention.lens import Attention
+    from mnemoscope.lenses.gradients.lens import GradientNorms
+
+MAP = "viridis"
+GREY = "#9aa1a980"
+"""Of states that are new, to be seen on a light and on a dark ground."""
+SMALLEST = 1e-3
+"""Weights from here down have one colour."""
+LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1")
+"""Colours of networks side by side."""
+
+
+def draw_attention(
+    attention: Attention, sample: int = 0, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+) -> Figure:
+    """Weights as a map (Kerg, Fig 1); of a screen, what lay in memory over time, and the scores that decided."""
+    if not 0 <= sample < attention.batch:
+        raise ValueError(f"There are {attention.batch} sequences, counted from 0, but sequence {sample} was asked for.")
+    screened = attention.scores is not None
+    if figure is None:
+        figure = new_figure(13.5, 4.2) if screened else new_figure(9, 4.2)
+    if not screened:
+        weights, received = figure.subplots(1, 2)
+        draw_weights(figure, weights, attention, sample, colours, letters)
+        draw_received(received, attention, sample, colours, letters)
+        return figure
+    weights, kept, scores = figure.subplots(1, 3)
+    draw_weights(figure, weights, attention, sample, colours, letters)
+    draw_kept(figure, kept, attention, sample, colours, letters)
+    draw_scores(scores, attention, sample, colours, letters)
+    return figure
+
+
+def draw_weights(
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float
+) -> None:
+    """Row: the step that attends; column: the state that it attends to. Blank where nothing was in memory."""
+    weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
+    from matplotlib.colors import LogNorm
+
+    # by magnitudes: the first weight is 1 whatever the network does, and all others would look alike beside it
+    least = min(max(float(np.nanmin(weights)), SMALLEST), 0.1)
+    drawn = axes.imshow(weights, cmap=MAP, norm=LogNorm(least, 1, clip=True), aspect="auto", interpolation="nearest")
+    bar = figure.colorbar(drawn, ax=axes, format=_plain)
+    axes.set(xlabel="to the state of step", ylabel="step", title="Attention")
+    _finished((axes, bar.ax), colours, letters)
+
+
+def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
+    """The attention that each state was given in all."""
+    received = attention.received[:, sample].numpy()
+    axes.vlines(range(len(received)), 0, received, color=colours["stable"], linewidth=1.6)
+    axes.set(xlabel="state of step", ylabel="attention received in all", ylim=(0, None))
+    calm(axes, colours, letters)
+
+
+def draw_kept(
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float
+) -> None:
+    """Row: a state; column: the steps at which it lay in memory. Grey while it is new, by its score from then on."""
+    assert attention.scores is not None
+    kept, chosen = attention.kept[:, :, sample].T.numpy(), attention.chosen[:, :, sample].T.numpy()
+    scores = attention.scores[:, sample].numpy()
+    from matplotlib.colors import ListedColormap
+
+    new = np.where(kept & ~chosen, 1.0, np.nan)
+    how = {"aspect": "auto", "interpolation": "nearest"}
+    axes.imshow(new, cmap=ListedColormap([GREY]), **how)  # a raster, in which no colour of a page can be exchanged
+    by_score = np.where(chosen, scores[:, None], np.nan)
+    drawn = axes.imshow(by_score, cmap=MAP, vmin=0, vmax=_reach(by_score), **how)
+    bar = figure.colorbar(drawn, ax=axes)
+    axes.set(xlabel="step", ylabel="state of step", title="In memory, by relevance")
+    _finished((axes, bar.ax), colours, letters)
+
+
+def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
+    """The relevance of each state, and what became of it."""
+    assert attention.scores is not None
+    scores, last = attention.scores[:, sample].numpy(), int(attention.last[sample])
+    held, chosen = attention.kept[last, :, sample].numpy(), attention.chosen[last, :, sample].numpy()
+    ever = attention.chosen[:, :, sample].any(0).numpy()
+    kinds = (
+        (chosen, "stable", "o", "kept to the end"),
+        (ever & ~chosen, "saddle-1", "v", "kept for a while"),
+        (~ever & ~held, "muted", ".", "let go"),
+        (held & ~chosen, "path", "|", "still new"),
+    )
+    there = np.arange(len(scores))
+    for which, colour, marker, label in kinds:
+        which = which & attention.taken[:, sample].numpy()
+        if which.any():
+            axes.vlines(there[which], 0, scores[which], color=colours[colour], linewidth=1)
+            axes.plot(
+                there[which], scores[which], marker, color=colours[colour], markersize=5, label=label, linestyle="none"
+            )
+    top = float(scores.max()) or 1.0
+    axes.set(
+        xlabel="state of step", ylabel="relevance", title="Why: attention received while new", ylim=(0, 1.35 * top)
+    )
+    axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], ncols=2, loc="upper center")
+    calm(axes, colours, letters)
+
+
+def draw_gradients(
+    gradients: GradientNorms,
+    colours: Mapping[str, str] = LIGHT,
+    *,
+    bounds: Mapping[str, Float[Tensor, " time"]] | None = None,
+    figure: Any = None,
+    letters: float = 9,
+) -> Figure:
+    """Log |dL/dh_t| against t, one line for each network; `bounds` are further lines by their names, dashed."""
+    if figure is None:
+        figure = new_figure(7, 4)
+    axes = figure.add_subplot()
+    for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.nanmean(2).numpy(), strict=True)):
+        axes.plot(norms, color=colours[LINES[number % len(LINES)]], linewidth=1.6, label=name or "measured")
+    styles = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)))
+    for number, (name, bound) in enumerate((bounds or {}).items()):
+        style = {"color": colours["muted"], "linestyle": styles[number % 3], "linewidth": 1.4}
+        axes.plot(bound.numpy(), label=name, **style)
+    axes.set_yscale("log", nonpositive="mask")
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    if _narrow(*axes.get_ylim()):
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(_plain)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
+    if len(gradients) + len(bounds or {}) > 1:
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3}
+        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], **above)
+    calm(axes, colours, letters)
+    return figure
+
+
+def _plain(value: float, _: Any = None) -> str:
+    """A number without raised letters, which the page's fonts do not have."""
+    return f"{value:g}"
+
+
+def _narrow(low: float, high: float) -> bool:
+    """Whether fewer than two powers of ten lie between these, so that 2 and 5 need numbers too."""
+    return floor(log10(high)) - ceil(log10(low)) < 1
+
+
+def _reach(values: np.ndarray) -> float:
+    return float(np.nanmax(values)) or 1.0 if np.isfinite(values).any() else 1.0
+
+
+def _finished(panels: tuple[Any, ...], colours: Mapping[str, str], letters: float) -> None:
+    for axes in panels:
+        calm(axes, colours, letters)
+    panels[1].spines[:].set_visible(False)

@@ -1,0 +1,251 @@
+"""The cycle lens: fixed points of the k-fold maps by the fixed-point lens, joined to orbits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.cells import State
+from mnemoscope.lenses.attractors.composed import iterated
+from mnemoscope.lenses.attractors.cycle_families import family_periods
+from mnemoscope.lenses.attractors.cycles import Cycles
+from mnemoscope.lenses.attractors.tangents import seeded
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.lens import find_fixed_points
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.solvers import Solver
+from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
+
+ROUNDS = 6
+"""At most so often is a search repeated from the shifts of the orbits that it found."""
+SAME = 10.0
+"""The image of a root is another root if it lies within this many merge distances: one step may stretch its error."""
+
+NO_INDEX = "Roots in a continuum have no index, and the index sum says nothing."
+
+Search = Callable[[Dynamics, "State | StartStrategy | str"], FixedPoints]
+
+
+def find_cycles(
+    dynamics: Dynamics,
+    periods: int | Iterable[int] = (1, 2, 3, 4),
+    starts: State | StartStrategy | Literal["adaptive"] = "adaptive",
+    *,
+    solver: Solver | None = None,
+    merge_distance: float = 1e-6,
+    seed: int = 0,
+    progress: bool = False,
+) -> Cycles:
+    """All cycles of a map that can be reached from `starts`, whatever their stability.
+
+    A state of period k is a fixed point of the k-fold map, and that is a cell like every other: the search, its merging
+    and its index sum are those of `find_fixed_points`. Orbits found in part are completed by their own steps; roots of
+    a lower period are recognised and not counted again. Where cycles lie beside each other in a continuum, as where an
+    amplitude is free, `families` names their periods, and the summary says so instead of counting them.
+
+    What Newton's method costs on the map, it costs k times on the k-fold map, and the number of cycles may grow
+    exponentially with k: networks of more than some hundred units are dear to search beyond their fixed points.
+
+    Args:
+        dynamics: a map, at its constant input.
+        periods: the number of steps k, or several.
+        starts: as in `find_fixed_points`.
+        solver: as in `find_fixed_points`.
+        merge_distance: root-mean-square distance below which two converged states are the same.
+        seed: for the strategies that draw at random.
+        progress: show a progress bar for each period.
+
+    Returns:
+        Each cycle once, those of the divisors of the periods asked for included.
+
+    >>> import mnemoscope as ms
+    >>> swap = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(2 * h.flip(1)), state_size=2, bounds=(-1, 1)))
+    >>> cycles = find_cycles(swap, periods=2)
+    >>> [len(cycles.of_period(1)), len(cycles.of_period(2))], cycles.index_sums.tolist()  # 3 and 3 x 2 of 9 states
+    ([3, 3], [1])
+
+    """
+    wanted, generator = _checked(dynamics, periods), seeded(seed)
+    if isinstance(starts, StartStrategy):
+        starts = _drawn(starts, dynamics, generator)
+    elif not isinstance(starts, str):
+        starts = as_starts(dynamics, starts)
+
+    def search(fold: Dynamics, begin: State | StartStrategy | str) -> FixedPoints:
+        return find_fixed_points(
+            fold, begin, solver=solver, merge_distance=merge_distance, seed=seed, progress=progress
+        )
+
+    gathered = _Gathered(dynamics, SAME * merge_distance)
+    folds = {k: iterated(dynamics, k) for k in wanted}
+    roots: dict[int, FixedPoints] = {}
+    for k in wanted:
+        roots[k] = _closed(dynamics, folds[k], k, starts, search, gathered.distance)
+        gathered.add(roots[k].states.to(dynamics.origin))
+    for k in wanted:  # what another search has found belongs to this one too
+        known = [orbit for orbit in gathered.orbits if k % len(orbit) == 0]
+        own = roots[k].states.to(dynamics.origin)
+        lost = [orbit for orbit in known if not bool(near(orbit[:1], own, gathered.distance)[1].all())]
+        if lost:
+            roots[k] = search(folds[k], torch.cat([own, *lost]))
+    families = {k: family_periods(dynamics, folds[k], k, roots[k]) for k in wanted}
+    return _answer(dynamics, gathered, roots, search, families)
+
+
+def near(
+    states: Float[Tensor, "some size"], others: Float[Tensor, "others size"], distance: float
+) -> tuple[Int[Tensor, " some"], Bool[Tensor, " some"]]:
+    """The nearest of the others to each state, and whether it is within `distance` (rms, relative to large states)."""
+    if not len(others):
+        return torch.zeros(len(states), dtype=torch.int64), torch.zeros(len(states), dtype=torch.bool)
+    apart = torch.cdist(states, others, compute_mode="donot_use_mm_for_euclid_dist")  # exact for near points
+    least, which = apart.min(1)
+    return which, least <= distance * magnitude(states)
+
+
+@dataclass
+class _Gathered:
+    """Distinct orbits, as they are found."""
+
+    dynamics: Dynamics
+    distance: float
+    orbits: list[Tensor] = field(default_factory=list)
+    open_ends: int = 0
+
+    def add(self, roots: Float[Tensor, "roots size"]) -> None:
+        """Join the roots of a k-fold map to orbits, and keep those that are new."""
+        with torch.no_grad():
+            following, known = near(self.dynamics(roots), roots, self.distance)
+        following, known = following.tolist(), known.tolist()
+        seen: set[int] = set()
+        for first in range(len(roots)):
+            if first in seen:
+                continue
+            orbit, now = [first], first
+            while known[now] and following[now] not in orbit:
+                now = following[now]
+                orbit.append(now)
+            seen.update(orbit)
+            if not known[now] or following[now] != first:
+                self.open_ends += 1
+            elif not any(
+                len(old) == len(orbit) and bool(near(roots[orbit[:1]], old, self.distance)[1]) for old in self.orbits
+            ):
+                self.orbits.append(roots[orbit])
+
+
+def _closed(
+    dynamics: Dynamics, fold: Dynamics, k: int, starts: State | StartStrategy | str, search: Search, distance: float
+) -> FixedPoints:
+    """Roots of the k-fold map; where one was found, the other states of its orbit are too, and serve as starts."""
+    found = search(fold, starts)
+    adaptive = isinstance(starts, Adaptive | str)
+    for _ in range(ROUNDS if k > 1 else 0):
+        states = found.states.to(dynamics.origin)
+        image, shifts = states, []
+        with torch.no_grad():
+            for _ in range(k - 1):
+                image = dynamics(image)
+                shifts.append(image[~near(image, states, distance)[1]])
+        new = torch.cat(shifts) if shifts else states[:0]
+        if not len(new):
+            break
+        begin = torch.cat([states, new])
+        again = search(fold, Adaptive(begin) if adaptive else begin)
+        if len(again) <= len(found):  # a degenerate set is never complete
+            break
+        found = again
+    return found
+
+
+def _answer(
+    dynamics: Dynamics,
+    gathered: _Gathered,
+    roots: dict[int, FixedPoints],
+    search: Search,
+    families: dict[int, set[int]],
+) -> Cycles:
+    orbits = sorted(gathered.orbits, key=len)
+    kept: list[Tensor] = []
+    parts: list[FixedPoints] = []
+    for m in sorted({len(orbit) for orbit in orbits}):
+        own = [orbit for orbit in orbits if len(orbit) == m]
+        fp = search(iterated(dynamics, m), torch.stack([orbit[0] for orbit in own]))
+        assert fp.starts is not None
+        rows = [fp.starts.point[row].item() if fp.starts.status[row] == 0 else -1 for row in range(len(own))]
+        used: set[int] = set()
+        for orbit, row in zip(own, rows, strict=True):
+            if row < 0 or row in used:
+                gathered.open_ends += 1
+                continue
+            used.add(int(row))
+            kept.append(orbit)
+            reached = sum(_reached(one, orbit, gathered.distance) for one in roots.values())
+            parts.append(replace(fp[int(row)], states=orbit[:1].cpu(), reached=torch.tensor([reached])))
+    size = dynamics.size
+    return Cycles(
+        periods=torch.tensor([len(orbit) for orbit in kept], dtype=torch.int64),
+        states=(torch.cat(kept) if kept else dynamics.origin[:0]).cpu(),
+        points=FixedPoints(
+            states=_joined([part.states for part in parts], (size,), dynamics.dtype),
+            q=_joined([part.q for part in parts], (), dynamics.dtype),
+            jacobians=_joined([part.jacobians for part in parts], (size, size), dynamics.dtype),
+            reached=_joined([part.reached for part in parts], (), torch.int64),
+            continuous=False,
+            bounded=False,
+            regular=_joined([part.regular for part in parts if part.regular is not None], (), torch.bool),
+        ),
+        searched=torch.tensor(list(roots), dtype=torch.int64),
+        index_sums=torch.tensor([fp.index_sum for fp in roots.values()], dtype=torch.int64),
+        completeness=tuple(NO_INDEX if families[k] else fp.completeness for k, fp in roots.items()),
+        open_ends=gathered.open_ends,
+        families=tuple(sorted(set().union(*families.values()))),
+    )
+
+
+def _reached(fp: FixedPoints, orbit: Tensor, distance: float) -> int:
+    """How many starts of a search ended at states of this orbit."""
+    return int(fp.reached[near(fp.states, orbit.cpu(), distance)[1]].sum())
+
+
+def _joined(parts: list[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.cat(parts) if parts else torch.zeros(0, *shape, dtype=dtype)
+
+
+def _drawn(strategy: StartStrategy, dynamics: Dynamics, generator: torch.Generator) -> Tensor | Adaptive:
+    """States that the map itself visits; the k-fold map would hold each input for k steps."""
+    if not isinstance(strategy, Adaptive):
+        return strategy.draw(dynamics, generator)
+    if isinstance(strategy.initial, StartStrategy):
+        return replace(strategy, initial=strategy.initial.draw(dynamics, generator))
+    return strategy
+
+
+def _checked(dynamics: Dynamics, periods: int | Iterable[int]) -> list[int]:
+    if not isinstance(dynamics, Dynamics):
+        raise TypeError(
+            f"find_cycles takes a Dynamics, the network at one constant input: Dynamics(network, input), but got a "
+            f"{type(dynamics).__name__}."
+        )
+    if dynamics.continuous:
+        raise ValueError(
+            "A flow takes no steps, and its cycles close after no whole number of them: attractors(dynamics, dt=...) "
+            "follows it and says whether it runs in a loop."
+        )
+    if isinstance(periods, str) or not isinstance(periods, int | np.integer | Iterable):
+        raise ValueError(
+            f"periods must be a whole number of steps, 1 or more, or several of them as in periods=(1, 2, 3), but is "
+            f"{periods!r}."
+        )
+    given = [periods] if isinstance(periods, int | np.integer) else list(periods)
+    asked = [int(k) if isinstance(k, np.integer) else k for k in given]
+    if not asked or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in asked):
+        raise ValueError(f"periods must be whole numbers of steps, 1 or more, at least one of them, but are {asked}.")
+    return sorted(set(asked))

@@ -1,0 +1,139 @@
+"""Families of systems: one `Dynamics` at every parameter between saved snapshots, or along a path of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.cells import Cell
+from mnemoscope.lenses.dynamics import Dynamics
+
+Family = Callable[[float], Dynamics]
+"""The system at a parameter: an iteration of training, the strength of an input, a gain."""
+
+
+def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: Any) -> Family:
+    """Systems whose weights are linear in the parameter between snapshots of one cell.
+
+    Args:
+        cells: snapshots of one network, with the same weights by name and shape.
+        at: the parameter of each, increasing.
+        options: of `Dynamics`: the constant input, whether it is a flow, and so on.
+
+    >>> weak, strong = torch.nn.RNN(1, 4), torch.nn.RNN(1, 4)
+    >>> family = between([weak, strong], [0, 100])
+    >>> middle = family(50).cell.state_dict()
+    >>> mean = (weak.bias_hh_l0 + strong.bias_hh_l0) / 2
+    >>> torch.allclose(next(value for name, value in middle.items() if "bias_hh" in name), mean.double())
+    True
+
+    """
+    at = increasing(at, "at")
+    if len(cells) != len(at):
+        raise ValueError(
+            f"Each snapshot needs its parameter, but there are {len(cells)} cells and {len(at)} parameters."
+        )
+    # in float64: rounded to float32, the weights would move in jumps, and no step in the parameter be small enough
+    tables = [{name: _precise(value) for name, value in cell.state_dict().items()} for cell in cells]
+    if not tables[0]:
+        raise ValueError("The cells have no weights (an empty state_dict), so that there is nothing between them.")
+    for place, table in enumerate(tables):
+        _check_like(tables[0], table, at[place])
+    base = deepcopy(cells[0]).double()
+
+    def family(parameter: float) -> Dynamics:
+        left, share = _position(at, parameter)
+        base.load_state_dict({name: _mixed(one, tables[left + 1][name], share) for name, one in tables[left].items()})
+        return Dynamics(base, **options)
+
+    return family
+
+
+def along_inputs(
+    cell: Cell | nn.Module,
+    inputs: Float[Tensor, "snapshots ..."],
+    at: Sequence[float] | None = None,
+    **options: Any,
+) -> Family:
+    """One network at constant inputs that lie on straight lines between the given ones.
+
+    Args:
+        cell: the network.
+        inputs: (snapshots, features).
+        at: the parameter of each input, increasing; 0, 1, 2 ... by default.
+        options: of `Dynamics`, other than its input.
+
+    >>> family = along_inputs(torch.nn.GRU(2, 8), torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    >>> family(0.25).input
+    tensor([[ 0.2500, -0.2500]], dtype=torch.float64)
+
+    """
+    inputs = torch.as_tensor(inputs).detach().double()
+    if inputs.dim() != 2:
+        raise ValueError(f"The inputs must have shape (snapshots, features), but have {tuple(inputs.shape)}.")
+    if not torch.isfinite(inputs).all():
+        raise ValueError("The inputs contain NaN or infinite values.")
+    places = increasing(range(len(inputs)) if at is None else at, "at")
+    if len(places) != len(inputs):
+        raise ValueError(f"Each input needs its parameter, but there are {len(inputs)} and {len(places)}.")
+
+    def family(parameter: float) -> Dynamics:
+        left, share = _position(places, parameter)
+        return Dynamics(cell, (1 - share) * inputs[left] + share * inputs[left + 1], **options)
+
+    return family
+
+
+def increasing(at: Sequence[float], name: str) -> tuple[float, ...]:
+    """The parameters as numbers; refuses what is no increasing list of at least two."""
+    try:
+        values = tuple(float(value) for value in at)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a list of at least two numbers that increase, but is {at!r}.") from error
+    if len(values) < 2:
+        raise ValueError(f"{name} needs at least two parameters, but has {len(values)}.")
+    if not all(isfinite(value) for value in values):
+        raise ValueError(f"{name} contains NaN or infinite values: {values}.")
+    for before, after in pairwise(values):
+        if after <= before:
+            raise ValueError(f"{name} must increase, but {after:g} follows {before:g}. Sort the snapshots.")
+    return values
+
+
+def _position(at: tuple[float, ...], parameter: float) -> tuple[int, float]:
+    """The snapshot to the left, and the share of the way to the next one."""
+    if not at[0] <= parameter <= at[-1]:
+        raise ValueError(f"The family is known from {at[0]:g} to {at[-1]:g}, but was asked for {parameter:g}.")
+    left = max(place for place, value in enumerate(at[:-1]) if value <= parameter)
+    return left, (parameter - at[left]) / (at[left + 1] - at[left])
+
+
+def _mixed(one: Tensor, other: Tensor, share: float) -> Tensor:
+    if not one.is_floating_point() and not one.is_complex():
+        return one
+    return (1 - share) * one + share * other
+
+
+def _precise(value: Tensor) -> Tensor:
+    return value.detach().double() if value.is_floating_point() else value.detach().clone()
+
+
+def _check_like(first: dict[str, Tensor], table: dict[str, Tensor], at: float) -> None:
+    shapes = [{name: tuple(value.shape) for name, value in one.items()} for one in (first, table)]
+    if shapes[0] != shapes[1]:
+        wrong = sorted(name for name in {**first, **table} if shapes[0].get(name) != shapes[1].get(name))
+        pairs = ", ".join(f"{name} {shapes[0].get(name)} and {shapes[1].get(name)}" for name in wrong)
+        raise ValueError(f"The snapshots must be of one cell, but that at {at:g} differs in shape: {pairs}.")
+    for name, value in table.items():
+        numeric = value.is_floating_point() or value.is_complex()
+        if numeric and not torch.isfinite(value).all():
+            raise ValueError(f"The snapshot at {at:g} has weights that are NaN or infinite: {name}.")
+        if not numeric and not torch.equal(value, first[name]):
+            raise ValueError(f"{name} is no weight but differs between snapshots; it cannot be interpolated.")

@@ -1,0 +1,137 @@
+"""Energies along trajectories, and as surfaces, as figures; they need the `report` extra.
+
+`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mnemoscope.lenses.energy.report import EnergyReport
+    from mnemoscope.lenses.energy.surface import EnergySurface
+
+MOST_CURVES = 50
+"""Trajectories that are drawn one by one."""
+_SERIES = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
+_STYLES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
+
+
+def draw_report(report: EnergyReport, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+    """The energy with its rises, its terms, and what moves it; the latter two as means over the trajectories."""
+    figure = new_figure(11.5, 3.7)
+    energy, terms, causes = figure.subplots(1, 3)
+    times = report.times.numpy()
+    along = report.energy[:, :MOST_CURVES].numpy()
+    energy.plot(times, along, color=colours["path"], linewidth=0.9, alpha=0.8)
+    ends = times if report.continuous else times[1:]
+    _rises(energy, report, ends, colours)
+    if np.isfinite(report.bound):
+        energy.axhline(report.bound, color=colours["muted"], linestyle="dotted", label="bound from below")
+    energy.set(title="Never rises" if report.guaranteed else "May rise", ylabel="energy")
+    _lines(terms, times, report.names, report.terms.mean(2).numpy(), colours)
+    terms.set(title="Its terms, mean")
+    steps = report.changes.mean(2).numpy()
+    _lines(causes, ends, report.causes, steps, colours)
+    causes.axhline(0, color=colours["muted"], linewidth=0.8)
+    causes.set(title="dE/dt by what moves, mean" if report.continuous else "Change in a step by cause, mean")
+    for axes in (energy, terms, causes):
+        axes.set_xlabel("time" if report.continuous else "step")
+        _legend_below(axes, letters)
+        calm(axes, colours, letters)
+    return figure
+
+
+def _rises(axes: Any, report: EnergyReport, ends: np.ndarray, colours: Mapping[str, str]) -> None:
+    risen = report.rises[:, :MOST_CURVES].numpy()
+    if not risen.any():
+        return
+    step, member = np.nonzero(risen)
+    shown = report.energy[-len(risen) :, :MOST_CURVES].numpy()
+    share = float(report.rises.double().mean())
+    style = {"s": 7, "color": colours["unstable"], "linewidth": 0, "zorder": 3}
+    axes.scatter(ends[step], shown[step, member], label=f"rises, {share:.0%} of all", **style)
+
+
+def _lines(
+    axes: Any, times: np.ndarray, names: tuple[str, ...], values: np.ndarray, colours: Mapping[str, str]
+) -> None:
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        style = {"color": colours[_SERIES[number % 6]], "linestyle": _STYLES[number % 6], "linewidth": 1.6}
+        axes.plot(times, value, label=name, **style)
+
+
+def _legend_below(axes: Any, letters: float) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            frameon=False,
+            fontsize=letters,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.2),
+            ncols=2,
+            handlelength=1.8,
+            columnspacing=1.2,
+        )
+
+
+def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+    """A panel for each V_d: the energy above its lowest point there, the path, and its part under this V_d."""
+    count = len(surface)
+    columns = min(count, 4)
+    rows = -(-count // columns)
+    figure = new_figure(2.9 * columns + 1.0, 3.0 * rows + 0.6)
+    panels = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)).ravel()
+    energy = surface.energy.numpy()
+    height = energy - energy.min(axis=(1, 2), keepdims=True)
+    levels = _levels(float(np.quantile(height, 0.98)) or 1.0)
+    x, y, path = surface.columns.numpy(), surface.rows.numpy(), surface.path.numpy()
+    minima, edge = surface.minima.numpy(), surface.at_edge.numpy()
+    drawn: Any = None
+    for number, axes in enumerate(panels):
+        if number >= count:
+            axes.set_visible(False)
+            continue
+        drawn = axes.contourf(x, y, height[number], levels=levels, cmap="Blues_r", extend="max")
+        axes.contour(x, y, height[number], levels=levels[1:], colors=colours["ink"], linewidths=0.3, alpha=0.5)
+        axes.plot(*path.T, color=colours["path"], linewidth=0.8, alpha=0.9)
+        begin, end = int(surface.begin[number]), int(surface.end[number])
+        style = {"color": colours["saddle-1"], "linewidth": 2, "marker": "o", "markersize": 3}
+        label = "path while V_d is this" if surface.held else "path from this V_d on"
+        axes.plot(*path[begin : end + 1].T, label=label, **style)
+        style = {"color": colours["unstable"], "edgecolor": "white", "linewidth": 0.8, "s": 60, "zorder": 4}
+        axes.scatter(*path[end], label="state at its end", **style)
+        style = {"color": "white", "edgecolor": colours["ink"], "linewidth": 1, "s": 150, "zorder": 3, "marker": "v"}
+        if not edge[number]:
+            axes.scatter(*minima[number], label="lowest point of the surface", **style)
+        axes.set_title(f"steps {begin} to {end}")
+        axes.set_aspect("equal", adjustable="box")
+        if number >= count - columns:
+            axes.set_xlabel("first direction of V_f")
+        if number % columns == 0:
+            axes.set_ylabel("second direction of V_f")
+        calm(axes, colours, letters)
+    bar = figure.colorbar(drawn, ax=list(panels[:count]), shrink=0.75, pad=0.015)
+    bar.set_label("energy above its lowest", color=colours["muted"], size=letters)
+    bar.ax.tick_params(labelsize=letters, labelcolor=colours["muted"], color=colours["line"])
+    bar.outline.set_visible(False)
+    known = {}
+    for axes in panels[:count]:  # a panel whose lowest point is on the grid's edge does not show it
+        known |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(
+        list(known.values()), list(known), loc="outside upper center", ncols=3, frameon=False, fontsize=letters
+    )
+    return figure
+
+
+def _levels(highest: float) -> np.ndarray:
+    """From 0 on, in steps of 1, 2 or 5 times a power of ten, ten to thirty of them."""
+    power = 10.0 ** np.floor(np.log10(highest / 10))
+    step = next(power * digit for digit in (10, 5, 2, 1) if highest / (power * digit) >= 10)
+    return np.arange(0, highest + step, step)

@@ -1,0 +1,143 @@
+"""Fixed points as a figure: state space beside eigenvalues. Also the colours that the page shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.palette import PALETTE
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.view import View, strung, view
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_EIGENVALUES = 6000
+"""At most about this many eigenvalues are drawn in all: the same number, and at least 8, of each point."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Fixed points that look alike in a picture."""
+
+    key: str
+    """Key into `PALETTE`."""
+    kind: str
+    label: str
+    members: list[int]
+
+    @property
+    def colour(self) -> str:
+        """On a light ground."""
+        return PALETTE[self.key][0]
+
+
+def groups(fp: FixedPoints) -> list[Group]:
+    """Fixed points by kind; saddles also by their number of unstable directions (1, 2, 3 or more)."""
+    members: dict[tuple[int, str], list[int]] = {}
+    order = ("stable", "saddle-1", "saddle-2", "saddle-3", "unstable", "marginal")
+    for point, (kind, up) in enumerate(zip(fp.kind, fp.unstable.tolist(), strict=True)):
+        key = f"saddle-{min(up, 3)}" if kind == "saddle" else kind
+        members.setdefault((order.index(key), key), []).append(point)
+    up = fp.unstable.tolist()
+    return [
+        Group(key, key.partition("-")[0], _label(key, max(up[point] for point in points)), points)
+        for (_, key), points in sorted(members.items())
+    ]
+
+
+def drawn_eigenvalues(fp: FixedPoints) -> NDArray[np.complex128]:
+    """The eigenvalues that fit a picture (points, modes), the least stable ones of each point."""
+    modes = max(8, MOST_EIGENVALUES // max(len(fp), 1))
+    return fp.eigenvalues[:, :modes].numpy()
+
+
+def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
+    """State space with trajectories, fixed points and unstable directions; eigenvalues beside the stability boundary.
+
+    Needs the `report` extra. The figure belongs to no window: show it in a notebook, or call its `savefig`.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Drawing needs matplotlib: pip install 'mnemoscope[report]'.") from error
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    seen = view(fp, trajectories)
+    grid = figure.add_gridspec(1, 2, wspace=0.12)
+    with rc_context({"grid.color": "0.9", "grid.linewidth": 0.6}):
+        left: Any = figure.add_subplot(grid[0], projection="rectilinear" if len(seen.labels) == 2 else "3d")
+    _draw_states(left, fp, seen)
+    _draw_eigenvalues(figure.add_subplot(grid[1]), fp)
+    handles, labels = left.get_legend_handles_labels()
+    if handles:
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        for handle in filter(None, legend.legend_handles):
+            handle.set(alpha=1)
+    return figure
+
+
+_MARKERS = {"stable": "o", "saddle": "D", "unstable": "s", "marginal": "P"}
+
+
+def _draw_states(axes: Any, fp: FixedPoints, seen: View) -> None:
+    if len(seen.paths):
+        axes.plot(
+            *strung(seen.paths).T, color="0.55", linewidth=0.6, alpha=seen.opacity, zorder=1, label="trajectories"
+        )
+    for group in groups(fp):
+        arms = strung(seen.segments[np.isin(seen.owners, group.members)])
+        axes.plot(*arms.T, color=group.colour, linewidth=1.4, zorder=2)
+        coordinates = seen.points[group.members].T
+        label = f"{group.label} ({len(group.members)})"
+        style = {"color": group.colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+        axes.scatter(*coordinates, marker=_MARKERS[group.kind], s=42, label=label, **style)
+    if len(seen.slow):
+        colour = PALETTE["slow"][0]
+        label = f"slow point ({len(seen.slow)})"
+        axes.scatter(*seen.slow.T, s=36, facecolor="none", edgecolor=colour, linewidth=1.2, label=label, zorder=3)
+    for name, label in zip("xyz", seen.labels, strict=False):
+        getattr(axes, f"set_{name}label")(label)
+    axes.set_title("States" if len(fp) else "States: no fixed point", fontsize=11)
+    if len(seen.labels) == 2:
+        axes.spines[["top", "right"]].set_visible(False)
+    else:
+        _calm(axes)
+
+
+def _draw_eigenvalues(axes: Any, fp: FixedPoints) -> None:
+    if fp.continuous:
+        axes.axvline(0, color="0.5", linewidth=1, zorder=1)
+    else:
+        turn = np.linspace(0, 2 * np.pi, 361)
+        axes.fill(np.cos(turn), np.sin(turn), facecolor="0.97", edgecolor="0.5", linewidth=1, zorder=1)
+        axes.set_aspect("equal", adjustable="datalim")
+    values = drawn_eigenvalues(fp)
+    for group in groups(fp):
+        chosen = values[group.members].ravel()
+        axes.scatter(chosen.real, chosen.imag, s=14, color=group.colour, alpha=0.8, linewidth=0, zorder=2)
+    axes.set_xlabel("Re λ")
+    axes.set_ylabel("Im λ")
+    axes.set_title("Eigenvalues; stable " + ("left of the line" if fp.continuous else "inside the circle"), fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _calm(axes: Any) -> None:
+    """A 3-D box that does not outshine its content."""
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_pane_color((1, 1, 1, 0))
+    axes.locator_params(nbins=4)
+    axes.tick_params(labelsize=8)
+    axes.set_box_aspect(None, zoom=0.98)
+
+
+def _label(key: str, up: int) -> str:
+    if not key.startswith("saddle"):
+        return key
+    count = "3 or more" if up > 3 else str(up)
+    return f"saddle, {count} unstable direction{'s' * (up > 1)}"

@@ -1,0 +1,191 @@
+"""The fixed-point lens: the search, from starts to the classified answer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.progress import Bar
+from mnemoscope.cells import State
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.descent import Outcome, Tolerances, descend
+from mnemoscope.lenses.fixed_points.matrix_free import NewtonKrylov
+from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
+from mnemoscope.lenses.fixed_points.restarts import Waves
+from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
+from mnemoscope.lenses.fixed_points.solvers import Newton, Solver
+from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
+
+PLAIN = 512
+"""The largest state for which `Newton` is the default: up to here factorisations in float32 save no time."""
+DENSE = 2048
+"""The largest state for which Jacobians are formed and factorised by default."""
+
+
+def find_fixed_points(
+    dynamics: Dynamics,
+    starts: State | StartStrategy | Literal["adaptive"] = "adaptive",
+    *,
+    solver: Solver | None = None,
+    tolerances: Tolerances | None = None,
+    merge_distance: float = 1e-6,
+    seed: int = 0,
+    progress: bool = False,
+) -> FixedPoints:
+    """All fixed points of `dynamics` that can be reached from `starts` (Sussillo & Barak 2013; Jang, Eq 1-13).
+
+    Args:
+        dynamics: the system, at its constant input.
+        starts: flat states (starts, size), states of the cell's own form, a strategy (`FromTrajectories`, `Box`,
+            `FromOutputs`, `Several`, `Adaptive`), or "adaptive".
+        solver: by default `Newton()` for up to 512 numbers in a state, `ChordNewton()`, which factorises in float32 and
+            gives up stuck starts early, for up to 2048, and above `NewtonKrylov()`, which forms no matrix per start.
+            `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to such where they get stuck.
+        tolerances: which q counts as fixed and which as slow.
+        merge_distance: root-mean-square distance below which two converged states are the same point.
+        seed: for the strategies that draw at random.
+        progress: show a progress bar.
+
+    Returns:
+        The fixed points; slow points and what became of every start are kept beside them.
+
+    >>> import mnemoscope as ms
+    >>> rotate_and_shrink = torch.tensor([[0.0, -0.9], [0.9, 0.0]], dtype=torch.float64)
+    >>> fp = find_fixed_points(Dynamics(ms.adapt(lambda x, h: h @ rotate_and_shrink.T, state_size=2)))
+    >>> len(fp), fp.kind, fp.shape, round(fp.time_constants[0, 0].item(), 1)
+    (1, ['stable'], ['spiral'], 9.5)
+
+    """
+    if not isinstance(dynamics, Dynamics):
+        raise TypeError(
+            f"find_fixed_points takes a Dynamics, the network at one constant input: Dynamics(network, input), but got "
+            f"a {type(dynamics).__name__}."
+        )
+    if not 0 <= merge_distance < float("inf"):
+        raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
+    if solver is None:
+        solver = default_solver(dynamics.size)
+    tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
+    generator = torch.Generator().manual_seed(seed)
+    strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
+    first = strategy.draw(dynamics, generator) if isinstance(strategy, StartStrategy) else strategy
+    first = as_starts(dynamics, first)
+    if isinstance(strategy, Adaptive) and strategy.max_starts is not None:
+        first = first[: strategy.max_starts]
+    catalogue = Catalogue(dynamics, merge_distance)
+    with torch.no_grad(), Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
+        stopped = ""
+        outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
+        if isinstance(strategy, Adaptive):
+            more, stopped = _waves(strategy, solver, dynamics, catalogue, tolerances, generator, bar, len(first))
+            outcomes += more
+        return answer(dynamics, catalogue, Outcome.joined(outcomes), stopped)
+
+
+def default_solver(size: int) -> Solver:
+    """The solver that takes least time for states of `size` numbers."""
+    if size <= PLAIN:
+        return Newton()
+    return ChordNewton() if size <= DENSE else NewtonKrylov()
+
+
+def _waves(
+    strategy: Adaptive,
+    solver: Solver,
+    dynamics: Dynamics,
+    catalogue: Catalogue,
+    tolerances: Tolerances,
+    generator: torch.Generator,
+    bar: Bar,
+    done: int,
+) -> tuple[list[Outcome], str]:
+    """What became of the starts of further waves, and why there were no more; `done` starts came before."""
+    outcomes: list[Outcome] = []
+    waves = Waves(strategy, dynamics, generator)
+    budget = float("inf") if strategy.max_starts is None else strategy.max_starts - done
+    idle = 0
+    stopped = ""
+    while len(catalogue):
+        missing = dynamics.invariant and catalogue.index_sum != 1
+        if idle >= strategy.patience * (4 if missing else 1):
+            stopped = f"{_count(idle, 'wave')} in a row brought nothing new"
+            break
+        if len(outcomes) >= strategy.waves - 1:
+            stopped = f"the limit of {_count(strategy.waves, 'wave')} was reached"
+            break
+        if budget < 1:
+            stopped = f"the limit of {_count(strategy.max_starts or 0, 'start')} was reached"
+            break
+        known = catalogue.regular
+        starts = waves.next(catalogue, missing, idle)
+        starts = starts[: int(min(budget, len(starts)))]
+        budget -= len(starts)
+        bar.total += len(starts)
+        bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
+        outcomes.append(descend(solver, dynamics, starts, catalogue, tolerances, bar.update))
+        idle = 0 if catalogue.regular > known else idle + 1
+    return outcomes, stopped
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
+    """What was found, for the user; `stopped` says why a search went no further."""
+    point = outcome.root.clone()
+    fixed = outcome.status == Status.FIXED
+    slow_rows = (outcome.status == Status.SLOW).nonzero()[:, 0]
+    slow, which = _slow_points(dynamics, outcome.states[slow_rows], outcome.q[slow_rows])
+    point[slow_rows] = which
+    starts = Starts(outcome.status.cpu(), point.cpu(), outcome.q.cpu(), outcome.steps.cpu())
+    starts.q[fixed.cpu()] = catalogue.q[outcome.root[fixed]].cpu()  # merged starts end at their root
+    starts.q.mul_(dynamics.rate**2)
+    # the degree of a map on a box is that of the fixed points inside: what it has on the edge, it may have beyond
+    touching = dynamics.declared and bool(dynamics.on_edge(catalogue.states).any())
+    return FixedPoints(
+        states=catalogue.states.cpu(),
+        q=catalogue.q.cpu() * dynamics.rate**2,
+        jacobians=dynamics.jacobian(catalogue.states).cpu(),
+        reached=torch.bincount(outcome.root[fixed], minlength=len(catalogue)).cpu(),
+        continuous=dynamics.continuous,
+        bounded=dynamics.invariant and not touching,
+        rate=dynamics.rate,
+        regular=(catalogue.index != 0).cpu(),
+        signs=catalogue.index.cpu(),
+        left_box=dynamics.declared and not dynamics.invariant,
+        starts=starts,
+        slow=slow,
+        stopped=stopped,
+    )
+
+
+SLOW_DISTANCE = 1e-2
+"""Slow points closer than this (rms) are one: a flat minimum of q cannot be located more sharply."""
+
+
+def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPoints, Tensor]:
+    """Distinct slow points, the slowest of each cluster, and which of them each state is."""
+    keep: list[int] = []
+    which = torch.full((len(states),), -1, dtype=torch.int64, device=states.device)
+    for row in q.argsort().tolist():
+        if which[row] >= 0:
+            continue
+        near = (states - states[row]).norm(dim=1) <= SLOW_DISTANCE * dynamics.size**0.5
+        which[near & (which < 0)] = len(keep)
+        keep.append(row)
+    return (
+        FixedPoints(
+            states=states[keep].cpu(),
+            q=q[keep].cpu() * dynamics.rate**2,
+            jacobians=dynamics.jacobian(states[keep]).cpu(),
+            reached=torch.bincount(which, minlength=len(keep)).cpu(),
+            continuous=dynamics.continuous,
+            bounded=False,
+            rate=dynamics.rate,
+        ),
+        which,
+    )

@@ -1,0 +1,367 @@
+"""The answer of the fixed-point lens: where a network can rest, how it leaves, and whether anything is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Complex, Float, Int
+from mnemoscope.lenses.fixed_points.stability import ARNOLDI, Boundary, unstable_directions
+from mnemoscope.lenses.storage import load_result, save_result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARGIN = 1e-5
+"""A mode that grows or shrinks by less than this in a step (of a flow: in 1 / rate) counts as marginal."""
+
+
+class Status(IntEnum):
+    """What became of a start. Only FIXED starts contribute fixed points; nothing is dropped."""
+
+    FIXED = 0
+    SLOW = 1
+    STALLED = 2
+    UNFINISHED = 3
+    OUTSIDE = 4
+    DIVERGED = 5
+
+    @property
+    def words(self) -> str:
+        return {
+            Status.FIXED: "reached a fixed point",
+            Status.SLOW: "came to rest at a slow point",
+            Status.STALLED: "stalled at a local minimum of q that is not slow",
+            Status.UNFINISHED: "ran out of steps or did not get on",
+            Status.OUTSIDE: "stopped at the edge of the box on the way out",
+            Status.DIVERGED: "left to infinity",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What became of each start."""
+
+    status: Int[Tensor, " starts"]
+    """Values of `Status`."""
+    point: Int[Tensor, " starts"]
+    """Index of the fixed point reached (of the slow point for SLOW starts), or -1."""
+    q: Float[Tensor, " starts"]
+    """q where the start ended; for a start merged into a known point, that point's."""
+    steps: Int[Tensor, " starts"]
+    """Solver steps taken."""
+
+    def __len__(self) -> int:
+        return self.status.shape[0]
+
+    def counts(self) -> dict[Status, int]:
+        """Number of starts by status, in the order of `Status`."""
+        counted = Counter(self.status.tolist())
+        return {status: counted[status] for status in Status if counted[status]}
+
+
+@dataclass(frozen=True)
+class FixedPoints:
+    """Fixed points of one system. Indexing with a mask, a slice or a list selects points; iterating yields one by one.
+
+    >>> import mnemoscope as ms
+    >>> double_well = ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1))
+    >>> fp = ms.find_fixed_points(ms.Dynamics(double_well), torch.tensor([[-0.9], [0.1], [0.9]]).double())
+    >>> len(fp), fp.index_sum, sorted(fp.kind)
+    (3, 1, ['stable', 'stable', 'unstable'])
+    """
+
+    states: Float[Tensor, "points size"]
+    q: Float[Tensor, " points"]
+    """q = 1/2 |residual|^2 (Jang, Eq 4), where the residual is F(x) - x of a map, F(x) of a flow."""
+    jacobians: Float[Tensor, "points size size"]
+    """dF/dx."""
+    reached: Int[Tensor, " points"]
+    """How many starts ended at each point."""
+    continuous: bool
+    bounded: bool
+    """Whether the system is known to map a box into itself, so that the index sum must be 1."""
+    rate: float = 1.0
+    """The rate of a flow, in which `MARGIN` is measured; 1 for a map."""
+    regular: Bool[Tensor, " points"] | None = None
+    """Which points are isolated and have an index for certain, as the search saw; None: told from rounding alone."""
+    signs: Int[Tensor, " points"] | None = None
+    """The index of each point where the search has computed it; None: computed when asked for."""
+    left_box: bool = False
+    """Whether the system was seen to leave the box that was declared for it."""
+    starts: Starts | None = None
+    slow: FixedPoints | None = None
+    """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
+    stopped: str = ""
+    """Why an adaptive search ended."""
+
+    def __len__(self) -> int:
+        return self.states.shape[0]
+
+    def __getitem__(self, which: int | np.integer | slice | list[int] | Tensor) -> FixedPoints:
+        if isinstance(which, bool):
+            raise TypeError("Fixed points are selected by a number, a list, a slice or a mask, not by True or False.")
+        if isinstance(which, int | np.integer) or (isinstance(which, Tensor) and which.dim() == 0):
+            which = int(which)
+            if not -len(self) <= which < len(self):
+                raise IndexError(f"There are {len(self)} fixed points, but number {which} was asked for.")
+            which = [which % len(self)]
+        main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
+        regular = None if self.regular is None else self.regular[which]
+        signs = None if self.signs is None else self.signs[which]
+        return FixedPoints(*main, self.continuous, False, self.rate, regular, signs)  # no claim of completeness
+
+    def __iter__(self) -> Iterator[FixedPoints]:
+        return (self[point] for point in range(len(self)))
+
+    @cached_property
+    def _eigen(self) -> tuple[Tensor, Tensor]:
+        # LAPACK through numpy: torch's batched eig takes several times as long for these sizes.
+        values, vectors = (np.asarray(part, complex) for part in np.linalg.eig(self.jacobians.cpu().numpy()))
+        order = self._order(values)
+        values = np.take_along_axis(values, order, axis=-1)
+        vectors = np.take_along_axis(vectors, order[:, None, :], axis=-1)
+        return torch.from_numpy(values), torch.from_numpy(vectors)
+
+    @cached_property
+    def eigenvalues(self) -> Complex[Tensor, "points size"]:
+        """Eigenvalues of dF/dx, the least stable first."""
+        if self.states.shape[1] < ARNOLDI:
+            return self._eigen[0]
+        values = np.asarray(np.linalg.eigvals(self.jacobians.cpu().numpy()), complex)  # half the time without vectors
+        return torch.from_numpy(np.take_along_axis(values, self._order(values), axis=-1))
+
+    def _order(self, values: np.ndarray) -> np.ndarray:
+        return np.argsort(-(np.real(values) if self.continuous else np.abs(values)), axis=-1, kind="stable")
+
+    @property
+    def eigenvectors(self) -> Complex[Tensor, "points size size"]:
+        """Right eigenvectors in columns, in the order of `eigenvalues`."""
+        return self._eigen[1]
+
+    @cached_property
+    def growth(self) -> Float[Tensor, "points size"]:
+        """Rate at which each mode grows: log |lambda| of a map, Re lambda of a flow. Stable modes are negative."""
+        return self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
+
+    @cached_property
+    def _modes(self) -> tuple[Tensor, Tensor]:
+        """Number of unstable and of marginal modes of each point."""
+        edge = MARGIN * self.rate
+        if self.states.shape[1] < ARNOLDI or "eigenvalues" in self.__dict__:
+            return (self.growth > edge).sum(1), (self.growth.abs() <= edge).sum(1)
+        counts: list[tuple[int, int]] = []
+        boundary = Boundary(self.continuous, edge)
+        for J, sign in zip(self.jacobians.cpu().numpy(), self.index.tolist(), strict=True):
+            up, edging = unstable_directions(J, boundary, sign), 0
+            if up is None:
+                growth = boundary.growth(np.linalg.eigvals(J))
+                up, edging = int((growth > edge).sum()), int((np.abs(growth) <= edge).sum())
+            counts.append((up, edging))
+        both = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
+    @property
+    def unstable(self) -> Int[Tensor, " points"]:
+        """Number of unstable directions of each point; of large states counted without all eigenvalues."""
+        return self._modes[0]
+
+    @property
+    def time_constants(self) -> Float[Tensor, "points size"]:
+        """Steps (or time) in which a mode shrinks or grows by e: 1 / |growth|."""
+        return 1 / self.growth.abs()
+
+    @property
+    def kind(self) -> list[str]:
+        """Of each point: stable, saddle, unstable, or marginal where the linearisation does not decide: a mode lies
+        within `MARGIN` of the stability boundary, or the point is not `regular` (in a line of points, on a kink).
+        """
+        unstable, edging = self._modes
+        marginal = edging > 0
+        if self.regular is not None:
+            marginal |= ~self.regular
+        stable_modes = self.states.shape[1] - unstable - edging
+        return [
+            "marginal" if at_edge else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
+            for at_edge, up, down in zip(marginal.tolist(), unstable.tolist(), stable_modes.tolist(), strict=True)
+        ]
+
+    @property
+    def shape(self) -> list[str]:
+        """Of each point: spiral where the least stable mode rotates (complex eigenvalue), else node."""
+        rotates = self.eigenvalues[:, 0].imag.abs() > MARGIN * self.rate
+        return ["spiral" if one else "node" for one in rotates.tolist()]
+
+    @property
+    def description(self) -> list[str]:
+        """Kind and shape in words: stable node, spiral saddle, ... ("saddle node" is the name of a bifurcation)."""
+        words = {("saddle", "node"): "saddle", ("saddle", "spiral"): "spiral saddle"}
+        return [words.get(pair, f"{pair[0]} {pair[1]}") for pair in zip(self.kind, self.shape, strict=True)]
+
+    @cached_property
+    def index(self) -> Int[Tensor, " points"]:
+        """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
+        if self.signs is not None:
+            return self.signs
+        eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
+        _, sign = inverse_and_sign(self.jacobians - eye)
+        return sign if self.regular is None else sign * self.regular
+
+    @property
+    def index_sum(self) -> int:
+        """Sum of the indices: 1 for the complete set of a map of a ball into itself (Brouwer degree)."""
+        return int(self.index.sum())
+
+    @property
+    def may_be_complete(self) -> bool | None:
+        """False: points are missing for certain. True: the index sum does not speak against completeness, which is
+        necessary, not sufficient (missing points of opposite index cancel). None: it cannot be told.
+        """
+        if not self.bounded or bool((self.index == 0).any()):
+            return None
+        return self.index_sum == 1
+
+    @property
+    def completeness(self) -> str:
+        """What the index sum says, in words."""
+        return _completeness(self)
+
+    def summary(self) -> str:
+        """The result in words."""
+        return " ".join(_sentences(self))
+
+    def __repr__(self) -> str:
+        return f"FixedPoints({self.summary()})"
+
+    def save(self, path: str | Path) -> None:
+        """Write one `.safetensors` file; `FixedPoints.load` reads it back."""
+        tensors, flags = _pack(self, "")
+        save_result(path, "FixedPoints", tensors, flags)
+
+    @classmethod
+    def load(cls, path: str | Path) -> FixedPoints:
+        """Read what `save` wrote."""
+        tensors, flags = load_result(path, "FixedPoints", "fixed points")
+        return _unpack(tensors, flags, "")
+
+    def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
+        """Principal components and eigenvalues, side by side (needs the `report` extra)."""
+        from mnemoscope.lenses.fixed_points.figure import draw_fixed_points
+
+        return draw_fixed_points(self, trajectories)
+
+
+def inverse_and_sign(
+    G: Float[Tensor, "batch size size"],
+) -> tuple[Float[Tensor, "batch size size"], Int[Tensor, " batch"]]:
+    """(Pseudo-)inverses of residuals' Jacobians, and sign det(-G), which is 0 where rounding could change it."""
+    if len(G) > 1 and no_batched_lu(G):
+        inverses, signs = zip(*(inverse_and_sign(one[None]) for one in G), strict=True)
+        return torch.cat(inverses), torch.cat(signs)
+    size = G.shape[1]
+    LU, pivots, failed = torch.linalg.lu_factor_ex(G)
+    inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(size, dtype=G.dtype, device=G.device).expand_as(G))
+    rounding = 10 * torch.finfo(G.dtype).eps * size**0.5
+    certain = (failed == 0) & (rounding * G.abs().sum(1).amax(1) * inverse.abs().sum(1).amax(1) < 1)
+    swaps = (pivots != torch.arange(1, size + 1, device=G.device)).sum(1)
+    negative = (LU.diagonal(dim1=1, dim2=2) < 0).sum(1) + swaps + size  # signs of U, of the swaps, of -G
+    for row in (~torch.isfinite(inverse).all(2).all(1)).nonzero()[:, 0].tolist():
+        inverse[row] = torch.linalg.pinv(G[row]) if torch.isfinite(G[row]).all() else torch.zeros_like(G[row])
+    return inverse, torch.where(certain, 1 - 2 * (negative % 2), 0)
+
+
+def no_batched_lu(G: Tensor) -> bool:
+    """Whether to take matrices one by one: torch 2.13's batched LU can hang on several CPU threads.
+
+    Seen with two or more matrices of 160 or more rows (pytorch #141358, #142815).
+    """
+    return G.device.type == "cpu" and G.shape[-1] >= 128
+
+
+def _sentences(fp: FixedPoints) -> Iterator[str]:
+    unit = f" in units of rate^2 = {fp.rate**2:.1e}" if fp.rate != 1 else ""
+    if len(fp) == 0:
+        yield "No fixed point was found."
+    else:
+        kinds = Counter(zip(fp.kind, fp.unstable.tolist(), strict=True))
+        parts = [
+            f"{number} {kind}{'s' * (kind == 'saddle' and number > 1)}"
+            + (f" with {up} unstable direction{'s' * (up > 1)}" if up else "")
+            for (kind, up), number in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0]))
+        ]
+        q = f"q at most {fp.q.max() / fp.rate**2:.1e}{unit}"
+        yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; {q}."
+    if len(fp) or fp.bounded or fp.left_box:
+        yield fp.completeness
+    if len(fp):
+        marginal = fp.kind.count("marginal")
+        spread = fp.states.std(0, correction=0).max() if marginal else 0
+        if marginal >= 5 and 2 * marginal >= len(fp) and spread > 1e-2:
+            yield "So many marginal points suggest a continuous attractor: a line or surface of fixed points."
+    if fp.slow is not None and len(fp.slow):
+        q = f"q from {fp.slow.q.min() / fp.rate**2:.1e}{unit}"
+        yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} beside them, {q}."
+    if fp.starts is not None:
+        ends = [f"{number} {status.words}" for status, number in fp.starts.counts().items()]
+        yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(ends)}."
+    if fp.stopped and fp.may_be_complete is False:
+        yield f"The search ended because {fp.stopped}."
+
+
+def _completeness(fp: FixedPoints) -> str:
+    total = fp.index_sum
+    if fp.left_box:
+        return f"The index sum is {total}, but the system leaves the declared box from some states: it proves nothing."
+    if not fp.bounded:
+        return (
+            f"The index sum is {total}, but no set is known that the system maps into its inside, so it proves nothing."
+        )
+    if fp.may_be_complete is None:
+        return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
+    if fp.may_be_complete:
+        return "The index sum is 1, as it must be for the complete set: no sign of a missing point, though no proof."
+    missing = abs(1 - total)
+    return (
+        f"The index sum is {total} and must be 1: at least {missing} point{'s' * (missing > 1)} with an "
+        f"{'even' if total < 1 else 'odd'} number of real eigenvalues above {0 if fp.continuous else 1} "
+        f"{'is' if missing == 1 else 'are'} missing. Search again from more starts."
+    )
+
+
+_TENSORS = ("states", "q", "jacobians", "reached")
+_OPTIONAL = ("regular", "signs")
+_FLAGS = ("continuous", "bounded", "rate", "left_box", "stopped")
+
+
+def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float | str]]:
+    tensors = {prefix + name: getattr(fp, name) for name in _TENSORS}
+    flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
+    tensors |= {prefix + name: getattr(fp, name) for name in _OPTIONAL if getattr(fp, name) is not None}
+    if fp.starts is not None:
+        tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
+    if fp.slow is not None:
+        inner_tensors, inner_flags = _pack(fp.slow, f"{prefix}slow.")
+        tensors |= inner_tensors
+        flags |= inner_flags
+    return tensors, flags
+
+
+def _unpack(tensors: dict[str, Tensor], flags: dict[str, Any], prefix: str) -> FixedPoints:
+    starts = slow = None
+    if f"{prefix}starts.status" in tensors:
+        starts = Starts(**{field.name: tensors[f"{prefix}starts.{field.name}"] for field in fields(Starts)})
+    if f"{prefix}slow.states" in tensors:
+        slow = _unpack(tensors, flags, f"{prefix}slow.")
+    main: dict[str, Any] = {name: tensors[prefix + name] for name in _TENSORS}
+    main |= {name: flags[prefix + name] for name in _FLAGS if prefix + name in flags}  # older files have fewer
+    main |= {name: tensors.get(prefix + name) for name in _OPTIONAL}
+    return FixedPoints(**main, starts=starts, slow=slow)

@@ -1,0 +1,350 @@
+"""Where to start the search for fixed points: each strategy is a frozen object that draws flat states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.cells import EchoState, State, run_with_cache
+from mnemoscope.cells.reservoirs import Reservoirs
+from mnemoscope.cells.state import leaves
+from mnemoscope.lenses.dynamics import Dynamics
+
+
+@runtime_checkable
+class StartStrategy(Protocol):
+    """Anything that draws starts for a system."""
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        """Flat states, in the system's dtype."""
+        ...
+
+
+@dataclass(frozen=True)
+class FromTrajectories:
+    """States that the network really visits: `number` of them, drawn at random from its run over `inputs`.
+
+    Args:
+        inputs: (time, batch, features), for example a batch of the task.
+        number: how many starts.
+        noise: standard deviation of Gaussian noise added to each.
+        rest: steps at the constant input before the search begins. Fast modes decay in some time constants, slow ones
+            stay where they are: a solver then has far less to do in a large network.
+
+    """
+
+    inputs: Tensor
+    number: int = 1024
+    noise: float = 0.0
+    rest: int = 0
+
+    def __post_init__(self) -> None:
+        _check_number(self.number)
+        _check_steps("rest", self.rest)
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        if dynamics.continuous:
+            raise ValueError("A flow has no trajectory over a sequence of inputs; pass its states, or use Box.")
+        inputs = self.inputs.to(dynamics.input)
+        with torch.no_grad():
+            states = run_with_cache(dynamics.cell, inputs)[1].flat().flatten(0, 1)
+        return rested(dynamics, _pick(states, self.number, self.noise, generator), self.rest)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Uniform in a box: the given (low, high), or the system's invariant box.
+
+    A cell may know no better than that a number stays below thousands (the memory of an LSTM), while its fixed points
+    lie near 1: beyond `WIDE`, such numbers are drawn uniformly on the logarithmic scale.
+    """
+
+    number: int = 1024
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_number(self.number)
+        if (self.low is None) != (self.high is None):
+            raise ValueError("Box takes low and high together, or neither.")
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        if self.low is not None and self.high is not None:
+            low, high = (torch.full_like(dynamics.origin[0], edge) for edge in (self.low, self.high))
+        elif dynamics.bounds is not None:
+            low, high = dynamics.bounds
+        else:
+            raise ValueError("No invariant box of this system is known; pass Box(number, low, high).")
+        unit = torch.rand(self.number, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
+        uniform = low + (high - low) * unit
+        if self.low is not None or dynamics.declared:
+            return uniform
+        sign, magnitude = torch.sign(2 * unit - 1), (2 * unit - 1).abs()
+        edge = torch.where(sign > 0, high, -low).clamp_min(WIDE)
+        logarithmic = sign * WIDE * torch.where(magnitude < 0.5, 2 * magnitude, (edge / WIDE) ** (2 * magnitude - 1))
+        return torch.where((high > WIDE) & (low < -WIDE), logarithmic, uniform)
+
+
+@dataclass(frozen=True)
+class FromOutputs:
+    """States of a reservoir that hears random outputs z in place of its own (Jang, section 6).
+
+    z is uniform in a cube and fed back for so many steps that the open loop settles. For a memory that stores values
+    of +-1 the cube should reach beyond them: fixed points lie inside and outside.
+
+    Args:
+        number: how many starts.
+        low: the cube's lower edge, the same for every output.
+        high: its upper edge.
+        steps: how long z is fed back, from the initial state on.
+        rest: steps with the loop closed again, as in `FromTrajectories`.
+
+    >>> from mnemoscope.cells import EchoState
+    >>> dynamics = Dynamics(EchoState(3, 50, output_size=3))
+    >>> FromOutputs(8).draw(dynamics, torch.Generator()).shape
+    torch.Size([8, 50])
+
+    """
+
+    number: int = 64
+    low: float = -1.5
+    high: float = 1.5
+    steps: int = 60
+    rest: int = 20
+
+    def __post_init__(self) -> None:
+        _check_number(self.number)
+        _check_steps("steps", self.steps)
+        _check_steps("rest", self.rest)
+        if not -float("inf") < self.low < self.high < float("inf"):
+            raise ValueError(f"FromOutputs needs finite low < high, but low is {self.low} and high is {self.high}.")
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        cell = dynamics.cell
+        if not isinstance(cell, EchoState) or cell.feedback is None:
+            raise ValueError(
+                "FromOutputs feeds outputs back to a reservoir: it needs an EchoState with an output_size, but the "
+                f"system is a {type(cell).__name__}{' without outputs' * isinstance(cell, EchoState)}. Use "
+                "FromTrajectories or Box."
+            )
+        if dynamics.continuous:
+            raise ValueError("FromOutputs steps a map; a flow has no steps. Pass its states, or use Box.")
+        unit = torch.rand(self.number, cell.output_size, generator=generator, dtype=dynamics.dtype)
+        z = (self.low + (self.high - self.low) * unit).to(dynamics.device)
+        alone = Reservoirs([cell])
+        x = alone.initial_state(self.number)
+        with torch.no_grad():
+            u = next(alone.driven(dynamics.input.expand(1, self.number, -1)))
+            for _ in range(self.steps):
+                x = alone.step(u, x, alone.rates(x), z)
+        return rested(dynamics, x[0], self.rest)
+
+
+@dataclass(frozen=True)
+class Several:
+    """What several strategies draw, one after the other; states are taken as they are, for instance fixed points of a
+    similar network (continuation).
+
+    >>> import mnemoscope as ms
+    >>> both = Several([Box(3), torch.zeros(2, 4)])
+    >>> both.draw(Dynamics(torch.nn.GRU(1, 4)), torch.Generator()).shape
+    torch.Size([5, 4])
+    """
+
+    parts: Sequence[State | StartStrategy]
+
+    def __post_init__(self) -> None:
+        if not len(self.parts):
+            raise ValueError("Several takes at least one strategy or tensor of states, but the list is empty.")
+        for part in self.parts:
+            if isinstance(part, Adaptive):
+                raise ValueError(
+                    "Adaptive goes on from what it found and cannot be one of several: use Adaptive(Several([...]))."
+                )
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        drawn = [
+            part.draw(dynamics, generator) if isinstance(part, StartStrategy) else as_starts(dynamics, part)
+            for part in self.parts
+        ]
+        return torch.cat(drawn)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """A few states, then combinations of the points found, in waves, until the set is complete and nothing new appears.
+
+    A fixed point between two others is best looked for between them: saddles lie between attractors, saddles of higher
+    index between saddles. Each wave starts from mid-points of pairs of found points (of equal index first), and from
+    random mixtures of several when the pairs are used up. Of a system that is its own mirror image (an odd map), the
+    mirror images of what was found come for nothing. While the index sum shows that points are missing, waves also
+    leave every saddle of index -1, start between attractors and saddles, and look elsewhere (see `waves.elsewhere`).
+
+    Args:
+        initial: states to begin with, (starts, size), or a strategy that draws them. States that the network visits
+            at its task are best; without any, it is left to itself from random states.
+        number: how many starts a wave has.
+        patience: how many waves in a row must bring nothing new before the search ends; four times as many while the
+            index sum shows that points are missing. Degenerate points do not count as new: a line of fixed points
+            would never be exhausted.
+        waves: upper limit.
+        max_starts: upper limit of starts in all; the summary says so where it ended a search that was not complete.
+
+    """
+
+    initial: State | StartStrategy | None = None
+    number: int = 32
+    patience: int = 1
+    waves: int = 40
+    max_starts: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_number(self.number)
+        if self.max_starts is not None:
+            _check_number(self.max_starts)
+        if self.patience < 1 or self.waves < 1:
+            raise ValueError(f"patience and waves must be positive, but are {self.patience} and {self.waves}.")
+
+    def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        """The first wave."""
+        if self.initial is None:
+            return _relaxations(dynamics, 2 * self.number, generator)
+        if isinstance(self.initial, StartStrategy):
+            return self.initial.draw(dynamics, generator)
+        return as_starts(dynamics, self.initial)
+
+    def combine(
+        self,
+        roots: Float[Tensor, "roots size"],
+        index: Sequence[int],
+        tried: set[tuple[int, int]],
+        generator: Generator,
+        nearest: bool = False,
+    ) -> Float[Tensor, "starts size"]:
+        """The next wave from the roots found; `tried` remembers the pairs that were used. Of equal pairs the older
+        roots come first, or the `nearest` ones, which pays where a start is dear.
+        """
+        # isolated points first; of a line of points, as many as make no endless list
+        members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:CROWD]
+        pairs = [(a, b) for b in sorted(members) for a in sorted(members) if a < b and (a, b) not in tried]
+        # attractors first (index +1 twice), then saddles, then mixed pairs; stable, so older roots come first
+        if nearest and pairs:
+            apart = torch.cdist(roots, roots).tolist()
+            pairs.sort(key=lambda pair: apart[pair[0]][pair[1]])
+        pairs.sort(key=lambda pair: -(index[pair[0]] + index[pair[1]]) if index[pair[0]] == index[pair[1]] else 3)
+        pairs = pairs[: self.number]
+        tried.update(pairs)
+        starts = [0.5 * (roots[[a for a, _ in pairs]] + roots[[b for _, b in pairs]])] if pairs else []
+        rest = self.number - len(pairs)
+        if rest:
+            weights = torch.rand(rest, len(roots), generator=generator, dtype=roots.dtype).to(roots.device)
+            keep = torch.rand(rest, len(roots), generator=generator).argsort(1) < 4
+            weights = weights * keep.to(roots)
+            mixtures = (weights / weights.sum(1, keepdim=True)) @ roots
+            spread = roots.std(0, correction=0) if len(roots) > 1 else torch.ones_like(roots[0])
+            noise = torch.randn(mixtures.shape, generator=generator, dtype=roots.dtype).to(roots.device)
+            starts.append(mixtures + 0.2 * spread * noise)
+        return torch.cat(starts)
+
+
+def _relaxations(dynamics: Dynamics, number: int, generator: Generator) -> Tensor:
+    """States of the system left to itself from random beginnings: `number` on the way, and four times as many at rest.
+
+    To follow the map costs little beside a solver's step, and those at rest at an attractor are recognised at once, so
+    that an attractor with a small basin is not missed.
+    """
+    several = 5 * number
+    if dynamics.bounds is not None:
+        states = Box(several).draw(dynamics, generator)
+    else:
+        states = torch.randn(several, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
+    if dynamics.continuous:
+        return states[:number]
+    wait = torch.full((several, 1), RELAX)
+    wait[:number] = torch.randint(0, RELAX // 5, (number, 1), generator=generator)
+    wait, beginning = wait.to(dynamics.device), states
+    with torch.no_grad():
+        for step in range(RELAX):
+            states = torch.where(wait > step, dynamics(states), states)
+    # a map without a box may throw some of them far away: those start where they began, unless they came to rest there
+    with torch.no_grad():
+        resting = dynamics.residual(states).norm(dim=1) <= 1e-6 * states.norm(dim=1)
+    far = states.norm(dim=1) > 1e3 * (1 + beginning.norm(dim=1))
+    lost = ~torch.isfinite(states).all(1) | (far & ~resting)
+    return torch.where(lost[:, None], beginning, states)
+
+
+WIDE = 2.0
+"""Half of the draws of a number whose own box is wider lie within this."""
+CROWD = 200
+"""How many points are combined in pairs."""
+RELAX = 150
+"""Steps after which a relaxing state is taken to be at rest."""
+
+
+def _pick(states: Tensor, number: int, noise: float, generator: Generator) -> Tensor:
+    rows = torch.randint(0, states.shape[0], (number,), generator=generator)
+    if number <= states.shape[0]:
+        rows = torch.randperm(states.shape[0], generator=generator)[:number]
+    picked = states[rows.to(states.device)]
+    if noise:
+        drawn = torch.randn(picked.shape, generator=generator, dtype=picked.dtype)
+        picked = picked + noise * drawn.to(picked.device)
+    return picked
+
+
+def rested(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int) -> Float[Tensor, "starts size"]:
+    """The states after so many steps of a map."""
+    if steps and dynamics.continuous:
+        raise ValueError("A flow has no steps to rest for; leave rest at 0.")
+    with torch.no_grad():
+        for _ in range(steps):
+            states = dynamics(states)
+    return states
+
+
+def _check_steps(name: str, steps: int) -> None:
+    if steps < 0:
+        raise ValueError(f"{name} counts steps, from 0 on, but is {steps}.")
+
+
+def _check_number(number: int) -> None:
+    if number < 1:
+        raise ValueError(f"The number of starts must be positive, but is {number}.")
+
+
+def as_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]:
+    """The caller's starts, flat or of the cell's own form, as an own flat tensor; refuses what cannot be searched."""
+    if isinstance(starts, str):
+        raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
+    if isinstance(starts, np.ndarray):
+        starts = torch.from_numpy(starts)
+    flat = starts
+    if not (isinstance(starts, Tensor) and starts.dim() <= 2):
+        _check_form(dynamics, starts)
+        flat = dynamics.flatten(starts)
+    if flat.dim() != 2 or flat.shape[1] != dynamics.size:
+        raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
+    if flat.shape[0] == 0:
+        raise ValueError("There is no start: the tensor of starts is empty.")
+    bad = ~torch.isfinite(flat).all(1)
+    if bad.any():
+        rows = bad.nonzero()[:, 0].tolist()
+        raise ValueError(f"{len(rows)} of {len(flat)} starts contain NaN or infinite values, first in row {rows[0]}.")
+    return flat.detach().to(dtype=dynamics.dtype, device=dynamics.device, copy=True)
+
+
+def _check_form(dynamics: Dynamics, starts: State) -> None:
+    expected = [tuple(tensor.shape[1:]) for tensor in leaves(dynamics.layout.example)]
+    given = [tuple(tensor.shape[1:]) for tensor in leaves(starts)]
+    if given != expected:
+        raise ValueError(
+            f"A state of this network consists of tensors (starts, ...) with features {expected}, "
+            f"but {given} were given."
+        )

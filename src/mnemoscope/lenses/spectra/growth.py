@@ -1,0 +1,108 @@
+"""How the powers of a matrix grow before they decay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float, Inexact
+
+DOUBLING = 64
+"""The time step of a flow doubles after each so many steps, so that fast and slow modes are both followed."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """|A^t| (of a flow |exp(t A)|) over time, from t = 0.
+
+    Where all eigenvalues lie on the unit circle, it is bounded or grows like a power of t, never exponentially. For
+    the triangular matrix with 1 on its diagonal and x everywhere above it, Kerg's thesis (Prop 3.4.2) has
+
+        (A^t)_ij = p_(j-i)(x),  a polynomial without constant term whose coefficient of x^l is O(binomial(t, l));
+
+    that coefficient is in fact binomial(t, l) binomial(j - i - 1, l - 1), as `A = 1 + x s / (1 - s)` in the shift s
+    shows, so that |A^t| grows like t^(N-1), however small x is.
+    """
+
+    times: Float[Tensor, " times"]
+    norms: Float[Tensor, " times"]
+    settled: bool
+    """Whether a norm of at most 1 was met again: nothing after it can exceed what lies before it, as
+    |A^(k t + r)| <= |A^t|^k |A^r|.
+    """
+
+    @property
+    def peak(self) -> float:
+        """The largest norm."""
+        return float(self.norms.max())
+
+    @property
+    def time(self) -> float:
+        """When it is first reached."""
+        return float(self.times[self.norms.argmax()])
+
+    @property
+    def exponent(self) -> float:
+        """The p of the power law t^p that the later half of the curve follows, by least squares of logarithms."""
+        later = slice(max(len(self.times) // 2, 1), None)
+        x, y = self.times[later].log(), self.norms[later].log()
+        return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+
+
+def growth(
+    A: Inexact[Tensor, "size size"],
+    steps: int,
+    *,
+    continuous: bool = False,
+    slack: float = 1e-14,
+    until_settled: bool = False,
+) -> Growth:
+    """Norms of A^0 ... A^steps; of a flow, of exp(t A) at as many times, from 1 / (20 |A|) on.
+
+    Args:
+        A: the matrix.
+        steps: how many.
+        continuous: whether A generates a flow.
+        slack: what rounding may have added to a norm of 1.
+        until_settled: stop as soon as the largest norm is known for certain.
+
+    """
+    if steps < 1:
+        raise ValueError(f"Growth is followed over at least 1 step, but steps is {steps}.")
+    matrix = A.resolve_conj().numpy()
+    once: np.ndarray = matrix  # said, or pyright takes 9 s to infer it through the loop
+    step = 1.0
+    if continuous:
+        step = 0.05 / max(spectral_norm(matrix), np.finfo(float).tiny ** 0.5)
+        once = scipy.linalg.expm(step * matrix)
+    times, norms, power, settled = [0.0], [1.0], once, False
+    for number in range(1, steps + 1):
+        norm = spectral_norm(power)
+        times.append(times[-1] + step)
+        norms.append(norm)
+        settled |= norm <= 1 + slack
+        if norm > 1e150 or (settled and until_settled):
+            break
+        if continuous and number % DOUBLING == 0:
+            step, once = 2 * step, once @ once
+        power = power @ once
+    return Growth(torch.tensor(times, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64), settled)
+
+
+def spectral_norm(matrix: np.ndarray) -> float:
+    """|A|, the largest singular value; of larger matrices by the largest eigenvalue of A^* A alone."""
+    size = float(np.abs(matrix).max())
+    if not np.isfinite(size):
+        return float("inf")
+    if size == 0 or len(matrix) < 32:
+        return float(np.linalg.norm(matrix, 2))
+    scaled = matrix / size
+    last = len(matrix) - 1
+    top = scipy.linalg.eigh(
+        scaled.conj().T @ scaled, eigvals_only=True, subset_by_index=[last, last], check_finite=False
+    )
+    return float(size * np.sqrt(top[0]))

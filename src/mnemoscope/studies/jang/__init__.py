@@ -1,0 +1,1 @@
+"""Published tables and figures of Jang, “Recurrent neural networks as dynamical systems”."""

@@ -1,0 +1,150 @@
+"""The fixed points of trained 3-bit flip-flops: corners, edges, faces and centre of a cube."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from math import comb
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.inspection.run import Look, inspect_run
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.training import build_task, train
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BITS = 3
+"""Of the flip-flop of which the numbers were published."""
+
+
+def cube(bits: int) -> dict[int, int]:
+    """How many of the 3^bits points that independent bistable bits have are unstable in how many directions.
+
+    >>> cube(3)  # corners, edges, faces, centre
+    {0: 8, 1: 12, 2: 6, 3: 1}
+    """
+    return {up: comb(bits, up) * 2 ** (bits - up) for up in range(bits + 1)}
+
+
+class FlipFlopCube(Study):
+    """Train networks on the 3-bit flip-flop and count their fixed points by unstable directions."""
+
+    name = "flipflop-cube"
+    title = "The cube of a 3-bit flip-flop"
+    question = "How many fixed points does a network that holds three bits have, and is the set complete?"
+    published = (
+        Published("stable fixed points", 8, "Jang, section 6 and Fig 6", agreeing=(8, 8)),
+        Published(
+            "fixed points",
+            "9-26",
+            "Jang, section 6: depending on the tolerance",
+            agreeing=(9, 26),
+            because="a cube has 27",
+        ),
+        Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
+    )
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("One small tanh network, some seconds of training: it shows that the machinery works, no more.",
+                        {"networks": {"elman": 12}, "changes": {"steps": 60}}),
+        "cpu": Preset("tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",
+                      {"networks": {"elman": 64, "gru": 64}, "changes": {}}, (0, 1, 2)),
+        "paper": Preset("tanh, GRU and LSTM networks of 64 and 128 units, five seeds each, trained by gradients; the "
+                        "published network is a reservoir of 1000 units trained by FORCE.",
+                        {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "changes": {}}, (0, 1, 2, 3, 4)),
+    }  # fmt: skip
+    cites = ("jang", "sussillo2013")
+    lenses = ("fixed-points", "spectra", "fisher")
+    caption = (
+        "Fixed points by unstable directions, a bar per network; dotted: corners, edges, faces and centre of a cube."
+    )
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        base = PRESETS["flipflop"]
+        return [
+            Trial(
+                f"{cell} {size}",
+                asdict(replace(base, cell=cell, hidden_size=size, seed=seed, **settings["changes"])),
+                seed,
+            )
+            for cell, size in settings["networks"].items()
+            for seed in seeds
+        ]
+
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
+        looked = inspect_run(trained.folder, look=Look(progress=progress))
+        # the trial's page is found from the study's
+        (folder / "page.html").write_bytes(looked.page.read_bytes())
+        fp = looked.fixed_points
+        assert fp is not None  # the networks of this study do not attend to their past
+        return {
+            "loss": trained.loss,
+            "accuracy": trained.scores["accuracy"],
+            "points": len(fp),
+            "unstable": {str(up): count for up, count in sorted(Counter(fp.unstable.tolist()).items())},
+            "index_sum": fp.index_sum,
+            "largest_q": float(fp.q.max()) if len(fp) else None,
+            "slow": 0 if fp.slow is None else len(fp.slow),
+            "starts": 0 if fp.starts is None else len(fp.starts),
+        }
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for name in dict.fromkeys(one.trial.name for one in results):
+            trials = [one for one in results if one.trial.name == name]
+            own, bits = [one.result for one in trials], _bits(trials[0].trial)
+            expected = cube(bits)
+            terms = " + ".join(map(str, expected.values()))
+            cubes = sum({int(up): n for up, n in one["unstable"].items()} == expected for one in own)
+            whole = f"{sum(one['index_sum'] == 1 for one in own)} of {len(own)}"
+            accuracy = median(one["accuracy"] for one in own)
+            networks = f"of {len(own)} network{'s' if len(own) > 1 else ''}"
+            stable, found = [one["unstable"].get("0", 0) for one in own], [one["points"] for one in own]
+            rows += [
+                self._row(name, "stable fixed points", bits, stable, f"accuracy {accuracy:.4f}"),
+                self._row(name, "fixed points", bits, found, f"{terms} = {3**bits} in {cubes} {networks}"),
+                Row(f"{name}: index sum 1", "not checked", whole, remark="necessary for a complete set"),
+            ]
+        return rows
+
+    def _row(self, name: str, quantity: str, bits: int, measured: Sequence[int], remark: str) -> Row:
+        ours = ", ".join(map(str, measured))
+        if bits != BITS:
+            return Row(f"{name}: {quantity}", f"for {BITS} bits only", ours, remark=remark)
+        return self.stated(quantity).beside(f"{name}: {quantity}", measured, ours, remark)
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 3.1)
+        axes = figure.add_subplot()
+        expected = cube(_bits(results[0].trial))
+        ups = range(1 + max([*expected, *(int(up) for one in results for up in one.result["unstable"])]))
+        names = list(dict.fromkeys(one.trial.name for one in results))
+        colours = dict(zip(names, ("stable", "saddle-1", "saddle-2", "path"), strict=False))
+        width = 0.8 / len(results)
+        for place, one in enumerate(results):
+            heights = [one.result["unstable"].get(str(up), 0) for up in ups]
+            colour = COLOUR[colours.get(one.trial.name, "path")]
+            label = one.trial.name if one is next(o for o in results if o.trial.name == one.trial.name) else None
+            axes.bar([up - 0.4 + (place + 0.5) * width for up in ups], heights, 0.9 * width, color=colour, label=label)
+        for up in ups:
+            axes.hlines(expected.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")
+        axes.set_xticks(list(ups))
+        axes.locator_params(axis="y", integer=True)
+        axes.set(xlabel="unstable directions", ylabel="fixed points")
+        legend(axes, "upper right")
+        axes.set_axisbelow(True)
+        quiet(axes)
+        return figure
+
+
+def _bits(trial: Trial) -> int:
+    return build_task(RunConfig(**trial.settings)).input_size
+
+
+STUDY = FlipFlopCube()

@@ -1,0 +1,92 @@
+"""Which memories a saddle lies between: the two ways down its unstable direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import eigs
+
+from mnemoscope.cells import EchoState
+from mnemoscope.lenses import Dynamics, FixedPoints
+
+NEAR = 0.5
+"""An output is at a corner if each of its numbers is nearer than this."""
+STEP = 1e-2
+"""How far from a saddle, relative to its state, its ways begin."""
+LONGEST = 4000
+"""Steps that a way may take."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where the two ways down from a saddle end."""
+
+    corners: tuple[tuple[int, ...], ...]
+    """Signs of the outputs there, in order; one where both ways lead to the same."""
+    arrived: bool
+    """Whether both ended at rest, at a corner."""
+
+    @property
+    def bits(self) -> int:
+        """In how many bits the two ends differ."""
+        if len(self.corners) == 1:
+            return 0
+        return sum(a != b for a, b in zip(*self.corners, strict=True))
+
+    @property
+    def words(self) -> str:
+        if not self.arrived:
+            return "at least one end that is no corner, or not at rest in the time given"
+        apart = {0: "one corner and itself", 1: "two corners one bit apart"}
+        return apart.get(self.bits, f"two corners {self.bits} bits apart")
+
+
+def neighbours(bits: int) -> list[tuple[int, int]]:
+    """The pairs of corners of a cube that are one bit apart.
+
+    >>> len(neighbours(3)), len(neighbours(4))
+    (12, 32)
+    """
+    return [(a, b) for a, b in combinations(range(2**bits), 2) if (a ^ b).bit_count() == 1]
+
+
+@torch.no_grad()
+def ways_down(dynamics: Dynamics, fp: FixedPoints, cell: EchoState) -> list[Way]:
+    """The ways down from every saddle with one unstable direction, to the corners of a reservoir's outputs."""
+    ups = fp.unstable.tolist()
+    saddles = [point for point, kind in enumerate(fp.kind) if kind == "saddle" and ups[point] == 1]
+    if not saddles:
+        return []
+    directions = torch.stack([_leaving(fp.jacobians[point]) for point in saddles])
+    states = fp.states[saddles]
+    step = STEP * states.norm(dim=1, keepdim=True).clamp_min(1) * directions
+    ends = torch.cat([states + step, states - step]).to(dynamics.origin)
+    for _ in range(LONGEST // 100):
+        for _ in range(100):
+            ends = dynamics(ends)
+        if dynamics.residual(ends).norm(dim=1).max() < 1e-8:
+            break
+    resting = dynamics.residual(ends).norm(dim=1) < 1e-5 * ends.norm(dim=1).clamp_min(1)
+    z = cell.read(cell.output(ends.to(cell.recurrent)))
+    resting &= ((z - z.sign()).abs() < NEAR).all(1)
+    signs = z.sign().int().tolist()
+    n = len(saddles)
+    return [
+        Way(tuple(sorted({tuple(signs[k]), tuple(signs[n + k])})), bool(resting[k] & resting[n + k])) for k in range(n)
+    ]
+
+
+def _leaving(J: torch.Tensor) -> torch.Tensor:
+    """The unstable direction of a saddle that has one: the eigenvector of the largest eigenvalue, which is real."""
+    if J.shape[0] < 20:
+        values, vectors = np.linalg.eig(J.numpy())
+        vector = vectors[:, np.abs(values).argmax()]
+    else:
+        found: Any = eigs(J.numpy(), k=1, which="LM", v0=np.ones(J.shape[0]))
+        vector = found[1][:, 0]
+    vector = torch.from_numpy(np.real(vector).copy())
+    return vector / vector.norm()

@@ -1,0 +1,1 @@
+"""Published tables and figures of Karuvally et al. 2023."""

@@ -1,0 +1,1 @@
+"""Published tables and figures of Kerg 2022 (thesis)."""

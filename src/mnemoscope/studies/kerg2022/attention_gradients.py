@@ -1,0 +1,213 @@
+"""What of a loss reaches back to each step, with and without attention to the past (Kerg, section 4.7 and Fig 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float, Int
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.inspection.gradients import AFTER, BEFORE, before_and_after
+from mnemoscope.lenses.attention import attention_of, sparse_bound, uniform_bound
+from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
+from mnemoscope.replication.computing import kept
+from mnemoscope.replication.learning import LearningStudy, by_name
+from mnemoscope.replication.solving import changed_options
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.studies.kerg2022.denoise import SCREENED
+from mnemoscope.studies.kerg2022.recall import BASE, OURS, in_stages
+from mnemoscope.tasks import Copy
+from mnemoscope.training import load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NETWORKS = ("rnn", "rnn-orth", "lstm", "memrnn", "relrnn", "rellstm", "sab")
+"""The source shows RNN, LSTM, MemRNN, SAB and RelLSTM, and says that RelRNN is as RelLSTM."""
+TASKS = ("copy", "denoise")
+RECIPES: dict[str, dict[str, dict[str, Any]]] = {
+    "copy": in_stages(OURS, "10 30"),
+    "denoise": {**OURS, **SCREENED},
+}
+"""By which networks learn the tasks, where they do."""
+BACK = "decades from the last step to the first symbol"
+STABLE = 2.0
+"""Decades by which a gradient may differ there and be called stable; our reading, not the source's."""
+SOURCE = "Kerg, section 4.7 and Fig 2 (left)"
+SEQUENCES = 10
+BOUNDS = {"1/T": (0, (1, 2)), "1/κᵈ": (0, (6, 2))}
+"""The theory's lines, and how they are dashed."""
+
+
+def _published() -> Iterable[Published]:
+    claims = {"rnn": ("explodes", (STABLE, 300)), "lstm": ("vanishes", (-300, -STABLE))}
+    for network in NETWORKS:
+        if network != "rnn-orth":
+            value, agreeing = claims.get(network, ("stable", (-STABLE, STABLE)))
+            yield Published(f"{network}, denoise: {AFTER}, {BACK}", value, SOURCE, agreeing=agreeing)
+
+
+class AttentionGradients(LearningStudy):
+    """Train networks on the copy and the denoise task, and follow the gradient back before and after.
+
+    The settings of a preset: `networks` and `tasks` by their names, the `delay`, whether `recipes` of ours are used,
+    and `changes` of all of them.
+    """
+
+    name = "attention-gradients"
+    title = "Gradients with and without attention to the past"
+    question = "What of the loss reaches back to the symbols that must be recalled?"
+    score = "accuracy"
+    score_in_words = "recall"
+    published = tuple(_published())
+    base = replace(BASE, name="attention-gradients", task="denoise", task_options={"delay": 1000}, cell="rellstm")
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations at a delay of 12: it shows that the machinery works.",
+                        {"networks": ("lstm", "memrnn", "relrnn", "sab"), "tasks": ("copy",), "delay": 12,
+                         "changes": {"hidden_size": 12, "steps": 6, "evaluate_every": 3, "evaluate_batches": 1}}),
+        "cpu": Preset("A delay of 100, 64 units, at most 1,000 iterations, learning rate 0.001; one seed.",
+                      {"networks": NETWORKS, "tasks": TASKS, "delay": 100,
+                       "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3}}),
+        "paper": Preset("A delay of 100 (published: 1,000), 128 units, recipes by which RelRNN and RelLSTM learn both "
+                        "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
+                        "MemRNN and SAB), on a GPU; one seed.",
+                        {"networks": NETWORKS, "tasks": TASKS, "delay": 100, "recipes": True,
+                         "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}}),
+        "published": Preset("As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one "
+                            "seed.",
+                            {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}}),
+    }  # fmt: skip
+    cites = ("kerg2020", "jing2019")
+    lenses = ("attention", "gradients")
+    caption = (
+        "Log10 of the norm of the gradient of the loss on the symbols that are recalled, at the hidden state of each "
+        "step (without attention: the whole state), before training (grey) and after it (coloured); mean over "
+        "sequences. Dashed: how far it may fade by the theory, 1/T under uniform attention, 1/κᵈ under sparse, their "
+        "constant being fitted at the last step after training."
+    )
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        networks = {
+            f"{network}, {task}": changed_options(
+                {**(_recipe(network, task) if settings.get("recipes") else {}), "cell": network, "task": task},
+                {"delay": settings["delay"]},
+            )
+            for network in settings["networks"]
+            for task in settings["tasks"]
+        }
+        return super().trials({**settings, "networks": networks}, seeds)
+
+    def look(self, run: Path) -> dict[str, Any]:
+        """Both curves from the first step on, how far each reaches, and the theory's exponents."""
+        model, task, config = load_model(run)
+        assert isinstance(task, Copy)
+        batch = task.batch(SEQUENCES, config.seed, 0, "validation")
+        # of the errors at the steps where a symbol is due: those of blanks would reach back from next to every step
+        batch = batch._replace(mask=batch.targets != task.alphabet)
+        gradients = before_and_after(config, task, model, batch)
+        # a gradient that is exactly 0 has no logarithm
+        curves = gradients.norms.mean(2).clamp(min=torch.finfo(torch.float64).tiny).log10()
+        first = batch.inputs[..., : task.alphabet].any(-1).long().argmax(0)
+        found: dict[str, Any] = {"curves": [kept(curve) for curve in curves], "back": kept(reach(gradients, first))}
+        found["decay"] = kept(gradients.decay.nan_to_num())
+        cell = model.cell
+        if isinstance(cell, Attentive) and not isinstance(cell.past, SparseBacktracking):
+            with torch.no_grad():
+                seen = attention_of(cell, model.encode(batch.inputs)).dependencies()
+            found |= {"kappa": seen.sparsity, "skips": seen.skips.amax(1).tolist()}
+            found["full"] = isinstance(cell.past, FullHistory)
+        return found
+
+    def as_published(self, trial: Trial) -> bool:
+        """Whether the task and the size are as published; how well it is learned is told beside."""
+        own = ("task", "task_options", "hidden_size", "steps")
+        return all(trial.settings[name] == getattr(self.base, name) for name in own)
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        looked = [one.result for one in own if "curves" in one.result]
+        rows = []
+        for place, when in enumerate((BEFORE, AFTER)):
+            measured = [one["back"][place] for one in looked]
+            told = ", ".join(f"{10**value:.2g}" for value in measured)
+            each = ", ".join(f"{one['decay'][place]:.3f}" for one in looked)
+            remark = f"{told} times the norm at the last step; from step to step back {each} of itself in the mean"
+            rows.append(self.row(own, f"{when}, {BACK}", measured, ".2f", remark if looked else ""))
+        for bound in BOUNDS:
+            above = [_above(one, bound) for one in looked]
+            found = [value for value in above if value is not None]
+            if found:
+                remark = "above the bound at every step" if min(found) >= 0 else "below the bound somewhere"
+                rows.append(self.row(own, f"{AFTER}, least decades above {bound}", found, ".2f", remark))
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        looked = [one for one in results if "curves" in one.result]
+        networks = list(dict.fromkeys(one.trial.settings["cell"] for one in looked)) or [""]
+        tasks = list(dict.fromkeys(one.trial.settings["task"] for one in looked)) or [""]
+        figure = blank(7.2, 0.7 + 1.75 * len(networks))
+        panels = figure.subplots(len(networks), len(tasks), squeeze=False, sharex="col")
+        for own in by_name(looked).values():
+            settings, result = own[0].trial.settings, own[0].result
+            axes = panels[networks.index(settings["cell"])][tasks.index(settings["task"])]
+            axes.plot(result["curves"][0], color=COLOUR["path"], linewidth=1.4, label=BEFORE)
+            for one in own:
+                axes.plot(one.result["curves"][1], color=COLOUR["stable"], linewidth=1.8, label=AFTER)
+            for bound, style in BOUNDS.items():
+                line = bound_of(result, bound)
+                if line is not None:
+                    axes.plot(line, color=COLOUR["ink"], linestyle=style, linewidth=1.2, label=bound)
+            axes.set_title(f"{settings['cell']}, {settings['task']}", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
+        for axes in panels.flat:
+            quiet(axes)
+            axes.set_visible(axes.has_data())
+        for axes in panels[-1]:
+            axes.set_xlabel("step")
+        figure.supylabel("log10 of the gradient's norm", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
+        named = {
+            label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=4, frameon=False,
+                      labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
+        return figure
+
+
+def _recipe(network: str, task: str) -> dict[str, Any]:
+    steps = 2000 if network in ("memrnn", "sab") else 6000
+    return {"steps": steps, **RECIPES[task].get(network, {"learning_rate": 1e-3})}
+
+
+def reach(gradients: GradientNorms, first: Int[Tensor, " batch"]) -> Float[Tensor, " networks"]:
+    """Log10 of the norm at each sequence's first symbol over that at its last step; mean over the sequences.
+
+    >>> norms = torch.tensor([[100.0, 1.0], [10.0, 10.0], [1.0, 1.0]]).double().unsqueeze(0)
+    >>> reach(GradientNorms(norms), torch.tensor([0, 1]))
+    tensor([1.5000], dtype=torch.float64)
+    """
+    logs = gradients.norms.clamp(min=torch.finfo(torch.float64).tiny).log10()
+    at_first = logs.gather(1, first.expand(len(gradients), 1, -1))[:, 0]
+    return (at_first - logs[:, -1]).mean(1)
+
+
+def bound_of(result: Mapping[str, Any], bound: str) -> Float[Tensor, " time"] | None:
+    """Log10 of a line of the theory at every step, through the trained norm at the last one; None where the theorem
+    does not speak of the network.
+    """
+    if "skips" not in result or (bound == "1/T" and not result["full"]):
+        return None
+    exponents = torch.tensor(result["skips"])
+    line = uniform_bound(len(exponents)) if bound == "1/T" else sparse_bound(result["kappa"], exponents)
+    return line.log10() + result["curves"][1][-1]
+
+
+def _above(result: Mapping[str, Any], bound: str) -> float | None:
+    line = bound_of(result, bound)
+    return None if line is None else float((torch.tensor(result["curves"][1], dtype=torch.float64) - line)[:-1].min())
+
+
+STUDY = AttentionGradients()

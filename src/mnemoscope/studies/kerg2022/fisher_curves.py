@@ -1,0 +1,137 @@
+"""What feed-forward chains hold of every past signal (Kerg, 3.4.2 and Fig 1c)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.lenses import fisher_memory
+from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.studies.kerg2022.linear_networks import feed_forward, first_unit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIZE, LAGS = 100, 200
+ALPHAS, BETAS, DIAGONALS = (0.95, 1.0, 1.05), (0.0, 0.005), (0.0, 0.2)
+HUGE = 1e9
+
+
+def _cases(size: int, lags: int) -> dict[str, dict[str, float]]:
+    return {
+        f"alpha {alpha:g}, beta {beta:g}, d {d:g}": {"alpha": alpha, "beta": beta, "d": d, "size": size, "lags": lags}
+        for d in DIAGONALS
+        for beta in BETAS
+        for alpha in ALPHAS
+    }
+
+
+class FisherCurves(ComputedStudy):
+    """The twelve curves of Fig 1c, and what the text reads from them."""
+
+    name = "fisher-curves"
+    title = "What feed-forward chains hold of every past signal"
+    question = "Which chain remembers best up to its length, and does a diagonal carry memory beyond it?"
+    published = (
+        Published("delay line / best other, k < N", "1 or more", "Kerg, 3.4.2, of alpha > 1",
+                  agreeing=(1 - 1e-9, HUGE), because="with a diagonal of 0.2 a chain lies above the delay line"),
+        Published("delay line / amplification bound", "1", "Ganguli et al. 2008; Kerg, 2.6",
+                  agreeing=(1 - 1e-9, 1 + 1e-9)),
+        Published("others / amplification bound", "at most 1", "Ganguli et al. 2008; Kerg, 2.6",
+                  agreeing=(0, 1 + 1e-9)),
+        Published("d = 0: held from step N on", "nothing", "Kerg, 3.4.2", agreeing=(0, 0)),
+        Published("beta = 0.005 / 0: total", "not degraded", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
+        Published("d = 0.2 / delay line, k < N", "almost 1", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
+        Published("d = 0.2: held from step N on", "something", "Kerg, 3.4.2", agreeing=(0.01, HUGE)),
+        Published("d = 0.2 / delay line: total", "above 1", "Kerg, 3.4.2", agreeing=(1, HUGE)),
+    )  # fmt: skip
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),
+        "cpu": Preset("All twelve networks as published, some seconds.", {"cases": _cases(SIZE, LAGS)}),
+        "paper": Preset("All twelve networks as published, some seconds.", {"cases": _cases(SIZE, LAGS)}),
+    }
+    cites = ("kerg2019", "ganguli2008")
+    lenses = ("fisher",)
+    caption = (
+        "Fisher information about the signal k steps ago. Solid: beta = 0; dashed: beta = 0.005. Dotted: what the "
+        "amplification of the signal would allow at best, for beta = 0; the delay lines (left) lie on it."
+    )
+
+    def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
+        lags = case.pop("lags")
+        memory = fisher_memory(feed_forward(**case), first_unit(case["size"]), lags=lags)
+        bound = memory.amplification_bound.nan_to_num(0)  # 1 / inf where nothing is left to amplify
+        return {"curve": memory.curve.tolist(), "bound": kept(bound), "total": float(memory.total),
+                "optimality": _worst_and_best(memory.curve[1:] / bound[1:])}  # fmt: skip
+
+    def as_published(self, trial: Trial) -> bool:
+        return trial.settings["size"] == SIZE
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        held = {_key(one): one.result for one in results}
+        size = results[0].trial.settings["size"]
+        lines = {alpha: held[alpha, 0.0, 0.0] for alpha in ALPHAS}
+        best, *rest = (one["curve"][:size] for one in (lines[ALPHAS[-1]], *held.values()))
+        most = [min(line / max(others) for line, *others in zip(best, *rest, strict=True))]
+        beyond = {key: sum(one["curve"][size:]) for key, one in held.items()}
+        diagonal = [key for key in held if key[2] > 0]
+        others = [key for key in held if any(key[1:])]
+
+        def row(number: int, measured: Sequence[float], remark: str, form: str = ".3g") -> Row:
+            return self.row(results, self.published[number].quantity, measured, spread(measured, form), remark)
+
+        def over_line(key: tuple[float, float, float]) -> list[float]:
+            return [mine / line for mine, line in zip(held[key]["curve"][:size], lines[key[0]]["curve"], strict=False)]
+
+        weakest = [min(over_line((alpha, 0.005, 0.0))) for alpha in ALPHAS]
+        ahead = [sum(ratio > 1 for ratio in over_line(key)) for key in diagonal]
+        return [
+            row(0, most, f"lowest; d = 0.2: above the line of its alpha at {spread(ahead, 'd')} of {size} lags"),
+            row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the best of all that amplify as much"),
+            row(2, [held[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
+            row(3, [beyond[key] for key in held if key[2] == 0], "Theta^N = 0"),
+            row(4, [held[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
+                f"at single lags as little as {spread(weakest)}"),
+            row(5, [min(over_line(key)) for key in diagonal], "lowest; mostly far above 1"),
+            row(6, [beyond[key] for key in diagonal], "of the totals of Table 5"),
+            row(7, [held[key]["total"] / lines[key[0]]["total"] for key in diagonal], "delay line of the same alpha"),
+        ]  # fmt: skip
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 4.2)
+        panels = dict(zip(DIAGONALS, figure.subplots(1, 2, sharey=True), strict=True))
+        colour = dict(zip(ALPHAS, (COLOUR["saddle-1"], COLOUR["stable"], COLOUR["unstable"]), strict=True))
+        for one in results:
+            alpha, beta, d = _key(one)
+            axes, lags = panels[d], range(len(one.result["curve"]))
+            drawn = [value or float("nan") for value in one.result["curve"]]
+            axes.plot(lags, drawn, color=colour[alpha], linestyle="dashed" if beta else "solid", linewidth=1.4,
+                      label=None if beta or d else f"alpha = {alpha:g}")  # fmt: skip
+            if not beta and d:
+                bound = [value or float("nan") for value in one.result["bound"]]
+                axes.plot(lags, bound, color=colour[alpha], linestyle="dotted", linewidth=1)
+        size = results[0].trial.settings["size"]
+        for d, axes in panels.items():
+            axes.axvline(size, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
+            axes.set(xlabel=f"steps ago, k, for d = {d:g}", yscale="log", ylim=(1e-3, 1.3))
+            quiet(axes)
+            plain_powers(axes.yaxis)
+        panels[0.0].set_ylabel("J(k)")
+        above(figure, 3)
+        return figure
+
+
+def _key(one: Finished) -> tuple[float, float, float]:
+    return one.trial.settings["alpha"], one.trial.settings["beta"], one.trial.settings["d"]
+
+
+def _worst_and_best(ratios: torch.Tensor) -> tuple[float, float]:
+    known = ratios[torch.isfinite(ratios)]
+    return float(known.min()), float(known.max())
+
+
+STUDY = FisherCurves()

@@ -1,0 +1,218 @@
+"""The curve of a delay line, and how far other triangular matrices can fall below it (Kerg, 3.4.2, Prop 3.4.1, A.2).
+
+The proof of A.2 rests on `Theta = D A`, D the delay line and A unit lower triangular. Its first line, A.2.3, takes
+`Theta^k` to be `D^k A`, which it is not. What follows holds nevertheless: a shift only drops the first row and column
+of A, `A D = D A_1` with `A_1` the rest of A, moved up by one, so that `D^T A^T = A_1^T D^T` and `(Theta^k)^T = A^T
+A_1^T ... A_(k-1)^T (D^k)^T`. No part of A has a larger singular value than A, sigma, and so `|(Theta^k)^T u| <= sigma^k
+|(D^k)^T u|`: A.2.5, as k < N and sigma >= 1. Keeping sigma^k instead of sigma^(N-1) makes it sharper at no price:
+
+    J(k) >= a^k / sum_(m <= k) (sigma^2 a)^m
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log, log10
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.lenses import fisher_memory
+from mnemoscope.replication.computing import ComputedStudy, kept, spread
+from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.studies.kerg2022.linear_networks import first_unit, random_chain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HUGE = 1e9
+
+
+def delay_line_curve(a: float, lags: int) -> Float[Tensor, " lags"]:
+    """`J(k) = a^k (a - 1) / (a^(k+1) - 1)` of a delay line with sqrt(a) on its sub-diagonal; 1 / (k + 1) for a = 1.
+
+    >>> delay_line_curve(1.0, 4).tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
+    True
+    """
+    k = torch.arange(lags, dtype=torch.float64)
+    return 1 / (k + 1) if a == 1 else a**k * (a - 1) / (a ** (k + 1) - 1)
+
+
+def gram_schmidt(theta: Float[Tensor, "size size"]) -> Float[Tensor, "size size"]:
+    """A of `Theta = D A` (A.2.1): D moves rows down and scales them by sqrt(a), so that rows of A are the next rows of
+    Theta, scaled back. D does not see A's last row; Gram-Schmidt on the columns, from the last one, makes it 0 ... 0 1.
+
+    >>> A = gram_schmidt(torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 2, 0]]))
+    >>> A.tolist()
+    [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    A = torch.eye(len(theta), dtype=theta.dtype)
+    A[:-1] = theta[1:] / theta[1, 0]
+    return A
+
+
+def log_bounds(a: float, sigma: float, size: int) -> dict[str, Float[Tensor, " size"]]:
+    """Natural logarithms of the lower bounds of J(k), k < size: as in Prop 3.4.1, with the exponent 2 in which A.2.6
+    ends, and with sigma^2m for each step m.
+
+    >>> bounds = log_bounds(0.5, 1.0, 5)  # without anything but a delay line they are all its curve
+    >>> all(torch.allclose(one.exp(), delay_line_curve(0.5, 5)) for one in bounds.values())
+    True
+    """
+    line = delay_line_curve(a, size).log()
+    k = torch.arange(size, dtype=torch.float64)
+    passed = torch.logcumsumexp(k * log(sigma**2 * a), dim=0)  # log of sum_(m <= k) (sigma^2 a)^m
+    return {
+        "proposition": line - 2 * (size - 1) * log(sigma),
+        "squared": line - 2 * log(sigma),
+        "sharper": k * log(a) - passed,
+    }
+
+
+class FisherDelayLine(ComputedStudy):
+    """Delay lines against their formula, and random triangular matrices against the bounds."""
+
+    name = "fisher-delay-line"
+    title = "Delay lines, and what else is strictly triangular"
+    question = "Does a network with a delay line in it hold nearly as much as the delay line, and is that proved?"
+    published = (
+        Published("delay line: error of its formula", "an equality", "Ganguli et al. 2008; Kerg, 3.4.2",
+                  agreeing=(0, 1e-10)),
+        Published("log10 J(k) / bound", "at least 0", "Kerg, Prop 3.4.1", agreeing=(0, HUGE)),
+        Published("A.2.3: relative error", "an equality", "Kerg, A.2.3", agreeing=(0, 1e-10),
+                  because="Theta^k is D A D A ..., not D^k A"),
+        Published("A.2.5: log10 C / bound", "at most 0", "Kerg, A.2.5",
+                  agreeing=(-HUGE, 0)),
+        Published("A.2.6: log10 J(k) / bound", "at least 0",
+                  "Kerg, A.2.6: its end has sigma^2, not sigma^(2(N-1))", agreeing=(0, HUGE), because="a misprint"),
+        Published("sharper: log10 J(k) / bound", "at least 0",
+                  "this project: a^k / sum_(m <= k) (sigma^2 a)^m", agreeing=(0, HUGE)),
+    )  # fmt: skip
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("Some chains of 8 units.", {"cases": {
+            "delay line": {"size": 8, "strengths": (0.0,), "trials": 1},
+            "random": {"size": 8, "strengths": (0.1, 1.0), "trials": 2}}}),
+        "cpu": Preset("Delay lines of 100 units; random chains of 5, 20 and 100 units, 1,680 in all; half a minute.", {
+            "cases": {"delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
+                      "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
+                      "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
+                      "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10}}}),
+        "paper": Preset("The same with five times as many chains, in five seeds.", {
+            "cases": {"delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
+                      "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
+                      "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
+                      "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10}}},
+                        (0, 1, 2, 3, 4)),
+    }  # fmt: skip
+    cites = ("kerg2019", "ganguli2008")
+    lenses = ("fisher",)
+    caption = (
+        "One random chain per strength of what lies below its sub-diagonal, a = 1. Solid: J(k); dotted: the sharper "
+        "bound; dashed: Prop 3.4.1, where it is not too low to be seen; black: the delay line, below which not all "
+        "lie, as they amplify more."
+    )
+    multiples = (0.8, 1.0, 1.2)
+    """Of a."""
+
+    def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
+        found: list[dict[str, Any]] = []
+        for a in self.multiples:
+            for strength in case["strengths"]:
+                looks = [
+                    look(random_chain(a, strength, case["size"], generator), a, curves=number == 0 and a == 1)
+                    for number in range(case["trials"])
+                ]
+                curves = {name: one for look in looks for name, one in look.pop("curves", {}).items()}
+                lists = {name: [one[name] for one in looks] for name in looks[0]}
+                found.append({"a": a, "strength": strength, **lists, "curves": curves})
+        return {"chains": found}
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        groups = [{**one, "size": trial.trial.settings["size"]} for trial in results for one in trial.result["chains"]]
+        lines, chains = ([one for one in groups if (one["strength"] == 0) == plain] for plain in (True, False))
+
+        def gathered(name: str, of: Sequence[Mapping[str, Any]] = chains) -> list[float]:
+            return [value for one in of for value in one[name]]
+
+        def row(number: int, measured: Sequence[float], remark: str = "") -> Row:
+            return self.row(results, self.published[number].quantity, measured, spread(measured, ".2g"), remark)
+
+        count = f"{len(gathered('sigma')):,} random chains"
+        fails = [one for one in chains if min(one["squared"]) < 0]
+        sizes = ", ".join(map(str, sorted({one["size"] for one in fails})))
+        smallest = f"at N = {sizes}: a misprint" if fails else "no counter-example"
+        rows = [
+            row(0, gathered("formula", lines), f"a = {', '.join(map(str, self.multiples))}"),
+            row(1, gathered("proposition"), f"lowest of each of {count}; the proof can be mended"),
+            row(2, gathered("first_step"), "Theta^k is D A D A ..., not D^k A"),
+            row(3, gathered("covariance"), "worst direction; holds without A.2.3"),
+            row(4, gathered("squared"), f"fails {smallest}" if fails else smallest),
+            row(5, gathered("sharper"), "lowest, from lag 1 on"),
+        ]
+        for size in dict.fromkeys(one["size"] for one in chains):
+            for strength in dict.fromkeys(one["strength"] for one in chains if one["size"] == size):
+                own = [one for one in chains if (one["size"], one["strength"]) == (size, strength)]
+                loose, sharp = spread(gathered("loosest", own), ".2g"), spread(gathered("loosest_sharper", own), ".2g")
+                line = f"J(k) / delay line, lowest: {spread(gathered('against_line', own), '.2g')}"
+                sigma = f"sigma {spread(gathered('sigma', own), '.2f')}"
+                rows.append(Row(f"N = {size}, strength {strength:g}: loosest log10", "not told",
+                                f"{loose}; sharper {sharp}",
+                                remark=f"{sigma}; {line}"))  # fmt: skip
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 4.0)
+        axes = figure.add_subplot()
+        largest = max(results, key=lambda one: one.trial.settings["size"] * (one.trial.name != "delay line"))
+        shown = [one for one in largest.result["chains"] if one["curves"]]
+        names = ("slow", "saddle-1", "unstable", "marginal")
+        for place, one in reversed(list(enumerate(shown))):
+            for name, style in (("curve", "solid"), ("sharper", "dotted"), ("proposition", "dashed")):
+                axes.plot(one["curves"][name], color=COLOUR[names[place % 4]], linestyle=style, linewidth=1.4,
+                          label=f"strength {one['strength']:g}" if name == "curve" else None)  # fmt: skip
+        line = delay_line_curve(1.0, largest.trial.settings["size"]).log10().tolist()
+        axes.plot(line, color=COLOUR["ink"], linewidth=1)
+        axes.set(xlabel="steps ago, k", ylabel="log10 J(k)", ylim=(-12, 0.8))
+        legend(axes, beside=True)
+        quiet(axes)
+        return figure
+
+
+def look(theta: Float[Tensor, "size size"], a: float, *, curves: bool = False) -> dict[str, Any]:
+    """One chain against the formula, the bounds and the steps of their proof; bounds as log10 of J over them."""
+    size = len(theta)
+    memory = fisher_memory(theta, first_unit(size), lags=size)
+    assert memory.factor is not None
+    A = gram_schmidt(theta)
+    sigma = max(1.0, float(torch.linalg.matrix_norm(A, 2)))
+    J, line = memory.curve.log(), delay_line_curve(a, size)
+    ratios = {name: (J - bound) / log(10) for name, bound in log_bounds(a, sigma, size).items()}
+    variance = (a ** torch.arange(size, dtype=torch.float64)).cumsum(0)  # sum_k D^k D^kT, A.2.6
+    C = memory.factor @ memory.factor.mT
+    told, passed = torch.zeros_like(C), A @ A.mT
+    D = random_chain(a, 0.0, size, torch.Generator())
+    for _ in range(size):  # the right-hand side of A.2.3
+        told, passed = told + passed, D @ passed @ D.mT
+    within = torch.linalg.matrix_norm(memory.factor / variance.sqrt()[:, None], 2).square()
+    found: dict[str, Any] = {
+        "sigma": sigma,
+        "formula": float((memory.curve / line - 1).abs().max()),
+        "against_line": float((memory.curve / line).min()),
+        "first_step": float((told - C).norm() / C.norm()),
+        "covariance": log10(float(within)) - 2 * (size - 1) * log10(sigma),
+        **{name: float(ratio.min()) for name, ratio in ratios.items()},
+        "sharper": float(ratios["sharper"][1:].min()),
+        "loosest": float(ratios["proposition"].max()),
+        "loosest_sharper": float(ratios["sharper"].max()),
+    }
+    found = {name: float(f"{value:.3g}") for name, value in found.items()}  # of thousands of chains
+    if curves:
+        drawn = {name: kept(J / log(10) - ratios[name]) for name in ("proposition", "sharper")}
+        found["curves"] = {"curve": kept(J / log(10)), **drawn}
+    return found
+
+
+STUDY = FisherDelayLine()

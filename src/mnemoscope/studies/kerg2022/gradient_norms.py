@@ -1,0 +1,95 @@
+"""Gradients through time and through training of nnRNN on the Penn Treebank (Kerg, A.6 Fig 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnemoscope.drawing.svg import blank, legend, quiet
+from mnemoscope.lenses.gradients.lens import gradient_norms
+from mnemoscope.replication.learning import colours
+from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.studies.kerg2022.ptb_bpc import GammaClamp
+from mnemoscope.training import load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class GradientNorms(GammaClamp):
+    """The gradient of the last step's loss at every earlier state, of trained networks."""
+
+    name = "gradient-norms"
+    title = "Gradients of nnRNN through time"
+    question = "How does the gradient grow or fade from step to step back, and over training?"
+    published = tuple(
+        Published(f"{name}: growth back through time", "polynomial", "Kerg, A.6 Fig 3 (left)", agreeing=(0, 1))
+        for name in GammaClamp.networks
+    )
+    presets: Mapping[str, Preset] = {
+        name: Preset(preset.summary.replace("five seeds", "one seed"), preset.settings)
+        for name, preset in GammaClamp.presets.items()
+    }
+    lenses = ("gradients",)
+    caption = (
+        "Left: norm of the gradient of the last step's loss at the states before it, of the trained networks. Right: "
+        "norm of the gradient of the weights while learning."
+    )
+
+    def look(self, run: Path) -> dict[str, Any]:
+        model, task, config = load_model(run)
+        batch = task.batch(min(16, config.batch_size), config.seed, 0, "validation")
+        norms = gradient_norms(
+            model.cell,
+            model.encode(batch.inputs),
+            lambda outputs: task.errors(model.readout(outputs), batch)[-1].mean(),
+        )
+        back = norms.mean(1).flip(0)
+        return super().look(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        found = [one.result["gradient"] for one in own if "gradient" in one.result]
+        better = [polynomial(norms)[1] for norms in found]
+        told = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in found)
+        remark = f"{told}, k steps back; here: what a power explains of log |gradient| beyond an exponential"
+        remark = remark if found else ""
+        return [self.row(own, "growth back through time", better, ".2f", remark)]
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 3.4)
+        back, training = figure.subplots(1, 2)
+        for colour, one in zip(colours(), results, strict=False):
+            label = f"{one.trial.name}"
+            if "gradient" in one.result:
+                back.loglog(range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour)
+            curve = one.result["curve"]
+            training.semilogy(curve["step"], curve["gradient_norm"], color=colour, label=label)
+        back.set(xlabel="steps back", ylabel="norm of the gradient")
+        training.set(xlabel="iterations")
+        legend(training)
+        for axes in (back, training):
+            quiet(axes)
+        return figure
+
+
+def polynomial(norms: Sequence[float]) -> tuple[float, float]:
+    """The exponent a of `norm ~ k^a`, k steps back, from the fifth on; and which share of the variance of log norm this
+    explains, less the share that an exponential explains.
+
+    >>> exponent, better = polynomial([k**1.5 for k in range(1, 151)])
+    >>> round(exponent, 6), better > 0, polynomial([1.05**k for k in range(1, 151)])[1] > 0
+    (1.5, True, False)
+    """
+    k, log_norm = np.arange(1, 1 + len(norms))[4:], np.log(np.maximum(norms, 1e-300))[4:]
+    left = []
+    for x in (np.log(k), k):
+        slope, offset = np.polyfit(x, log_norm, 1)
+        left.append(np.var(log_norm - slope * x - offset))
+    exponent = np.polyfit(np.log(k), log_norm, 1)[0]
+    return float(exponent), float((left[1] - left[0]) / max(np.var(log_norm), 1e-12))
+
+
+STUDY = GradientNorms()

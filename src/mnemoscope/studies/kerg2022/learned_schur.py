@@ -1,0 +1,123 @@
+"""What Schur form nnRNN learns on tasks of different kinds (Kerg, 3.6.3 Fig 3 and A.5 Fig 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mnemoscope.config.run_config import changed
+from mnemoscope.connectivity import Schur
+from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.replication.learning import LearningStudy, colours
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.studies.kerg2022 import copy_200, psmnist, ptb_bpc
+from mnemoscope.training import load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TASKS: dict[str, LearningStudy] = {"copy": copy_200.STUDY, "psmnist": psmnist.STUDY, "ptb": ptb_bpc.STUDY}
+"""The studies whose nnRNN is trained, with their settings."""
+BINS = 24
+
+
+class LearnedSchur(LearningStudy):
+    """Train nnRNN on several tasks and look at `Lambda + T`."""
+
+    name = "learned-schur"
+    title = "The Schur forms that nnRNN learns"
+    question = "Which tasks are solved by rotations alone, and which by non-normal dynamics?"
+    score = "loss"
+    score_in_words = "loss"
+    published = (
+        Published("copy: T / Lambda", "practically 0", "Kerg, 3.6.3 and Fig 3a", agreeing=(0, 0.1)),
+        Published("copy: mean modulus", "about 1", "Kerg, 3.6.3", agreeing=(0.98, 1.02)),
+        Published("copy: mean cosine of the angles", "about uniform", "Kerg, 3.6.3", agreeing=(-0.2, 0.2)),
+        Published("ptb: T / Lambda", "a lot of structure", "Kerg, 3.6.3 and Fig 3b", agreeing=(0.1, 1e9)),
+        Published("ptb: mean modulus", 0.958, "Kerg, 3.6.3", agreeing=(0.938, 0.978)),
+        Published("ptb: mean cosine of the angles", "strongly aligned", "Kerg, 3.6.3", agreeing=(0.3, 1)),
+        Published("psmnist: T / Lambda", "weaker than ptb, not absent", "Kerg, A.5 Fig 2"),
+    )
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations on the copy task: it shows that the machinery works.",
+                        {"as": "smoke", "tasks": ("copy",)}),
+        "cpu": Preset("The copy task as published; one seed.", {"as": "cpu", "tasks": ("copy",)}),
+        "paper": Preset("The copy task, permuted MNIST and the Penn Treebank as published, on a GPU; one seed.",
+                        {"as": "paper", "tasks": ("copy", "psmnist", "ptb")}),
+    }  # fmt: skip
+    cites = ("kerg2019",)
+    caption = (
+        "Left: mean magnitude of the entries of T on each sub-diagonal. Right: angles of the eigenvalues, as shares."
+    )
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        return [
+            Trial(task, asdict(changed(changed(TASKS[task].base, _nnrnn(task, settings["as"])), {"seed": seed})), seed)
+            for task in settings["tasks"]
+            for seed in seeds
+        ]
+
+    def look(self, run: Path) -> dict[str, Any]:
+        matrix = getattr(load_model(run)[0].cell, "connectivity", None)
+        assert isinstance(matrix, Schur)
+        with torch.no_grad():
+            T, Lambda, moduli, theta = matrix.non_normal(), matrix.normal_part(), matrix.moduli(), matrix.theta
+            between = [T.diagonal(-1)[1::2], *(T.diagonal(-offset) for offset in range(2, matrix.size))]
+            diagonals = [entries.abs().mean().item() for entries in between if len(entries)]  # not those inside a pair
+            folded = torch.atan2(theta.sin().abs(), theta.cos())  # eigenvalues come in pairs, at theta and -theta
+            shares = torch.histc(folded, BINS, 0, torch.pi) / len(theta)
+            return {
+                "non_normal": (T.norm() / Lambda.norm()).item(),
+                "mean_modulus": moduli.mean().item(),
+                "mean_cosine": theta.cos().mean().item(),
+                "diagonals": [float(f"{value:.3g}") for value in diagonals],
+                "angles": [round(value, 5) for value in shares.tolist()],
+            }
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        quantities = {"T / Lambda": "non_normal", "mean modulus": "mean_modulus",
+                      "mean cosine of the angles": "mean_cosine"}  # fmt: skip
+        return [
+            self.row(own, quantity, [one.result[key] for one in own if key in one.result], ".4f",
+                     "Frobenius norms" if key == "non_normal" else "")
+            for quantity, key in quantities.items()
+        ]  # fmt: skip
+
+    def as_published(self, trial: Trial) -> bool:
+        return TASKS[trial.name].as_published(trial)
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 3.4)
+        diagonals, angles = figure.subplots(1, 2)
+        for colour, one in zip(colours(), results, strict=False):
+            if "diagonals" not in one.result:
+                continue
+            values = one.result["diagonals"]
+            diagonals.plot(range(1, 1 + len(values)), values, color=colour, label=one.trial.name, linewidth=1)
+            edges = [180 * edge / BINS for edge in range(BINS + 1)]
+            angles.stairs(one.result["angles"], edges, color=colour)
+        diagonals.set(xlabel="sub-diagonal", ylabel="mean |t|", ylim=(0, None))
+        angles.set(xlabel="angle, degrees")
+        angles.set_xticks([0, 90, 180])
+        angles.axhline(1 / BINS, color=COLOUR["muted"], linestyle="dotted", linewidth=1)
+        legend(diagonals)
+        for axes in (diagonals, angles):
+            quiet(axes)
+        return figure
+
+
+def _nnrnn(task: str, preset: str) -> dict[str, Any]:
+    """The settings of nnRNN in the study of that task."""
+    settings = TASKS[task].presets[preset].settings
+    options = {
+        name: {**settings["networks"]["nnrnn"].get(name, {}), **settings["changes"].get(name, {})}
+        for name in ("task_options", "cell_options")
+    }
+    return {**settings["networks"]["nnrnn"], **settings["changes"], **options}
+
+
+STUDY = LearnedSchur()

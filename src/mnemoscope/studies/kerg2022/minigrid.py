@@ -1,0 +1,256 @@
+"""Learn in small rooms, be tested in large ones: agents that attend to their past (Kerg, B.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.replication.computing import above
+from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.training import NonFiniteLoss
+from mnemoscope.training.files import read_json
+from mnemoscope.training.reinforcement import PPO, ActorCritic, grid_agent, learn, minigrid, play
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STEPS = 5_000_000
+"""In which the published agents learned."""
+SCREEN = {"short_term": 5, "relevant": 5}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "memlstm": {"cell": "memlstm", "options": {}},
+    "rellstm": {"cell": "rellstm", "options": SCREEN},
+    "lstm": {"cell": "lstm", "options": {}},
+}
+"""Kerg, B.2 compares the first two, with nu = rho = 5; an LSTM without attention stands beside them here."""
+ROOMS: dict[str, tuple[str, str]] = {
+    "RedBlueDoors-6x6": ("RedBlueDoors-6x6", "RedBlueDoors-8x8"),
+    "GoToObject-6x6": ("GoToObject-6x6-N2", "GoToObject-8x8-N2"),
+    "MemoryS7": ("MemoryS7", "MemoryS13"),
+    "GoToDoor-5x5": ("GoToDoor-5x5", "GoToDoor-8x8"),
+    "Fetch-5x5": ("Fetch-5x5-N2", "Fetch-8x8-N3"),
+    "DoorKey-5x5": ("DoorKey-5x5", "DoorKey-16x16"),
+}
+"""Where an agent learns and where it is tested; with the full names of MiniGrid, which has no other of that size."""
+TABLE: dict[str, dict[str, tuple[float, float]]] = {
+    "RedBlueDoors-6x6": {"memlstm": (0.97, 0.95), "rellstm": (0.97, 0.95)},
+    "GoToObject-6x6": {"memlstm": (0.85, 0.66), "rellstm": (0.84, 0.74)},
+    "MemoryS7": {"memlstm": (0.4, 0.24), "rellstm": (0.94, 0.30)},
+    "GoToDoor-5x5": {"memlstm": (0.17, 0.11), "rellstm": (0.25, 0.15)},
+    "Fetch-5x5": {"memlstm": (0.42, 0.44), "rellstm": (0.5, 0.45)},
+    "DoorKey-5x5": {"memlstm": (0.94, 0.31), "rellstm": (0.93, 0.44)},
+}
+"""Mean rewards where an agent learned and where it was tested."""
+TOLERANCE = 0.1
+"""Rewards agree that differ by no more: one run each was published, without its spread."""
+BASE = PPO(steps=STEPS, environments=64, rollout=32, epochs=4, minibatches=4)
+"""B.2 gives the number of steps and no other setting of the learning; the rest are common values. The mission, a
+sentence, is not shown: in Fetch and GoTo an agent has to guess which object is meant, as the published rewards there
+suggest that those agents had."""
+
+
+def _published() -> tuple[Published, ...]:
+    told = []
+    for room, row in TABLE.items():
+        for network, rewards in row.items():
+            for place, reward in zip(ROOMS[room], rewards, strict=True):
+                agreeing = (reward - TOLERANCE, reward + TOLERANCE)
+                told.append(Published(_quantity(room, network, place), reward, "Kerg, B.2 Table 1", agreeing, "higher"))
+    return tuple(told)
+
+
+def _quantity(room: str, network: str, place: str) -> str:
+    return f"{room}, {network}: reward in {place}"
+
+
+class MiniGrid(Study):
+    """Teach agents in the small version of an environment, and test them in the large one."""
+
+    name = "minigrid"
+    title = "Rooms larger than those that were learned in"
+    question = (
+        "Does an agent that attends to few of its past states do better in larger rooms than one that attends to all?"
+    )
+    published = _published()
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few steps of tiny agents in one environment: it shows that the machinery works.",
+                        {"networks": NETWORKS, "rooms": ("GoToObject-6x6",), "hidden_size": 8, "episodes": 2,
+                         "ppo": {"steps": 256, "environments": 4, "rollout": 32, "minibatches": 2, "epochs": 1}}),
+        "cpu": Preset("DoorKey alone, 150,000 steps in place of 5,000,000; one seed, 32 episodes of each test.",
+                      {"networks": NETWORKS, "rooms": ("DoorKey-5x5",), "hidden_size": 64, "episodes": 32,
+                       "ppo": {"steps": 150_000}}),
+        "paper": Preset("All six environments, 5,000,000 steps as published; one seed, 100 episodes of each test.",
+                        {"networks": NETWORKS, "rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}}),
+    }  # fmt: skip
+    cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
+    caption = (
+        "Lines: reward of the episodes that end while learning; the first to end are those that reached their goal, so "
+        "that lines begin too high. Dots: reward after learning, where the agent learned and in the larger version, "
+        "with standard errors; circles: as published, after 5,000,000 steps; bars in grey: actions at random."
+    )
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        return [
+            Trial(
+                f"{room}, {name}",
+                {
+                    **network,
+                    "room": room,
+                    "hidden_size": settings["hidden_size"],
+                    "episodes": settings["episodes"],
+                    "ppo": asdict(replace(BASE, **settings["ppo"], seed=seed)),
+                },
+                seed,
+            )
+            for room in settings["rooms"]
+            for name, network in settings["networks"].items()
+            for seed in seeds
+        ]
+
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        chosen, seed = trial.settings, trial.seed
+        small, large = (minigrid(place) for place in ROOMS[chosen["room"]])
+        agent = grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
+        result: dict[str, Any] = {"parameters": sum(one.numel() for one in agent.parameters())}
+        try:
+            learned = learn(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
+        except NonFiniteLoss as error:
+            return result | {"failed": str(error).split(";")[0]}
+        agents = {"after": agent, "random": _aimless()}
+        tested = {
+            name: [_rewards(play(one, make, chosen["episodes"], seed)) for make in (small, large)]
+            for name, one in agents.items()
+        }
+        return result | {
+            "steps": learned.steps,
+            "episodes": learned.episodes,
+            "seconds": round(learned.seconds, 1),
+            **tested,
+            "curve": _curve(learned.metrics),
+        }
+
+    def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
+        """Where the agent learned."""
+        path = folder / "run" / "env.json"
+        return read_json(path) if path.exists() else super().environment(trial, folder)
+
+    def as_published(self, trial: Trial) -> bool:
+        return trial.settings["ppo"]["steps"] >= STEPS
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        return [row for own in by_name(results).values() for row in self._rows(own)]
+
+    def _rows(self, own: Sequence[Finished]) -> list[Row]:
+        room, network = own[0].trial.name.split(", ")
+        whole = [one.result for one in own if "failed" not in one.result]
+        failed = [f"{len(own) - len(whole)} did not stay finite"] if len(whole) < len(own) else []
+        if not whole:
+            return [Row(f"{own[0].trial.name}: reward", "", "none", remark=failed[0])]
+        rows = []
+        for at, place in enumerate(ROOMS[room]):
+            quantity, measured = _quantity(room, network, place), [one["after"][at]["mean"] for one in whole]
+            ours = ", ".join(_with_error(one["after"][at]) for one in whole)
+            random = ", ".join(f"{one['random'][at]['mean']:.2f}" for one in whole)
+            told = [f"{whole[0]['steps']:,} steps of learning; {random} at random", *failed]
+            stated = next((one for one in self.published if one.quantity == quantity), None)
+            if stated is None:
+                rows.append(Row(quantity, "", ours, remark="; ".join(told)))
+            else:
+                rows.append(self.compared(own, stated, quantity, measured, ours, "; ".join(told)))
+        spent = ", ".join(f"{one['seconds']:,.0f}" for one in whole)
+        last = ", ".join(_last(one["curve"]) for one in whole)
+        remark = f"{own[0].result['parameters']:,} parameters; {spent} s"
+        rows.append(Row(f"{own[0].trial.name}: reward at the end of learning", "", last, remark=remark))
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        """Learning curves, and what each agent reaches in both sizes."""
+        rooms = list(dict.fromkeys(one.trial.settings["room"] for one in results))
+        networks = list(dict.fromkeys(one.trial.name.split(", ")[1] for one in results))
+        figure, learning, tested = _panels(rooms)
+        places = [place for room in rooms for place in ROOMS[room]]
+        for number, (network, colour) in enumerate(zip(networks, colours(), strict=False)):
+            shift, label = (number - (len(networks) - 1) / 2) * 0.22, network
+            for room in rooms:
+                own = [one.result for one in results if one.trial.name == f"{room}, {network}"]
+                own = [one for one in own if "after" in one]
+                for one in own:
+                    learning[room].plot(one["curve"]["step"], one["curve"]["reward"], color=colour, linewidth=1.4)
+                for at, place in enumerate(ROOMS[room] if own else ()):
+                    x = places.index(place) + shift
+                    random = fmean(one["random"][at]["mean"] for one in own)
+                    tested.bar(x, random, 0.2, color=COLOUR["line"], zorder=1)
+                    mean, error = (fmean(one["after"][at][name] for one in own) for name in ("mean", "error"))
+                    tested.errorbar(x, mean, error, color=colour, marker=".", capsize=3, label=label)
+                    label = None
+                    if network in TABLE[room]:
+                        tested.plot(x, TABLE[room][network][at], "o", color=colour, fillstyle="none", markersize=9)
+        tested.set_xticks(range(len(places)), places, rotation=0 if len(rooms) == 1 else 90)
+        for axes in (*learning.values(), tested):
+            axes.set_ylim(-0.03, 1.05)
+            quiet(axes)
+        above(figure, len(networks))
+        return figure
+
+
+def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
+    """A panel for learning in each room, and one for all tests: beside it, or below them if there are several."""
+    columns, one = min(3, len(rooms)), len(rooms) == 1
+    rows = ceil(len(rooms) / columns)
+    figure = blank(8.4, 3.8 if one else 2.2 * rows + 4.2)
+    grid = (
+        figure.add_gridspec(1, 2) if one else figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
+    )
+    learning = {room: figure.add_subplot(grid[divmod(number, columns)]) for number, room in enumerate(rooms)}
+    for number, (room, axes) in enumerate(learning.items()):
+        axes.set(xlabel="steps", ylabel="reward" if number % columns == 0 else "")
+        axes.locator_params(axis="x", nbins=3)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f}k" if value else "0")
+        if not one:
+            axes.set_title(room, color=COLOUR["ink"], size=LARGEST_LETTERS)
+    return figure, learning, figure.add_subplot(grid[0, 1] if one else grid[rows, :])
+
+
+def _aimless() -> ActorCritic:
+    """An agent to which all actions are as good."""
+    agent = grid_agent("elman", hidden_size=1)
+    nn.init.zeros_(agent.linear_readout.weight)
+    return agent
+
+
+def _rewards(played: Any) -> dict[str, float]:
+    return {"mean": round(played.mean, 4), "error": round(played.error, 4), "steps": played.lengths.mean().item()}
+
+
+def _with_error(told: Mapping[str, float]) -> str:
+    return f"{told['mean']:.2f} ± {told['error']:.2f}"
+
+
+def _last(curve: Mapping[str, Sequence[float]]) -> str:
+    return f"{curve['reward'][-1]:.2f}" if curve["reward"] else "no episode ended"
+
+
+def _curve(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Mean reward and length of the episodes that ended in one stretch of rollouts after the other."""
+    every = max(1, ceil(len(lines) / KEPT_POINTS))
+    curve: dict[str, list[float]] = {"step": [], "reward": [], "length": []}
+    for end in range(len(lines), 0, -every):
+        ended = [line for line in lines[max(0, end - every) : end] if line["episodes"]]
+        if ended:
+            number = sum(line["episodes"] for line in ended)
+            curve["step"].insert(0, lines[end - 1]["step"])
+            for name in ("reward", "length"):
+                mean = sum(line["episodes"] * line[name] for line in ended) / number
+                curve[name].insert(0, float(f"{mean:.4g}"))
+    return curve
+
+
+STUDY = MiniGrid()

@@ -1,0 +1,117 @@
+"""As many parameters for CoRelNet as for ESBN (Kerg, C.7 Table 3 and Fig 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.studies.kerg2022.relational import (
+    BASE,
+    CAPTION,
+    DRIFTS,
+    EXTREME,
+    FEW_STEPS,
+    NO_WORSE,
+    TASKS,
+    Condition,
+    RelationalStudy,
+    at_extreme,
+    claim,
+    crossed,
+    named,
+)
+
+COUNTED = ("corelnet", "corelnet-nhid", "esbn")
+TABLE: dict[str, tuple[int, int, int]] = {
+    "same/diff": (200418, 1910760, 1910757),
+    "RMTS": (205026, 1910754, 1910757),
+    "dist3": (211684, 1911784, 1911783),
+    "identity rules": (211684, 1911784, 1911783),
+    "same/diff 6": (205026, 1910754, 1910757),
+    "RMTS3": (211170, 1910754, 1910757),
+    "identity rules 4": (223974, 1912808, 1912809),
+}
+"""Parameters of CoRelNet, of CoRelNet with a wider hidden layer, and of ESBN."""
+MISPRINT = 1910760
+"""The table's number for CoRelNet-nhid on same/diff 6, which no width yields: it is that of same/diff."""
+SPARSE = {
+    task: {"corelnet-l1": {"cell": "corelnet-l1", "cell_options": {"l1": 5.0 if task == "RMTS" else 1.0}}}
+    for task in TABLE
+}
+"""CoRelNet with a sparse map behind its encoder, with the published strengths (Kerg, C.5 Fig 3)."""
+MANY = {task: TASKS[task] for task in TABLE}
+FEW = {task: TASKS[task] for task in ("same/diff", "RMTS", "dist3", "identity rules")}
+
+
+def _counts() -> tuple[Published, ...]:
+    found = []
+    for task, row in TABLE.items():
+        for network, number in zip(COUNTED, row, strict=True):
+            misprinted = (network, task) == ("corelnet-nhid", "same/diff 6")
+            value = f"{MISPRINT:,}, a misprint" if misprinted else f"{number:,}"
+            quantity = f"{Condition(network, task, EXTREME[task]).name}: parameters"
+            found.append(Published(quantity, value, "Kerg, C.7 Table 3", agreeing=(number, number)))
+    return tuple(found)
+
+
+CLAIMS = tuple(
+    made
+    for task in TABLE
+    for made in (
+        claim("more parameters do not degrade performance", "Kerg, C.7 and Fig 5", task, EXTREME[task],
+              ("corelnet-nhid",), ("corelnet",), NO_WORSE),
+        claim("superior with much fewer parameters", "Kerg, C.7 and Fig 5", task, EXTREME[task],
+              ("corelnet",), ("esbn",), because=DRIFTS if task == "identity rules" else ""),
+    )
+)  # fmt: skip
+
+
+def _grid(tasks: Mapping[str, Mapping[str, object]], *networks: str) -> dict[str, dict[str, object]]:
+    """All networks on all tasks at their largest m, and CoRelNet with a sparse map too."""
+    sparse = {name: one for task in tasks for name, one in
+              crossed(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()}  # fmt: skip
+    return crossed(named(*networks), tasks, at_extreme(tasks)) | sparse
+
+
+class ParameterMatch(RelationalStudy):
+    """Count the parameters of networks, and compare what they learn with as many or with far fewer of them."""
+
+    name = "parameter-match"
+    title = "As many parameters for CoRelNet as for ESBN"
+    question = "Does CoRelNet do well because it has a tenth of ESBN's parameters, or does it not matter how many?"
+    base = replace(BASE, name="parameter-match")
+    claims = CLAIMS
+    published = (*_counts(), *(one.published for one in CLAIMS))
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations of RMTS: it shows that the machinery works.",
+                        {"networks": _grid({"RMTS": TASKS["RMTS"]}, *COUNTED), "changes": FEW_STEPS}),
+        "cpu": Preset("As published, CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the "
+                      "four basic ones, one seed.",
+                      {"networks": _grid(MANY, "corelnet", "corelnet-nhid")
+                       | crossed(named("esbn"), FEW, at_extreme(FEW)), "changes": {}, "seeds": {"esbn": (0,)}},
+                      (0, 1, 2, 3, 4)),
+        "paper": Preset("As published, all networks on all tasks, ten seeds, on a GPU.",
+                        {"networks": _grid(MANY, *COUNTED), "changes": {"device": "cuda"}}, tuple(range(10))),
+    }  # fmt: skip
+    cites = ("kerg2022", "webb2021")
+    caption = (
+        f"{CAPTION} CoRelNet-nhid has as many parameters as ESBN, about nine times as many as CoRelNet has; "
+        "CoRelNet-L1 has a sparse map behind its encoder."
+    )
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        counts = []
+        for name, own in by_name(results).items():
+            found = own[0].result["parameters"]
+            quantity = f"{name}: parameters"
+            stated = next((one for one in self.published if one.quantity == quantity), None)
+            if stated is None:
+                counts.append(Row(quantity, "", f"{found:,}"))
+            else:  # numbers of weights do not depend on how they are trained
+                counts.append(Row(quantity, str(stated.value), f"{found:,}", stated.verdict([found])))
+        return [*counts, *super().summarise(results)]
+
+
+STUDY = ParameterMatch()

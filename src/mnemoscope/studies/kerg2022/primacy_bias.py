@@ -1,0 +1,149 @@
+"""What a screened network keeps before it has learned anything (Kerg, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mnemoscope import registry
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.lenses.attention import attention_of
+from mnemoscope.replication.computing import ComputedStudy, kept, plain_powers, spread
+from mnemoscope.replication.learning import by_name, colours
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CELLS = ("relrnn", "rellstm")
+SCORES = ("published", "normalised")
+FIRST = "of the kept, first ones"
+SYMBOLS = "of the symbols, kept"
+AT_ONCE = 10
+"""Sequences whose weights, time^2 of each, are recorded at once."""
+
+
+def _cases(delay: int, units: int, sequences: int) -> dict[str, dict[str, Any]]:
+    size = {"delay": delay, "units": units, "sequences": sequences}
+    return {
+        f"{cell}, {task}, {score} score": {"cell": cell, "task": task, "score": score, **size}
+        for task in ("copy", "denoise")
+        for cell in CELLS
+        for score in SCORES
+    }
+
+
+def _published(task: str) -> tuple[Published, ...]:
+    first = Published(f"{task}: {FIRST}", "all", "follows from Kerg, Algorithm 1, for equal attention",
+                      agreeing=(0.9, 1.0))  # fmt: skip
+    what = "the relevant ones" if task == "denoise" else "all"
+    return first, Published(f"{task}: {SYMBOLS}", what, "Kerg, 4.5 and 4.6.1, of trained networks")
+
+
+class PrimacyBias(ComputedStudy):
+    """Follow what untrained networks keep on the copy and the denoise task.
+
+    The relevance of a state is the attention it is given in its first nu steps. With equal attention state i, counted
+    from 1, gets `sum of 1 / min(t, nu + rho) for t = i .. i + nu - 1`, which falls with i up to nu + rho and stays: the
+    first rho states are the most relevant, whatever they are. In the copy task these bear the symbols.
+    """
+
+    name = "primacy-bias"
+    title = "What an untrained network keeps"
+    question = "Does a screen by attention keep what is relevant, or what came first?"
+    published = (*_published("copy"), *_published("denoise"))
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("Two networks of each kind with 12 units: it shows that the machinery works.",
+                        {"cases": _cases(30, 12, 4)}, (0, 1)),
+        "cpu": Preset("128 units, delay 100, nu = rho = 10; ten networks of each kind, 100 sequences each; a minute.",
+                      {"cases": _cases(100, 128, 100)}, tuple(range(10))),
+        "paper": Preset("As cpu, at a delay of 1,000; some minutes.",
+                        {"cases": _cases(1000, 128, 100)}, tuple(range(10))),
+    }  # fmt: skip
+    cites = ("kerg2020",)
+    lenses = ("attention",)
+    caption = (
+        "Relevance with which a state leaves the buffer, over its place in the sequence, relative to the mean: median "
+        "over the networks, and between which values they lie. Left: as published, with what follows for equal "
+        "attention (dotted). Right: normalised by the number of states that compete."
+    )
+
+    def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
+        seed = generator.initial_seed()
+        task = registry.tasks.load(case["task"])(delay=case["delay"])
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            cell = registry.cells.load(case["cell"])(task.input_size, case["units"], score=case["score"]).double()
+        batch = task.batch(case["sequences"], seed, 0, "validation")
+        recall = len(batch.inputs) - task.symbols  # the first step at which a symbol is due
+        inputs = batch.inputs[: recall + 1]
+        seen = [attention_of(cell, part) for part in inputs.split(AT_ONCE, dim=1)]
+        held = torch.cat([one.chosen[-1] for one in seen], dim=1)  # (time, batch)
+        scores = torch.cat([one.scores for one in seen if one.scores is not None], dim=1)
+        bears = inputs[..., : task.alphabet].any(-1)
+        return {
+            "first": torch.cat([one.primacy for one in seen]).mean().item(),
+            "symbols": ((bears & held).sum(0) / task.symbols).mean().item(),
+            # of states that left the buffer: the relevance of the others is not final
+            "score": kept(scores[: -cell.past.short_term].mean(1)[: 5 * cell.past.slots]),
+        }
+
+    def as_published(self, trial: Trial) -> bool:
+        return trial.settings["score"] == "published"
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for name, own in by_name(results).items():
+            task = own[0].trial.settings["task"]
+            for quantity, key in ((FIRST, "first"), (SYMBOLS, "symbols")):
+                values = [one.result[key] for one in own]
+                remark = f"mean of {len(values)} networks {mean(values):.3f}"
+                stated = self.stated(f"{task}: {quantity}")
+                rows.append(self.compared(own, stated, f"{name}: {quantity}", values, spread(values, ".2f"), remark))
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 3.6)
+        panels = dict(zip(SCORES, figure.subplots(1, 2, sharey=True), strict=True))
+        names = dict.fromkeys((one.trial.settings["cell"], one.trial.settings["task"]) for one in results)
+        for (cell, task), colour in zip(names, colours(), strict=False):
+            for score, axes in panels.items():
+                case = {"cell": cell, "task": task, "score": score}
+                own = [one.result["score"] for one in results if case.items() <= one.trial.settings.items()]
+                if not own:
+                    continue
+                curves = torch.tensor(own)
+                curves = curves / curves.mean(1, keepdim=True)
+                places = range(1, 1 + curves.shape[1])
+                axes.plot(places, curves.median(0).values, color=colour, label=f"{cell}, {task}")
+                axes.fill_between(places, curves.amin(0), curves.amax(0), color=colour, alpha=0.15, linewidth=0)
+        flat = torch.tensor(equal_attention(10, 10, max(len(one.result["score"]) for one in results)))
+        panels["published"].plot(range(1, 1 + len(flat)), flat / flat.mean(), color=COLOUR["ink"], linestyle="dotted")
+        for score, axes in panels.items():
+            axes.set(xlabel="place in the sequence", xscale="log", yscale="log")
+            axes.set_yticks([1, 2, 5])
+            axes.set_title(f"{score} score", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
+            for axis in (axes.xaxis, axes.yaxis):
+                plain_powers(axis)
+            quiet(axes)
+        panels["published"].set_ylabel("relevance / mean")
+        named = panels["published"].get_legend_handles_labels()
+        figure.legend(*named, loc="outside upper center", ncols=2, frameon=False, labelcolor=COLOUR["ink"],
+                      fontsize=LARGEST_LETTERS)  # fmt: skip
+        return figure
+
+
+def equal_attention(short_term: int, relevant: int, number: int) -> list[float]:
+    """The relevance of the first states if attention were always shared equally.
+
+    >>> equal_attention(1, 1, 4)
+    [1.0, 0.5, 0.5, 0.5]
+    """
+    most = short_term + relevant
+    return [sum(1 / min(t, most) for t in range(i, i + short_term)) for i in range(1, 1 + number)]
+
+
+STUDY = PrimacyBias()

@@ -1,0 +1,98 @@
+"""Learn to copy after 100 steps, and be tested after up to 5,000 (Kerg, chapter 4 Table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mnemoscope.replication.learning import finite
+from mnemoscope.replication.study import Finished, Preset, Row
+from mnemoscope.studies.kerg2022.recall import (
+    BASE,
+    OURS,
+    PUBLISHED,
+    RecallStudy,
+    in_stages,
+    published_recall,
+    until_solved,
+)
+from mnemoscope.tasks import Copy
+from mnemoscope.training import evaluate_each, load_model
+
+NETWORKS = {name: {"steps": 6000, "batch_size": 64, **network} for name, network in in_stages(OURS, "10 30").items()}
+SLOWER = ("memrnn", "sab", "h-detach")
+"""Networks without a kernel of their own: an iteration takes ten times as long."""
+TIMES_AS_LONG = (1, 2, 4, 20, 50)
+"""The delays of the test, as multiples of the one that was learned."""
+TABLE: dict[str, dict[int, int | str]] = {
+    "rnn-orth": {100: 99, 200: 4, 400: 16, 2000: 10, 5000: 0},
+    "exprnn": {100: 100, 200: 86, 400: 73, 2000: 58, 5000: 50},
+    "memrnn": {100: 99, 200: 99, 400: 99, 2000: 92, 5000: "out of memory"},
+    "relrnn": {100: 100, 200: 99, 400: 99, 2000: 99, 5000: 99},
+    "lstm": {100: 99, 200: 64, 400: 48, 2000: 19, 5000: 14},
+    "h-detach": {100: 100, 200: 91, 400: 77, 2000: 51, 5000: 42},
+    "sab": {100: 99, 200: 95, 400: 95, 2000: 95, 5000: 95},
+    "rellstm": {100: 100, 200: 99, 400: 99, 2000: 99, 5000: 99},
+}
+"""Percent of the symbols recalled."""
+
+
+class TransferCopy(RecallStudy):
+    """Train networks at one delay, and test them at longer ones without further training."""
+
+    name = "transfer-copy"
+    title = "Copying after longer delays than were learned"
+    question = "Which networks that learned to recall ten symbols after 100 steps do so after up to 5,000?"
+    table = TABLE
+    published = tuple(
+        published_recall(f"{network}: recall at delay {delay}", percent, "Kerg, chapter 4 Table 1")
+        for network, row in TABLE.items()
+        for delay, percent in row.items()
+    )
+    base = replace(BASE, name="transfer-copy")
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations at a delay of 3, tests up to 150: it shows that the machinery works.",
+                        {"networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
+                         "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10,
+                                     "evaluate_every": 5}}),
+        "cpu": Preset("Sizes as published, recipes of ours (`recall.OURS`); batches of 64 (RelRNN 32), at most 3,000 "
+                      "iterations; one seed.",
+                      {"networks": {"relrnn": {**NETWORKS["relrnn"], "batch_size": 32},
+                                    "rellstm": NETWORKS["rellstm"], "lstm": NETWORKS["lstm"]},
+                       "changes": {"evaluate_batches": 4, "steps": 3000}}),
+        "paper": Preset("Sizes as published, recipes of ours (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
+                        "delays first); batches of 64, at most 6,000 iterations (MemRNN, SAB and h-detach 3,000), on a "
+                        "GPU; one seed.",
+                        {"networks": NETWORKS | {name: {**NETWORKS[name], "steps": 3000} for name in SLOWER},
+                         "changes": {"device": "cuda", "evaluate_batches": 4}}),
+        "published": Preset("As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
+                            {"networks": PUBLISHED, "changes": {"device": "cuda"}}),
+    }  # fmt: skip
+    cites = ("kerg2020", "hochreiter1997")
+    caption = (
+        "Left: recall at the delay that is learned. Right: recall at longer delays without further training (dots and "
+        "lines), and as published (circles)."
+    )
+
+    def look(self, run: Path) -> dict[str, Any]:
+        model, task, config = load_model(run)
+        assert isinstance(task, Copy)
+        tasks = {times * task.delay: replace(task, delay=times * task.delay) for times in TIMES_AS_LONG}
+        scores = evaluate_each(model.to(config.device), tasks, seed=config.seed)
+        return {"tested": [[delay, round(score["accuracy"], 4)] for delay, score in scores.items()]}
+
+    def recalled(self, one: Finished) -> dict[int, float]:
+        return {int(delay): recall for delay, recall in one.result.get("tested", ())}
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        whole = finite(own)
+        delays = dict.fromkeys(delay for one in whole for delay in self.recalled(one))
+        rows = [
+            self.row(own, f"recall at delay {delay}", [self.recalled(one)[delay] for one in whole]) for delay in delays
+        ]
+        return [*rows, until_solved(name, own)]
+
+
+STUDY = TransferCopy()

@@ -1,0 +1,1 @@
+"""Published tables and figures of Renanse et al. 2021."""

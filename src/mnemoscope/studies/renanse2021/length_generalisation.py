@@ -1,0 +1,96 @@
+"""Copying longer sequences than were learned (Renanse et al. 2021, Fig 9 left)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mnemoscope.replication.learning import finite
+from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.studies.renanse2021.matrix_copy import LEARNING
+from mnemoscope.studies.renanse2021.ntm_copy import BITS, LENGTHS, of_prototype
+from mnemoscope.studies.renanse2021.tape import (
+    BASE,
+    FASTER,
+    FEW_STEPS,
+    LEARNING_NTM,
+    MATNTM,
+    NTM,
+    OURS,
+    SMALL,
+    SOURCE,
+    TapeStudy,
+    by_length,
+)
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "matntm": LEARNING["matntm"],
+    "matntm, all at once": {**MATNTM, **FASTER, "task_options": {"mixed": True}},
+    "ntm": LEARNING_NTM,
+}
+"""As in the studies matrix-copy and ntm-copy; and a MatNTM that sees all lengths from the beginning."""
+PROTOTYPE: dict[str, Any] = {**NTM, "optimiser": "adam", "momentum": 0.0, "learning_rate": 1e-3, "steps": 2500}
+"""Of the vector machine: it had learned to copy after so many iterations."""
+LONGEST = "longest length without a wrong bit, and none at shorter ones"
+SEEDS = (0, 1, 2, 3, 4)
+
+
+class LengthGeneralisation(TapeStudy):
+    """Train machines at lengths 1 to 20, and test them at longer ones without further training."""
+
+    name = "length-generalisation"
+    title = "Copying longer sequences than were learned"
+    question = "Do machines that learned to copy up to 20 matrices or vectors copy up to 120?"
+    published = (
+        Published("matntm: wrong bits over length", "rise with the length; the figure has no number",
+                  f"{SOURCE}, Fig 9"),
+        Published(f"matntm: {LONGEST}", 48, "the model of 4,121 parameters that the authors released, tested by us",
+                  agreeing=(48, 1000), better="higher"),
+        *of_prototype(),
+    )  # fmt: skip
+    base = replace(BASE, name="length-generalisation")
+    as_told: Mapping[str, Mapping[str, Any]] = {"matntm": MATNTM, "ntm": PROTOTYPE}
+    lengths: Mapping[str, Mapping[int, float]] = {
+        "matntm": {48: 0.0},
+        "ntm": {length: BITS * share for length, share in LENGTHS.items()},
+    }
+    told_lengths = (30, 40, 48, 60, 80, 120)
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("A few iterations of two small machines with up to two items, tests up to twelve: it shows "
+                        "that the machinery works.",
+                        {"networks": {name: SMALL[name] for name in ("matntm", "ntm")},
+                         "changes": {**FEW_STEPS, "task_options": {"longest": 2}}}),
+        "cpu": Preset("Sizes as published, recipe of ours as in the studies matrix-copy and ntm-copy; at most 4,000 "
+                      "iterations of 16 sequences; five seeds. At most a quarter of an hour of one core for each.",
+                      {"networks": NETWORKS, "changes": {**OURS, "steps": 4000}}, SEEDS),
+        "paper": Preset("As cpu, but for as many iterations as published, 53,000, without an early end, on a GPU; five "
+                        "seeds.",
+                        {"networks": NETWORKS,
+                         "changes": {**OURS, "device": "cuda", "target_loss": None, "target_score": None}},
+                        (0, 1, 2, 3, 4)),
+    }  # fmt: skip
+    cites = ("renanse2021", "graves2014", "collier2018")
+    caption = (
+        "Wrong bits of a matrix of 25 or a vector of 8, lines for the median over the seeds. Left: while learning, "
+        "over lengths 1 to 20. Right: of the trained machines at single lengths, the authors' released model (one "
+        "circle: no wrong bit up to there) and an earlier prototype of the vector machine (circles); the vertical line "
+        "is at the longest of training."
+    )
+
+    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
+        longest = [_without_fault(by_length(one)) for one in finite(own)]
+        return [*super().more_rows(name, own), self.row(own, LONGEST, longest)]
+
+
+def _without_fault(tested: Mapping[int, float]) -> int:
+    """The longest tested length up to which no bit is wrong; 0 if some is at the shortest one."""
+    longest = 0
+    for length in sorted(tested):
+        if tested[length] > 0:
+            break
+        longest = length
+    return longest
+
+
+STUDY = LengthGeneralisation()

@@ -1,0 +1,182 @@
+"""What matrix networks hold: the published formulas beside the exact ones (Renanse et al. 2021, Fig 2, Theorems 1-3).
+
+How the paper drew its normal matrices is not told. Here: planes turned by uniform angles, moduli uniform in (0, 1), in
+a random orthogonal basis; `|W| = 1`, noise of variance 1. Nor is it told whether its MAT-196 and MAT-225 are matrices
+of so many units (14 and 15 a side) or of so many a side: `paper` has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
+from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
+from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.studies.kerg2022.linear_networks import random_general, random_normal, random_source
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LAGS = 40
+LARGEST_VECTOR = 36
+"""Units of a vector network that is drawn beside a matrix network of as many."""
+RADIUS = 0.95
+"""Spectral radius of general networks."""
+HUGE = 1e9
+
+
+def _cases(normal: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
+    cases = {f"normal, N = {size}": {"kind": "normal", "size": size} for size in normal}
+    return cases | {f"general, N = {size}": {"kind": "general", "size": size} for size in general}
+
+
+class MatrixCapacity(ComputedStudy):
+    """Normal and general matrix networks, by both readings."""
+
+    name = "matrix-capacity"
+    title = "What matrix networks hold"
+    question = "Do networks whose state is a matrix hold less than those whose state is a vector?"
+    published = (
+        Published("normal: published formulas", "below 1", "Renanse et al. 2021, Theorem 2, Fig 2 C-E",
+                  agreeing=(0, 1 - 1e-9)),
+        Published("normal: exact", "below 1", "Renanse et al. 2021, Corollary 2.1", agreeing=(0, 1 - 1e-9),
+                  because="C is a sum of Kronecker products, not a product of sums"),
+        Published("normal: exact, corrected", "1", "this project: C is a sum of Kronecker products, not a product of "
+                  "sums", agreeing=(1 - 1e-9, 1 + 1e-9)),
+        Published("normal vector networks", "1", "Ganguli et al. 2008; Renanse et al. 2021, Fig 2 C",
+                  agreeing=(1 - 1e-9, 1 + 1e-9)),
+        Published("general: best total / N^2", "at most 1", "Renanse et al. 2021, Theorem 3", agreeing=(0, 1)),
+        Published("general: best W / worst W", "1",
+                  "Renanse et al. 2021, after Theorem 3: no dependence on W", agreeing=(1 - 1e-9, 1 + 1e-9),
+                  because="the total is a quadratic form in W"),
+    )  # fmt: skip
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("Networks of 3 and 4 units a side.", {"cases": _cases((3, 4), (3,))}),
+        "cpu": Preset("Up to 64 units a side, five seeds; some seconds.",
+                      {"cases": _cases((3, 4, 5, 6, 10, 15, 25, 64), (3, 4, 5, 6, 8))}, tuple(range(5))),
+        "paper": Preset("Up to 225 units a side, five seeds; some minutes.", {"cases": _cases(
+            (3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225), (3, 4, 5, 6, 8, 10, 12),
+        )}, (0, 1, 2, 3, 4)),
+    }  # fmt: skip
+    cites = ("renanse2021", "ganguli2008")
+    lenses = ("fisher",)
+    caption = (
+        "Above: the memory of one normal network of each kind, and its running sum. Below: totals of normal networks, "
+        "a dot for each, and of general ones (means), which come nowhere near the bound N^2; here W matters."
+    )
+
+    def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
+        size, draw = case["size"], {"normal": random_normal, "general": random_general}[case["kind"]]
+        radius = 1.0 if case["kind"] == "normal" else RADIUS
+        U, V = draw(size, radius, generator), draw(size, radius, generator)
+        system = MatrixSystem(U, V, random_source(size, generator))
+        exact, told = (fisher_memory(system, lags=LAGS, method=method) for method in ("exact", "published"))
+        found = {
+            "exact": _kept(exact),
+            "published": _kept(told),
+            "lags_above": int((told.curve > exact.curve * (1 + 1e-9)).sum()),
+        }
+        if case["kind"] == "general":
+            found["by_direction"] = kept(torch.linalg.eigvalsh(exact.spatial))
+        elif size**2 <= LARGEST_VECTOR:
+            w = random_source(size, generator).flatten()
+            found["vector"] = _kept(fisher_memory(random_normal(size**2, 1.0, generator), w, lags=LAGS))
+        return found
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows, groups = [], by_name(results)
+        normal = [one for one in results if one.trial.settings["kind"] == "normal"]
+        general = [one for one in results if one.trial.settings["kind"] == "general"]
+
+        def row(number: int, own: Sequence[Finished], measured: Sequence[float], ours: str, remark: str) -> Row:
+            return self.row(own, self.published[number].quantity, measured, ours, remark)
+
+        if normal:
+            told, exact = _totals(normal, "published"), _totals(normal, "exact")
+            vector = [one for one in normal if "vector" in one.result]
+            far = f"{max(abs(value - 1) for value in exact):.0e}"
+            above = sum(one.result["lags_above"] for one in results)
+            rows += [
+                row(0, normal, told, spread(told), f"above the exact curve at {above} lags of {LAGS * len(results)}"),
+                row(1, normal, exact, spread(exact), f"{len(normal)} networks"),
+                row(2, normal, exact, spread(exact), f"1 within {far}"),
+                row(3, vector, _totals(vector, "vector"), spread(_totals(vector, "vector")), f"{len(vector)} networks"),
+            ]
+        if general:
+            best, worst = ([one.result["by_direction"][place] for one in general] for place in (-1, 0))
+            total, told = _totals(general, "exact"), _totals(general, "published")
+            share = [high / one.trial.settings["size"] ** 2 for one, high in zip(general, best, strict=True)]
+            ratio = [high / low for high, low in zip(best, worst, strict=True)]
+            rows += [
+                row(4, general, share, spread(share), "by the best W"),
+                row(5, general, ratio, spread(ratio), f"a random W: {spread(total)}, published {spread(told)}"),
+            ]
+        for name, own in groups.items():
+            told, exact = _totals(own, "published"), _totals(own, "exact")
+            scatter = f"mean {mean(told):.3g}, standard deviation {stdev(told):.2g}" if len(own) > 1 else "one seed"
+            remark = f"published formulas: {scatter}"
+            if "by_direction" in own[0].result:
+                remark += f"; best W {spread([one.result['by_direction'][-1] for one in own])}"
+            rows.append(Row(f"{name}: total", f"formulas: {spread(told)}", spread(exact), remark=remark))
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(7.2, 6.4)
+        (curve, held), (normal, general) = figure.subplots(2, 2)
+        one = next((one for one in _largest_first(results) if "vector" in one.result), results[0])
+        kinds = {"vector": ("vector, exact", "muted", "solid"), "exact": ("matrix, exact", "stable", "solid"),
+                 "published": ("matrix, published", "unstable", "dashed")}  # fmt: skip
+        for kind, (label, colour, style) in kinds.items():
+            if kind in one.result:
+                J = torch.tensor(one.result[kind]["curve"])
+                curve.plot(J[:16], color=COLOUR[colour], linestyle=style, label=label)
+                held.plot(J.cumsum(0)[:16], color=COLOUR[colour], linestyle=style)
+        curve.set(xlabel="steps ago, k", ylabel="J(k)", yscale="log", ylim=(1e-5, 1.5))
+        plain_powers(curve.yaxis)
+        held.set(xlabel="steps ago, up to", ylabel="held of these", ylim=(0, 1.08))
+        held.axhline(1, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
+        for other in results:
+            size, is_normal = other.trial.settings["size"], other.trial.settings["kind"] == "normal"
+            if is_normal:
+                normal.plot(size, other.result["published"]["total"], ".", color=COLOUR["unstable"], markersize=5)
+                normal.plot(size, other.result["exact"]["total"], ".", color=COLOUR["stable"], markersize=5)
+        normal.set(xlabel="units a side, N; normal", ylabel="total", xscale="log", ylim=(0, 1.15))
+        normal.set_xticks([3, 10, 30, 100])
+        plain_powers(normal.xaxis)
+        groups = {own[0].trial.settings["size"]: own for name, own in by_name(results).items() if "general" in name}
+        sizes = list(groups)
+        lines = {"N^2": ([size**2 for size in sizes], "ink", "dotted"),
+                 "best W": ([mean(one.result["by_direction"][-1] for one in own) for own in groups.values()],
+                            "saddle-2", "solid"),
+                 None: ([mean(_totals(own, "exact")) for own in groups.values()], "stable", "solid"),
+                 "": ([mean(_totals(own, "published")) for own in groups.values()], "unstable", "dashed")}  # fmt: skip
+        for label, (values, colour, style) in lines.items():
+            general.plot(sizes, values, color=COLOUR[colour], linestyle=style, marker=".", label=label or None)
+        general.set(xlabel="units a side, N; general", yscale="log")
+        general.set_xticks(sizes)
+        plain_powers(general.yaxis)
+        above(figure, 3)
+        for axes in (curve, held, normal, general):
+            quiet(axes)
+        return figure
+
+
+def _largest_first(results: Sequence[Finished]) -> list[Finished]:
+    return sorted(results, key=lambda one: -one.trial.settings["size"])
+
+
+def _kept(memory: FisherMemory) -> dict[str, Any]:
+    return {"total": float(memory.total), "curve": kept(memory.curve)}
+
+
+def _totals(own: Sequence[Finished], kind: str) -> list[float]:
+    return [one.result[kind]["total"] for one in own]
+
+
+STUDY = MatrixCapacity()

@@ -1,0 +1,269 @@
+"""What a finite dynamic range does to memory (Renanse et al., section 2.5).
+
+Averaged over the directions w by which signals may enter, every linearised network holds one signal: `sum_k tr(C^-1
+A^k A^kT) = N`, along a trajectory too. Saturation takes from those networks that hold more of one direction. Noise is
+as strong as the signals here, so that the linearisation overstates what strong noise leaves of older signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import log10
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.lazy_imports import need
+from mnemoscope.cells import Cell, Elman
+from mnemoscope.cells.nonlinearity import nonlinearity
+from mnemoscope.connectivity import Dense
+from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.lenses import MatrixSystem, fisher_along, fisher_memory, measured_memory_capacity, memory_capacity
+from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {"linear": "ink", "tanh": "stable", "logistic": "saddle-2", "relu": "saddle-1"}
+SATURATING = ("tanh", "logistic")
+DRAWN = ("rotation", "delay line", "amplifying line")
+EDGE = "small rotation"
+"""A network in which the published bound is put to the test, and nothing else."""
+
+
+def network(name: str, seed: int) -> MatrixSystem:
+    """One of the linear networks, with signals and noise of one unit; `W` has length 1.
+
+    >>> network("delay line", 0).map().dense()[1, 0].item()
+    1.0
+    """
+    if name in ("rotation", EDGE):
+        size, gain = (4, 0.95) if name == "rotation" else (2, 0.98)
+        generator = torch.Generator().manual_seed(seed)
+        draw = [torch.randn(size, size, generator=generator, dtype=torch.float64) for _ in range(3)]
+        U, V = (gain**0.5 * torch.linalg.qr(one)[0] for one in draw[:2])
+        return MatrixSystem(U, V, draw[2] / draw[2].norm())
+    gain, own = {"delay line": 1.0, "amplifying line": 1.25}[name], 0.9  # of a row vector U is a number, below 1
+    V = torch.diag(torch.full((15,), gain / own, dtype=torch.float64), 1)
+    return MatrixSystem(torch.full((1, 1), own, dtype=torch.float64), V, torch.eye(16, dtype=torch.float64)[:1])
+
+
+class Received(Cell):
+    """`a' = A f(a) + w s + z`: what the units of `x' = f(A x + w s + z)` receive, x being f(a). Inputs are (s, z).
+
+    The noise enters inside f, and so is added to a: of a the noise is as Fisher memory takes it. Nothing is lost
+    between a and f(a) where f can be inverted; of ReLU, a knows more of the last step than x does.
+    """
+
+    def __init__(self, A: Float[Tensor, "size size"], w: Float[Tensor, " size"], phi: str) -> None:
+        super().__init__()
+        self.register_buffer("A", A)
+        self.register_buffer("w", w)
+        self.phi = nonlinearity(phi, len(w))
+        self.size = len(w)
+        self.input_size = 1 + self.size
+
+    def initial_state(self, batch: int) -> Float[Tensor, "batch size"]:
+        return self.get_buffer("w").new_zeros(batch, self.size)
+
+    def forward(self, x: Float[Tensor, "batch inputs"], state: Float[Tensor, "batch size"]) -> Tensor:
+        return self.phi(state) @ self.get_buffer("A").mT + x[:, :1] * self.get_buffer("w") + x[:, 1:]
+
+    def jacobian(self, x: Tensor, state: Tensor) -> Tensor:
+        """`A diag(f'(a))`."""
+        return self.get_buffer("A") * self.phi.derivative(state).unsqueeze(-2)
+
+
+class NonlinearCapacity(Study):
+    """Fisher memory along noisy trajectories, and linear memory capacity, of units with and without a range."""
+
+    name = "nonlinear-capacity"
+    title = "Memory in a finite dynamic range"
+    question = "What does a saturating nonlinearity do to the memory of a network, and does the published bound hold?"
+    published = (
+        Published(
+            "saturating units: J_tot, strong / weak signals", "may decrease", "Renanse, 2.5.1", agreeing=(0, 1.01)
+        ),
+        Published("relu: J_tot, strong / weak signals", "no problem for its bound", "Renanse, 2.5.1"),
+        Published(
+            "linear: J_tot / Tr(Sigma^-1) Tr(Psi^-1) E|X|^2",
+            "at most 1",
+            "Renanse, Eq 33",
+            agreeing=(0, 1),
+            because="it bounds the published formulas, not the exact total",
+        ),
+        Published(
+            "tanh: J_tot / Tr(Sigma^-1) Tr(Psi^-1) N^2 R",
+            "below 1",
+            "Renanse, Eq 33, R = 1",
+            agreeing=(0, 1),
+            because="signals and noise have no range inside f",
+        ),
+    )
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset("Two strengths, short trajectories: some seconds.",
+                        {"strengths": (0.01, 3.0), "steps": 30, "batch": 2, "measured": 1000, "delays": 20}),
+        "cpu": Preset("Nine strengths, 16 trajectories of 150 steps, 20,000 steps of signals; a minute on one core.",
+                      {"strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0), "steps": 150, "batch": 16,
+                       "measured": 20_000, "delays": 60}),
+        "paper": Preset("The same with 64 trajectories, 100,000 steps of signals, three seeds. The source has the "
+                        "bound alone, and no experiment.",
+                        {"strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0), "steps": 150, "batch": 64,
+                         "measured": 100_000, "delays": 100}, (0, 1, 2)),
+    }  # fmt: skip
+    cites = ("renanse2021", "ganguli2008", "jaeger2001")
+    lenses = ("fisher", "fisher-along", "memory-capacity")
+    caption = (
+        "x' = f(A x + w s + z) with signals s and noise z of one strength, in units of the range of tanh. Above: "
+        "Fisher memory of the steps, linearised along noisy trajectories, in units of what one signal is worth; under "
+        "strong noise it overstates what is told of older signals. Below: signals that linear readouts recover. "
+        "Dashed: the bound of Eq 33 for units between -1 and 1; dotted: what linear networks in that range can hold, "
+        "which is nothing once noise alone fills it."
+    )
+
+    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
+        pairs = [(name, phi) for name in DRAWN for phi in COLOURS] + [(EDGE, "linear")]
+        return [
+            Trial(f"{name}, {phi}", {"network": name, "phi": phi, **settings}, seed)
+            for seed in seeds
+            for name, phi in pairs
+        ]
+
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        chosen = trial.settings
+        system = network(chosen["network"], trial.seed)
+        A, w = system.map().dense(), system.source()
+        looked = [_look(A, w, strength, chosen, trial.seed) for strength in chosen["strengths"]]
+        memory, capacity = fisher_memory(A, w), memory_capacity(A, w, noise=1.0, lags=chosen["delays"])
+        told = fisher_memory(system, method="published")
+        constant = _published_constant(system)
+        weakest, strongest = log10(chosen["strengths"][0]), log10(chosen["strengths"][-1])
+        grid = torch.logspace(weakest, strongest, 200, dtype=torch.float64).tolist()
+        mean_square = float(_mean_square(A, w))
+        found = {name: [one[name] for one in looked] for name in looked[0]}
+        return found | {
+            "linear_total": float(memory.total),
+            "linear_capacity": float(capacity.total),
+            "published_total": float(told.total),
+            "published_bound": constant * mean_square,  # before E|X|^2 is replaced by N^2 R
+            "grid": grid,
+            "range_published": [constant * system.size / s**2 for s in grid],
+            "range_exact": [max(0.0, memory.saturation_bound(1 / s)) for s in grid],
+        }
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        saturating, relu, bound, in_range = self.published
+        rows = []
+        for name in dict.fromkeys(one.trial.settings["network"] for one in results):
+            own = [one for one in results if one.trial.settings["network"] == name]
+            by_phi = {phi: [one.result for one in own if one.trial.settings["phi"] == phi] for phi in COLOURS}
+            for phi, stated in ((*((phi, saturating) for phi in SATURATING), ("relu", relu))) if name != EDGE else ():
+                ratios = [one["total"][-1] / one["total"][0] for one in by_phi[phi]]
+                ends = [f"{one['total'][0]:.3g} to {one['total'][-1]:.3g}" for one in by_phi[phi]]
+                linear = fmean(one["linear_total"] for one in by_phi[phi])
+                remark = f"J_tot from {', '.join(ends)}; linear: {linear:.3g}"
+                rows.append(_row(f"{name}, {phi}: J_tot, strong / weak", stated, ratios, remark))
+            linear = by_phi["linear"]
+            exact = [one["linear_total"] / one["published_bound"] for one in linear]
+            as_told = ", ".join(f"{one['published_total'] / one['published_bound']:.3g}" for one in linear)
+            remark = f"of the exact J_tot; {as_told} of the published one; E|X|^2 in place of N^2 R"
+            rows.append(_row(f"{name}, linear: J_tot / bound", bound, exact, remark))
+            if name == EDGE:
+                continue
+            tanh, strongest = by_phi["tanh"], own[0].trial.settings["strengths"][-1]
+            worst = [one["total"][-1] / one["range_published"][-1] for one in tanh]
+            remark = f"R = 1, strength {strongest:g}: inside f, signals and noise have no range"
+            rows.append(_row(f"{name}, tanh: J_tot / bound", in_range, worst, remark))
+            rows += _checks(name, linear)
+        return rows
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        figure = blank(10.0, 6.4)
+        panels = figure.subplots(2, len(DRAWN), sharex=True)
+        for column, name in enumerate(DRAWN):
+            own = [one for one in results if one.trial.settings["network"] == name]
+            above, below = panels[0, column], panels[1, column]
+            strengths = own[0].trial.settings["strengths"]
+            for phi, colour in COLOURS.items():
+                same = [one.result for one in own if one.trial.settings["phi"] == phi]
+                for axes, quantity in ((above, "total"), (below, "capacity")):
+                    values = [fmean(one[quantity][at] for one in same) for at in range(len(strengths))]
+                    axes.plot(strengths, values, color=COLOUR[colour], marker="o", markersize=3.5, label=phi)
+            for quantity, style in (("range_published", (0, (4, 3))), ("range_exact", "dotted")):
+                above.plot(own[0].result["grid"], own[0].result[quantity], color=COLOUR["muted"], linestyle=style,
+                           linewidth=1.4)  # fmt: skip
+            above.set_title(name, color=COLOUR["ink"], size=LARGEST_LETTERS)
+            above.set(xscale="log", ylim=(0, 1.25 * max(max(one.result["total"]) for one in own)))
+            below.set(xscale="log", ylim=(0, None), xlabel="strength")
+            below.xaxis.set_major_formatter(need("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:g}"))
+            for axes in (above, below):
+                quiet(axes)
+        panels[0, 0].set_ylabel("Fisher memory, total")
+        panels[1, 0].set_ylabel("signals recovered")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False,
+                      labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
+        return figure
+
+
+def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Fisher memory in units of one signal, along trajectories of noise and signals; and the measured capacity."""
+    size, phi = len(w), chosen["phi"]
+    generator = torch.Generator().manual_seed(seed)
+    xs = strength * torch.randn(chosen["steps"], chosen["batch"], 1 + size, generator=generator, dtype=torch.float64)
+    memory = fisher_along(Received(A, w, phi), xs, 0, noise=strength**2)
+    totals = memory.total * strength**2
+    cell = Elman(1 + size, size, phi, Dense.holding(A), bias=False).double()
+    cell.drive.weight = torch.nn.Parameter(torch.cat([w[:, None], torch.eye(size, dtype=torch.float64)], 1))
+    noise = torch.full((1 + size,), strength**2, dtype=torch.float64)
+    noise[0] = 0
+    capacity = measured_memory_capacity(cell, 0, signal="normal", strength=strength, noise=noise, seed=seed,
+                                        steps=chosen["measured"], delays=chosen["delays"])  # fmt: skip
+    spread = float(totals.std() / len(totals) ** 0.5)
+    return {"total": float(totals.mean()), "total_error": spread, "capacity": float(capacity.total),
+            "capacity_error": capacity.total_error}  # fmt: skip
+
+
+def _published_constant(system: MatrixSystem) -> float:
+    """`Tr(Sigma^-1) Tr(Psi^-1)`, Sigma and Psi of Eq 9: the sums over columns and over rows."""
+    traces = []
+    for matrix in (system.U, system.V):
+        covariance = fisher_memory(matrix.mT, torch.ones(len(matrix)), lags=1).factor
+        assert covariance is not None
+        traces.append(torch.cholesky_inverse(covariance).trace())
+    return float(traces[0] * traces[1])
+
+
+def _mean_square(A: Tensor, w: Tensor) -> Tensor:
+    """`E|X|^2` of the linear network, under noise and signals of variance 1."""
+    noise = torch.eye(len(w), dtype=w.dtype) + w[:, None] * w
+    S = fisher_memory(A, w, noise=noise, lags=1).factor
+    assert S is not None
+    return S.square().sum()
+
+
+def _row(quantity: str, stated: Published, measured: Sequence[float], remark: str) -> Row:
+    ours = ", ".join(f"{value:.3g}" for value in measured)
+    return stated.beside(quantity, measured, ours, remark)
+
+
+def _checks(name: str, linear: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Of the linear network all is known: the lens along trajectories, and the measurement, put to it."""
+    off = max(abs(total / one["linear_total"] - 1) for one in linear for total in one["total"])
+    totals, known = (", ".join(f"{value:.4g}" for value in values) for values in (
+        [one["total"][0] for one in linear], [one["linear_total"] for one in linear]))  # fmt: skip
+    measured = ", ".join(f"{one['capacity'][0]:.3g} +- {one['capacity_error'][0]:.1g}" for one in linear)
+    exact = ", ".join(f"{one['linear_capacity']:.3g}" for one in linear)
+    return [
+        Row(f"{name}, linear: J_tot, trajectories", "not published", totals,
+            remark=f"in closed form {known}; relative difference {off:.0e}"),
+        Row(f"{name}, linear: recovered", "not published", measured,
+            remark=f"in closed form {exact}"),
+    ]  # fmt: skip
+
+
+STUDY = NonlinearCapacity()

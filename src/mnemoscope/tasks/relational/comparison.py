@@ -1,0 +1,66 @@
+"""Which of two objects is larger: a relation that has a direction (Kerg, 7.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Generator, Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.relational.scenes import Scenes
+from mnemoscope.tasks.relational.shape_images import SIDE, shapes
+from mnemoscope.tasks.relational.shape_task import HeldOut
+from mnemoscope.tasks.relational.task import balanced
+from mnemoscope.tasks.splits import Split
+
+SIZES = (16, 24, SIDE)
+"""Pixels of a small, a medium and a large shape; the source does not say how large they are."""
+
+
+@dataclass(frozen=True)
+class Comparison(HeldOut):
+    """A shape in two sizes: the position, 0 or 1, of the larger one.
+
+    Small and large; or, if `transitive`, small and medium or medium and large to train with, and small and large to
+    test. The source does not say how many shapes are held out. Here 95, as of most of its tasks, chosen after a trial:
+    it says that CoRelNet with differences solves the task, which in three runs of 600 iterations was right on 98 to
+    100% of unseen shapes with 95 held out, and on 71, 76 and 95% with 98, which leaves two to train with.
+    """
+
+    transitive: bool = False
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, *(["pairs of sizes"] if self.transitive else []))
+
+    @property
+    def objects(self) -> int:
+        return 2
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return ("object 0", "object 1")
+
+    @property
+    def segments(self) -> tuple[int, ...] | None:
+        return None
+
+    def needed(self, split: Split) -> int:
+        return 1
+
+    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+        pairs = ((0, 1), (1, 2)) if self.transitive and split != "test" else ((0, 2),)
+        sizes = torch.tensor(pairs)[balanced(size, len(pairs), generator)]  # smaller, larger
+        labels = balanced(size, 2, generator)
+        sizes = torch.where(labels[:, None] == 1, sizes, sizes.flip(1))
+        codes = self.draw_shapes(size, 1, generator, split) * len(SIZES) + sizes
+        distinct, objects = codes.unique(return_inverse=True)
+        images = _sized()[distinct % len(SIZES), distinct // len(SIZES)]
+        return Scenes(images[:, None].repeat(1, self.channels, 1, 1), objects, labels)
+
+
+@cache
+def _sized() -> Float[Tensor, "3 100 32 32"]:
+    return torch.stack([shapes(size) for size in SIZES])

@@ -1,0 +1,86 @@
+"""The relational games: whether a relation holds among coloured objects in a grid (Shanahan et al. 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Generator
+
+from mnemoscope.relational.scenes import Scenes
+from mnemoscope.tasks.relational.game_rules import CELLS, RULES
+from mnemoscope.tasks.relational.scene_objects import CELL, GRID, game_objects
+from mnemoscope.tasks.relational.task import RelationalTask
+from mnemoscope.tasks.splits import Split
+
+TestSet = Literal["hexominoes", "stripes"]
+OF_COLOUR = ("colour/shape", "left-of")
+"""Rules that need objects of one colour and of several shapes, so that there are no stripes for them."""
+
+
+@dataclass(frozen=True)
+class RelationalGame(RelationalTask):
+    """Pictures of 36 x 36 pixels as nine objects, their cells row by row; empty ones are black (Kerg, 5.4.2).
+
+    `rule` is one of "same", "between", "occurs", "xoccurs", "row matching", "colour/shape" and "left-of". The label is
+    1 if it holds; of colour/shape it is 0 to 3: same and same, same and different, different and same, both different.
+    Trained with pentominoes, tested with the objects of `test_set`.
+
+    >>> game = RelationalGame("left-of")
+    >>> game.objects, game.choices, game.height
+    (9, 2, 12)
+    >>> RelationalGame("betwen")
+    Traceback (most recent call last):
+    ...
+    ValueError: There is no rule 'betwen'. Did you mean 'between'? Known: same, between, occurs, xoccurs, \
+row matching, colour/shape, left-of.
+    """
+
+    rule: str = "same"
+    test_set: TestSet = "hexominoes"
+
+    height: ClassVar[int] = CELL
+    width: ClassVar[int] = CELL
+
+    def __post_init__(self) -> None:
+        if self.rule not in tuple(RULES):
+            near = get_close_matches(str(self.rule), RULES, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"There is no rule {self.rule!r}.{hint} Known: {', '.join(RULES)}.")
+        if self.test_set not in get_args(TestSet):
+            raise ValueError(f'test_set must be "hexominoes" or "stripes", but is {self.test_set!r}.')
+        if self.test_set == "stripes" and self.rule in OF_COLOUR:
+            raise ValueError(
+                f"Stripes have two colours and one shape, so that {self.rule!r} says nothing of them. "
+                "Test it with hexominoes."
+            )
+
+    @property
+    def objects(self) -> int:
+        return CELLS
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        if self.rule == "colour/shape":
+            return ("same colour and shape", "same colour", "same shape", "neither")
+        return ("does not hold", "holds")
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return (GRID,) * GRID
+
+    @property
+    def segments(self) -> tuple[int, ...] | None:
+        return None
+
+    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+        kind = game_objects(self.test_set if split == "test" else "pentominoes")
+        cells, things, labels = RULES[self.rule](size, generator, kind)
+        empty = len(kind.images)
+        grid = torch.full((size, CELLS), empty).scatter(1, cells, things)
+        distinct, objects = grid.unique(return_inverse=True)
+        images = torch.zeros(len(distinct), self.channels, CELL, CELL)
+        images[distinct < empty] = kind.images[distinct[distinct < empty]]
+        return Scenes(images, objects, labels)

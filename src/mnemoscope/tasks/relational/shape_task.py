@@ -1,0 +1,175 @@
+"""Tasks over a hundred shapes, of which m are held out from training."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.validation import check_whole
+from mnemoscope.relational.scenes import Scenes
+from mnemoscope.tasks.relational.shape_images import SHAPES, SIDE, shapes
+from mnemoscope.tasks.relational.task import RelationalTask, different
+from mnemoscope.tasks.splits import Split
+
+COLOURS = 100
+Spurious = Literal["nothing", "colour", "mirror", "separated"]
+
+
+class Problems(NamedTuple):
+    """Which of its letters each object of a problem is, before the letters become shapes, and the answers."""
+
+    letters: Int[Tensor, "batch objects"]
+    labels: Int[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class HeldOut(RelationalTask):
+    """A task over shapes, `m` of which are held out: only the others are trained with, and only they are tested.
+
+    With m = 0 all are used for both (Kerg, C.8). Another `shape_seed` holds out others.
+    """
+
+    m: int = 95
+    shape_seed: int = 0
+
+    height: ClassVar[int] = SIDE
+    width: ClassVar[int] = SIDE
+
+    def __post_init__(self) -> None:
+        check_whole(0, m=self.m, shape_seed=self.shape_seed)
+        to_train, to_test, kind = self.needed("train"), self.needed("test"), type(self).__name__
+        if max(to_train, to_test) > SHAPES:
+            raise ValueError(
+                f"A problem of {kind} has up to {max(to_train, to_test)} different shapes; there are {SHAPES}."
+            )
+        most = SHAPES - to_train
+        some = f"{to_test} to {most}" if most > to_test else f"{most}"
+        possible = f"Hold out {some}, or none" if most >= to_test else "Here none can be held out: m = 0"
+        if self.m > most:
+            raise ValueError(
+                f"A problem of {kind} has up to {to_train} different shapes, but m = {self.m} leaves "
+                f"{max(SHAPES - self.m, 0)} of {SHAPES} to train with. {possible}."
+            )
+        if 0 < self.m < to_test:
+            raise ValueError(
+                f"A test problem of {kind} has up to {to_test} different shapes, but only m = {self.m} are held out. "
+                f"{possible} (then all are used to train and to test)."
+            )
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return ("shapes",) if self.m else ()
+
+    @abstractmethod
+    def needed(self, split: Split) -> int:
+        """Different shapes that a problem may have."""
+
+    def pool(self, split: Split) -> Int[Tensor, " shapes"]:
+        """The shapes of a split: those not held out, or to test with, those held out."""
+        order = torch.from_numpy(np.random.RandomState(self.shape_seed).permutation(SHAPES))
+        kept, held_out = order[self.m :], order[: self.m]
+        return held_out if split == "test" and self.m else kept
+
+    def draw_shapes(self, size: int, number: int, generator: Generator, split: Split) -> Int[Tensor, "size number"]:
+        """In each row `number` different shapes of the split."""
+        pool = self.pool(split)
+        return pool[different(size, number, len(pool), generator)]
+
+
+@dataclass(frozen=True)
+class ShapeTask(HeldOut):
+    """Problems are patterns of letters, to each of which another shape is given (Kerg, 5.4.1 and 5.4.3).
+
+    A feature that says nothing of the answer may be added, drawn for each object by itself: "colour", one of 100 that
+    fills the paper (Kerg, 5.4.3 and C.5); "separated", the colours are images of their own, each after its shape, which
+    makes twice as many objects (C.6); "mirror", half of the objects are seen in one, which is beyond the thesis.
+    """
+
+    spurious: Spurious = "nothing"
+
+    def __post_init__(self) -> None:
+        if self.spurious not in get_args(Spurious):
+            known = ", ".join(map(repr, get_args(Spurious)))
+            raise ValueError(f"spurious must be one of {known}, but is {self.spurious!r}.")
+        super().__post_init__()
+
+    @abstractmethod
+    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+        """Patterns whose letters are 0 to `needed(split)` - 1, with as many of each label as can be."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[int, ...]:
+        """Numbers of shapes that belong together, as a row or a pair does."""
+
+    @property
+    def images_each(self) -> int:
+        """Images, and so objects of the problem, that show one shape and its colour."""
+        return 2 if self.spurious == "separated" else 1
+
+    @property
+    def objects(self) -> int:
+        return sum(self.parts) * self.images_each
+
+    @property
+    def segments(self) -> tuple[int, ...] | None:
+        if len(self.parts) == 1:
+            return None
+        return tuple(self.images_each * part for part in self.parts)
+
+    def kinds(self, images: Float[Tensor, "images 3 height width"]) -> Int[Tensor, " images"]:
+        """The shape that is seen, in whatever colour, and in a mirror or not."""
+        if self.spurious not in ("colour", "mirror"):
+            return super().kinds(images)
+        seen = (images.amax(1) / images.amax((1, 2, 3)).view(-1, 1, 1)).flatten(1)
+        known = [shapes(), shapes().flip(-1)] if self.spurious == "mirror" else [shapes()]
+        apart = torch.stack([torch.cdist(seen, each.flatten(1).to(seen)) for each in known])
+        return apart.amin(0).argmin(1)
+
+    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+        pattern, labels = self.problems(size, generator, split)
+        chosen = self.draw_shapes(size, self.needed(split), generator, split).gather(1, pattern)
+        if self.spurious == "nothing":
+            distinct, objects = chosen.unique(return_inverse=True)
+            return Scenes(_in_colour(shapes()[distinct]), objects, labels)
+        if self.spurious == "mirror":
+            codes = 2 * chosen + torch.randint(2, chosen.shape, generator=generator)
+            distinct, objects = codes.unique(return_inverse=True)
+            seen = shapes()[distinct // 2]
+            images = torch.where((distinct % 2 == 1)[:, None, None], seen.flip(-1), seen)
+            return Scenes(*_without_twins(_in_colour(images), objects), labels)
+        colour = torch.randint(COLOURS, chosen.shape, generator=generator)
+        if self.spurious == "colour":
+            distinct, objects = (COLOURS * chosen + colour).unique(return_inverse=True)
+            images = _in_colour(shapes()[distinct // COLOURS]) * colours()[distinct % COLOURS, :, None, None]
+            return Scenes(images, objects, labels)
+        both = torch.stack([chosen, SHAPES + colour], 2).flatten(1)  # shape, colour, shape, colour, ...
+        distinct, objects = both.unique(return_inverse=True)
+        shaped, flat = distinct[distinct < SHAPES], distinct[distinct >= SHAPES] - SHAPES
+        plain = colours()[flat, :, None, None].expand(-1, -1, SIDE, SIDE)
+        return Scenes(torch.cat([_in_colour(shapes()[shaped]), plain]), objects, labels)
+
+
+@cache
+def colours() -> Float[Tensor, "100 3"]:
+    """A hundred colours, red, green and blue at random from 0 to 1; always the same, for training and testing."""
+    return torch.from_numpy(np.random.RandomState(0).uniform(size=(COLOURS, 3))).to(torch.float32)
+
+
+def _in_colour(images: Float[Tensor, "number 32 32"]) -> Float[Tensor, "number 3 32 32"]:
+    return images[:, None].repeat(1, 3, 1, 1)
+
+
+def _without_twins(
+    images: Float[Tensor, "number 3 32 32"], objects: Int[Tensor, "batch objects"]
+) -> tuple[Float[Tensor, "distinct 3 32 32"], Int[Tensor, "batch objects"]]:
+    """Each image once: a shape may be its own mirror image."""
+    alone, numbers = images.unique(dim=0, return_inverse=True)
+    return alone, numbers[objects]

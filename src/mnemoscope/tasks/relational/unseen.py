@@ -1,0 +1,114 @@
+"""Tasks that are tested with relations which were not trained, among shapes which were not trained (Kerg, 5.4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Literal, get_args
+
+from torch import Generator
+
+from mnemoscope.tasks.relational.basic import IdentityRules, MatchToSample, SameDifferent
+from mnemoscope.tasks.relational.shape_task import Problems
+from mnemoscope.tasks.relational.task import balanced, letters, of_labels
+from mnemoscope.tasks.splits import Split
+
+
+@dataclass(frozen=True)
+class RMTS3(MatchToSample):
+    """Match-to-sample with triplets: aaa, aba and abb to train with; aab and abc to test.
+
+    >>> RMTS3().needed("train"), RMTS3().needed("test")
+    (6, 8)
+    """
+
+    m: int = 94
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, "relations")
+
+    def rules(self, split: Split) -> tuple[str, ...]:
+        if split == "test":
+            return ("aab ccd efg", "abc def ggh")
+        return ("aaa bbb cdc", "aaa bbb dcc", "aba cdc eee", "abb cdd eee", "aba cdc eff", "abb cdd efe")
+
+
+_TRAINED = ("aaa", "aba", "baa")
+_NEW = "aab"
+
+
+@dataclass(frozen=True)
+class SameDifferent6(SameDifferent):
+    """Two triplets of two shapes in all: 0 if they are the same, 1 if they are different.
+
+    Each is aaa, aba or baa, where a and b are the same two shapes for both; to test with, at least one is aab.
+    """
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, "relations")
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (6,)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return (3 * self.images_each,) * 2
+
+    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+        if split == "test":
+            same = [_NEW + _NEW]
+            different = [pair for form in _TRAINED for pair in (form + _NEW, _NEW + form)]
+        else:
+            same = [form + form for form in _TRAINED]
+            different = [one + other for one, other in permutations(_TRAINED, 2)]
+        labels = balanced(size, 2, generator)
+        return Problems(of_labels(labels, (letters(*same), letters(*different)), generator), labels)
+
+
+Variant = Literal["plain", "missing", "without abaa", "without abab", "flipped", "flipped missing"]
+_TWO_SHAPES = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb")
+_THREE_SHAPES = ("abca", "baca", "bcaa")
+_LEFT_OUT = {
+    "missing": ("abaa", "abab"),
+    "without abaa": ("abaa",),
+    "without abab": ("abab",),
+    "flipped missing": ("abca",),
+}
+
+
+@dataclass(frozen=True)
+class IdentityRules4(IdentityRules):
+    """Rows of four and six candidates: rows of up to two shapes to train with, of three to test (Kerg, 5.4.3 and C.3).
+
+    The `variant` "missing" leaves abaa and abab out of training, "without abaa" and "without abab" one of them.
+    "flipped" trains with three shapes and tests with up to two; "flipped missing" leaves abca out of that training.
+
+    >>> IdentityRules4(variant="flipped missing").rules("train")
+    ('baca', 'bcaa')
+    """
+
+    m: int = 94
+    variant: Variant = "plain"
+
+    def __post_init__(self) -> None:
+        if self.variant not in get_args(Variant):
+            known = ", ".join(map(repr, get_args(Variant)))
+            raise ValueError(f"variant must be one of {known}, but is {self.variant!r}.")
+        super().__post_init__()
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        return (*super().held_out, "relations")
+
+    def rules(self, split: Split) -> tuple[str, ...]:
+        flipped = self.variant.startswith("flipped")
+        rows = _THREE_SHAPES if (split == "test") != flipped else _TWO_SHAPES
+        left_out = _LEFT_OUT.get(self.variant, ()) if split != "test" else ()
+        return tuple(row for row in rows if row not in left_out)
+
+    @property
+    def candidates(self) -> int:
+        return 6

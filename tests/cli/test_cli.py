@@ -1,0 +1,276 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from mnemoscope import registry
+from mnemoscope.cli import main
+from mnemoscope.cli.entry_point import _parse
+from mnemoscope.config.run_config import PRESETS
+from mnemoscope.lenses import FixedPoints
+from mnemoscope.training import task_named
+
+TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
+
+
+def test_help_answers_within_a_second_and_teaches():
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "mnemoscope", "--help"], capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - started
+    for word in ("demo", "train", "inspect", "list", "study", "studies", "scoreboard", "runs", "sweep"):
+        assert word in done.stdout
+    imported = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "mnemoscope", "train", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert " torch\n" not in imported.stderr
+    assert seconds < 10  # seen: 0.3 s; loose, as the machine may be busy: what matters is that torch is not imported
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "train", "inspect", "list", "study", "studies", "scoreboard", "runs", "sweep"]
+)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "--json" in text
+
+
+@pytest.mark.parametrize("what", ["cells", "networks", "tasks", "lenses", "studies"])
+def test_lists_for_programs(what, capsys):
+    assert main(["list", what, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows
+    assert all(row["name"] and row["summary"] and row["source"] for row in rows)
+    assert main(["list", what]) == 0
+    assert rows[0]["name"] in capsys.readouterr().out
+
+
+def test_tasks_are_listed_with_their_baselines(capsys):
+    assert main(["list", "tasks", "--json"]) == 0
+    losses = {row["name"]: row["baseline"] for row in json.loads(capsys.readouterr().out)}
+    assert losses == {entry.name: task_named(entry.name).baseline() for entry in registry.tasks}
+    assert main(["list", "tasks"]) == 0
+    options = "bits 3, length 64, rate 0.1, width 1, apart 0, settle 0"
+    assert f"{options}: loss without memory {losses['flipflop']:.3g}" in capsys.readouterr().out
+
+
+NOTHING = "knowing nothing: all zeros 10, all ones 15"
+"""Of 5x5 matrices with four random rows (errata 6)."""
+
+
+def test_wrong_bits_stand_beside_those_of_who_knows_nothing(tmp_path, capsys):
+    words = ["train", "--task", "matrix-copy", "--cell", "lstm", *TINY, "--root", str(tmp_path)]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "wrong bits " in told
+    assert f"; {NOTHING}." in told
+    assert main([*words, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["trivial"] == {"all zeros": 10.0, "all ones": 15.0}
+    assert main(["inspect", result["folder"]]) == 0
+    assert NOTHING in (Path(result["folder"]) / "page.html").read_text()
+
+
+def test_bit_tasks_are_listed_with_those_who_know_nothing(capsys):
+    assert main(["list", "tasks", "--json"]) == 0
+    rows = {row["name"]: row["trivial"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["matrix-copy"] == {"all zeros": 10.0, "all ones": 15.0}
+    assert rows["flipflop"] == {}
+    assert main(["list", "tasks"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.endswith(f"wrong bits {NOTHING}") for line in lines) == 2  # matrix-copy and matrix-recall
+    assert sum("knowing nothing" in line for line in lines) == sum(bool(trivial) for trivial in rows.values())
+
+
+@pytest.mark.parametrize("what", [[], ["cells"], ["networks"], ["lenses"], ["studies"], ["presets"]])
+def test_other_lists_do_not_wait_for_torch(what):
+    code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_studies_for_programs(capsys):
+    assert main(["studies", "--json"]) == 0
+    assert "flipflop-cube" in [row["name"] for row in json.loads(capsys.readouterr().out)]
+
+
+def test_train_resume_inspect(tmp_path, capsys):
+    root = ["--root", str(tmp_path / "runs")]
+    assert main(["train", "flipflop", *TINY, "--task-options", "bits", "2", "length", "12", *root, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["steps"] == 6
+    assert main(["train", f"{result['folder']}/config.toml", *root]) == 0  # finished before: looked up
+    assert "finished before" in capsys.readouterr().out
+    assert main(["inspect", result["folder"], "--json"]) == 0
+    looked = json.loads(capsys.readouterr().out)
+    assert looked["points"] == len(looked["kinds"])
+    assert looked["page"].endswith("page.html")
+    assert main(["inspect", result["folder"], "--input", "1", "0"]) == 0
+    assert "fixed point" in capsys.readouterr().out
+
+
+def test_options_of_another_task_replace_the_presets(tmp_path, capsys):
+    words = ["train", "--task", "adding", "--task-options", "length", "5", *TINY, "--root", str(tmp_path), "--json"]
+    assert "bits" in PRESETS["flipflop"].task_options
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["adding", "--steps", "6"],
+        ["--steps", "6", "adding"],
+        ["--steps=6", "adding", "--json"],
+        ["--resume", "adding", "--task-options", "length", "7"],
+        ["--task-options", "length", "7", "adding", "--steps", "6"],
+        ["--name", "copy", "--cell-options", "bias", "False", "adding"],
+        ["adding", "--no-readout-bias", "--steps", "6"],
+    ],
+)
+def test_the_preset_may_stand_anywhere(words):
+    assert _parse(["train", *words]).run_config.task == "adding"
+    assert _parse(["train", *(word for word in words if word != "adding")]).run_config.task == "flipflop"
+
+
+def test_a_run_without_a_preset_is_named_after_its_task():
+    for words, name in ((["--task", "adding"], "adding"), (["--task=rmts3", "--steps", "2"], "rmts3"),
+                        (["--task", "adding", "--name", "mine"], "mine"), (["copy", "--task", "adding"], "copy"),
+                        ([], "flipflop")):  # fmt: skip
+        assert _parse(["train", *words]).run_config.name == name
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    for words in (["list", "--json"], ["train", "--help"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([sys.executable, "-m", "mnemoscope", *words], stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        assert done.returncode == 141
+        assert done.stderr == b""
+
+
+def test_inspect_a_file_of_weights(tmp_path, capsys):
+    path = tmp_path / "net.pt"
+    torch.save(torch.nn.GRU(2, 6).state_dict(), path)
+    assert main(["inspect", str(path), "--network", "gru"]) == 0
+    out = capsys.readouterr().out
+    assert "The index sum is 1" in out
+    text = (tmp_path / "net.html").read_text()
+    assert "Growth near the fixed points" in text
+    assert "Recurrent matrix" not in text  # a GRU has several
+    assert "henrici1962" in text
+    assert main(["inspect", str(path)]) == 2
+    assert "--network" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "flipflap"], "neither a preset"),
+        (["train", "flipflop", "--steps", "3", "copy"], "one preset or .toml file, but got 'flipflop' and 'copy'"),
+        (["train", "--task-options", "bits"], "come in pairs of name and value"),
+        (["train", "--task", "flipflap"], "flipflop"),
+        (["train", "--steps", "0"], "mnemoscope: steps must be at least 1"),
+        (["train", "--cell", "nope"], "mnemoscope: cell is 'nope'."),
+        (["sweep", "--over", "seed=1,2", "--name", "../x"], "mnemoscope: name is the name of a folder"),
+        (["train", "--task-options", "bitz", "3"], "bits"),
+        (["inspect", "nowhere"], "no file or folder nowhere"),
+        (["study", "nothing"], "There is no study named 'nothing'"),
+    ],
+)
+def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main(words)
+    except SystemExit as stop:  # tyro's own
+        status = stop.code
+    captured = capsys.readouterr()
+    assert status == 2
+    assert message in captured.err + captured.out
+    assert "Traceback" not in captured.err
+
+
+def test_without_a_word_it_helps(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 0
+    assert "mnemoscope train flipflop" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mnemoscope 0.")
+
+
+def test_inspect_looks_at_the_given_input_and_says_so(tmp_path, capsys):
+    network = torch.nn.RNN(2, 3)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.weight_ih_l0.fill_(1.0)  # h' = tanh(x1 + x2): the fixed point is the input
+    path = tmp_path / "net.pt"
+    torch.save(network.state_dict(), path)
+    words = ["inspect", str(path), "--network", "rnn", "--input", "0.5", "0.25", "--output", str(tmp_path / "p.html")]
+    assert main([*words, "--json"]) == 0
+    looked = json.loads(capsys.readouterr().out)
+    saved = FixedPoints.load(looked["fixed_points"])
+    torch.testing.assert_close(saved.states, torch.tanh(torch.full((1, 3), 0.75).double()), rtol=0, atol=1e-12)
+    text = (tmp_path / "p.html").read_text()
+    assert "0.5, 0.25" in text
+    assert "A 3 x 3 matrix: |λ| at most 0, singular values up to 0." in text
+    assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
+
+
+def test_a_run_resumes_where_it_lies(tmp_path, monkeypatch, capsys):
+    elsewhere = tmp_path / "elsewhere"
+    assert main(["train", "flipflop", *TINY, "--root", str(elsewhere), "--json"]) == 0
+    folder = json.loads(capsys.readouterr().out)["folder"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", f"{folder}/config.toml", "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folder"] == folder
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("said", "printed"), [("Go on so.", "Go on so."), ("", "Stopped.")])
+def test_interruption_ends_with_130(said, printed, monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt(said) if said else KeyboardInterrupt
+
+    monkeypatch.setattr("mnemoscope.training.train", interrupted)
+    assert main(["train", "flipflop"]) == 130
+    assert printed in capsys.readouterr().err
+    monkeypatch.setattr("mnemoscope.studies.run_study", interrupted, raising=False)
+    assert main(["study", "flipflop-cube"]) == 130
+    assert (said or "--resume runs the rest") in capsys.readouterr().err
+
+
+def test_study_passes_its_arguments_on(tmp_path, capsys):
+    words = ["study", "flipflop-cube", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
+    words += ["--engine", "here"]
+    assert main(words) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["trials"] == 2
+    assert main(words) == 2  # needs --resume
+    capsys.readouterr()
+    assert main([*words, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["reused"] == 2
+
+
+def test_demo(tmp_path, capsys):
+    assert main(["demo", "--hidden-size", "10", "--root", str(tmp_path), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["accuracy"] > 0.99
+    assert result["points"] >= 9
+    assert "Drag to turn it" in Path(result["page"]).read_text()

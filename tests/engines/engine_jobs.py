@@ -1,0 +1,46 @@
+"""Functions for the tests of engines, which call them in other processes."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from mnemoscope.base.files import write_atomically
+from mnemoscope.base.progress import Bar
+
+
+def write(root, number, wait=0.0, own="."):
+    """What a trial does: find whether it is done, else work, and put the result there at once."""
+    root = Path(root, own)
+    root.mkdir(parents=True, exist_ok=True)
+    done = root / str(number)
+    if done.exists():
+        return
+    with (root / "begun").open("a") as begun:
+        begun.write(f"{number} {os.getpid()}\n")
+    time.sleep(wait)
+    write_atomically(done, os.environ["OMP_NUM_THREADS"].encode())
+
+
+def fail(root, words):
+    print("before it fails")
+    raise ValueError(words)
+
+
+def crash(root):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def count(root, number):
+    for _ in Bar(range(number), desc="counting", mininterval=0):
+        print("words between the answers")
+
+
+def interrupted(root):
+    """A job that must be asked to stop, and writes then."""
+    Path(root, "waits").touch()
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        Path(root, "checkpoint").touch()
+        raise

@@ -1,0 +1,233 @@
+"""Engines: jobs in processes of their own, which neither harm each other nor outlive whoever sent them."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.base.files import DEBRIS
+from mnemoscope.base.progress import Bar, told_to
+from mnemoscope.engines import Job, Local, Outcome, Progress, engine
+from mnemoscope.engines.carrying import packed, unpack
+from mnemoscope.engines.cluster import _check_reachable
+from mnemoscope.engines.local import available_cores
+from mnemoscope.replication import run_study
+from tests.slow import after
+
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _jobs_are_found(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
+
+
+def job(name, root="", **arguments):
+    return Job(f"{name} {arguments}", f"engine_jobs:{name}", arguments, str(root))
+
+
+def ended(engine, jobs):
+    return [event for event in engine.events(jobs) if isinstance(event, Outcome)]
+
+
+def test_a_ray_cluster_that_does_not_answer_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        _check_reachable(address)
+        _check_reachable(f"ray://{address}")
+    for nobody in (address, f"ray://{address}"):
+        with pytest.raises(ConnectionError, match=f"No Ray cluster answers at {nobody}"):
+            _check_reachable(nobody)
+    for not_asked in (None, "auto", "local"):
+        _check_reachable(not_asked)
+
+
+def test_every_job_is_done_and_the_cores_are_divided(tmp_path):
+    outcomes = ended(Local(2), [job("write", root=tmp_path, number=n) for n in range(6)])
+    assert len(outcomes) == 6
+    assert not any(one.error for one in outcomes)
+    written = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "begun"}
+    assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
+
+
+def test_one_that_fails_or_crashes_touches_no_other(tmp_path):
+    jobs = [
+        job("fail", words="not so"),
+        job("crash"),
+        *(job("write", root=tmp_path, number=n) for n in range(3)),
+    ]
+    outcomes = ended(Local(2), jobs)
+    errors = {one.job.target: one for one in outcomes if one.error is not None}
+    assert errors.keys() == {"engine_jobs:fail", "engine_jobs:crash"}
+    assert errors["engine_jobs:fail"].error == "ValueError: not so"
+    assert "before it fails" in errors["engine_jobs:fail"].log
+    assert errors["engine_jobs:crash"].error == "ended without an answer, killed by SIGSEGV"
+    assert {"0", "1", "2"} < {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_function_that_is_not_there_is_told():
+    (one,) = ended(Local(1), [Job("none", "engine_jobs:nothing")])
+    assert one.error is not None
+    assert "nothing" in one.error
+
+
+def test_progress_comes_back_whatever_is_printed():
+    sent = job("count", number=3)
+    *heard, end = Local(1).events([sent])
+    assert isinstance(end, Outcome)
+    assert end.error is None
+    assert heard[-1] == Progress(sent, done=3, of=3, what="counting")
+    assert all(isinstance(event, Progress) for event in heard)
+
+
+def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
+    for _ in Bar(range(2), desc="drawn"):
+        pass
+    assert "drawn: 100%" in capsys.readouterr().err
+    heard = []
+    with told_to(heard.append):
+        for _ in Bar(range(2), desc="told", mininterval=0):
+            pass
+    assert heard
+    assert "told" not in capsys.readouterr().err
+
+
+def test_jobs_that_are_not_waited_for_are_asked_to_stop(tmp_path):
+    outcomes = Local(2).events([job("interrupted", tmp_path), job("write", tmp_path, number=1)])
+    next(outcomes)  # the second one
+    while not (tmp_path / "waits").exists():
+        time.sleep(0.01)
+    outcomes.close()
+    assert (tmp_path / "checkpoint").exists()
+
+
+SUPERVISOR = """
+import sys
+from mnemoscope.engines import Job, Local
+folder, number, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+jobs = [Job(str(n), "engine_jobs:write", {"number": n, "wait": wait}, folder) for n in range(number)]
+for event in Local(2).events(jobs):
+    assert getattr(event, "error", None) is None, event
+"""
+
+
+@pytest.mark.parametrize("chance", after(6, range(20)))
+def test_after_a_kill_nothing_finished_is_repeated_and_nothing_is_lost(tmp_path, chance):
+    """kill -9 of whoever sends the jobs at a random moment, then all again: a job was begun twice only where the kill
+    met it between its beginning and its end."""
+    number = 4
+    command = [sys.executable, "-c", SUPERVISOR, str(tmp_path), str(number), "0.02"]
+    first = subprocess.Popen(command)
+    time.sleep(random.Random(chance).uniform(0.05, 0.8))
+    first.kill()
+    first.wait()
+    finished = {path.name for path in tmp_path.iterdir() if path.name.isdigit()}
+    began = Counter(number for number, _ in _begun(tmp_path))
+    subprocess.run(command, check=True)
+    assert {path.name for path in tmp_path.iterdir() if path.name.isdigit()} == {str(n) for n in range(number)}
+    again = Counter(number for number, _ in _begun(tmp_path))
+    for name in finished:
+        assert again[name] == began[name] == 1
+    assert all(again[name] <= 2 for name in again)
+
+
+def test_jobs_end_with_whoever_sent_them(tmp_path):
+    command = [sys.executable, "-c", SUPERVISOR, str(tmp_path), "2", "30"]
+    supervisor = subprocess.Popen(command)
+    while len(_begun(tmp_path)) < 2:
+        time.sleep(0.01)
+    supervisor.kill()
+    supervisor.wait()
+    workers, end = [process for _, process in _begun(tmp_path)], time.monotonic() + 5
+    while any(map(_alive, workers)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not any(map(_alive, workers))
+
+
+def _begun(folder):
+    """The numbers of the jobs that were begun, each with the process that did so."""
+    begun = folder / "begun"
+    return [line.split() for line in begun.read_text().splitlines()] if begun.exists() else []
+
+
+def _alive(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()  # empty of one that has ended, but was not waited for
+    except OSError:
+        return b""
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="at_once"):
+        Local(0)
+    with pytest.raises(ValueError, match="module:name"):
+        Job("x", "print")
+
+
+def test_a_study_gives_the_same_rows_by_an_engine(tmp_path):
+    here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False)
+    there = run_study("fisher-delay-line", "smoke", root=tmp_path / "there", progress=False, engine=Local(2))
+    assert here.rows == there.rows
+    again = run_study(
+        "fisher-delay-line", "smoke", root=tmp_path / "there", resume=True, progress=False, engine=Local(2)
+    )
+    assert again.reused == again.trials
+
+
+@pytest.mark.skipif(find_spec("submitit") is None, reason="needs mnemoscope[slurm]")
+def test_slurm_in_processes_of_this_machine(tmp_path):
+    options = {"cluster": "local", "folder": str(tmp_path / "slurm"), "look_every": 0.1}
+    jobs = [job("write", tmp_path, number=1), job("fail", words="not so"), job("crash")]
+    outcomes = {one.job.target: one.error for one in ended(engine("slurm", options), jobs)}
+    assert outcomes == {
+        "engine_jobs:write": None,
+        "engine_jobs:fail": "ValueError: not so",
+        "engine_jobs:crash": "ended without an answer, killed by SIGSEGV",
+    }
+
+
+def test_engines_by_name(monkeypatch):
+    with pytest.raises(ValueError, match=r"no engine 'lokal'\. Did you mean 'local'"):
+        engine("lokal")
+    with pytest.raises(ValueError, match=r"has no option 'partitions'\. Did you mean 'partition'"):
+        engine("slurm", {"partitions": "gpu"})
+    for name, module in (("ray", "ray"), ("slurm", "submitit")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ModuleNotFoundError, match=rf"mnemoscope\[{name}\]"):
+            engine(name)
+
+
+def test_carried_folders_are_whole(tmp_path):
+    there = tmp_path / "there"
+    (there / "run").mkdir(parents=True)
+    (there / "trial.json").write_text("{}")
+    (there / "run" / "model").write_bytes(b"weights")
+    (there / f"{DEBRIS}1-model").write_bytes(b"half")
+    here = tmp_path / "here"
+    unpack(packed(there), here, last="trial.json")
+    assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {
+        "trial.json",
+        "run/model",
+    }
+    unpack(packed(tmp_path / "nowhere"), tmp_path / "empty", last="trial.json")
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_what_a_failed_trial_printed_is_kept(tmp_path):
+    class Failing:
+        def events(self, jobs):
+            return (Outcome(one, 0.1, "ValueError: not so", "where it failed") for one in jobs)
+
+    with pytest.raises(RuntimeError, match=r"ValueError: not so \(see .*failed\.log\)") as told:
+        run_study("fisher-delay-line", "smoke", root=tmp_path, progress=False, engine=Failing())
+    assert str(told.value).startswith("No trial was finished.")
+    logs = list(tmp_path.glob("studies/fisher-delay-line/smoke/*/failed.log"))
+    assert logs
+    assert all(log.read_text() == "where it failed" for log in logs)

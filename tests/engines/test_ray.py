@@ -1,0 +1,53 @@
+"""The Ray engine on a cluster of two nodes of this machine, each started by `ray start`."""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from mnemoscope.engines import Local
+from mnemoscope.replication import run_study
+from tests.slow import SLOW
+
+pytestmark = [SLOW, pytest.mark.skipif(find_spec("ray") is None, reason="needs mnemoscope[ray]")]
+TESTS = Path(__file__).parent
+
+
+def start(environment, *arguments):
+    """A node with one core, in a session of its own."""
+    ray = str(Path(sys.executable).parent / "ray")
+    command = [ray, "start", *arguments, "--node-ip-address=127.0.0.1", "--num-cpus=1", "--block"]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, env=environment, start_new_session=True, stdout=quiet, stderr=quiet)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_a_study_on_two_nodes_gives_the_rows_of_one_machine_and_survives_the_loss_of_a_node(tmp_path):
+    here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False, engine=Local(2))
+    port = free_port()
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "PYTHONPATH": path}
+    nodes = [start(environment, "--head", f"--port={port}", "--include-dashboard=false")]
+    try:
+        nodes.append(start(environment, f"--address=127.0.0.1:{port}"))
+        driver = [sys.executable, str(TESTS / "ray_driver.py"), f"127.0.0.1:{port}", str(tmp_path), str(nodes[1].pid)]
+        subprocess.run(driver, env=environment, check=True, timeout=300)
+    finally:
+        from tests.engines.ray_driver import kill
+
+        for node in nodes:
+            kill(node.pid)
+            node.wait()
+    there = run_study("fisher-delay-line", "smoke", root=tmp_path / "there", finished_only=True, progress=False)
+    assert there.rows == here.rows
+    assert {one.parent.name for one in (tmp_path / "lost").glob("*/[0-9]")} == {str(n) for n in range(6)}

@@ -1,0 +1,113 @@
+"""Pages of networks that attend to their past."""
+
+import json
+from html import unescape
+from re import sub
+
+import pytest
+import torch
+
+from mnemoscope.cells import GRU, Elman
+from mnemoscope.cli.entry_point import main
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.connectivity import Dense
+from mnemoscope.inspection import Look, inspect_run
+from mnemoscope.inspection.attention import SEQUENCES, without_fixed_points
+from mnemoscope.lenses.attention import Attention, attention_of
+from mnemoscope.lenses.gradients.lens import GradientNorms, gradient_norms
+from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
+from mnemoscope.training import build_model, load_model, train
+
+
+def run_of(folder, cell, **options):
+    config = RunConfig("tiny", "copy", {"delay": 6, "symbols": 3}, cell, hidden_size=6, steps=3, batch_size=4,
+                       cell_options=options, evaluate_every=1, evaluate_batches=1)  # fmt: skip
+    return train(config, folder, progress=False).folder
+
+
+def text_of(page):
+    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
+
+
+@pytest.mark.parametrize(("cell", "options"), [("relrnn", {"short_term": 2, "relevant": 3}), ("memrnn", {})])
+def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
+    folder = run_of(tmp_path, cell, **options)
+    looked = inspect_run(folder, look=Look(progress=False))
+    assert looked.fixed_points is None
+    assert looked.saved is None
+    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
+    assert html.count('<section id="attention"') == 1
+    assert ("has no fixed points" in text) == (cell == "memrnn")
+    assert ("are never isolated" in text) == (cell == "relrnn")
+    assert ("Relevant states that are held at the end" in text) == (cell == "relrnn")
+    assert "Before training: from step to step back" in text
+    assert "κ = " in text
+    assert "state-space" not in html
+    assert "@inproceedings{kerg2020," in html
+    model, task, config = load_model(folder)
+    batch = task.batch(SEQUENCES, config.seed, 0, "test")
+    kept = Attention.load(looked.page.with_name("page.attention.safetensors"))
+    assert torch.equal(kept.weights, attention_of(model.cell, batch.inputs).weights)
+    assert kept.summary() in text
+    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
+    assert norms.names == ("before training", "after training")
+    for place, own in enumerate((build_model(config, task).double(), model.double())):
+        found = gradient_norms(
+            own.cell, batch.inputs.double(), lambda outputs, own=own: task.loss(own.readout(outputs), batch)
+        )
+        assert torch.allclose(norms.norms[place], found, rtol=1e-12)
+
+
+def test_the_page_of_sparse_backtracking_shows_gradients(tmp_path):
+    looked = inspect_run(run_of(tmp_path, "sab", attend_every=3), look=Look(progress=False))
+    text = text_of(looked.page)
+    assert "has no fixed points" in text
+    assert "is not recorded" in text
+    assert looked.attention.attention is None
+    assert looked.attention.gradients.summary() in text
+    assert not looked.page.with_name("page.attention.safetensors").exists()
+
+
+def test_inspect_tells_of_attention(tmp_path, capsys):
+    folder = run_of(tmp_path, "relrnn")
+    assert main(["inspect", str(folder), "--output", str(tmp_path / "other" / "page.html")]) == 0
+    told = capsys.readouterr().out
+    assert "A step looks" in told
+    assert "After training: from step to step back" in told
+    assert (tmp_path / "other" / "page.attention.safetensors").exists()
+    assert main(["inspect", str(folder), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert set(content) == {"network", "summary", "page"}
+    assert main(["inspect", str(folder), "--input", *"0" * 10]) == 2
+    assert "A constant input is for fixed points" in capsys.readouterr().err
+
+
+def test_only_networks_that_attend_go_without_fixed_points():
+    assert without_fixed_points(GRU(2, 3)) is None
+    for past in (FullHistory(), SparseBacktracking()):
+        assert "grows" in without_fixed_points(Attentive(Elman(2, 3), past))
+
+
+def test_fixed_points_of_a_screen_are_not_isolated():
+    """What the page says: the relevant set stays with larger scores, and with other states in it."""
+    torch.manual_seed(0)
+    cell = Attentive(Elman(2, 3, "tanh", Dense.holding(torch.eye(3) / 4)), RelevanceScreen(2, 2)).double()
+    assert "never isolated" in without_fixed_points(cell)
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    with torch.no_grad():
+        state = cell.initial_state(1)
+        for _ in range(120):
+            state = cell(x, state)
+        score = state.score.clone()
+        score[:, 2:] += 1.0
+        other = state._replace(score=score)
+        for place in (state, other):
+            for new, old in zip(cell(x, place), place, strict=True):
+                assert torch.allclose(new, old, rtol=0, atol=1e-12)
+        row = cell.alignment.row(torch.tensor([[0.9, -0.9, 0.5]], dtype=torch.float64))
+        moved = other._replace(rows=torch.cat([other.rows[:, :3], row.unsqueeze(1)], dim=1))
+        for _ in range(120):
+            moved = cell(x, moved)
+        assert torch.equal(moved.rows[:, 3], row)
+        assert not torch.allclose(moved.s, state.s, atol=1e-3)
+        assert torch.allclose(cell(x, moved).s, moved.s, rtol=0, atol=1e-12)

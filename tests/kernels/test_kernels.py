@@ -1,0 +1,761 @@
+"""Fast scans: each gives what the loop of steps gives, values and gradients, or says why it does not run."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.autograd import forward_ad as fwd
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call, jacrev, jvp, vmap
+
+import mnemoscope as ms
+from mnemoscope.cells import GRU, LSTM, Elman, FastPath, NoFastPath, Stack
+from mnemoscope.cells.nonlinearity import Described
+from mnemoscope.cells.sequence import _check_options
+from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.kernels import ACTIVATIONS, diagonal_scan, elementwise_scan, linear_scan
+from mnemoscope.kernels import elementwise as elementwise_module
+from mnemoscope.kernels.precision import exact_products
+from tests.slow import SLOW, slow
+
+# torch loads its forward-mode formulas by a deprecated way of its own
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+
+REAL = tuple(ACTIVATIONS)
+COMPLEX = tuple(name for name, phi in ACTIVATIONS.items() if phi.takes_complex)
+KINDS = [(name, torch.float64) for name in REAL] + [(name, torch.complex128) for name in COMPLEX]
+ROUNDING = {"rtol": 1e-11, "atol": 1e-11}  # float64, some tens of steps of order 1
+
+
+def reference(us, h, V, name, bias=None, mask=None):
+    """The recurrence as it is written; inputs of held steps are not looked at."""
+    us, hs = us if mask is None else us.masked_fill(~mask.unsqueeze(-1), 0), []
+    for t in range(len(us)):
+        new = ACTIVATIONS[name](h @ V.mT + us[t], bias)
+        h = new if mask is None else torch.where(mask[t].unsqueeze(-1), new, h)
+        hs.append(h)
+    return torch.stack(hs)
+
+
+def inputs(name, dtype, time=5, batch=2, units=3):
+    us, h0 = torch.randn(time, batch, units, dtype=dtype), torch.randn(batch, units, dtype=dtype)
+    V = 0.8 * torch.randn(units, units, dtype=dtype) / units**0.5
+    given = [us, h0, V]
+    if ACTIVATIONS[name].takes_bias:
+        given.append(0.3 * torch.randn(units, dtype=dtype.to_real()))
+    return [x.requires_grad_() for x in given]
+
+
+def both(name, mask=None):
+    def fused(us, h0, V, bias=None):
+        return elementwise_scan(us, h0, V, name, bias, mask)
+
+    def loop(us, h0, V, bias=None):
+        return reference(us, h0, V, name, bias, mask)
+
+    return fused, loop
+
+
+# --- the elementwise scan ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("time", "batch", "units"), [(1, 1, 1), (1, 3, 2), (17, 1, 5), (6, 5, 7)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
+def test_elementwise_scan_is_the_recurrence(name, dtype, masked, time, batch, units):
+    given = inputs(name, dtype, time, batch, units)
+    mask = torch.rand(time, batch) < 0.6 if masked else None
+    fused, loop = both(name, mask)
+    hs, expected = fused(*given), loop(*given)
+    torch.testing.assert_close(hs, expected, **ROUNDING)
+    g = torch.randn_like(hs)
+    for one, other in zip(torch.autograd.grad(hs, given, g), torch.autograd.grad(expected, given, g), strict=True):
+        torch.testing.assert_close(one, other, **ROUNDING)
+
+
+@pytest.mark.parametrize("masked", [True, *slow(False)])
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
+def test_first_and_second_derivatives(name, dtype, masked):
+    given = inputs(name, dtype, time=3, units=2)  # few numbers: each is nudged for the derivative by each other
+    mask = torch.tensor([[True, False], [False, True], [True, True]])
+    fused, _ = both(name, mask if masked else None)
+    assert gradcheck(fused, given)
+    assert gradgradcheck(fused, given)
+
+
+def test_third_derivatives():
+    given = inputs("tanh", torch.float64, time=3)
+
+    def third(scan):
+        value = scan(*given).pow(3).sum()
+        for _ in range(3):
+            value = sum(g.square().sum() for g in torch.autograd.grad(value, given, create_graph=True))
+        return value
+
+    one, other = (third(scan) for scan in both("tanh"))
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=0)  # four nested sums of squares
+
+
+def test_only_what_is_asked_for_is_differentiated():
+    us, h0, V = inputs("tanh", torch.float64)
+    hs = elementwise_scan(us.detach(), h0.detach(), V, "tanh")
+    hs.sum().backward()
+    assert V.grad is not None
+    assert us.grad is None
+    assert h0.grad is None
+    assert not elementwise_scan(us.detach(), h0.detach(), V.detach(), "tanh").requires_grad
+
+
+def test_layouts_do_not_matter():
+    us, h0, V = (x.detach() for x in inputs("tanh", torch.float64, 6, 4, 4))
+    expected = elementwise_scan(us, h0, V, "tanh")
+    awkward = us.transpose(0, 2).contiguous().transpose(0, 2), h0.mT.contiguous().mT, V.mT.contiguous().mT
+    awkward = [x.requires_grad_() for x in awkward]
+    assert not any(x.is_contiguous() for x in awkward)
+    hs = elementwise_scan(*awkward, "tanh")
+    torch.testing.assert_close(hs, expected, **ROUNDING)
+    g = torch.randn(4, 4, 6, dtype=torch.float64).permute(2, 1, 0)  # neither is the gradient's
+    for one, other in zip(
+        torch.autograd.grad(hs, awkward, g),
+        torch.autograd.grad(reference(*awkward, "tanh"), awkward, g),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, **ROUNDING)
+    held = h0[:1].expand(4, 4)
+    torch.testing.assert_close(elementwise_scan(us, held, V, "tanh"), reference(us, held, V, "tanh"), **ROUNDING)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", REAL)
+def test_nan_goes_where_it_goes_in_the_loop(name, masked, bad):
+    given = inputs(name, torch.float64, 6, 3, 4)
+    with torch.no_grad():
+        given[0][2, 1, 3] = bad
+    mask = torch.ones(6, 3, dtype=torch.bool) if masked else None
+    if mask is not None:
+        mask[2, 1] = False  # the one bad step is held over
+    fused, loop = both(name, mask)
+    hs, expected = fused(*given), loop(*given)
+    assert masked == bool(hs.isfinite().all()) or (bad == torch.inf and name in ("tanh", "logistic"))
+    torch.testing.assert_close(hs, expected, equal_nan=True, **ROUNDING)
+    for g in (torch.randn_like(hs), 2 * expected.detach()):  # a finite gradient, and that of a squared loss
+        for one, other in zip(torch.autograd.grad(hs, given, g, retain_graph=True),
+                              torch.autograd.grad(expected, given, g, retain_graph=True), strict=True):  # fmt: skip
+            torch.testing.assert_close(one, other, equal_nan=True, **ROUNDING)
+
+
+def test_a_bad_gradient_stops_at_units_that_are_off():
+    for name in ("relu", "modrelu"):
+        given = inputs(name, torch.float64, 3, 2, 4)
+        if name == "modrelu":
+            given[3] = torch.full((4,), -0.5, dtype=torch.float64)
+        fused, loop = both(name)
+        hs, expected = fused(*given), loop(*given)
+        g = torch.randn_like(hs)
+        g[expected == 0] = torch.nan
+        assert g.isnan().any()
+        one, other = torch.autograd.grad(hs, given[0], g)[0], torch.autograd.grad(expected, given[0], g)[0]
+        assert torch.equal(one.isnan(), other.isnan())
+
+
+def test_modrelu_at_the_origin():
+    bias = torch.tensor([0.5, -0.5, 0.5], dtype=torch.float64, requires_grad=True)
+    for dtype in (torch.float64, torch.complex128):
+        us = torch.zeros(2, 1, 3, dtype=dtype, requires_grad=True)
+        hs = elementwise_scan(us, torch.zeros(1, 3, dtype=dtype), torch.eye(3, dtype=dtype), "modrelu", bias)
+        assert not hs.any()
+        hs.real.sum().backward() if dtype.is_complex else hs.sum().backward()
+        assert not us.grad.any()
+    assert not bias.grad.any()
+
+
+def test_complex_modrelu_near_the_origin_stays_finite():
+    us = torch.full((1, 1, 1), 1e-30 + 1e-30j, dtype=torch.complex128, requires_grad=True)
+    h0, V, bias = torch.zeros(1, 1) + 0j, torch.zeros(1, 1) + 0j, torch.ones(1, dtype=torch.float64)
+    hs = elementwise_scan(us, h0.to(us), V.to(us), "modrelu", bias)
+    hs.imag.sum().backward()
+    assert us.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"activation": "tnah"}, "Unknown activation"),
+        ({"bias": torch.zeros(3)}, "takes no bias"),
+        ({"activation": "modrelu"}, "takes a bias"),
+        ({"h0": torch.zeros(2, 3, dtype=torch.float64)}, "one dtype"),
+        ({"activation": "modrelu", "bias": torch.zeros(3).double()}, "bias must be torch.float32"),
+        ({"us": torch.zeros(5, 2, 3) + 0j, "h0": torch.zeros(2, 3) + 0j, "V": torch.zeros(3, 3) + 0j,
+          "activation": "relu"}, "not defined for complex"),
+    ],
+)  # fmt: skip
+def test_bad_scans_are_refused_in_words(change, message):
+    given = {"us": torch.zeros(5, 2, 3), "h0": torch.zeros(2, 3), "V": torch.zeros(3, 3), "activation": "tanh"}
+    with pytest.raises(ValueError, match=message):
+        elementwise_scan(**{**given, **change})
+
+
+# --- linear recurrences -----------------------------------------------------------------------------------------------
+
+
+def linear_inputs(time, dtype, which):
+    us, h0 = torch.randn(time, 2, 3, dtype=dtype), torch.randn(2, 3, dtype=dtype)
+    A = torch.randn({"constant": (3,), "varying": (time, 2, 3), "dense": (3, 3)}[which], dtype=dtype) / 2
+    if which != "dense":
+        A[..., 0] = 0
+    return [x.requires_grad_() for x in (A, us, h0)]
+
+
+def linear_reference(A, us, h):
+    hs = []
+    for t in range(len(us)):
+        h = (h @ A.mT if A.dim() == 2 else A * h if A.dim() == 1 else A[t] * h) + us[t]
+        hs.append(h)
+    return torch.stack(hs)
+
+
+@pytest.mark.parametrize("time", [1, 2, 16, *slow(3, 7, 33)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("which", ["constant", "varying", "dense"])
+def test_parallel_scans_are_the_recurrence(which, dtype, time):
+    given = linear_inputs(time, dtype, which)
+    scan = linear_scan if which == "dense" else diagonal_scan
+    torch.testing.assert_close(scan(*given), linear_reference(*given), **ROUNDING)
+    if time in (1, 7):
+        assert gradcheck(scan, given, check_forward_ad=True)
+        assert gradgradcheck(scan, given)
+
+
+def test_parallel_scans_stay_accurate_on_the_unit_circle():
+    time = 4096
+    a = torch.polar(torch.ones(3), torch.tensor([0.1, 1.0, 2.0])).to(torch.complex64)
+    us, h0 = torch.zeros(time, 1, 3, dtype=torch.complex64), torch.ones(1, 3, dtype=torch.complex64)
+    exact = a.to(torch.complex128) ** torch.arange(1, time + 1).unsqueeze(-1)
+    error = (diagonal_scan(a, us, h0)[:, 0] - exact).abs().max()
+    assert error < 2 * time * torch.finfo(torch.float32).eps  # each factor of the power is off by a rounding
+    V = torch.diag(a)
+    assert (linear_scan(V, us, h0)[:, 0] - exact).abs().max() < 2 * time * torch.finfo(torch.float32).eps
+
+
+def test_parallel_scans_under_torch_func():
+    for which, scan in (("constant", diagonal_scan), ("dense", linear_scan)):
+        given = [x.detach() for x in linear_inputs(5, torch.float64, which)]
+        torch.testing.assert_close(jacrev(scan)(*given), jacrev(linear_reference)(*given), **ROUNDING)
+        many = torch.stack([given[0], 2 * given[0]])
+        one = vmap(scan, (0, None, None))(many, *given[1:])
+        torch.testing.assert_close(one[1], linear_reference(many[1], *given[1:]), **ROUNDING)
+
+
+# --- the door: every cell ---------------------------------------------------------------------------------------------
+
+CELLS = {
+    **{f"elman-{phi}": lambda phi=phi: Elman(3, 7, nonlinearity=phi) for phi in REAL},
+    "elman-unbiased": lambda: Elman(3, 8, connectivity=ms.connectivity.Dense(8, init="orthogonal"), bias=False),
+    "torch-rnn": lambda: ms.adapt(torch.nn.RNN(3, 6, num_layers=2, nonlinearity="relu")),
+    "gru": lambda: GRU(3, 7),
+    "gru-unbiased": lambda: GRU(3, 7, bias=False),
+    "lstm": lambda: LSTM(3, 7),
+    "lstm-unbiased": lambda: LSTM(3, 7, bias=False),
+    "stack": lambda: Stack([LSTM(3, 5), GRU(5, 4), Elman(4, 3)]),
+    "mixed": lambda: Stack([Elman(3, 5, nonlinearity=torch.sin), Elman(5, 4)]),
+}
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
+
+
+def everything(cell, xs, state, backend, mask=None, **options):
+    """Outputs, last state and all gradients of a loss that looks at all of them."""
+    outputs, last = ms.scan(cell, xs, state, backend=backend, mask=mask, **options)
+    generator = torch.Generator().manual_seed(1)
+    loss = sum((p * torch.randn(p.shape, generator=generator).to(p)).sum() for p in (outputs, *leaves(last)))
+    wanted = [xs, *leaves(state), *cell.parameters()]
+    return [outputs, *leaves(last), *torch.autograd.grad(loss.real, wanted)]
+
+
+def random_state(cell, batch):
+    return map_state(lambda part: (0.7 * torch.randn_like(part)).requires_grad_(), cell.initial_state(batch))
+
+
+@pytest.mark.parametrize(("time", "batch"), [(1, 1), (1, 3), (9, 1), (12, 5)])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", CELLS)
+def test_the_fast_path_gives_what_the_loop_gives(name, device, time, batch):
+    cell = CELLS[name]().to(device, torch.float64)
+    if device != "cpu" and isinstance(cell.fast_path(*_given(cell, time, batch), None), NoFastPath):
+        pytest.skip("none in float64 on this device")
+    xs = torch.randn(batch, time, 3, dtype=torch.float64, device=device).transpose(0, 1).requires_grad_()
+    state = random_state(cell, batch)
+    for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
+        torch.testing.assert_close(one, other, **ROUNDING)
+
+
+def test_long_linear_networks_go_in_parallel():
+    cell = Elman(3, 7, nonlinearity="linear").double()
+    xs, state = torch.randn(301, 2, 3, dtype=torch.float64, requires_grad=True), random_state(cell, 2)
+    assert ms.scan(cell, xs, state, explain=True)[2].why == "parallel linear scan"
+    assert "elementwise" in ms.scan(cell, xs[:50], state, explain=True)[2].why
+    for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
+        torch.testing.assert_close(one, other, **ROUNDING)
+
+
+def _given(cell, time, batch):
+    state = cell.initial_state(batch)
+    return torch.zeros(time, batch, 3).to(leaves(state)[0]), state
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_on_the_cpu_every_one_of_these_has_a_fast_path(name):
+    cell = CELLS[name]()
+    assert isinstance(cell.fast_path(*_given(cell, 4, 2), None), FastPath)
+    assert ms.scan(cell, torch.zeros(4, 2, 3), explain=True)[2].fused
+
+
+def test_float32_lstm_goes_through_another_library_and_agrees():
+    cell, xs = LSTM(3, 33), torch.randn(40, 5, 3, requires_grad=True)
+    state = random_state(cell, 5)
+    for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)  # float32, sums over 40 steps and 5 members
+    one, other = (_second_derivative(cell, xs, backend) for backend in ("fused", "loop"))
+    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def _second_derivative(cell, xs, backend):
+    (g,) = torch.autograd.grad(ms.scan(cell, xs, backend=backend)[0].square().sum(), xs, create_graph=True)
+    return torch.autograd.grad(g.square().sum(), xs)[0]
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_second_derivatives_through_scan(name):
+    cell, xs = CELLS[name]().double(), torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    one, other = (_second_derivative(cell, xs, backend) for backend in ("fused", "loop"))
+    torch.testing.assert_close(one, other, **ROUNDING)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_cudnn_refuses_second_derivatives_in_words():
+    cell, xs = LSTM(3, 4).cuda(), torch.randn(5, 2, 3, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError, match="backend='loop'"):
+        _second_derivative(cell, xs, "fused")
+
+
+@pytest.mark.parametrize("name", [*CELLS, "function"])
+def test_masks_hold_the_state(name):
+    function = ms.adapt(lambda x, s: (torch.tanh(s[0] + s[1][:, :3] + x), s[1] * 0.5), state_size=(3, 4))
+    cell = (function if name == "function" else CELLS[name]()).double()
+    xs, state = torch.randn(6, 3, 3, dtype=torch.float64), random_state(cell, 3)
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 1, 0], [1, 0, 0]], dtype=torch.bool)
+    outputs, last = ms.scan(cell, xs, state, mask=mask)
+    for member in range(3):  # alone, on the inputs that it has
+        own = xs[mask[:, member], member : member + 1]
+        start = map_state(lambda part, m=member: part[m : m + 1], state)
+        alone, end = (cell.output(start)[None], start) if len(own) == 0 else ms.scan(cell, own, start, backend="loop")
+        for one, other in zip(leaves(last), leaves(end), strict=True):
+            torch.testing.assert_close(one[member], other[0], **ROUNDING)
+        if len(own):
+            torch.testing.assert_close(outputs[mask[:, member], member], alone[:, 0], **ROUNDING)
+    assert torch.equal(outputs[0, 2], cell.output(state)[2])
+    held = torch.zeros(6, 3, dtype=torch.bool)
+    assert torch.equal(ms.scan(cell, xs, state, mask=held)[0], cell.output(state).expand(6, -1, -1))
+
+
+def test_the_last_state_is_no_window_into_the_outputs():
+    for name in CELLS:
+        with torch.no_grad():
+            outputs, last = ms.scan(CELLS[name](), torch.randn(4, 2, 3))
+            before = outputs.clone()
+            map_state(lambda part: part.zero_(), last)
+            assert torch.equal(outputs, before), name
+
+
+class ComplexDense(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matrix = torch.nn.Parameter(0.4 * torch.randn(5, 5, dtype=torch.complex128))
+
+    def forward(self):
+        return self.matrix
+
+
+@pytest.mark.parametrize("phi", COMPLEX)
+def test_complex_elman(phi):
+    cell = Elman(3, 5, nonlinearity=phi, connectivity=ComplexDense())
+    cell.drive.double()
+    cell.phi.double()
+    xs = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
+    state = random_state(cell, 2)
+    assert state.is_complex()
+    for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
+        torch.testing.assert_close(one, other, **ROUNDING)
+    with pytest.raises(ValueError, match="not defined for complex"):
+        ms.scan(Elman(3, 5, nonlinearity="relu", connectivity=ComplexDense()), xs, backend="fused")
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("phi", REAL)
+def test_autocast_gives_the_dtype_of_the_loop(phi, masked):
+    cell, xs = Elman(3, 16, nonlinearity=phi), torch.randn(5, 4, 3)
+    mask = torch.rand(5, 4) < 0.7 if masked else None
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, last, route = ms.scan(cell, xs, mask=mask, explain=True)
+        expected, _ = ms.scan(cell, xs, mask=mask, backend="loop")
+        assert route.fused
+        outputs.float().square().sum().backward()
+    assert outputs.dtype == last.dtype == expected.dtype
+    torch.testing.assert_close(outputs, expected, rtol=0.05, atol=0.05)  # bfloat16 has 8 bits, over 5 steps
+    exact = torch.autograd.grad(ms.scan(cell, xs, mask=mask)[0].square().sum(), cell.connectivity.matrix)[0]
+    assert cell.connectivity.matrix.grad.dtype == torch.float32
+    assert (cell.connectivity.matrix.grad - exact).norm() < 0.05 * exact.norm()
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_autocast_leaves_gated_cells_to_the_loop(name):
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "autocast" in str(ms.scan(CELLS[name](), torch.randn(5, 4, 3), explain=True)[2])
+
+
+# --- when there is none -----------------------------------------------------------------------------------------------
+
+
+def test_torch_func_goes_by_the_loop_and_is_right():
+    cell = Elman(3, 4, nonlinearity="modrelu").double()
+    xs, h0 = torch.randn(5, 2, 3, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
+    routes = []
+
+    def outputs(xs, h0, backend="auto"):
+        hs, _, route = ms.scan(cell, xs, h0, backend=backend, explain=True)
+        routes.append(route)
+        return hs
+
+    def by_loop(xs, h0):
+        return outputs(xs, h0, "loop")
+
+    tangents = torch.randn_like(xs), torch.randn_like(h0)
+    with torch.no_grad():  # so that nothing but the transform differentiates
+        torch.testing.assert_close(jacrev(outputs, (0, 1))(xs, h0), jacrev(by_loop, (0, 1))(xs, h0))
+        torch.testing.assert_close(jvp(outputs, (xs, h0), tangents), jvp(by_loop, (xs, h0), tangents))
+        batched = vmap(outputs, (None, 0))(xs, torch.stack([h0, 2 * h0]))
+        torch.testing.assert_close(batched[1], outputs(xs, 2 * h0))
+    assert any("torch.func" in route.why for route in routes)
+    expected = torch.autograd.functional.jacobian(lambda h: by_loop(xs, h), h0)
+    torch.testing.assert_close(torch.autograd.functional.jacobian(lambda h: outputs(xs, h), h0), expected)
+    with pytest.raises(ValueError, match=r"torch\.func"):
+        vmap(lambda h: ms.scan(cell, xs, h, backend="fused")[0])(torch.stack([h0, h0]))
+
+
+def test_parameters_swapped_by_functional_call_are_the_ones_used():
+    model = ms.Model(Elman(3, 4), 2)
+    doubled = {name: 2 * value.detach() for name, value in model.named_parameters()}
+    xs = torch.randn(5, 2, 3)
+    outputs, _ = functional_call(model, doubled, (xs,))
+    model.load_state_dict(doubled)
+    torch.testing.assert_close(outputs, model(xs)[0])
+
+
+def test_forward_mode_goes_by_the_loop():
+    cell, xs, tangent = Elman(3, 4), torch.randn(5, 2, 3), torch.randn(5, 2, 3)
+    with fwd.dual_level():
+        outputs, _, route = ms.scan(cell, fwd.make_dual(xs, tangent), explain=True)
+        found = fwd.unpack_dual(outputs).tangent
+    assert "forward-mode" in str(route)
+    torch.testing.assert_close(found, jvp(lambda x: ms.scan(cell, x, backend="loop")[0], (xs,), (tangent,))[1])
+
+
+def test_hooks_see_every_step():
+    cell, seen = Stack([Elman(3, 4), GRU(4, 4)]), []
+    handle = cell.layers[0].phi.register_forward_hook(lambda *_: seen.append(1))
+    _, _, route = ms.scan(cell, torch.randn(5, 2, 3), explain=True)
+    assert len(seen) == 5
+    assert "hooks are registered on its part layers.0.phi" in str(route)
+    with pytest.raises(ValueError, match="hooks"):
+        ms.scan(cell, torch.randn(5, 2, 3), backend="fused")
+    handle.remove()
+    assert ms.scan(cell, torch.randn(5, 2, 3), explain=True)[2].fused
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert "hooks on all modules" in str(ms.scan(cell, torch.randn(5, 2, 3), explain=True)[2])
+    handle.remove()
+
+
+def test_a_subclass_that_steps_otherwise_has_no_fast_path():
+    class Leaky(Elman):
+        def prepare(self, xs):
+            us, step = super().prepare(xs)
+            return us, lambda u, h: 0.5 * h + 0.5 * step(u, h)
+
+    class LeakyChild(Leaky):
+        pass
+
+    class Shown(GRU):
+        def output(self, state):
+            return -state
+
+    class Harmless(Elman):
+        def bounds(self, low, high):
+            return None
+
+    class Knowing(Elman):
+        def output(self, state):
+            return -state
+
+        def fast_path(self, xs, state, mask):
+            path = Elman.fast_path(self, xs, state, mask)
+            return FastPath("own", lambda: (-path.run()[0], path.run()[1]))
+
+    class Loud(Described):
+        def forward(self, z):
+            return 2 * super().forward(z)
+
+    xs = torch.randn(5, 2, 3)
+    for cell in (Leaky(3, 4), LeakyChild(3, 4), Shown(3, 4), Elman(3, 4, nonlinearity=Loud(ACTIVATIONS["tanh"]))):
+        outputs, _, route = ms.scan(cell, xs, explain=True)
+        assert not route.fused
+        h = cell.initial_state(2)
+        for t in range(5):
+            h = cell(xs[t], h) if not isinstance(cell, Leaky) else cell.prepare(xs[t])[1](cell.prepare(xs[t])[0], h)
+            torch.testing.assert_close(outputs[t], cell.output(h))
+    with pytest.raises(ValueError, match="Leaky overrides prepare of Elman"):
+        ms.scan(LeakyChild(3, 4), xs, backend="fused")
+    assert ms.scan(Harmless(3, 4), xs, explain=True)[2].fused
+    knowing = Knowing(3, 4)
+    assert ms.scan(knowing, xs, explain=True)[2].why == "own"
+    torch.testing.assert_close(ms.scan(knowing, xs)[0], ms.scan(knowing, xs, backend="loop")[0])
+
+
+def test_a_replaced_forward_is_noticed():
+    cell = GRU(3, 4)
+    cell.prepare = lambda xs: (xs, lambda u, h: h + 1)
+    outputs, _, route = ms.scan(cell, torch.zeros(3, 1, 3), explain=True)
+    assert outputs[:, 0, 0].tolist() == [1, 2, 3]
+    assert "replaced" in str(route)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda xs: ms.scan(Elman(3, 4, nonlinearity=torch.sin), xs, backend="fused"), "no description"),
+        (lambda xs: ms.scan(ms.adapt(lambda x, h: h, state_size=2), xs, backend="fused"), "FunctionCell has none"),
+        (lambda xs: ms.scan(LSTM(3, 4, projection_size=2), xs, backend="fused"), "projection"),
+        (lambda xs: ms.scan(GRU(3, 4), xs, mask=xs[..., 0] > 0, backend="fused"), "no mask"),
+        (lambda xs: ms.scan(Stack([Elman(3, 4, nonlinearity=torch.sin)]), xs, backend="fused"), "layer 0: its nonlin"),
+        (lambda xs: ms.scan(GRU(3, 4), xs, torch.zeros(2, 4).double(), backend="fused"), "differ in dtype"),
+    ],
+)
+def test_refusals_are_in_words(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(torch.randn(5, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backend": "fast"}, "'auto', 'loop' or 'fused'"),
+        ({"outputs": "first"}, "'all' or 'last'"),
+        ({"checkpoint": 0}, "number of steps"),
+        ({"checkpoint": "log"}, "number of steps"),
+        ({"mask": torch.ones(5, 2)}, "of bool"),
+        ({"mask": torch.ones(2, 5, dtype=torch.bool)}, r"\(5, 2\)"),
+    ],
+)
+def test_options_are_checked(options, message):
+    given = {"mask": None, "backend": "auto", "checkpoint": None, "outputs": "all"}
+    with pytest.raises(ValueError, match=message):  # not through scan: the tests' type checks would answer first
+        _check_options(torch.randn(5, 2, 3), **{**given, **options})
+
+
+def test_other_devices_have_no_fused_scan():
+    why = elementwise_module.no_elementwise_scan
+    assert why(torch.device("cpu"), torch.float32, "tanh") is None
+    assert "meta" in why(torch.device("meta"), torch.float32, "tanh")
+    assert "no description" in why(torch.device("cpu"), torch.float32, "sin")
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checkpoint", ["sqrt", 1, 4, 100])
+@pytest.mark.parametrize("name", CELLS)
+def test_checkpoints_change_nothing(name, checkpoint):
+    cell = CELLS[name]().double()
+    xs, state = torch.randn(11, 2, 3, dtype=torch.float64, requires_grad=True), random_state(cell, 2)
+    for mask in (None, torch.rand(11, 2) < 0.7):
+        expected = everything(cell, xs, state, "loop", mask)
+        found = everything(cell, xs, state, "auto", mask, checkpoint=checkpoint)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, **ROUNDING)
+    outputs, _, route = ms.scan(cell, xs, state, checkpoint=checkpoint, outputs="last", explain=True)
+    torch.testing.assert_close(outputs, ms.scan(cell, xs, state)[0][-1:], **ROUNDING)
+    assert route.chunks == {"sqrt": 3, 1: 11, 4: 3, 100: 1}[checkpoint]
+    assert torch.equal(ms.scan(cell, xs, state, outputs="last")[0], ms.scan(cell, xs, state)[0][-1:])
+
+
+LONG = """
+import torch, mnemoscope as ms
+from pathlib import Path
+
+def status(name):
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if name in line)
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+cell = ms.cells.Elman(1, {units})
+def run(time):
+    outputs, _ = ms.scan(cell, torch.zeros(time, 1, 1), {options})
+    outputs[-1].sum().backward()
+run(400)  # loads what every run needs
+before = status("VmRSS")
+run(100_000)
+print((status("VmHWM") - before) * 1024)
+"""
+
+
+def peak_bytes(units, options):
+    # large blocks go back to the system at once: what is measured is what is held, not the holes of the C heap
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    code = LONG.format(units=units, options=options)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return int(done.stdout)
+
+
+@SLOW
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_memory_of_a_hundred_thousand_steps():
+    # N = 64, batch 1, float32: one (time, N) tensor is 25.6 MB, and a plain scan holds five of them at its peak
+    # (drive, states, gates, gradient of each, states shifted by one). With 317 chunks of 316 steps it is 0.16 MB of
+    # states between chunks and as much for each such tensor of one chunk, beside the inputs (0.4 MB) and what the
+    # graph and the allocator take.
+    units, time = 64, 100_000
+    whole = 4 * units * time
+    plain, chunked = peak_bytes(units, ""), peak_bytes(units, "checkpoint='sqrt', outputs='last'")
+    assert plain > 3 * whole
+    chunk = 4 * units * 317
+    assert chunked < 4 * time + 8 * chunk + 12e6
+    assert chunked < plain / 6
+
+
+# --- torch.compile ----------------------------------------------------------------------------------------------------
+
+
+COMPILED = """
+import torch, mnemoscope as ms
+from mnemoscope.cells import GRU, Elman
+
+def loss(cell, xs, backend):
+    return ms.scan(cell, xs, backend=backend)[0].square().sum()
+
+xs = torch.randn(7, 2, 3)
+for cell, backend, compiler in (
+    (Elman(3, 4, nonlinearity="modrelu"), "fused", "inductor"),
+    (GRU(3, 4), "auto", "aot_eager"),
+):
+    weights = list(cell.parameters())
+    compiled = torch.compile(lambda xs: loss(cell, xs, backend), fullgraph=True, backend=compiler)
+    found = torch.autograd.grad(compiled(xs), weights)
+    expected = torch.autograd.grad(loss(cell, xs, "loop"), weights)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+print("same")
+"""
+
+
+@SLOW
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler, and there is no g++")
+def test_compiled_scan_is_one_graph():
+    # in a process of its own: torch.compile cannot look through the shape checks of the tests
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    assert done.stdout == "same\n", done.stderr[-3000:]
+
+
+def test_the_operators_keep_torchs_rules():
+    for name in ("tanh", "modrelu"):
+        us, h0, V, *bias = inputs(name, torch.float64)
+        given = (us, h0, V, name, bias[0] if bias else None, None)
+        tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+        torch.library.opcheck(elementwise_module._scan, given, test_utils=tests)
+        hs = elementwise_scan(us, h0, V, name, *bias).detach().requires_grad_()
+        given = (torch.randn_like(hs), hs, V, name, bias[0] if bias else None, None)
+        torch.library.opcheck(elementwise_module._adjoint, given, test_utils=tests)
+
+
+# --- whose step is it? ------------------------------------------------------------------------------------------------
+
+
+class Sevens(Elman):
+    """Overrides `forward`, and so what the inherited `prepare` would do."""
+
+    def forward(self, x, state):
+        return 0 * super().forward(x, state) + 7
+
+
+def test_the_loop_takes_the_step_that_was_written():
+    xs = torch.randn(4, 2, 3)
+    cell = Sevens(3, 5)
+    assert (ms.scan(cell, xs)[0] == 7).all()
+    assert (ms.run_with_cache(cell, xs)[1]["state"] == 7).all()
+    below = Stack([cell, GRU(5, 2)])
+    torch.testing.assert_close(ms.scan(below, xs)[0], ms.scan(below, xs, backend="loop")[0])
+    torch.testing.assert_close(ms.Dynamics(cell)(torch.zeros(1, 5).double()), torch.full((1, 5), 7.0).double())
+    plain = Elman(3, 5)
+    plain.forward = lambda x, h: h + 1
+    assert ms.scan(plain, xs)[0][-1].unique().tolist() == [4]
+
+
+@pytest.mark.parametrize("make", [lambda: Elman(3, 5), lambda: GRU(3, 5)])
+def test_a_hook_on_the_cell_sees_every_step(make):
+    cell, seen = make(), []
+    cell.register_forward_hook(lambda *_: seen.append(1))
+    _, _, route = ms.scan(cell, torch.randn(4, 2, 3), explain=True)
+    assert len(seen) == 4
+    assert "hooks" in route.why
+
+
+def test_a_step_replaced_on_the_cell_is_not_passed_by():
+    cell = GRU(3, 5)
+    cell._step = lambda u, h: h + 1
+    outputs, _, route = ms.scan(cell, torch.randn(4, 2, 3), explain=True)
+    assert not route.fused
+    assert outputs[-1].unique().tolist() == [4]
+
+
+@pytest.mark.parametrize("name", ["tanh", "modrelu", "linear"])
+def test_batched_gradients(name):
+    cell, xs = Elman(2, 3, nonlinearity=name).double(), torch.randn(4, 1, 2, dtype=torch.float64)
+
+    def sums(backend):
+        return lambda xs: ms.scan(cell, xs, backend=backend)[0].sum((1, 2))
+
+    for backend in ("auto", "loop"):
+        one = torch.autograd.functional.jacobian(sums(backend), xs)
+        many = torch.autograd.functional.jacobian(sums(backend), xs, vectorize=True)
+        torch.testing.assert_close(one, many)
+
+
+def test_an_exploding_linear_network_stays_finite_where_the_loop_does():
+    us = torch.zeros(1000, 1, 2)
+    us[-3:] = 1
+    hs = linear_scan(100 * torch.eye(2), us, torch.zeros(1, 2))
+    assert hs[-1].tolist() == [[10101, 10101]]
+
+
+def test_checkpoints_under_torch_func_and_wrong_ones():
+    cell, xs = Elman(2, 3), torch.randn(9, 1, 2)
+    plain, checked = (torch.func.grad(lambda xs, c=c: ms.scan(cell, xs, checkpoint=c)[0].sum())(xs) for c in (None, 3))
+    torch.testing.assert_close(plain, checked)
+    with pytest.raises(ValueError, match="checkpoint must be"):
+        _check_options(xs, None, "auto", True, "all")
+
+
+def test_the_newer_setting_of_precision_is_understood():
+    code = (
+        "import torch; from mnemoscope.kernels.precision import exact_products as exact\n"
+        "assert exact(); torch.backends.cuda.matmul.fp32_precision = 'tf32'; assert not exact()\n"
+        "torch.backends.cuda.matmul.fp32_precision = 'ieee'; assert exact()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert not exact_products()
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert exact_products()

@@ -1,0 +1,402 @@
+"""The fixed-point lens on systems whose fixed points are known, and its promises on every kind of start."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mnemoscope as ms
+from mnemoscope.cells import LSTM, Elman
+from mnemoscope.lenses import (
+    Adaptive,
+    Box,
+    ChordNewton,
+    FixedPoints,
+    FromTrajectories,
+    GaussNewtonCG,
+    LevenbergMarquardt,
+    Newton,
+    NewtonKrylov,
+    Status,
+    Tolerances,
+)
+from mnemoscope.lenses.fixed_points.matrix_free import conjugate_gradients, gmres
+from mnemoscope.lenses.fixed_points.result import inverse_and_sign
+
+SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG(), ChordNewton(thorough=True)]
+ROOT = scipy.optimize.brentq(lambda a: np.tanh(2 * a) - a, 0.5, 1, xtol=1e-15)
+
+
+def cube(size=3, mixed=True):
+    """h' = Q tanh(2 Q^T h) on the first three coordinates of a rotated frame: exactly 27 fixed points."""
+    Q = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64))[0] if mixed else torch.eye(size).double()
+    gain = torch.full((size,), 0.5, dtype=torch.float64)
+    gain[:3] = 2
+
+    def step(x, h):
+        return torch.tanh(gain * (h @ Q)) @ Q.T
+
+    roots = torch.tensor(list(itertools.product((-ROOT, 0, ROOT), repeat=3)), dtype=torch.float64)
+    roots = torch.nn.functional.pad(roots, (0, size - 3)) @ Q.T
+    # the box that contains the rotated cube is mapped into itself, as |step| <= sqrt(size)
+    return ms.Dynamics(ms.adapt(step, state_size=size, bounds=(-(size**0.5), size**0.5))), roots
+
+
+def assert_same_set(found, expected, distance=1e-9):
+    gaps = torch.cdist(found, expected, compute_mode="donot_use_mm_for_euclid_dist")  # exact for near points
+    assert found.shape == expected.shape
+    assert gaps.min(0).values.max() < distance
+    assert gaps.min(1).values.max() < distance
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_all_27_points_of_a_cube(solver):
+    dynamics, roots = cube(6)
+    fp = ms.find_fixed_points(dynamics, roots + 0.1 * torch.randn_like(roots), solver=solver)
+    assert_same_set(fp.states, roots)
+    assert fp.q.max() < 1e-25
+    assert sorted(fp.unstable.tolist()) == [0] * 8 + [1] * 12 + [2] * 6 + [3]
+    assert fp.index_sum == 1
+    assert fp.may_be_complete
+    assert fp.kind.count("stable") == 8
+    assert fp.kind.count("saddle") == 19
+    assert set(fp.shape) == {"node"}
+    assert fp.reached.sum() == len(fp.starts) == 27
+
+
+def test_adaptive_starts_complete_the_cube():
+    dynamics, roots = cube(8)
+    fp = ms.find_fixed_points(dynamics, "adaptive")
+    assert_same_set(fp.states, roots)
+    assert fp.summary().startswith("27 fixed points: 8 stable, 12 saddles with 1 unstable direction, 6 saddles with 2 ")
+    assert "no sign of a missing point, though no proof" in fp.summary()
+
+
+def test_an_incomplete_set_is_called_incomplete():
+    dynamics, roots = cube()
+    for missing, word in ((0, "even"), (1, "odd")):  # a corner (index 1), an edge (index -1)
+        kept = torch.cat([roots[:missing], roots[missing + 1 :]])
+        fp = ms.find_fixed_points(dynamics, kept)
+        assert fp.may_be_complete is False
+        assert f"with an {word} number of real eigenvalues above 1 is missing" in fp.summary()
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_flow_of_jang(solver):
+    """Jang Eq 14-15, with the misprinted point put right: (1, 1/2), (-1, -1/2) stable, (0, 0) a saddle."""
+
+    def velocity(x, state):
+        x, y = state.unbind(1)
+        return torch.stack([(1 - x * x) * y, x / 2 - y], 1)
+
+    dynamics = ms.Dynamics(ms.adapt(velocity, state_size=2), continuous=True)
+    starts = torch.tensor([[0.9, 0.6], [-1.2, -0.3], [0.1, -0.1]], dtype=torch.float64)
+    fp = ms.find_fixed_points(dynamics, starts, solver=solver)
+    order = fp.states[:, 0].argsort(descending=True)
+    expected = torch.tensor([[1, 0.5], [0, 0], [-1, -0.5]], dtype=torch.float64)
+    torch.testing.assert_close(fp.states[order], expected, rtol=0, atol=1e-12)
+    assert [fp.kind[i] for i in order] == ["stable", "saddle", "stable"]
+    # at (1, 1/2) J = [[-1, 0], [1/2, -1]]; at (0, 0) lambda^2 + lambda - 1/2 = 0
+    torch.testing.assert_close(fp.eigenvalues[order[1]].real, torch.tensor([-1 + 3**0.5, -1 - 3**0.5]).double() / 2)
+    assert fp.index_sum == 1
+    assert "proves nothing" in fp.summary()
+
+
+@pytest.mark.parametrize(
+    ("angle", "radius", "kind", "shape"),
+    [
+        (0.5, 0.9, "stable", "spiral"),
+        (0.5, 1.1, "unstable", "spiral"),
+        (0.0, 0.9, "stable", "node"),
+        (1.0, 1.0, "marginal", "spiral"),
+    ],
+)
+def test_kinds_of_linear_maps(angle, radius, kind, shape):
+    A = radius * torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: h @ A.T, state_size=2)), torch.ones(1, 2).double())
+    assert (fp.kind, fp.shape) == ([kind], [shape])
+    torch.testing.assert_close(fp.states, torch.zeros(1, 2).double(), rtol=0, atol=1e-12)
+    if radius != 1:
+        assert fp.time_constants[0, 0].item() == pytest.approx(1 / abs(np.log(radius)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 5), gain=st.floats(0.5, 3.0))
+def test_agrees_with_scipy_from_the_same_starts(seed, size, gain):
+    """Every root that scipy's hybrid Powell method finds is found, and the index sum of a complete set is 1."""
+    generator = torch.Generator().manual_seed(seed)
+    V = gain * torch.randn(size, size, generator=generator, dtype=torch.float64) / size**0.5
+    cell = Elman(1, size, bias=False)
+    cell.connectivity.matrix.data = V
+    dynamics = ms.Dynamics(cell)
+    fp = ms.find_fixed_points(dynamics, Adaptive(Box(200), patience=2))
+    for start in 2 * torch.rand(30, size, generator=generator, dtype=torch.float64) - 1:
+        answer = scipy.optimize.root(lambda h: np.tanh(V.numpy() @ h) - h, start.numpy(), tol=1e-12)
+        if answer.success and np.abs(answer.fun).max() < 1e-12:
+            # near a bifurcation the root is ill-conditioned: |error| <= |f| / smallest singular value
+            smallest = torch.linalg.svdvals(dynamics.residual_jacobian(torch.from_numpy(answer.x)[None]))[0, -1]
+            gap = (fp.states - torch.from_numpy(answer.x)).norm(dim=1).min()
+            assert gap < 1e-8 + 1e-10 / smallest
+    assert fp.may_be_complete is not False
+
+
+def test_lstm_and_stacked_networks():
+    for network in (torch.nn.LSTM(2, 6), torch.nn.GRU(2, 4, num_layers=2), LSTM(2, 5)):
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.mul_(2.5)
+        dynamics = ms.Dynamics(network)
+        fp = ms.find_fixed_points(dynamics, Adaptive(patience=2))
+        assert fp.may_be_complete
+        torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-12)
+
+
+def test_slow_points_are_kept_apart():
+    """x' = x + x^2 + e has no fixed point; q has its minimum e^2/2 at 0."""
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 1e-4, state_size=1))
+    for solver in SOLVERS:
+        fp = ms.find_fixed_points(dynamics, torch.linspace(-0.5, 0.5, 9).double()[:, None], solver=solver)
+        assert len(fp) == 0
+        assert len(fp.slow) == 1
+        assert fp.slow.q.item() == pytest.approx(0.5e-8, rel=1e-2)
+        assert fp.starts.counts() == {Status.SLOW: 9}
+        assert "No fixed point" in fp.summary()
+        assert "1 slow point " in fp.summary()
+    strict = ms.find_fixed_points(dynamics, torch.zeros(1, 1).double(), tolerances=Tolerances(slow=1e-9))
+    assert strict.starts.counts() == {Status.STALLED: 1}
+    assert len(strict.slow) == 0
+
+
+def test_every_start_has_a_status():
+    """One system with all fates: exp(h) - 2 has roots; far to the right it overflows to infinity at once."""
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: torch.exp(h) - 2, state_size=1))
+    fp = ms.find_fixed_points(dynamics, torch.tensor([[-1.0], [1.0], [800.0]]).double())
+    assert len(fp) == 2
+    assert fp.starts.status.tolist() == [Status.FIXED, Status.FIXED, Status.DIVERGED]
+    assert fp.starts.point.tolist()[2] == -1
+    none = ms.find_fixed_points(
+        ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 1, state_size=1)), torch.ones(1, 1).double()
+    )
+    assert len(none) == 0
+    assert none.starts.counts() == {Status.STALLED: 1}
+    few = ms.find_fixed_points(cube()[0], torch.full((1, 3), 0.3).double(), solver=Newton(max_steps=1))
+    assert few.starts.counts() == {Status.UNFINISHED: 1}
+
+
+def test_points_outside_the_declared_box_are_no_results():
+    """h' = h^3 has roots -1, 0, 1; whoever declares the box (-0.5, 0.5) wants 0 alone, and starts are clamped to it."""
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h**3, state_size=1, bounds=(-0.5, 0.5)))
+    fp = ms.find_fixed_points(dynamics, torch.linspace(-2, 2, 9).double()[:, None])
+    torch.testing.assert_close(fp.states, torch.zeros(1, 1).double(), rtol=0, atol=1e-12)
+    beyond = ms.Dynamics(ms.adapt(lambda x, h: h + 0.1 * (h - 2), state_size=1, bounds=(-1, 1)))  # its root is 2
+    for solver in SOLVERS:
+        fp = ms.find_fixed_points(beyond, torch.zeros(1, 1).double(), solver=solver)
+        assert len(fp) == 0
+        assert fp.starts.counts() == {Status.OUTSIDE: 1}
+
+
+def test_the_callers_things_are_left_untouched():
+    network = torch.nn.GRU(2, 8).train()
+    starts = torch.randn(20, 8)
+    before, weights = starts.clone(), {k: v.clone() for k, v in network.state_dict().items()}
+    random_state = torch.random.get_rng_state()
+    ms.find_fixed_points(ms.Dynamics(network), starts)
+    ms.find_fixed_points(ms.Dynamics(network), "adaptive")
+    assert torch.equal(starts, before)
+    assert all(torch.equal(weights[k], v) for k, v in network.state_dict().items())
+    assert all(p.requires_grad and p.dtype == torch.float32 and p.grad is None for p in network.parameters())
+    assert network.training
+    assert torch.equal(torch.random.get_rng_state(), random_state)
+
+
+def test_a_seed_gives_the_same_numbers():
+    dynamics = ms.Dynamics(torch.nn.GRU(2, 8))
+    one, other = (ms.find_fixed_points(dynamics, "adaptive", seed=3) for _ in range(2))
+    assert torch.equal(one.states, other.states)
+    assert torch.equal(one.starts.status, other.starts.status)
+
+
+def test_starts_from_trajectories_and_boxes():
+    network = torch.nn.LSTM(2, 5)
+    dynamics = ms.Dynamics(network)
+    generator = torch.Generator().manual_seed(0)
+    xs = torch.randn(7, 3, 2)
+    drawn = FromTrajectories(xs, number=21).draw(dynamics, generator)
+    _, cache = ms.run_with_cache(ms.adapt(network).double(), xs.double())
+    assert_same_set(drawn, cache.flat().flatten(0, 1).detach(), 1e-12)  # 21 of 21, each once
+    assert FromTrajectories(xs, number=50, noise=0.1).draw(dynamics, generator).shape == (50, 10)
+    box = Box(100, -2, 3).draw(dynamics, generator)
+    assert -2 <= box.min() < box.max() <= 3
+    assert dynamics.inside(Box(100).draw(dynamics, generator)).all()
+    assert len(ms.find_fixed_points(dynamics, FromTrajectories(xs, number=9)).starts) == 9
+
+
+def test_states_of_the_cells_own_form_are_starts():
+    cell = ms.adapt(torch.nn.LSTM(2, 5))
+    fp = ms.find_fixed_points(ms.Dynamics(cell), cell.initial_state(4))
+    assert len(fp.starts) == 4
+
+
+def test_float32_functions():
+    W = torch.randn(3, 3)
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(h @ W), state_size=3, bounds=(-1, 1)), dtype=torch.float32)
+    fp = ms.find_fixed_points(dynamics)
+    assert fp.states.dtype == torch.float32
+    assert fp.may_be_complete
+    assert fp.q.max() < 1e-10
+
+
+def test_save_load_and_index(tmp_path):
+    dynamics, _ = cube()
+    fp = ms.find_fixed_points(dynamics, "adaptive")
+    fp.save(tmp_path / "points.safetensors")
+    back = FixedPoints.load(tmp_path / "points.safetensors")
+    assert torch.equal(back.states, fp.states)
+    assert torch.equal(back.starts.status, fp.starts.status)
+    assert back.summary() == fp.summary()
+    assert len(fp[0]) == 1
+    assert torch.equal(fp[-1].states[0], fp.states[-1])
+    assert len(fp[fp.unstable == 0]) == 8
+    assert [one.kind[0] for one in fp] == fp.kind
+    with pytest.raises(IndexError, match="27 fixed points"):
+        fp[27]
+    other = tmp_path / "other.safetensors"
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(1)}, str(other))
+    with pytest.raises(ValueError, match="does not hold fixed points"):
+        FixedPoints.load(other)
+
+
+@pytest.mark.parametrize(
+    ("starts", "message"),
+    [
+        (torch.zeros(4, 5), r"\(starts, 8\)"),
+        (torch.zeros(0, 8), "no start"),
+        (torch.full((2, 8), torch.nan), "NaN"),
+        ("everywhere", "adaptive"),
+    ],
+)
+def test_bad_starts_are_refused(starts, message):
+    with pytest.raises(ValueError, match=message):
+        ms.find_fixed_points(ms.Dynamics(torch.nn.GRU(2, 8)), starts)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Tolerances(fixed=1, slow=0.1),
+        lambda: Box(0),
+        lambda: Box(4, low=1),
+        lambda: Adaptive(patience=0),
+        lambda: Box(4).draw(ms.Dynamics(Elman(1, 2, nonlinearity="relu")), torch.Generator()),
+    ],
+)
+def test_bad_settings_are_refused(make):
+    with pytest.raises(ValueError, match=r"\w+ "):
+        make()
+
+
+def test_gmres_and_conjugate_gradients_solve():
+    A = torch.randn(5, 12, 12, dtype=torch.float64) / 12**0.5 + torch.eye(12)
+    b = torch.randn(5, 12, dtype=torch.float64)
+    tight = torch.full((5,), 1e-13, dtype=torch.float64)
+
+    def times(matrix):
+        return lambda v: (matrix @ v.unsqueeze(2)).squeeze(2)
+
+    expected = torch.linalg.solve(A, b)
+    torch.testing.assert_close(gmres(times(A), b, tight, 50), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        conjugate_gradients(times(A.mT @ A), times(A.mT)(b), tight[:, None], 500), expected, rtol=0, atol=1e-6
+    )  # the condition number is squared
+    eye = torch.eye(12, dtype=torch.float64).expand(5, 12, 12)  # the Krylov space is exhausted after one step
+    torch.testing.assert_close(gmres(times(eye), b, tight, 50), b)
+
+
+def test_a_large_network_forms_matrices_for_its_points_only(monkeypatch):
+    cell = Elman(1, 600, connectivity=ms.connectivity.Dense(600, init="orthogonal"))
+    dynamics = ms.Dynamics(cell)
+    formed = []
+    dense = ms.Dynamics.jacobian
+
+    def count(self, states):
+        formed.append(len(states))
+        return dense(self, states)
+
+    monkeypatch.setattr(ms.Dynamics, "jacobian", count)
+    fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600), solver=NewtonKrylov())
+    assert len(fp) == 1
+    assert fp.reached.tolist() == [8]
+    assert sum(formed) <= 6  # the point's inverse, its surroundings (4), the answer's Jacobian; none per start and step
+
+
+def test_a_line_attractor_is_recognised():
+    """h' = (h1, h2 / 2): every point of the first axis is fixed, and the search must not collect them for ever."""
+    shrink = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: shrink * h, state_size=2, bounds=(-1, 1))), "adaptive")
+    assert set(fp.kind) == {"marginal"}
+    assert fp.states[:, 1].abs().max() < 1e-12
+    assert len(fp.starts) < 1000  # some waves of 128 that find no regular point, not all 40
+    assert fp.may_be_complete is None
+    assert "continuous attractor" in fp.summary()
+
+
+def test_numpy_starts_and_wrong_dimensions():
+    dynamics = ms.Dynamics(torch.nn.GRU(2, 8))
+    assert len(ms.find_fixed_points(dynamics, np.zeros((3, 8))).starts) == 3
+    with pytest.raises(ValueError, match=r"\(starts, 8\)"):
+        ms.find_fixed_points(dynamics, torch.zeros(8))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 9))
+def test_inverse_and_sign_against_numpy(seed, size):
+    G = torch.randn(4, size, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    G[-1, :, 0] = G[-1, :, -1] if size > 1 else 0  # the last one is singular
+    inverse, index = inverse_and_sign(G)
+    assert index.tolist() == [*np.linalg.slogdet(-G[:3].numpy())[0], 0]
+    for one, other in zip(G[:3], inverse[:3], strict=True):
+        rounding = 1e-14 * float(torch.linalg.cond(one))
+        torch.testing.assert_close(one @ other, torch.eye(size).double(), rtol=0, atol=rounding)
+    assert torch.isfinite(inverse).all()
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("power", [2, 3])
+def test_a_degenerate_root_is_one_point_without_index(solver, power):
+    """h' = h - h^2 and h - h^3 touch the diagonal at 0: Newton creeps there from both sides."""
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h - h**power, state_size=1, bounds=(-1, 1)))
+    fp = ms.find_fixed_points(dynamics, torch.linspace(-0.5, 0.5, 8).double()[:, None], solver=solver)
+    assert len(fp) == 1
+    assert fp.states.abs().max() < 1e-3
+    assert fp.kind == ["marginal"]
+    assert fp.may_be_complete is None
+
+
+def test_points_of_a_ring_attractor_stay_apart():
+    """tanh units on a circle with cosine weights: a rotation of a fixed point is one too."""
+    angle = torch.arange(60, dtype=torch.float64) * 2 * np.pi / 60
+    cell = Elman(1, 60, bias=False)
+    cell.connectivity.matrix.data = 3.2 / 60 * torch.cos(angle[:, None] - angle)
+    dynamics = ms.Dynamics(cell)
+    states = torch.cos(torch.arange(10, dtype=torch.float64)[:, None] * 0.6 - angle)
+    for _ in range(2000):
+        states = dynamics(states)
+    fp = ms.find_fixed_points(dynamics, states)
+    assert len(fp) == 10
+    assert set(fp.kind) == {"marginal"}
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
+def test_far_roots_are_reached(solver):
+    membrane = ms.adapt(lambda x, v: (-65 - v) / 20, state_size=1)
+    fp = ms.find_fixed_points(ms.Dynamics(membrane, continuous=True), torch.zeros(3, 1), solver=solver)
+    torch.testing.assert_close(fp.states, torch.full((1, 1), -65.0).double(), rtol=1e-12, atol=0)
+    half = ms.Dynamics(ms.adapt(lambda x, h: 0.5 * h + 100, state_size=2))
+    fp = ms.find_fixed_points(half, torch.randn(5, 2), solver=solver)
+    torch.testing.assert_close(fp.states, torch.full((1, 2), 200.0).double(), rtol=1e-12, atol=0)

@@ -1,0 +1,655 @@
+"""The lenses on matrix cells and Turing machines, and their place in the page."""
+
+import json
+from dataclasses import replace
+from html import unescape
+from itertools import product
+from math import atanh, expm1, log, pi
+from re import sub
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.cells import GRU, LSTM, Elman, Model
+from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
+from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.cli.entry_point import main
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.connectivity import Dense
+from mnemoscope.inspection import Look, inspect_run
+from mnemoscope.lenses import Adaptive
+from mnemoscope.lenses.attractors import Kind
+from mnemoscope.lenses.fisher.covariance import UnstableError
+from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.tape import EvenTape, Tape, even_rests, evened, tape_of
+from mnemoscope.lenses.tape.figure import draw_tape, used_slots
+from mnemoscope.memory.tape import FeedForward, TuringMachine
+from mnemoscope.memory.tape.bounds import ROOM
+from mnemoscope.networks import matntm, ntm
+from mnemoscope.report.memory import memory_section
+from mnemoscope.report.tape import longest, tape_section
+from mnemoscope.tasks import Batch, BitCopy
+from mnemoscope.training import load_model, train
+from tests.slow import slow
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+# Fisher memory of matrix cells
+
+
+def matrix_rnn(shape, phi="tanh", bias=True, inputs=(2, 2), radius=0.8):
+    """U and V of one spectral radius, and a random B."""
+    factors = [randn(size, size) for size in shape]
+    rows, columns = (Dense.holding(radius * one / torch.linalg.eigvals(one).abs().max()) for one in factors)
+    cell = MatrixRNN(inputs, shape, phi, rows, columns, bias).double()
+    with torch.no_grad():
+        for weight in cell.drive.parameters():
+            weight.copy_(0.5 * randn(*weight.shape))
+    return cell
+
+
+def slow_curve(A, w, noise, lags):
+    """J(k) from a sum over the past, until nothing is added."""
+    C, P = torch.zeros_like(A), noise.clone()
+    for _ in range(4000):
+        C, P = C + P, A @ P @ A.T
+    signals, signal = [], w
+    for _ in range(lags):
+        signals.append(signal @ torch.linalg.solve(C, signal))
+        signal = A @ signal
+    return torch.stack(signals)
+
+
+@pytest.mark.parametrize("method", ["exact", "published"])
+def test_a_linear_matrix_cell_is_its_matrix_system(method):
+    torch.manual_seed(0)
+    cell = matrix_rnn((4, 3), "linear")
+    U, V = (factor.detach() for factor in cell.connectivity.factors())
+    W = (cell.drive.maps[0].U.mT @ torch.tensor([[0.0, 1], [0, 0]]).double() @ cell.drive.maps[0].V).detach()
+    expected = ms.fisher_memory(ms.MatrixSystem(U, V, W, eps1=0.3), method=method)
+    dynamics = ms.Dynamics(cell, randn(4))
+    for found in (
+        ms.fisher_memory(cell, 1, noise=0.3, method=method),
+        ms.fisher_memory(dynamics, 1, state=randn(12), noise=0.3, method=method),  # linear: the same everywhere
+        ms.fisher_memory(cell, W, noise=0.3, method=method),
+    ):
+        torch.testing.assert_close(found.curve, expected.curve, rtol=1e-12, atol=0)
+        torch.testing.assert_close(found.total, expected.total, rtol=1e-12, atol=0)
+        torch.testing.assert_close(found.amplification, expected.amplification, rtol=1e-12, atol=0)
+        assert (found.shape, found.method, found.route) == ((4, 3), method, expected.route)
+
+
+def test_published_sums_need_more_than_a_stationary_state():
+    """U / c and c V make the same network: exactly the same memory, but other published sums, if they exist at all."""
+    torch.manual_seed(0)
+    U, V, W = (torch.linalg.qr(randn(size, size))[0] for size in (4, 3, 4))
+    split = [ms.MatrixSystem(0.84 * U / c, c * V, W[:, :3]) for c in (0.9, 0.95, 0.7)]
+    exact = [ms.fisher_memory(one).curve for one in split]
+    for other in exact[1:]:
+        torch.testing.assert_close(other, exact[0], rtol=1e-12, atol=1e-14)
+    first, second = (ms.fisher_memory(one, method="published").total for one in split[:2])
+    assert abs(first / second - 1) > 0.01
+    words = r'each must be below 1, but they are 1\.2 and 0\.7.*stationary state.*0\.84: method="exact" takes it'
+    with pytest.raises(ValueError, match=words) as told:
+        ms.fisher_memory(split[2], method="published")
+    assert not isinstance(told.value, UnstableError)
+    cell = MatrixRNN((2, 2), (4, 3), "tanh", Dense.holding(1.2 * U), Dense.holding(0.7 * V), bias=False).double()
+    dynamics = ms.Dynamics(cell)
+    for system, state in ((cell, None), (dynamics, dynamics.origin[0])):
+        assert ms.fisher_memory(system, 0, state=state).total > 0
+        with pytest.raises(ValueError, match=words):
+            ms.fisher_memory(system, 0, state=state, method="published")
+    with pytest.raises(UnstableError, match=r"spectral radius is 1\.08"):  # of the network, not of one of its matrices
+        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.9 * V, W[:, :3]), method="published")
+    with pytest.raises(ValueError, match="horizon=<steps> takes any"):
+        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.7 * V, W[:, :3], alpha=(1.0,)), method="published")
+
+
+@pytest.mark.parametrize("observed", ["all", "newest"])
+def test_a_linear_queue_cell_is_its_matrix_system(observed):
+    torch.manual_seed(1)
+    cell = QueueMemory(matrix_rnn((3, 2), "linear"), [0.2, -0.1])
+    U, V = (factor.detach() for factor in cell.cell.connectivity.factors())
+    W = randn(3, 2)
+    expected = ms.fisher_memory(ms.MatrixSystem(U, V, W, alpha=cell.alpha), observed=observed, lags=20)
+    found = ms.fisher_memory(cell, W, observed=observed, lags=20)
+    torch.testing.assert_close(found.curve, expected.curve, rtol=1e-12, atol=0)
+    assert found.shape == expected.shape
+
+
+def test_a_matrix_cell_at_rest_is_its_linearisation():
+    torch.manual_seed(2)
+    cell = matrix_rnn((3, 2))
+    x = randn(4)
+    dynamics = ms.Dynamics(cell, x)
+    (point,) = ms.find_fixed_points(dynamics).states
+    U, V = (factor.detach() for factor in cell.connectivity.factors())
+    slopes = (1 - point.square()).diag()  # tanh' at rest
+    A = slopes @ torch.kron(U.T.contiguous(), V.T.contiguous())
+    w = slopes @ torch.kron(cell.drive.maps[0].U.T.contiguous(), cell.drive.maps[0].V.T.contiguous())[:, 2]
+    found = ms.fisher_memory(dynamics, 2, state=point, lags=12)
+    torch.testing.assert_close(found.curve, slow_curve(A, w.detach(), torch.eye(6).double(), 12), rtol=1e-9, atol=0)
+    assert found.shape == (3, 2)
+    with pytest.raises(ValueError, match="no product of a column and a row"):
+        ms.fisher_memory(dynamics, 2, state=point, method="published")
+    with pytest.raises(ValueError, match="no product of a column and a row"):
+        ms.fisher_memory(dynamics, 2, state=point, route="matrix-free")
+    with pytest.raises(ValueError, match="given as a covariance"):
+        ms.fisher_memory(cell, 2, noise=torch.eye(6).double(), method="published")
+    with pytest.raises(ValueError, match="must have 6 numbers"):
+        ms.fisher_memory(cell, 2, state=torch.zeros(5))
+
+
+def test_a_queue_at_rest_has_noise_in_its_newest_matrix_alone():
+    torch.manual_seed(3)
+    cell = QueueMemory(matrix_rnn((3, 2)), [0.3, 0.1])
+    dynamics = ms.Dynamics(cell, randn(4))
+    (point,) = ms.find_fixed_points(dynamics).states
+    A = dynamics.jacobian(point[None])[0]
+    w = dynamics.input_jacobian(point[None])[:, 0]
+    noise = torch.diag(torch.cat([torch.full((6,), 0.5), torch.zeros(12)])).double()
+    found = ms.fisher_memory(dynamics, 0, state=point, noise=0.5, lags=10)
+    torch.testing.assert_close(found.curve, slow_curve(A, w, noise, 10), rtol=1e-8, atol=0)
+    assert found.shape == (3, 3, 2)
+    newest = ms.fisher_memory(dynamics, 0, state=point, noise=0.5, lags=10, observed="newest")
+    C, P = torch.zeros_like(A), noise
+    for _ in range(4000):
+        C, P = C + P, A @ P @ A.T
+    signals = torch.stack([(torch.linalg.matrix_power(A, k) @ w)[:6] for k in range(10)], 1)
+    torch.testing.assert_close(
+        newest.curve, (signals * torch.linalg.solve(C[:6, :6], signals)).sum(0), rtol=1e-8, atol=0
+    )
+    with pytest.raises(ValueError, match="no product"):
+        ms.fisher_memory(dynamics, 0, state=point, method="published")
+    column = QueueMemory(matrix_rnn((3, 1), inputs=(2, 1)), 1.0)
+    with pytest.raises(ValueError, match="not all equal"):
+        ms.fisher_memory(column, 0, state=randn(6), method="published")
+
+
+def test_slopes_that_are_a_product_go_into_rows_and_columns():
+    """Of a state of one column they always are; exact and by the flat state alike, and the published apply."""
+    torch.manual_seed(4)
+    cell = matrix_rnn((5, 1), inputs=(2, 1))
+    dynamics = ms.Dynamics(cell, randn(2))
+    state = 0.5 * randn(5)
+    A, w = dynamics.jacobian(state[None])[0], dynamics.input_jacobian(state[None])[:, 1]
+    found = ms.fisher_memory(dynamics, 1, state=state)
+    torch.testing.assert_close(found.curve, ms.fisher_memory(A, w).curve, rtol=1e-9, atol=1e-15)
+    assert "Kronecker" in found.route
+    # the noise of a column: sigma is a geometric sum over V alone, so that the published curve is below
+    published = ms.fisher_memory(dynamics, 1, state=state, method="published")
+    assert (published.curve <= found.curve * (1 + 1e-12)).all()
+    assert published.total < found.total
+
+
+def test_the_page_shows_the_published_curve_where_there_is_one():
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(5)
+    for bias, words in ((False, "Dashed is what the formulas published"), (True, "do not apply here: the slopes")):
+        dynamics = ms.Dynamics(matrix_rnn((3, 2), bias=bias))
+        section = memory_section(dynamics, ms.find_fixed_points(dynamics))
+        assert words in section.lead
+        assert ("stroke-dasharray" in section.html) is (not bias)
+    dynamics = ms.Dynamics(QueueMemory(matrix_rnn((3, 2), bias=False), [0.1]))
+    assert "every unit of the newest matrix" in memory_section(dynamics, ms.find_fixed_points(dynamics)).lead
+    section = memory_section(dynamics := ms.Dynamics(torch.nn.RNN(2, 3)), ms.find_fixed_points(dynamics))
+    assert "ublished" not in section.lead
+
+
+# fixed points of a machine
+
+
+ERASE, ADD = 0.5, 0.3
+
+
+def told(slots, move, gamma=2.0, gate=0.3, numbers=2):
+    """A machine whose heads are told the same whatever happens: the one that writes to move by `move` slots and to
+    sharpen by gamma, the one that reads to come to rest everywhere.
+    """
+    machine = TuringMachine(FeedForward(1 + numbers, 2), slots, (numbers,)).double()
+    logit = log(gate / (1 - gate))
+    beta, sharp, blunt = (log(expm1(value)) for value in (0.1, gamma - 1, 0.2))  # softplus of these
+    moves = [9.0 * (one == move) for one in (-1, 0, 1)]
+    key, erase, add = [0.5] * numbers, [log(ERASE / (1 - ERASE))] * numbers, [atanh(ADD)] * numbers
+    rest = [beta, logit, sharp, beta, 0.0, blunt]
+    with torch.no_grad():
+        machine.heads.maps[0].weight.zero_()
+        machine.heads.maps[0].bias.copy_(
+            torch.tensor([*key, *key, *erase, *add, *moves, 0.0, 9.0, 0.0, *rest], dtype=torch.float64)
+        )
+    return machine
+
+
+def test_a_head_that_holds_its_place_rests_at_every_set_of_slots():
+    """`w_i ~ (g / N + (1 - g) w_i)^gamma` has as many solutions as there are sets of slots, all on an even tape."""
+    slots, gamma, gate = 3, 2.0, 0.3
+    machine = told(slots, 0, gamma, gate)
+    dynamics = ms.Dynamics(machine, torch.tensor([0.75]))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert len(fp) == 2**slots - 1
+    assert fp.may_be_complete
+    state = dynamics.unflatten(fp.states)
+    again = machine(torch.full((len(fp), 1), 0.75, dtype=torch.float64), state)
+    for new, old in zip(again, state, strict=True):
+        torch.testing.assert_close(new, old, rtol=0, atol=1e-10)
+    torch.testing.assert_close(state.memory, torch.full_like(state.memory, ADD / ERASE), rtol=0, atol=1e-10)
+    w, (_, stay, _) = state.write_weights[:, 0], torch.tensor([0.0, 9.0, 0.0]).double().softmax(0)
+    mixed = gate / slots + (1 - gate) * w
+    moved = stay * mixed + (1 - stay) / 2 * (mixed.roll(1, 1) + mixed.roll(-1, 1))
+    torch.testing.assert_close(w, moved**gamma / (moved**gamma).sum(1, keepdim=True), rtol=0, atol=1e-10)
+    assert {tuple(row) for row in (w > 1 / slots - 1e-6).int().tolist()} == set(product((0, 1), repeat=slots)) - {
+        (0,) * slots
+    }
+    assert fp.kind.count("stable") == slots
+    # what lies in a slot fades as it is written over: by w e in a step
+    (alone,) = (point for point in range(len(fp)) if w[point, 0] > 0.9)
+    for weight in w[alone]:
+        assert ((fp.eigenvalues[alone] - (1 - weight * ERASE)).abs() < 1e-8).sum() >= 2
+
+
+def test_a_head_that_moves_on_runs_round_the_tape():
+    """At rest it is only everywhere at once, where waves of its weights grow by gamma (1 - g) and go round."""
+    slots, gamma, gate = 4, 2.0, 0.3
+    dynamics = ms.Dynamics(told(slots, 1, gamma, gate))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert (len(fp), fp.may_be_complete) == (1, True)
+    weights = dynamics.unflatten(fp.states).write_weights
+    torch.testing.assert_close(weights, torch.full_like(weights, 1 / slots), rtol=0, atol=1e-10)
+    shift, moves = torch.tensor([0.0, 0.0, 9.0]).double().softmax(0), torch.tensor([-1, 0, 1])
+    for wave in range(1, slots):
+        turned = (shift * torch.exp(-2j * pi * wave * moves / slots)).sum()
+        assert (fp.eigenvalues[0] - gamma * (1 - gate) * turned).abs().min() < 1e-6
+    seen = ms.attractors(dynamics, 3, transient=200, steps=50, longest=8)
+    assert seen.kind == [Kind.CYCLE]
+    assert seen.periods.tolist() == [slots]
+
+
+def test_a_machine_that_learns_rests_on_an_even_tape():
+    torch.manual_seed(6)
+    machine = matntm(4, 3, layers=2, slots=4, slot_rows=2, slot_columns=2, output_size=4).double()
+    dynamics = ms.Dynamics(machine, randn(4))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert len(fp)
+    assert fp.may_be_complete
+    state = dynamics.unflatten(fp.states)
+    torch.testing.assert_close(state.memory, state.memory[:, :1].expand_as(state.memory), rtol=0, atol=1e-8)
+    again = machine(dynamics.input.expand(len(fp), -1), state)
+    torch.testing.assert_close(again, state, rtol=0, atol=1e-10)
+
+
+MACHINES = {
+    "ntm": lambda: ntm(3, 4, slots=5, slot_size=2),
+    "learned memory": lambda: ntm(3, 4, slots=5, slot_size=2, controller="feed-forward", initial_memory="learned"),
+    "two writers": lambda: ntm(3, 4, slots=5, slot_size=2, write_heads=2, read_heads=2, reach=2),
+    "gru": lambda: TuringMachine(GRU(3 + 2, 4), 3, (2,)),
+    "one slot": lambda: ntm(3, 4, slots=1, slot_size=2, reach=0),
+    "matntm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=3, layers=2, read_heads=2),
+    "matrix lstm": lambda: matntm(3, 3, slots=4, slot_rows=2, slot_columns=2, controller="lstm", write_heads=2),
+}
+
+
+def moved(dynamics, state, wide=1e-6):
+    """The Jacobian by central differences, a column at a time."""
+    steps = wide * torch.eye(dynamics.size, dtype=torch.float64)
+    return ((dynamics(state + steps) - dynamics(state - steps)) / (2 * wide)).T
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_is_linearised_by_the_general_way(name):
+    """It has no closed form: what lenses see comes from `torch.func`."""
+    machine = MACHINES[name]().double()
+    dynamics = ms.Dynamics(machine, randn(3))
+    start = map_state(lambda part: part.detach() + 0.1 * torch.rand_like(part), machine.initial_state(2))
+    states = dynamics.layout.flatten(start)
+    assert machine.jacobian(dynamics.input.expand(2, -1), start) is None
+    for state, J in zip(states, dynamics.jacobian(states), strict=True):
+        torch.testing.assert_close(J, moved(dynamics, state), rtol=1e-6, atol=1e-7)  # rounding over 1e-6, and curvature
+
+
+@pytest.mark.parametrize("name", ["elman", "matntm"])
+def test_lenses_at_a_fixed_point_of_a_machine_see_its_linearisation(name):
+    torch.manual_seed(0)
+    make = {
+        "elman": lambda: TuringMachine(Elman(2 + 2, 3, "tanh"), 3, (2,)),
+        "matntm": lambda: matntm(2, 2, layers=2, slots=3, slot_rows=1, slot_columns=2),
+    }
+    dynamics = ms.Dynamics(make[name](), randn(2))
+    fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
+    assert fp.kind == ["stable"]
+    (point,) = fp.states
+    A, x, wide = moved(dynamics, point), dynamics.input, torch.tensor([[1e-6, 0.0]]).double()
+    w = (dynamics.driven(x + wide, point[None]) - dynamics.driven(x - wide, point[None]))[0] / 2e-6
+    found = ms.spectrum(fp[0]).eigenvalues.abs().sort(descending=True)[0][:4]
+    expected = torch.linalg.eigvals(A).abs().sort(descending=True)[0][:4]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    memory = ms.fisher_memory(dynamics, 0, state=point, lags=6)
+    curve = slow_curve(A, w, torch.eye(dynamics.size).double(), 6)
+    torch.testing.assert_close(memory.curve, curve, rtol=1e-5, atol=1e-10)
+    # and a small push fades as the lenses say
+    push = 1e-4 * torch.linalg.eigh((A + A.T) / 2)[1][:, -1]
+    torch.testing.assert_close(dynamics((point + push)[None])[0] - point, A @ push, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@torch.no_grad()
+def test_no_walk_of_a_machine_leaves_the_box(name):
+    torch.manual_seed(7)
+    machine = MACHINES[name]().double()
+    for weight in machine.parameters():
+        weight.mul_({"matntm": 1.5, "matrix lstm": 1.0}.get(name, 3.0))  # so that the box is made use of
+    ends = torch.tensor([-2.0, 0.0, 1.0]).double(), torch.tensor([1.0, 3.0, 1.5]).double()
+    low, high = machine.bounds(*ends)
+    layout = ms.cells.Layout(machine.initial_state(1))
+    assert low.shape == high.shape == (layout.size,)
+    inside, corners = torch.rand(2, 200, layout.size, dtype=torch.float64)
+    begin = layout.flatten(machine.initial_state(200))
+    slack = 1e-12 * (1 + high - low)
+    for state in (begin, low + (high - low) * inside, torch.where(corners < 0.5, low, high)):
+        for _ in range(20):
+            assert ((state >= low - slack) & (state <= high + slack)).all()
+            x = ends[0] + (ends[1] - ends[0]) * torch.rand(200, 3, dtype=torch.float64).round()
+            state = layout.flatten(machine(x, layout.unflatten(state)))
+
+
+@pytest.mark.parametrize("writers", [1, 2, 3])
+def test_the_box_of_a_memory_is_no_larger_than_need_be(writers):
+    """Heads that all write to one slot, and erase as little as they may, fill it up to the stated bound."""
+    machine = TuringMachine(FeedForward(1 + 2, 2), 1, (2,), write_heads=writers, reach=0).double()
+    with torch.no_grad():
+        machine.heads.maps[0].weight.zero_()
+        state = machine.initial_state(1)
+        for _ in range(100):
+            state = machine(torch.zeros(1, 1).double(), state)
+        orders = machine.heads(torch.zeros(1, 2).double())
+    e, a = orders.erase[0, :, 0], orders.add[0, :, 0]
+    filled = a.sum() / (1 - (1 - e).prod())
+    torch.testing.assert_close(state.memory[0, 0, 0], filled)
+    _, high = machine.bounds(torch.zeros(1).double(), torch.zeros(1).double())
+    bound = writers * a.abs().max() / (1 - (1 - e.min()) ** writers)
+    assert high[2].item() == pytest.approx(ROOM * bound.item())
+    assert filled.abs() <= bound * (1 + 1e-12)
+
+
+def test_there_is_no_box_where_none_is_known():
+    ends = torch.zeros(3), torch.ones(3)
+    assert TuringMachine(Elman(3 + 2, 4, "relu"), 3, (2,)).bounds(*ends) is None
+    assert TuringMachine(ms.cells.Stack([Elman(3 + 2, 4), GRU(4, 4)]), 3, (2,)).bounds(*ends) is None
+    machine = ntm(3, 4, slots=5, slot_size=2)
+    assert machine.bounds(*ends) is not None
+    with torch.no_grad():
+        machine.heads.maps[0].bias[4:8] -= 100  # so that nothing need ever be erased
+    assert machine.bounds(*ends) is None
+
+
+def test_starts_on_an_even_tape_stay_even_and_find_points():
+    torch.manual_seed(3)
+    machine = ntm(3, 4, slots=4, slot_size=2).double()
+    with torch.no_grad():
+        for weight in machine.parameters():
+            weight.mul_(3)
+    dynamics = ms.Dynamics(machine)
+    starts = evened(dynamics, dynamics.origin + 0.3 * randn(16, dynamics.size))
+    for states in (starts, dynamics(starts)):
+        even = dynamics.unflatten(states)
+        for part in (even.memory, even.read_weights.mT, even.write_weights.mT):
+            torch.testing.assert_close(part, part[:, :1].expand_as(part), rtol=0, atol=1e-12)
+        torch.testing.assert_close(even.read_weights.sum(2), torch.ones(16, 1).double())
+    fp = ms.find_fixed_points(dynamics, starts)
+    assert len(fp) == 3
+    torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-10)
+    rests = even_rests(dynamics, starts[:8], number=4)
+    assert len(rests) == 3
+    assert rests.even.may_be_complete
+    small = EvenTape(dynamics.cell)
+    states = dynamics.flatten(small.whole(ms.Dynamics(small).unflatten(rests.even.states)))
+    assert torch.cdist(fp.states, states).amin(1).max() < 1e-8
+    for look in (lambda other: evened(other, randn(1, 3)), even_rests):
+        with pytest.raises(TypeError, match="GRU"):
+            look(ms.Dynamics(GRU(2, 3)))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name):
+    torch.manual_seed(4)
+    machine = MACHINES[name]().double()
+    dynamics = ms.Dynamics(machine, randn(3))
+    rests = even_rests(dynamics, number=2)
+    assert len(rests)
+    even = EvenTape(dynamics.cell)
+    states = dynamics.flatten(even.whole(ms.Dynamics(even).unflatten(rests.even.states)))
+    torch.testing.assert_close(dynamics(states), states, rtol=0, atol=1e-10)
+    jacobians = dynamics.jacobian(states)
+    for J, together, apart in zip(jacobians, rests.even.eigenvalues, rests.apart, strict=True):
+        whole = torch.linalg.eigvals(J)
+        for value in torch.cat([together, apart.flatten()]):
+            if value.abs() > 1e-3:  # eigenvalues near 0 of a defective matrix are not known that well
+                nearest = (whole - value).abs().argmin()
+                assert (whole[nearest] - value).abs() < 1e-8
+                whole = torch.cat([whole[:nearest], whole[nearest + 1 :]])
+        assert whole.abs().max() < 2e-3  # each was met once, and none is left
+    assert rests.unstable.tolist() == [int((torch.linalg.eigvals(J).abs() > 1 + 1e-5).sum()) for J in jacobians]
+    assert f"{len(rests)} fixed point" in rests.summary()
+
+
+# gradients through a tape
+
+
+@pytest.mark.parametrize("name", ["ntm", "matntm"])
+def test_gradients_by_part_are_those_of_each_part_alone(name):
+    torch.manual_seed(9)
+    machine = MACHINES[name]().double()
+    xs = randn(5, 2, 3)
+
+    def loss(outputs):
+        return outputs[-2:].square().sum()
+
+    parts = ms.gradients_by_part(machine, xs, loss)
+    assert parts.names == ("controller", "memory", "read weights", "write weights", "reads")
+    whole = ms.gradients_of(machine, xs, loss)
+    torch.testing.assert_close(parts.norms.square().sum(0), whole.norms[0].square())
+    # what the loss is to one who may change one part of the state after step t
+    state, outputs = machine.initial_state(2), []
+    for t, x in enumerate(xs):
+        state = map_state(lambda part: part.detach().requires_grad_(), machine(x, state))
+        later, seen = state, [machine.output(state)]
+        for after in xs[t + 1 :]:
+            later = machine(after, later)
+            seen.append(machine.output(later))
+        found = torch.autograd.grad(loss(torch.stack([*outputs, *seen])), leaves(state), materialize_grads=True)
+        outputs.append(machine.output(state).detach())
+        squares = [part.square().flatten(1).sum(1) for part in found]
+        inner = len(squares) - 4
+        expected = torch.stack([sum(squares[:inner]), *squares[inner:]]).sqrt()
+        torch.testing.assert_close(parts.norms[:, t], expected)
+    assert (parts.norms[1:4, -1] == 0).all()  # nobody reads after the last step
+    assert (parts.norms[[0, 4], -1] > 0).all()
+
+
+def test_a_part_that_nothing_reads_at_the_last_step_is_said_to_have_no_gradient_there():
+    """Outputs are made from the controller and from what was read; weights and memory matter to later steps alone."""
+    torch.manual_seed(0)
+    machine = matntm(4, 3, slots=4, slot_rows=2, slot_columns=2, output_size=4)
+    parts = ms.gradients_by_part(machine, torch.randn(6, 2, 4), lambda outputs: outputs.square().sum())
+    for name, norms in zip(parts.names, parts.norms, strict=True):
+        words = GradientNorms(norms[None]).summary()
+        at, told = (4, "step 4") if name in ("memory", "read weights", "write weights") else (5, "the last")
+        ratio = norms[0].mean() / norms[at].mean()
+        assert f"at the first step it is {ratio:.3g} of that at {told}" in words
+        silent = ", and at the last step it is 0: the loss does not depend on what is there then."
+        assert words.endswith(silent) is (at == 4)
+    early = ms.gradients_of(GRU(3, 4), torch.randn(7, 2, 3), lambda outputs: outputs[3].sum()).summary()
+    assert "of that at step 3, and at steps 4 to 6 it is 0: " in early
+    assert "inf" not in parts.summary() + early
+    nothing = GradientNorms(torch.zeros(1, 3, 1)).summary()
+    assert nothing == "From step to step back the gradient cannot be followed; none arrives."
+
+
+def test_parts_of_a_plain_state_and_of_a_masked_sequence():
+    torch.manual_seed(10)
+    xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
+    parts = ms.gradients_by_part(LSTM(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), mask=mask)
+    assert parts.names == ("h", "c")
+    assert torch.equal(parts.norms.isnan(), ~mask.expand(2, 4, 2))
+    assert ms.gradients_by_part(GRU(3, 4).double(), xs, lambda outputs: outputs[-1].sum()).names == ("state",)
+
+
+# the page
+
+
+def run_of(folder, task, cell, hidden_size=4, **options):
+    shape = {"rows": 3, "columns": 2} if task == "matrix-copy" else {"bits": 3}
+    config = RunConfig("tiny", task, {**shape, "longest": 3}, cell, options, hidden_size, steps=2, batch_size=4,
+                       evaluate_every=1, evaluate_batches=1)  # fmt: skip
+    return train(config, folder, progress=False).folder
+
+
+def text_of(page):
+    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
+
+
+def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_path):
+    folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
+    looked = inspect_run(folder, look=Look(starts=4, progress=False))
+    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
+    assert html.count('<section id="the-tape"') == 1
+    assert len(looked.fixed_points)
+    assert looked.saved.exists()
+    assert "tiny: matntm with 4 x 4 units" in text
+    assert looked.tape.tape.summary() in text
+    assert "Before training: from step to step back" in text
+    assert "by the parts of the state" in text
+    assert "@misc{graves2014," in html
+    model, task, config = load_model(folder)
+    batch = looked.tape.batch
+    assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
+    kept = Tape.load(looked.page.with_name("page.tape.safetensors"))
+    assert torch.equal(kept.memory, tape_of(model, batch.inputs).memory)
+    parts = GradientNorms.load(looked.page.with_name("page.parts.safetensors"))
+    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
+    torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
+
+
+def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_path, capsys):
+    folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
+    assert main(["inspect", str(folder)]) == 0
+    told = capsys.readouterr().out
+    size = 2 * 4 + 40 * 5 + 2 * 40 + 5
+    words = f"On a tape with the same in all slots (of a state of {size} numbers), 1 fixed point found"
+    for where in (told, text_of(folder / "page.html")):
+        assert words in where
+        assert "Fixed points with slots that differ were not looked for." in where
+        assert "on 40 slots" in where
+    assert "tiny: ntm with 4 units" in text_of(folder / "page.html")
+    assert '<section id="fixed-points-on-an-even-tape"' in (folder / "page.html").read_text(encoding="utf-8")
+    assert (folder / "page.tape.safetensors").exists()
+    assert main(["inspect", str(folder), "--input", *"0100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["even_points"] == 1
+    assert "Constant input 0, 1, 0, 0" in text_of(folder / "page.html")
+
+
+def test_outputs_are_shown_where_they_are_due():
+    task = BitCopy(bits=2, shortest=1, longest=4, mixed=True)
+    batch = task.batch(5, seed=3, number=0)
+    lengths = batch.mask.sum(0)
+    assert lengths.max() > lengths.min()
+    assert lengths[longest(batch)] == lengths.max()
+    machine = Model(ntm(3, 4, slots=5, slot_size=2), 2)
+    tape = tape_of(machine, batch.inputs)
+    assert "as chances of a 1" in tape_section(tape, batch).html
+    with pytest.raises(ValueError, match="same sequences"):
+        tape_section(tape_of(machine, batch.inputs[1:]), batch)
+
+
+@pytest.mark.parametrize(
+    ("used", "shown"),
+    [
+        ("1110000000", [0, 1, 2]),
+        ("0001110000", [3, 4, 5]),
+        ("1100000011", [8, 9, 0, 1]),  # a head stepped back from slot 0
+        ("0000000001", [9]),
+        ("1001000010", [8, 9, 0, 1, 2, 3]),  # shorter runs stay
+        ("1000010000", [0, 1, 2, 3, 4, 5]),  # of two runs as long, that at the end is left out
+        ("1110111111", [4, 5, 6, 7, 8, 9, 0, 1, 2]),
+        ("1111111111", list(range(10))),
+        ("0000000000", list(range(10))),
+        ("1", [0]),
+        ("0", [0]),
+    ],
+)
+def test_the_longest_run_of_unused_slots_is_left_out(used, shown):
+    weights = torch.tensor([0.5 if each == "1" else 0.01 for each in used])
+    assert used_slots(weights) == shown
+
+
+@pytest.mark.parametrize("matrices", [True, False])
+def test_slots_of_a_ring_have_their_own_numbers(matrices):
+    """Heads that walk from slot 117 over the end of 120 slots to slot 3."""
+    pytest.importorskip("matplotlib")
+    machine = matntm(4, 3, output_size=4, slots=120) if matrices else ntm(4, 3, slots=120, slot_size=5)
+    tape = tape_of(Model(machine, 4), torch.zeros(7, 1, 4))
+    walked = torch.eye(120)[torch.arange(117, 124) % 120].view(7, 1, 1, 120)
+    tape = replace(tape, write_weights=walked, read_weights=walked)
+    figure = draw_tape(tape)
+    figure.draw_without_rendering()
+    panels = {axes.get_title(): axes for axes in figure.axes}
+    for title in ("Where it writes", "Where it reads"):
+        assert (panels[title].images[0].get_array() == torch.eye(7).numpy()).all()
+        ticks = {place: label.get_text() for place, label in
+                 zip(panels[title].get_yticks(), panels[title].get_yticklabels(), strict=True)}  # fmt: skip
+        assert [ticks[place] for place in sorted(ticks) if place in (0, 2, 4, 6)] == ["117", "119", "1", "3"]
+    last = panels["Tape at the end"]
+    if matrices:
+        assert last.get_xlabel() == "slots 117 to 3"
+    else:
+        order = [117, 118, 119, 0, 1, 2, 3]
+        assert (last.images[0].get_array() == tape.memory[-1, 0, order].numpy()).all()
+
+
+def overlap(one, other):
+    return min(one.x1, other.x1) - max(one.x0, other.x0) > 0 < min(one.y1, other.y1) - max(one.y0, other.y0)
+
+
+@pytest.mark.parametrize(("slots", "steps", "heads"), [(5, 5, 1), (12, 32, 1), (120, 90, 1), (12, 32, 2)])
+@pytest.mark.parametrize("matrices", [True, *slow(False)])
+def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monkeypatch):
+    """No letter is cut off or lies over another one, a picture or a colour bar, also at the size of a narrow page."""
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    figures, size = [], 25 if matrices else 8
+    monkeypatch.setattr("mnemoscope.report.tape.drawn", lambda figure, *_, **__: figures.append(figure) or "")
+    how = {"slots": slots, "read_heads": heads, "write_heads": heads}
+    machine = matntm(25, 9, output_size=25, **how) if matrices else ntm(8, 6, slot_size=5, **how)
+    xs = torch.rand(steps, 1, size).round()
+    batch = Batch(xs, torch.rand(steps, 1, size) > 0.5, torch.arange(steps)[:, None] >= steps // 2)
+    shape = (5, 5) if matrices else None
+    tape_section(tape_of(Model(machine, size), xs), batch, shapes=(shape, shape))
+    (figure,) = figures
+    figure.draw_without_rendering()
+    words = {}
+    for axes in figure.axes:
+        ticks = [each for axis, low, high in ((axes.xaxis, *axes.get_xlim()), (axes.yaxis, *sorted(axes.get_ylim())))
+                 for place, each in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+                 if low <= place <= high]  # fmt: skip
+        texts = [text for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *ticks) if text.get_text()]
+        words |= {text: text.get_window_extent() for text in texts}
+    assert len(words) > 20
+    boxes = list(words.values())
+    for number, (text, box) in enumerate(words.items()):
+        assert box.x0 >= 0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert not any(overlap(box, other) for other in boxes[:number]), text
+        assert not any(overlap(box, axes.bbox) for axes in figure.axes), text
+    outputs = next(axes for axes in figure.axes if axes.get_title() == "Outputs")
+    assert outputs.images[0].get_clim() == (0, 1)
+    tape = next(axes for axes in figure.axes if axes.get_title() == "Tape at the end")
+    low, high = tape.images[0].get_clim()
+    assert low == -high < 0
+
+
+def test_the_lenses_are_registered():
+    assert ms.registry.lenses.load("tape") is ms.tape_of
+    assert ms.registry.lenses.load("gradients-by-part") is ms.gradients_by_part

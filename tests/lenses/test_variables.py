@@ -1,0 +1,584 @@
+"""The extraction of variables from trained networks: against planted ones, theory, trained networks and empty ones."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import mnemoscope as ms
+from mnemoscope.cells import Elman, Model
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.connectivity import SignedSelection
+from mnemoscope.lenses.variables import planted
+from mnemoscope.lenses.variables.linearised import linearised
+from mnemoscope.lenses.variables.matrices import elman_model
+from mnemoscope.lenses.variables.modes import memory_modes
+from mnemoscope.lenses.variables.published import published_structure
+from mnemoscope.lenses.variables.structure import structure
+from mnemoscope.lenses.variables.theory import BindingNetwork
+from mnemoscope.lenses.variables.trials import random_inputs, run_trials
+from mnemoscope.training import load_model, train
+
+pytestmark = pytest.mark.xdist_group("variables")  # their fixture takes long: once, not in each process
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def subspace_error(true, found):
+    """Sine of the largest angle between two column spaces."""
+    true, found = (torch.linalg.qr(one)[0] for one in (true, found))
+    return float(torch.linalg.svdvals(found - true @ (true.mT @ found))[0])
+
+
+def worst_block(true, found):
+    return max(subspace_error(true.block(j), found.block(j)) for j in range(true.variables))
+
+
+def random_selection(variables, size, seed):
+    own = generator(seed)
+    lags, elements = (torch.randint(0, top, (size,), generator=own).tolist() for top in (variables, size))
+    signs = (2 * torch.randint(0, 2, (size,), generator=own) - 1).tolist()
+    return SignedSelection(variables, tuple(lag + 1 for lag in lags), tuple(elements), tuple(signs))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
+    net = planted(4, 3, units=30, transients=10, generator=generator(seed))
+    found = ms.variable_memories(net.model)
+    assert (found.status, found.variables, found.size) == ("explained", 4, 3)
+    assert found.selection == SignedSelection.repeat_copy(4, 3)
+    assert worst_block(net.basis, found.basis) < 1e-6
+    assert torch.allclose(found.basis.duals, net.basis.duals, atol=1e-9)
+    assert found.trials.r2 > 1 - 1e-9
+    assert all(test.passed for test in found.tests)
+    by_powers = published_structure(net.A, net.C, 4)
+    assert worst_block(net.basis, by_powers.basis) > 0.75
+
+
+def test_orthogonal_memories_that_are_read_alone_are_found_by_the_published_way_too():
+    Xi = torch.linalg.qr(torch.randn(20, 12, dtype=torch.float64, generator=generator()))[0]
+    network = BindingNetwork(SignedSelection.repeat_copy(4, 3), Xi)
+    by_powers = ms.variable_memories(network.elman(), method="published", number=4)
+    assert by_powers.status == "explained"
+    assert worst_block(network.basis, by_powers.basis) < 1e-12
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_linearisation_of_a_tanh_network_is_found_at_its_fixed_point(bias):
+    net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh", bias=bias, gain=1.05)
+    looked = linearised(net.model, rest=net.fixed_point)
+    assert torch.allclose(looked.A, net.A, atol=1e-10)
+    assert torch.allclose(looked.B, net.B, atol=1e-10)
+    assert torch.allclose(looked.C, net.C, atol=1e-10)
+    found = ms.variable_memories(net.model, rest=net.fixed_point)
+    assert (found.variables, found.size) == (3, 2)
+    assert worst_block(net.basis, found.basis) < 1e-6
+    # small inputs stay where the network is linear; so large ones as these do not, and the report says so
+    assert found.status == "refuted"
+    assert found.reason
+
+
+def test_a_network_without_bias_rests_at_zero_and_small_inputs_are_held_as_numbers():
+    net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh")
+    numbers = torch.randn(3, 32, 2, generator=generator(), dtype=torch.float64)
+    small = 1e-4 * torch.cat([numbers, torch.zeros(15, 32, 2).double()])
+    found = ms.variable_memories(net.model, inputs=small)
+    assert torch.equal(found.fixed_point, torch.zeros(16, dtype=torch.float64))
+    assert not found.trials.bits
+    assert found.status == "explained"
+    assert found.trials.r2 > 0.999
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_signed_selection_is_read_off_its_own_network(seed):
+    F = random_selection(variables=4, size=3, seed=seed)
+    expected = F.eigenvalues()
+    network = BindingNetwork(F).elman()
+    looked = linearised(network)
+    modes = memory_modes(looked.A, looked.B, looked.C)
+    found = structure(modes, looked.C)
+    assert modes.count == len(expected)
+    # an element that is always the same as another is no element of its own
+    assert found.basis.size == int(torch.linalg.matrix_rank(looked.C @ modes.projection()))
+    assert found.free == modes.count
+    assert found.selection is not None
+    # once settled, what was found goes on as F does, though perhaps by other elements that are always the same
+    first = 2.0 * torch.randint(0, 2, (4, 8, 3), generator=generator()).double() - 1
+    x = F.continued(first, 60)[..., found.outputs]
+    start = 30
+    N = found.basis.variables
+    assert torch.equal(found.selection.continued(x[start : start + N], 20)[N:], x[start + N : start + N + 20])
+    assert float(ms.analysis.binding.angle_error(modes.kept, found.selection.eigenvalues()).mean) < 1e-6
+
+
+def test_memory_modes_against_plain_eigenvectors():
+    net = planted(3, 2, units=14, transients=8, generator=generator(1))
+    modes = memory_modes(net.A, net.B, net.C)
+    values, V = torch.linalg.eig(net.A)
+    W = torch.linalg.inv(V)
+    scores = (net.C.to(V) @ V).norm(dim=0) * (W @ net.B.to(V)).norm(dim=1) * values.abs().clamp(max=1) ** 32
+    order = scores.argsort(descending=True)
+    assert modes.count == 6
+    assert scores[order][5] / scores[order][6] > 1e3
+    kept = order[:6]
+    assert torch.allclose(modes.projection(), (V[:, kept] @ W[kept]).real, atol=1e-9)
+    P = modes.projection()
+    assert torch.allclose(P @ P, P, atol=1e-9)
+    assert torch.allclose(modes.operator(1) @ modes.operator(-1), P, atol=1e-9)
+    assert torch.allclose(modes.operator(1), P @ net.A, atol=1e-9)  # of modulus 1 already
+
+
+def test_memory_modes_of_a_shift_register_which_has_no_eigenvectors():
+    compose = SignedSelection.compose_copy(6)
+    Phi = compose.companion()
+    E = torch.zeros(36, 6, dtype=torch.float64)
+    E[-6:] = torch.eye(6)
+    modes = memory_modes(Phi, E, E.mT)
+    assert modes.count == 21
+    P = modes.projection()
+    assert torch.allclose(P @ Phi, Phi @ P, atol=1e-12)
+    assert torch.allclose(torch.linalg.matrix_power(Phi, 36) @ P, torch.linalg.matrix_power(Phi, 36), atol=1e-10)
+
+
+def test_what_is_expected_of_each_subspace_is_the_universal_law():
+    network = BindingNetwork(SignedSelection.compose_copy(3)).elman()
+    looked = linearised(network)
+    found = structure(memory_modes(looked.A, looked.B, looked.C), looked.C)
+    trials = run_trials(looked, found, random_inputs(found, 5, generator()))
+    x, N = trials.variables, trials.number
+    for time in range(len(x)):
+        for j in range(1, N + 1):
+            source = time - N + j
+            if source < 0:
+                assert trials.expected[time, :, j - 1].isnan().all()
+            else:
+                assert torch.equal(trials.expected[time, :, j - 1], x[source])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A small network that repeats three vectors of two bits."""
+    config = RunConfig("small", task="binding", cell="elman", cell_options={"bias": False}, readout_bias=False,
+                       task_options={"variables": 3, "size": 2, "rule": "repeat", "horizon": 40, "test_horizon": 100,
+                                     "curriculum": "10 20"},
+                       hidden_size=24, learning_rate=5e-3, schedule="cosine", steps=800, clip=1.0, batch_size=32,
+                       curriculum_score=0.99, evaluate_every=400, threads=1)  # fmt: skip
+    result = train(config, tmp_path_factory.mktemp("runs"), progress=False)
+    assert result.scores["accuracy"] >= 0.999
+    return load_model(result.folder)
+
+
+def test_a_trained_network_is_explained(trained):
+    model, task, _ = trained
+    batch = task.batch(64, 0, 0, "test")
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets)
+    assert found.status == "explained"
+    assert (found.variables, found.size, found.modes.count) == (3, 2, 6)
+    assert found.selection == task.F
+    assert found.trials.right >= 0.998
+    assert found.angle_error.mean < 0.01
+    assert (found.angle_error.missing, found.angle_error.extra) == (0, 0)
+    for test in found.tests:
+        assert test.agreement >= 0.99, test.name
+        assert math.isnan(test.changed) or test.changed >= 0.99, test.name
+    words = found.summary()
+    assert "repeat copy" in words
+    assert "explain what it does" in words
+
+
+def test_weights_alone_will_do(trained):
+    model, _, _ = trained
+    assert ms.variable_memories(model).status == "explained"
+    as_torch = nn.RNN(2, 24, bias=False)
+    with torch.no_grad():
+        as_torch.weight_hh_l0.copy_(model.cell.connectivity())
+        as_torch.weight_ih_l0.copy_(model.cell.drive.weight)
+    found = ms.variable_memories(as_torch, model.readout)
+    assert found.status == "explained"
+    assert torch.allclose(found.basis.duals, ms.variable_memories(as_torch, model.readout.weight).basis.duals)
+
+
+def test_a_linear_step_fitted_to_the_states_turns_as_the_network_does(trained):
+    model, task, _ = trained
+    batch = task.batch(64, 0, 0, "test")
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets, around="states")
+    assert found.status == "explained"
+    assert found.eigenvalues.abs() == pytest.approx(torch.ones(6), abs=0.02)
+
+
+def test_what_is_written_into_a_state_is_read_from_it(trained):
+    model, _, _ = trained
+    found = ms.variable_memories(model)
+    states = found.trials.states[20]
+    values = torch.tensor([1.0, -1.0]).double().expand(len(states), 2)
+    held, after = found.decode(states), found.decode(found.write(states, 1, values))
+    assert torch.allclose(after[:, 1], values, atol=1e-9)
+    assert torch.allclose(after[:, [0, 2]], held[:, [0, 2]], atol=1e-9)
+
+
+def test_wrong_variables_refute_the_explanation(trained):
+    model, task, _ = trained
+    batch = task.batch(64, 0, 0, "test")
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets.roll(1, 1))
+    assert found.status == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("network", "readout"),
+    [
+        (nn.RNN(2, 24, bias=False), torch.randn(2, 24)),
+        (nn.RNN(3, 24), torch.randn(2, 24)),
+        (nn.GRU(2, 16), nn.Linear(16, 2)),
+        (nn.LSTM(2, 16), nn.Linear(16, 2)),
+        (ms.adapt(lambda x, h: torch.tanh(x @ torch.ones(2, 8).to(x) + 0 * h), state_size=8, input_size=2),
+         torch.randn(2, 8)),
+    ],
+    ids=["rnn", "rnn with bias", "gru", "lstm", "memoryless"],
+)  # fmt: skip
+def test_no_variables_are_invented_in_untrained_and_memoryless_networks(network, readout):
+    found = ms.variable_memories(network, readout)
+    assert found.status == "none"
+    assert (found.variables, found.size, len(found)) == (0, 0, 0)
+    assert "lasts for 32 steps" in found.reason
+    assert "no variables were found" in found.summary()
+    with pytest.raises(ValueError, match="No variables were found"):
+        found.decode(torch.zeros(1, 8))
+    with pytest.raises(ValueError, match="No variables were found"):
+        _ = found.F
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_untrained_orthogonal_network_keeps_everything_and_binds_nothing(seed):
+    torch.manual_seed(seed)
+    network = nn.RNN(2, 12, bias=False)
+    nn.init.orthogonal_(network.weight_hh_l0)
+    found = ms.variable_memories(network, torch.randn(2, 12))
+    assert found.status in ("refuted", "none")
+
+
+def test_a_network_that_only_adds_up_its_inputs_holds_no_variables():
+    cell = Elman(2, 6, "linear", bias=False).double()
+    with torch.no_grad():
+        cell.connectivity.matrix.copy_(torch.eye(6))
+        cell.drive.weight.fill_(1)
+    found = ms.variable_memories(cell, torch.eye(2, 6))
+    assert found.status == "refuted"
+
+
+def test_more_modes_than_the_readout_can_tell_apart_are_no_variables():
+    turned = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64, generator=generator()))[0]
+    A = turned @ torch.diag(1 - 1e-13 * torch.arange(6, dtype=torch.float64)) @ turned.mT
+    modes = memory_modes(A, torch.ones(6, 2, dtype=torch.float64), torch.eye(2, 6, dtype=torch.float64))
+    assert modes.count == 6
+    assert "readout does not see all" in structure(modes, torch.eye(2, 6, dtype=torch.float64))
+
+
+def test_networks_whose_inputs_are_no_variables_are_left_untested():
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    looked = linearised(net.model)
+    cell = Elman(5, 12, "linear", bias=False).double()
+    with torch.no_grad():
+        cell.connectivity.matrix.copy_(looked.A)
+        cell.drive.weight.copy_(torch.cat([looked.B, torch.randn(12, 3)], 1))
+    found = ms.variable_memories(cell, net.C)
+    assert found.status == "untested"
+    assert "5 inputs" in found.reason
+    assert (found.variables, found.size) == (3, 2)
+    assert found.trials is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "published"}, "pass number=N"),
+        ({"number": 0}, "at least 1"),
+        ({"lasting": 0}, "at least 1"),
+        ({"around": "states"}, "States come from inputs"),
+        ({"variables": torch.zeros(4, 1, 2)}, "pass inputs="),
+        ({"inputs": torch.zeros(20, 4, 5)}, r"inputs must be \(time, batch, 2\)"),
+        ({"inputs": torch.full((20, 4, 2), torch.nan)}, "NaN"),
+        ({"inputs": torch.ones(20, 4, 2), "variables": torch.full((20, 4, 2), torch.nan)}, "variables contain NaN"),
+        ({"inputs": torch.ones(20, 4, 2), "variables": torch.ones(20, 4, 3)}, r"\(20, 4, 2\) \(time, batch, outputs\)"),
+        ({"rest": torch.zeros(3)}, "12 numbers of a state"),
+        ({"rest": torch.ones(12)}, "does not rest"),
+    ],
+)
+def test_bad_input_is_told_in_words(options, words):
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    with pytest.raises(ValueError, match=words):
+        ms.variable_memories(net.model, **options)
+
+
+def test_the_readout_must_be_known():
+    with pytest.raises(ValueError, match="pass readout="):
+        ms.variable_memories(nn.RNN(2, 8))
+    with pytest.raises(ValueError, match="takes 9 features"):
+        ms.variable_memories(nn.RNN(2, 8), nn.Linear(9, 2))
+    with pytest.raises(ValueError, match=r"\(outputs, 8\)"):
+        ms.variable_memories(nn.RNN(2, 8), torch.zeros(2, 9))
+    with pytest.raises(ValueError, match="its own readout"):
+        ms.variable_memories(Model(Elman(2, 8), 2), torch.zeros(2, 8))
+
+
+def bits(*shape, seed=0):
+    return 2.0 * torch.randint(0, 2, shape, generator=generator(seed)).double() - 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (torch.ones(20, 4, 2), "last for 20 steps"),
+        (torch.cat([bits(3, 4, 2), torch.zeros(2, 4, 2)]), "too short"),
+        (torch.cat([bits(3, 1, 2), torch.zeros(60, 1, 2)]).expand(63, 8, 2), "trials are alike"),
+    ],
+    ids=["other length", "short", "alike"],
+)
+def test_inputs_that_tell_nothing_leave_it_untested(inputs, words):
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    found = ms.variable_memories(net.model, inputs=inputs)
+    assert found.status == "untested"
+    assert words in found.reason
+    assert found.confidence == 0
+
+
+def linear(A, B, C):
+    return elman_model(A, B, C, "linear")
+
+
+def test_conjugate_pairs_stay_together_where_eigenvalues_repeat():
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    C = torch.zeros(2, 4, dtype=torch.float64)
+    C[0, 0] = C[1, 2] = 1
+    for strength in (1, 0.1, 1e-3, 1e-6):
+        B = torch.zeros(4, 2, dtype=torch.float64)
+        B[0, 0], B[2, 1] = 1, strength
+        modes = memory_modes(torch.block_diag(turn, turn), B, C)
+        for cut in modes.cuts():
+            kept = cut.kept
+            assert len(kept) % 2 == 0
+            assert torch.allclose(kept.sum().imag, torch.zeros((), dtype=torch.float64), atol=1e-12)
+            assert cut.operator(1).isfinite().all()
+        found = ms.variable_memories(linear(torch.block_diag(turn, turn), B, C))
+        # a quarter turn is x(t) = -x(t - 2); an element that is hardly driven is parted off
+        assert found.selection == SignedSelection(2, (2,) * found.size, tuple(range(found.size)), (-1,) * found.size)
+        assert found.size == (2 if strength > 1e-3 else 1)
+
+
+@pytest.mark.parametrize("units", [60, 150, 300])
+def test_long_shift_registers_amplify_and_forget(units):
+    Q = torch.linalg.qr(torch.randn(units, units, dtype=torch.float64, generator=generator()))[0]
+    shift = torch.diag(torch.ones(units - 1, dtype=torch.float64), 1)
+    found = ms.variable_memories(linear(Q @ shift @ Q.mT, Q[:, -1:], Q[:, :1].mT))
+    assert found.status == "none"
+    assert found.reason
+
+
+def test_a_jordan_block_that_lasts_has_no_variables():
+    A = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    found = ms.variable_memories(linear(A, torch.eye(2).double(), torch.eye(2).double()))
+    assert found.status == "none"
+
+
+@pytest.mark.parametrize(("variables", "size"), [(65, 1), (40, 2), (128, 1), (1, 3)])
+def test_many_variables_are_found_as_well_as_few(variables, size):
+    found = ms.variable_memories(BindingNetwork(SignedSelection.repeat_copy(variables, size)).elman())
+    assert (found.status, found.variables, found.size) == ("explained", variables, size)
+
+
+def test_variables_that_fade_are_refuted():
+    network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
+    found = ms.variable_memories(elman_model(0.9 * network.W_hh, network.W_uh, network.W_r, "tanh"))
+    assert found.status == "refuted"
+    assert "fade" in found.reason
+    assert found.trials.kept < 0.05
+
+
+def test_variables_that_turn_into_others_are_refuted():
+    angle = torch.tensor(math.radians(5))
+    turn = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]], dtype=torch.float64)
+    F = torch.cat([turn, torch.zeros(2, 4, dtype=torch.float64)], 1)
+    found = ms.variable_memories(BindingNetwork(F).elman())
+    assert found.selection == SignedSelection.repeat_copy(3, 2)  # 5 degrees are not seen in one period
+    assert found.status == "refuted"
+
+
+def test_bits_may_have_any_two_values(trained):
+    model, task, _ = trained
+    rnn = nn.RNN(2, 24, bias=True).double()
+    readout = nn.Linear(24, 2).double()
+    with torch.no_grad():  # takes and gives 0 and 1 instead of -1 and 1; u = 2 x - 1, and silence is 1/2
+        rnn.weight_hh_l0.copy_(model.cell.connectivity())
+        rnn.weight_ih_l0.copy_(2 * model.cell.drive.weight)
+        rnn.bias_ih_l0.copy_(-model.cell.drive.weight.sum(1))
+        rnn.bias_hh_l0.zero_()
+        readout.weight.copy_(model.readout.weight / 2)
+        readout.bias.fill_(0.5)
+    batch = task.batch(64, 0, 0, "test")
+    shifted = ms.adapt(lambda x, h: rnn(x[None] + 0.5, h[None])[0][0], state_size=24, input_size=2)
+    inputs = torch.where(batch.inputs == 0, 0.0, batch.inputs / 2)
+    found = ms.variable_memories(shifted, readout, inputs=inputs, variables=(batch.targets + 1) / 2)
+    assert found.status == "explained"
+    assert found.trials.bits
+    assert found.trials.r2 > 0.9
+    assert set(found.decode(found.trials.states[30]).round().unique().tolist()) == {0.0, 1.0}
+
+
+def test_a_readout_may_be_nonlinear(trained):
+    model, _, _ = trained
+    readout = nn.Sequential(model.readout, nn.Sigmoid())
+    found = ms.variable_memories(model.cell, readout)
+    assert found.status == "explained"
+    with pytest.raises(ValueError, match="pass the module itself"):
+        ms.variable_memories(model.cell, lambda seen: model.readout(seen))
+
+
+def test_relu_units_at_their_kink_are_told():
+    network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
+    found = ms.variable_memories(elman_model(network.W_hh, network.W_uh, network.W_r, "relu"))
+    assert found.status == "none"
+    assert "6 units rest at the kink" in found.reason
+
+
+def test_outputs_that_say_nothing_new_are_no_elements():
+    network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
+    C = torch.cat([network.W_r[:1], torch.zeros(1, 6).double(), network.W_r[:1] * 2, network.W_r[1:]])
+    found = ms.variable_memories(linear(network.W_hh, network.W_uh, C))
+    assert (found.status, found.variables, found.size) == ("explained", 3, 2)
+    assert found.found.outputs.tolist() == [0, 3]
+
+
+def test_a_wrong_number_is_told():
+    model = BindingNetwork(SignedSelection.repeat_copy(3, 2)).elman()
+    assert "3 variables at most, not 10" in ms.variable_memories(model, number=10).reason
+    assert "not a succession of 2 variables" in ms.variable_memories(model, number=2).reason
+    assert ms.variable_memories(model, number=3).status == "explained"
+
+
+def test_modes_that_fade_within_the_time_asked_for_are_told():
+    A = 0.3 * torch.eye(2, dtype=torch.float64)
+    one = torch.eye(2, dtype=torch.float64)
+    assert memory_modes(A, one, one, steps=1).count == 2
+    assert memory_modes(A, one, one, steps=32).count == 0
+
+
+def test_confidence_is_the_least_of_all_scores(trained):
+    model, _, _ = trained
+    found = ms.variable_memories(model)
+    scores = [test.score for test in found.tests]
+    assert found.confidence == min(found.trials.right, found.trials.kept, *scores)
+    assert 0.95 < found.confidence <= 1
+
+
+def test_what_is_the_same_is_written_alike():
+    network = BindingNetwork(SignedSelection.compose_copy(4)).elman()
+    found = ms.variable_memories(network)
+    states = found.trials.states[-1]
+    held = found.decode(states)
+    values = -held[:, 0]
+    after = found.decode(found.write(states, 0, values))
+    assert torch.allclose(after[:, 0], values, atol=1e-9)
+    # element 3 repeats at every step, element 2 at every other: they go along; the rest of the oldest is the only one
+    expected = held.clone()
+    expected[:, 0] = values
+    expected[:, :, 3] = values[:, 3:]
+    expected[:, 2, 2] = values[:, 2]
+    expected[:, 3, 1] = values[:, 1]
+    assert torch.allclose(after, expected, atol=1e-9)
+
+
+def test_a_blind_readout_is_told():
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    found = ms.variable_memories(net.model.cell, torch.zeros(2, 12))
+    assert found.status == "none"
+    assert "of 6 that last" in found.reason
+
+
+def shown(x, steps=70):
+    """Inputs that show x (variables, batch, size), and then nothing."""
+    return torch.cat([x, torch.zeros(steps, *x.shape[1:], dtype=x.dtype)])
+
+
+@pytest.mark.parametrize("around", ["rest", "states"])
+def test_bits_may_be_rare(around):
+    net = planted(3, 6, units=40, transients=8, generator=generator())
+    symbols = torch.randint(0, 6, (3, 256), generator=generator())
+    first = nn.functional.one_hot(symbols, 6).double()
+    x = SignedSelection.repeat_copy(3, 6).continued(first, 70)
+    found = ms.variable_memories(net.model, inputs=shown(first), variables=x, around=around)
+    assert found.status == "explained"
+    assert found.tests[-1].agreement > 0.99
+
+
+def test_variables_may_be_told_after_the_inputs_alone_and_have_values_of_their_own(trained):
+    model, task, _ = trained
+    batch = task.batch(128, 0, 0, "test")
+    silent = batch.targets.clone()
+    silent[:3] = 0
+    found = ms.variable_memories(model, inputs=batch.inputs, variables=silent)
+    assert found.trials.bits
+    assert found.status == "explained"
+    other = batch.targets.clone()
+    other[..., 1] = (other[..., 1] + 1) / 2
+    readout = nn.Linear(24, 2)
+    with torch.no_grad():
+        readout.weight.copy_(model.readout.weight)
+        readout.weight[1] /= 2
+        readout.bias.copy_(torch.tensor([0.0, 0.5]))
+    found = ms.variable_memories(model.cell, readout, inputs=batch.inputs, variables=other)
+    assert found.trials.bits
+    assert found.status == "explained"
+
+
+@pytest.mark.parametrize("around", ["rest", "states"])
+def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
+    model, task, _ = trained
+    scaled = nn.Linear(24, 2)
+    with torch.no_grad():
+        scaled.weight.copy_(5 * model.readout.weight)
+        scaled.bias.fill_(2)
+    batch = task.batch(128, 0, 0, "test")
+    readout = nn.Sequential(scaled, nn.Sigmoid())
+    found = ms.variable_memories(
+        model.cell, readout, inputs=batch.inputs, variables=(batch.targets + 1) / 2, around=around
+    )
+    assert found.status == "explained"
+
+
+@pytest.mark.parametrize("low", [-1.0, 0.0])
+def test_fading_is_seen_whatever_the_values_of_bits(low):
+    net = planted(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
+    first = torch.where(bits(3, 64, 2) > 0, 1.0, low).double()
+    x = SignedSelection.repeat_copy(3, 2).continued(first, 70)
+    found = ms.variable_memories(net.model, inputs=shown(first), variables=x)
+    assert found.status == "refuted"
+    assert found.trials.kept < 0.01
+
+
+def test_growing_variables_are_refuted():
+    net = planted(3, 2, units=12, transients=3, generator=generator(), gain=1.3)
+    found = ms.variable_memories(net.model)
+    assert found.status == "refuted"
+    assert "grow" in found.reason
+
+
+@pytest.mark.parametrize("around", ["rest", "states"])
+def test_numbers_need_not_be_balanced(around):
+    net = planted(3, 2, units=12, transients=3, generator=generator())
+    first = torch.rand(3, 128, 2, generator=generator(), dtype=torch.float64)
+    found = ms.variable_memories(net.model, inputs=shown(first), around=around)
+    assert not found.trials.bits
+    assert found.status == "explained"
+    assert found.trials.r2 > 1 - 1e-6
+
+
+def test_files_may_leave_the_states_out(tmp_path):
+    found = ms.variable_memories(planted(3, 2, units=12, transients=3, generator=generator()).model)
+    found.save(tmp_path / "all.safetensors")
+    found.save(tmp_path / "small.safetensors", states=False)
+    assert (tmp_path / "small.safetensors").stat().st_size < (tmp_path / "all.safetensors").stat().st_size * 0.6
+    small = ms.VariableMemories.load(tmp_path / "small.safetensors")
+    assert small.summary() == found.summary()
+    assert small.trials.states.numel() == 0

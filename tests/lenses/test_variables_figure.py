@@ -1,0 +1,302 @@
+"""Variable memories as figures, as files, and as a section of the page."""
+
+import itertools
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from mnemoscope import registry
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.connectivity.factory import SignedSelection, selection
+from mnemoscope.inspection import inspect_run
+from mnemoscope.inspection.run import Look, _memories
+from mnemoscope.lenses import VariableMemories, variable_memories
+from mnemoscope.lenses.spectra.figure import new_figure
+from mnemoscope.lenses.storage import load_result, save_result
+from mnemoscope.lenses.variables import planted
+from mnemoscope.lenses.variables.figure import draw_evidence, draw_memories, draw_wave
+from mnemoscope.lenses.variables.matrices import elman_model
+from mnemoscope.lenses.variables.wave import tinted, way
+from mnemoscope.report.binding import binding_section
+from mnemoscope.report.frame import render_frame
+from mnemoscope.tasks import RepeatCopy
+from mnemoscope.training import train
+from tests.report.test_report import Outline, plain
+
+STATUSES = ("none", "untested", "refuted", "explained")
+
+
+def network(variables=3, size=2, **options):
+    return planted(variables, size, 2 * variables * size, 4, torch.Generator().manual_seed(0), **options)
+
+
+def memories(status):
+    """The answer with this status, of networks whose variables are known."""
+    net = network()
+    if status == "none":
+        found = variable_memories(torch.nn.RNN(2, 12), torch.nn.Linear(12, 2))
+    elif status == "untested":  # it takes a number more than a variable has
+        B = torch.cat([net.B, torch.zeros(len(net.B), 1, dtype=torch.float64)], 1)
+        found = variable_memories(elman_model(net.A, B, net.C, "linear"))
+    elif status == "refuted":
+        found = variable_memories(net.model, method="published", number=3)
+    else:
+        found = variable_memories(net.model)
+    assert found.status == status
+    return found
+
+
+# --- the wave -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        SignedSelection.repeat_copy(4, 3),
+        SignedSelection.compose_copy(5),
+        selection("T3", 8, 8),
+        selection("T4", 8, 8),
+        selection("1 1 -6", 2, 3),  # element 2 is made by all, and kept by none
+    ],
+)
+@pytest.mark.parametrize("late", [0, 3])
+def test_the_way_of_a_number_leads_through_what_holds_it(rule, late):
+    N, size, steps = rule.variables, rule.size, 60
+    first = torch.randn(N + late, 1, size, dtype=torch.float64)
+    sequence = torch.cat([first, rule.continued(first[late:], steps)[N:]])
+    held = np.abs(np.stack([sequence[max(0, T - N + 1) : T + 1].flatten() for T in range(N - 1, steps)]))
+    stays = way(rule, N + late, steps)
+    path = np.concatenate(stays)
+    assert path[:, 0].tolist() == list(range(path[0, 0], steps))  # at every step it is somewhere
+    values = [held[T - N + 1, row] for T, row in path if T >= N - 1]
+    assert np.allclose(values, values[0], rtol=0, atol=0)
+    longest = max(rule.cycles(), key=lambda cycle: cycle.lag)
+    assert sum(len(stay) for stay in stays[: len(longest.elements)]) == longest.lag
+    assert N + late in {stay[0, 0] for stay in stays}  # it is taken up as soon as inputs stop
+
+
+def test_opacity_is_size_and_colour_is_sign():
+    values = np.array([[0.5, -0.25], [0.0, 7.0]])
+    picture = tinted(values, 3)
+    assert picture.shape == (6, 6, 4)
+    assert picture[::3, ::3, 3].tolist() == [[0.5, 0.25], [0.0, 1.0]]
+    up, down = picture[0, 0, :3], picture[0, 3, :3]
+    assert np.array_equal(up, picture[3, 3, :3])
+    assert up[2] > up[0]  # blue
+    assert down[0] > down[2]  # red
+    assert tinted(np.array([[np.nan]]))[0, 0, 3] == 0
+
+
+def test_the_wave_is_what_was_decoded():
+    found = memories("explained")
+    figure = draw_wave(found, trial=5)
+    (axes,) = figure.axes
+    (image,) = axes.images
+    shown = np.asarray(image.get_array())[::6, ::6, 3]
+    steps = found.trials.silent + 4 * found.variables
+    assert shown.shape == (6, max(steps, 16))
+    expected = found.trials.decoded[: shown.shape[1], 5].flatten(1).mT.abs().clamp(max=1)
+    assert np.allclose(shown, expected)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1, oldest", "2", "3, newest"]
+    assert {text.get_text() for text in axes.texts} == {"inputs", "no input: the network goes on by itself"}
+    with pytest.raises(IndexError, match="There are 64 trials, numbered from 0, but 64 was asked for"):
+        draw_wave(found, trial=64)
+
+
+def test_many_subspaces_are_not_all_numbered():
+    found = variable_memories(network(30, 1).model, lasting=100)
+    assert found.variables == 30
+    labels = [label.get_text() for label in draw_wave(found).axes[0].get_yticklabels()]
+    assert len(labels) <= 13
+    assert (labels[0], labels[-1]) == ("1, oldest", "30, newest")
+
+
+# --- the evidence ---------------------------------------------------------------------------------------------------
+
+PANELS = ["Eigenvalues where it rests", "What each mode returns", "Rank of the readings"]
+PANELS += ["F, largest entry 1 (blue +)", "What is decoded from the states", "Causal tests: share of the future"]
+
+
+@pytest.mark.parametrize(("status", "panels"), [("none", 2), ("untested", 4), ("refuted", 6), ("explained", 6)])
+def test_what_is_not_known_is_left_out(status, panels):
+    found = memories(status)
+    figure = draw_memories(found)
+    wave, *evidence = figure.get_axes()
+    titles = [axes.get_title() for axes in evidence]
+    assert len(titles) == panels
+    assert [title.partition(",")[0] for title in titles] == [title.partition(",")[0] for title in PANELS[:panels]]
+    if found.trials is None:
+        words = " ".join(text.get_text().replace("\n", " ") for text in wave.texts)
+        assert found.reason in words
+        assert words.startswith("No variables were found." if status == "none" else "Variables were found, but not")
+    assert_nothing_overlaps(figure, evidence)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_the_evidence_at_the_letters_of_a_narrow_page(status):
+    found = memories(status)
+    figure = draw_evidence(
+        found, columns=2, letters=13, figure=new_figure(7.2, 3.7 * (1 if found.found is None else 3))
+    )
+    assert_nothing_overlaps(figure, figure.get_axes())
+
+
+def assert_nothing_overlaps(figure, panels):
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [axes.get_tightbbox(renderer) for axes in panels]
+    assert_apart(boxes)
+    for axes, box in zip(panels, boxes, strict=True):
+        assert box.x0 >= -1
+        assert box.x1 <= figure.bbox.x1 + 1
+        assert axes.bbox.width > 0.22 * figure.bbox.width  # not squeezed by words around it
+        legend = [axes.get_legend().get_window_extent(renderer)] if axes.get_legend() else []
+        assert_apart([*legend, axes.xaxis.get_tightbbox(renderer), axes.title.get_window_extent(renderer), axes.bbox])
+        assert_apart([text.get_window_extent(renderer) for text in axes.texts if text.get_text()])
+
+
+def assert_apart(boxes):
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.padded(-1).overlaps(other.padded(-1)), (one, other)
+
+
+def test_panels_show_the_numbers():
+    found = memories("explained")
+    plane, scores, ranks, F, decoding, tests = draw_evidence(found).axes
+    marks = {one.get_label(): one.get_offsets() for one in plane.collections}
+    assert np.allclose(marks["memory modes"] @ [1, 1j], found.eigenvalues)
+    assert np.allclose(marks["theory"] @ [1, 1j], found.theory)
+    assert len(marks["others"]) == 12 - found.modes.count
+    drawn = {one.get_label(): one.get_offsets() for one in scores.collections}
+    assert np.allclose(drawn["memory modes"][:, 1], found.modes.scores[:6])
+    assert drawn["others"][:, 1].min() == pytest.approx(1e-4 * float(found.modes.scores[0]))
+    assert [text.get_text() for text in ranks.texts] == ["+2", "+2", "+2"]
+    assert np.asarray(F.collections[0].get_offsets()).tolist() == [[0, 0], [1, 1]]
+    curves = {line.get_label(): line for line in decoding.lines}
+    assert np.allclose(curves["signs"].get_ydata(), 1)
+    assert curves["R²"].get_xdata()[0] == 3  # before, some subspaces hold nothing
+    assert [bar.get_width() for bar in tests.patches][: len(found.tests)] == [test.agreement for test in found.tests]
+    assert [text.get_text() for text in tests.texts] == [test.name for test in found.tests]
+
+
+def test_a_test_that_fails_is_marked():
+    found = memories("refuted")
+    tests = draw_evidence(found).axes[-1]
+    failed = [test.name for test in found.tests if not test.passed]
+    assert failed
+    assert [text.get_text()[2:] for text in tests.texts if text.get_text().startswith("✗ ")] == failed
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _same(one, other):
+    if isinstance(one, torch.Tensor):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    elif is_dataclass(one):
+        assert type(one) is type(other)
+        for each in fields(one):
+            _same(getattr(one, each.name), getattr(other, each.name))
+    elif isinstance(one, tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            _same(a, b)
+    else:
+        assert one == other or (one != one and other != other)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_saved_and_loaded(status, tmp_path):
+    found = memories(status)
+    found.save(tmp_path / "variables.safetensors")
+    back = VariableMemories.load(tmp_path / "variables.safetensors")
+    _same(found, back)
+    assert back.summary() == found.summary()
+    if status != "none":
+        states = torch.randn(5, 12)
+        torch.testing.assert_close(back.decode(states), found.decode(states), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("before", range(8))
+def test_complex_numbers_are_loaded_wherever_they_lie_in_the_file(before, tmp_path):
+    # what comes before them in the file moves them by a multiple of 8 bytes, where torch wants 16
+    path = tmp_path / "result.safetensors"
+    values = torch.randn(7, 7, dtype=torch.complex128)
+    tensors = {"a": torch.randn(before, dtype=torch.float64), "b": values, "c": values[:, 0].clone()}
+    save_result(path, "test", tensors, {"text": "x" * before})
+    back, _ = load_result(path, "test", "a test")
+    for name in ("b", "c"):
+        assert back[name].data_ptr() % 16 == 0
+        torch.testing.assert_close(back[name], tensors[name], rtol=0, atol=0)
+    torch.testing.assert_close(back["b"] @ back["c"], values @ values[:, 0])
+
+
+# --- page -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("none", "No variables were found. No mode that inputs reach"),
+        ("untested", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. This was not tested."),
+        ("refuted", "It looks as if the network held 3 variables of 2 elements each in 6 memory modes of 12, but that"),
+        ("explained", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. This explains what"),
+    ],
+)
+def test_the_section_says_what_was_found_and_whether_it_holds(status, words):
+    found = memories(status)
+    section = binding_section(found)
+    assert section.lead.startswith(words)
+    assert found.reason in section.lead
+    assert ("x(t) = x(t - 3), repeat copy" in section.lead) == (status in ("untested", "explained"))
+    assert ("published way" in section.lead) == (status == "refuted")
+    html = render_frame("Variables", "", [section])
+    elements = Outline(html).elements
+    pictures = [attributes for tag, attributes in elements if attributes.get("role") == "img"]
+    assert len(pictures) == (1 if found.trials is None else 2)
+    assert all(attributes["aria-label"] for attributes in pictures)
+    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert "#0a0b" not in html
+    text = plain(html)
+    for test in found.tests:
+        assert f"{test.name}{test.prediction}{test.agreement:.2%}" in text
+    assert text.count("passed") == sum(test.passed for test in found.tests)
+    assert text.count("failed") == sum(not test.passed for test in found.tests)
+
+
+def test_a_page_says_why_variables_cannot_be_told():
+    section = binding_section("The 5 steps are too short.")
+    assert section.lead == "Which variables the network holds cannot be told: The 5 steps are too short."
+    assert section.html == ""
+
+
+def test_the_task_is_what_the_network_is_tried_on():
+    net = network()
+    task = RepeatCopy(variables=3, size=2, test_horizon=12)
+    found = _memories(net.model, task, task.batch(8, 0, 0, "test"))
+    assert found.status == "explained"
+    assert found.trials.decoded.shape[:2] == (15, 8)
+    short = RepeatCopy(variables=3, size=2, test_horizon=4)
+    words = _memories(net.model, short, short.batch(8, 0, 0, "test"))
+    assert words.status == "untested"
+    assert words.reason.startswith("The 7 steps are too short")
+    other = registry.tasks.load("flipflop")()
+    assert _memories(net.model, other, other.batch(2, 0, 0, "test")) is None
+
+
+def test_the_page_of_a_run_on_variable_binding(tmp_path):
+    options = {"variables": 2, "size": 1, "horizon": 6, "test_horizon": 8}
+    config = RunConfig("tiny", "repeat-copy", options, hidden_size=8, steps=2, batch_size=4)
+    result = train(config, tmp_path, progress=False)
+    looked = inspect_run(result.folder, look=Look(starts=4, progress=False))
+    html = Path(looked.page).read_text(encoding="utf-8")
+    assert looked.variables is not None
+    assert looked.variables.reason in plain(html)
+    assert '<section id="variables"' in html
+    assert "@inproceedings{karuvally2023," in html
+    _same(VariableMemories.load(looked.page.with_name("page.variables.safetensors")), looked.variables)

@@ -1,0 +1,125 @@
+"""What others add to the registries: by a file, a module, or an installed package."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mnemoscope import registry
+from mnemoscope.registry import Entry, Registry, plugins
+
+LIGHT = """
+from mnemoscope.registry import Entry, cells
+cells.add(Entry("{name}", "an Elman cell by another name", "nobody", "mnemoscope.cells:Elman", cites=("elman1990",)))
+"""
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Runs Python in a folder of its own; returns the status, what was printed, and the errors."""
+
+    def run(*words, plugins=""):
+        paths = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
+        env = {**os.environ, "PYTHONPATH": paths, "MNEMOSCOPE_PLUGINS": plugins}
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, cwd=tmp_path)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def cells_of(out):
+    return [row["name"] for row in json.loads(out)]
+
+
+def test_a_file_or_a_module_on_the_command_line(tmp_path, python):
+    (tmp_path / "one.py").write_text(LIGHT.format(name="one"))
+    (tmp_path / "two.py").write_text(LIGHT.format(name="two"))
+    listed = ["list", "cells", "--json"]
+    status, out, error = python("-m", "mnemoscope", "--plugin", "one.py", "--plugin=two", *listed)
+    assert (status, error) == (0, "")
+    assert cells_of(out)[-2:] == ["one", "two"]
+    assert cells_of(python("-m", "mnemoscope", *listed, plugins="two")[1])[-1] == "two"
+    assert cells_of(python("-m", "mnemoscope", *listed)[1])[-1] == list(registry.cells)[-1].name
+
+
+def install(folder, name, content):
+    (folder / f"{name}.py").write_text(content)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[mnemoscope]\nanything = {name}\n")
+
+
+def test_a_package_that_is_installed_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setattr(plugins, "_begun", {})
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.load_plugins()
+    assert "meanwhile" not in registry.loaded_plugins()
+    install(tmp_path, "meanwhile", "")
+    os.utime(tmp_path, (2e9, 2e9))  # two changes may fall into one tick of the clock of files
+    registry.load_plugins()
+    assert "meanwhile" in registry.loaded_plugins()
+
+
+def test_an_installed_package(tmp_path, python):
+    install(tmp_path, "theirs", LIGHT.format(name="theirs"))
+    assert cells_of(python("-m", "mnemoscope", "list", "cells", "--json")[1])[-1] == "theirs"
+    (tmp_path / "theirs.py").write_text("import no_such_module")
+    status, _, error = python("-m", "mnemoscope", "list", "cells")
+    assert status == 2
+    assert "The plugin 'theirs', which is an entry point of theirs, cannot be loaded: ModuleNotFoundError" in error
+    assert "Traceback" not in error
+
+
+def test_plugins_wait_until_they_are_needed(tmp_path, python):
+    (tmp_path / "loud.py").write_text("print('loaded')\n" + LIGHT.format(name="loud"))
+    code = "from mnemoscope import registry; registry.cells['gru']; 'elman' in registry.cells; print('so far'); {}"
+    _, out, _ = python("-c", code.format("registry.cells['loud']"), plugins="loud")
+    assert out.splitlines() == ["so far", "loaded"]
+    _, out, error = python("-c", code.format("registry.cells['lout']"), plugins="loud")
+    assert out.splitlines() == ["so far", "loaded"]
+    assert "Did you mean 'loud'?" in error
+
+
+@pytest.mark.parametrize("first", ["mnemoscope.config.run_config", "mnemoscope.studies"])
+def test_a_plugin_may_use_everything(first, tmp_path, python):
+    """Whatever it imports, and whatever was imported first."""
+    uses = "import mnemoscope.cli, mnemoscope.studies\nfrom mnemoscope.config.run_config import PRESETS\n"
+    (tmp_path / "large.py").write_text(uses + LIGHT.format(name="large"))
+    code = f"import {first}\nfrom mnemoscope import registry\nassert 'large' in registry.cells"
+    assert python("-c", code, plugins="large") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--plugin"], "takes a module or a .py file"),
+        (["--plugin", "nowhere.py", "list"], "there is no file"),
+        (["--plugin", "no_such_module", "list"], "No module named 'no_such_module'"),
+        (["--plugin", "json.py", "list"], "another module named 'json'"),
+        (["--plugin", "taken.py", "list"], "There is already a cell named 'gru', mnemoscope.cells:GRU"),
+        (["list", "--plugin", "one.py"], "stands before the command"),
+        (["train", "--cell", "mine"], "If it is a plugin's, install that"),
+    ],
+)
+def test_wrong_plugins(words, why, tmp_path, python):
+    (tmp_path / "json.py").write_text("")
+    (tmp_path / "taken.py").write_text(LIGHT.format(name="gru"))
+    code = "import json, sys; sys.path.pop(0); from mnemoscope.cli import main; sys.exit(main(sys.argv[1:]))"
+    status, out, error = python("-I", "-c", f"import sys; sys.path[1:1] = {sys.path!r}; {code}", *words)
+    assert status == 2
+    assert why in error
+    assert "Traceback" not in error
+    assert out == ""
+
+
+def test_the_same_entry_again_changes_nothing():
+    things = Registry("thing")
+    entry = Entry("a", "b", "c", "json:loads")
+    things.add(entry)
+    things.add(entry, Entry("d", "e", "f", "json:dumps"))
+    assert [each.name for each in things] == ["a", "d"]
+    with pytest.raises(ValueError, match="already a thing named 'a', json:loads; json:load needs another name"):
+        things.add(Entry("a", "b", "c", "json:load"))

@@ -1,0 +1,234 @@
+"""Whom to cite: `mnemoscope cite`, and that nothing in a registry is without a source."""
+
+import re
+import sys
+
+import pytest
+import torch
+
+from mnemoscope import connectivity, registry
+from mnemoscope.cli import main
+from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.inspection import inspect_run
+from mnemoscope.inspection.run import Look
+from mnemoscope.inspection.uses import parts_of, uses_of_config
+from mnemoscope.memory import attention
+from mnemoscope.memory.attention import Past
+from mnemoscope.registry import citations
+from mnemoscope.registry.citations import Use, add_bibtex, cited, commented_bibtex
+from mnemoscope.replication import run_study
+from mnemoscope.replication.citing import cited_by_study
+from mnemoscope.sweeps import Sweep, run_sweep, space
+from mnemoscope.training import build_model, build_task, train
+
+TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8}, hidden_size=3, steps=2, batch_size=2)
+ENTRIES = [(entries.kind, entry) for entries in registry.REGISTRIES.values() for entry in entries]
+
+
+@pytest.mark.parametrize(("kind", "entry"), ENTRIES, ids=lambda each: getattr(each, "name", each))
+def test_everything_is_cited_or_stated_as_ours(kind, entry):
+    assert entry.source
+    assert entry.cites, f"{kind} {entry.name} cites nothing: name its source, or mnemoscope"
+    assert ("mnemoscope" in entry.cites) == ("mnemoscope" in entry.source)
+    # "Webb et al. 2021" is webb2021, "Kerg, 5.5" the thesis, "Jang, section 6" jang
+    named = re.findall(r"\b([A-Z]\w+)(?:-\w+)?(?: et al\.| & [\w-]+)? (\d{4})", entry.source)
+    assert {f"{who.lower()}{year}" for who, year in named} <= {*entry.cites}
+    for who in re.findall(r"\b(Kerg|Jang), ", entry.source):
+        assert {"Kerg": "kerg2022thesis", "Jang": "jang"}[who] in entry.cites
+
+
+def test_every_entry_of_the_bibliography_is_for_something():
+    assert {*citations.BIBTEX} == {*cited(Use(kind, entry.name) for kind, entry in ENTRIES), *citations.ALWAYS}
+
+
+def subclasses(kind):
+    return {below for each in kind.__subclasses__() for below in (each, *subclasses(each))}
+
+
+def test_every_matrix_and_every_past_is_a_part():
+    known = {entry.load() for entry in registry.parts}
+    public = [getattr(connectivity, name) for name in connectivity.__all__]
+    matrices = {each for each in public if isinstance(each, type) and issubclass(each, connectivity.Connectivity)}
+    general = {connectivity.Connectivity, connectivity.Dense, connectivity.Unitary}
+    assert matrices - general <= known
+    assert {each for each in subclasses(Past) if each.__module__.startswith("mnemoscope")} <= known
+    assert {getattr(attention, name) for name in ("Additive", "ScaledDot", "Separable")} <= known
+
+
+@pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
+def test_a_study_names_the_lenses_it_looks_through(entry):
+    study = entry.load()
+    assert {*study.lenses} <= {*registry.lenses.entries}
+    modules = [sys.modules[kind.__module__] for kind in type(study).__mro__ if kind.__module__.startswith("mnemoscope")]
+    held = [value for module in modules for value in vars(module).values() if callable(value)]
+    used = {lens.name for lens in registry.lenses if any(value is lens.load() for value in held)}
+    assert used <= {*study.lenses}
+
+
+def test_parts_are_those_the_network_has():
+    def of(cell, **options):
+        config = RunConfig("a", task="copy", cell=cell, cell_options=options, hidden_size=8)
+        return [str(use) for use in parts_of(build_model(config, build_task(config)))]
+
+    assert of("lstm") == ["cell lstm"]
+    assert of("svd-rnn", basis="householder") == ["cell elman", "part householder", "part modrelu", "part singular"]
+    assert of("svd-rnn", basis="cayley", nonlinearity="tanh") == ["cell elman", "part cayley", "part singular"]
+    assert of("rellstm", alignment="dot") == ["cell lstm", "part relevance-screen", "part scaled-dot"]
+    assert of("sab") == ["cell lstm", "part additive", "part sparse-backtracking"]
+    assert "part tape" in of("ntm", slots=4)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name):
+    config = PRESETS[name]
+    uses = uses_of_config(config)
+    assert Use("task", config.task) in uses
+    assert Use("optimiser", config.optimiser) in uses
+    assert Use(registry.learners(config.task).kind, config.cell) in uses
+
+
+@pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
+def test_studies(entry):
+    study = entry.load()
+    smoke, whole = cited_by_study(study, "smoke"), cited_by_study(study)
+    assert {*entry.cites, *study.cites} <= {*smoke} <= {*whole}
+    assert commented_bibtex(whole).count("\n@") == len(whole)
+
+
+def keys(out):
+    return re.findall(r"^@\w+\{(\w+),", out, re.MULTILINE)
+
+
+def test_names_on_the_command_line(capsys):
+    assert main(["cite", "copy-table", "--preset", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert keys(out) == sorted({*keys(out)})
+    assert {"kerg2020", "kerg2022thesis", "hochreiter1997", "tieleman2012", "mnemoscope"} <= {*keys(out)}
+    assert "% cell exprnn, part exponential, study copy-table\n@inproceedings{lezcano2019," in out
+    assert main(["cite", "psmnist", "jang", "--keys"]) == 2  # a key is no name
+    assert main(["cite", "psmnist", "gru", "--keys"]) == 0  # a preset, a task and a study; a cell
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert "study psmnist" in lines["kerg2019"]
+    assert "task psmnist" in lines["lecun1998"]
+    assert "cell gru" in lines["cho2014"]
+    assert list(lines) == sorted(lines)
+
+
+def test_all_is_the_whole_bibliography(capsys):
+    assert main(["cite", "--all"]) == 0
+    assert keys(capsys.readouterr().out) == sorted(citations.BIBTEX)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "Say what to cite"),
+        (["--all", "gru"], "Say what to cite"),
+        (["flipflop-cub"], "Did you mean 'flipflop-cube'"),
+        (["runs/nothing/here"], "no file or folder"),
+        (["copy-200", "--preset", "huge"], "presets smoke, cpu, paper"),
+        (["gru", "--preset", "cpu"], "none of gru is one"),
+    ],
+)
+def test_what_cannot_be_cited(words, why, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["cite", *words]) == 2
+    out, error = capsys.readouterr()
+    assert why in error
+    assert out == ""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    result = train(TINY, root, progress=False)
+    inspect_run(result.folder, look=Look(starts=4, progress=False))
+    run_study("fisher-table", "smoke", root=root, progress=False)
+    return root
+
+
+def test_a_run_and_its_lenses(root, capsys):
+    folder = TINY.folder(root)
+    assert main(["cite", str(folder), "--keys"]) == 0
+    with_page = capsys.readouterr().out
+    assert "cell elman" in with_page
+    assert "lens fixed-points" in with_page
+    assert "lens spectra" in with_page
+    page = (folder / "page.html").read_text()
+    assert all(line.split()[0] + "," in page for line in with_page.splitlines())
+    assert main(["cite", str(folder / "config.toml"), "--keys"]) == 0
+    assert "lens" not in capsys.readouterr().out
+
+
+def test_a_folder_of_many_and_a_trial(root, capsys):
+    (trial, *_) = sorted(root.glob("studies/*/*/*/trial.json"))
+    for path, there in ((root, True), (root / "studies", False), (trial.parent, False)):
+        assert main(["cite", str(path), "--keys"]) == 0
+        out = capsys.readouterr().out
+        assert "study fisher-table" in out
+        assert "lens fisher" in out
+        assert ("cell elman" in out) == there
+    assert "@phdthesis{kerg2022thesis," in (trial.parent.parent / "page.html").read_text()
+    summary = trial.parent.parent / "summary.json"
+    assert main(["cite", str(summary), "--keys"]) == 0
+    assert "study fisher-table" in capsys.readouterr().out
+
+
+def test_truncated_folders_are_told(root, tmp_path, capsys):
+    source = TINY.folder(root)
+    folder = tmp_path / "tiny" / source.name
+    folder.mkdir(parents=True)
+
+    def refused(why):
+        assert main(["cite", str(folder)]) == 2
+        out, error = capsys.readouterr()
+        assert why in error
+        assert out == ""
+
+    refused("holds no run")
+    (folder / "metrics.jsonl").write_bytes((source / "metrics.jsonl").read_bytes())
+    refused("no config.toml")
+    whole = (source / "config.toml").read_text()
+    (folder / "config.toml").write_text(whole[:30])
+    refused("TOML")
+    lines = whole.splitlines(keepends=True)
+    (folder / "config.toml").write_text("".join(lines[: lines.index("hidden_size = 3\n")]))  # valid, but not whole
+    refused("cut short")
+    (folder / "config.toml").write_text(whole)
+    (folder / "page.html").write_text((source / "page.html").read_text()[:4000])
+    refused("mnemoscope inspect")
+    (folder / "page.html").unlink()
+    assert main(["cite", str(folder)]) == 0
+    assert capsys.readouterr().out
+    other = tmp_path / "notes.txt"
+    other.write_text("no run")
+    folder = other
+    refused("neither a folder")
+    folder = tmp_path / "some.json"
+    folder.write_text("{}")
+    refused("no results of a study")
+
+
+def test_own_entries_can_be_added(monkeypatch):
+    monkeypatch.setattr(citations, "BIBTEX", dict(citations.BIBTEX))
+    own = "@misc{me2026,\n  author = {Me},\n  title = {Mine}\n}"
+    add_bibtex(own)
+    add_bibtex(own)
+    assert citations.bibtex(["me2026"]) == own
+    with pytest.raises(ValueError, match="another one"):
+        add_bibtex(own.replace("Mine", "Yours"))
+    with pytest.raises(ValueError, match="begins with"):
+        add_bibtex("just words")
+
+
+def test_a_network_that_nobody_registered_has_no_parts():
+    assert parts_of(torch.nn.Linear(2, 2)) == []
+
+
+def test_a_sweep_cites_how_its_points_were_chosen(tmp_path, capsys):
+    sweep = Sweep(TINY, space(["learning_rate=log:1e-3:1e-2"]), method="random", trials=1)
+    run_sweep(sweep, root=tmp_path, progress=False)
+    assert main(["cite", str(tmp_path / "sweeps"), "--keys"]) == 0
+    told = capsys.readouterr().out
+    assert re.search("bergstra2012 +search random", told)
+    assert "task flipflop" in told

@@ -1,0 +1,316 @@
+"""Every registered study runs in its smoke preset, resumes, and writes its page."""
+
+import json
+import shutil
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from mnemoscope import registry
+from mnemoscope.base.files import claimed
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.replication import Finished, Preset, Published, Study, Trial, run_study
+from mnemoscope.replication.learning import take_trained
+from mnemoscope.studies.jang.flipflop_cube import STUDY, cube
+from mnemoscope.studies.kerg2022 import copy_200
+from mnemoscope.studies.kerg2022.gradient_norms import polynomial
+from mnemoscope.training.run_folder import RunFolder
+from tests.tasks import data_sets
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
+def test_a_study_is_whole(name):
+    study = registry.studies.load(name)
+    assert isinstance(study, Study)
+    assert study.name == name
+    assert {"smoke", "cpu", "paper"} <= set(study.presets)
+    assert study.published
+    assert all(one.source for one in study.published)
+    trials = study.trials(study.presets["paper"].settings, (0, 1))
+    assert len({trial.hash for trial in trials}) == len(trials)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
+def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
+    data_sets.use(monkeypatch, tmp_path / "data")
+    result = run_study(name, "smoke", root=tmp_path, progress=False)
+    assert result.rows
+    assert result.reused == 0
+    summary = json.loads((result.folder / "summary.json").read_text())
+    assert summary["command"] == f"mnemoscope study {name} --preset smoke"
+    assert summary["environments"][0]["torch"]
+    assert result.page.read_text().startswith("<!DOCTYPE html>")
+    with pytest.raises(FileExistsError, match="--resume"):
+        run_study(name, "smoke", root=tmp_path, progress=False)
+    monkeypatch.setattr("mnemoscope.replication.page.inline", lambda *_, **__: "")  # its figure is the same: drawn once
+    again = run_study(name, "smoke", root=tmp_path, resume=True, progress=False)
+    assert again.reused == again.trials
+    assert again.rows == result.rows
+
+
+def test_an_interrupted_study_keeps_what_is_finished(tmp_path, monkeypatch):
+    study = registry.studies.load("flipflop-cube")
+    calls = []
+
+    def interrupted(trial, folder, progress):
+        calls.append(trial.seed)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return {"loss": 1.0, "accuracy": 0.5, "points": 1, "unstable": {"0": 1}, "index_sum": 1}
+
+    monkeypatch.setattr(study, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, progress=False)
+    result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, resume=True, progress=False)
+    assert calls == [0, 1, 1, 2]
+    assert result.reused == 1
+
+
+def test_what_another_study_has_trained_is_not_trained_again(tmp_path, monkeypatch):
+    first, second = (registry.studies.load(name) for name in ("ablations", "relational-cognitive"))
+    networks = {"corelnet, RMTS, m 95": {"cell": "corelnet", "task": "rmts", "task_options": {"m": 95}}}
+    settings = {"networks": networks, "changes": {"steps": 2, "batch_size": 4, "evaluate_every": 1}}
+    for study in (first, second):
+        monkeypatch.setattr(study, "presets", {"tiny": Preset("tiny", settings)})
+    before = run_study("ablations", "tiny", root=tmp_path, progress=False)
+    monkeypatch.setattr("mnemoscope.training.loop._train", None)  # would raise
+    after = run_study("relational-cognitive", "tiny", root=tmp_path, progress=False)
+    one, other = (json.loads(next(each.folder.glob("*/trial.json")).read_text()) for each in (before, after))
+    came_from = f"ablations/tiny/{first.trials(settings, (0,))[0].hash}"
+    assert other["result"].pop("trained by") == came_from
+    assert other["result"] == one["result"]
+    assert other["environment"] == one["environment"]
+    (run,) = after.folder.glob("*/relational-cognitive/*")
+    assert RunFolder(run).read_config().name == "relational-cognitive"
+    shutil.rmtree(before.folder)
+    assert RunFolder(run).status == "finished"
+    assert take_trained(RunFolder(run).read_config(), tmp_path / "studies/other/tiny/0") == (
+        run.parent.parent.relative_to(tmp_path / "studies").as_posix()
+    )
+    changed = replace(RunFolder(run).read_config(), seed=1)
+    assert take_trained(changed, tmp_path / "studies/other/tiny/1") is None
+
+
+def measured(points, unstable, **more):
+    return {"loss": 0.1, "accuracy": 0.9, "points": points, "unstable": unstable, "index_sum": 1, **more}
+
+
+WHOLE = measured(27, {"0": 8, "1": 12, "2": 6, "3": 1})
+PART = measured(11, {"0": 7, "1": 4}, index_sum=3, accuracy=0.7)
+
+
+def finished(results, **changes):
+    trials = STUDY.trials({"networks": {"elman": 12}, "changes": changes}, range(len(results)))
+    return [Finished(trial, result) for trial, result in zip(trials, results, strict=True)]
+
+
+def test_the_verdict_follows_the_declared_range():
+    published = Published("points", 8, "Fig 6", agreeing=(7, 9))
+    assert published.verdict([7, 8, 9]) == "agrees"
+    assert published.verdict([6, 10]) == "differs"
+    assert published.verdict([6, 9]) == "agrees in 1 of 2"
+    assert replace(published, agreeing=None).verdict([8]) == published.verdict([]) == "not compared"
+
+
+def test_what_lies_on_the_good_side_is_better():
+    error = Published("error", 8, "Table 1", agreeing=(7, 9), better="lower")
+    assert (error.verdict([6, 5]), error.verdict([10, 11])) == ("better", "worse")
+    assert error.verdict([6, 10]) == "differs"  # neither
+    assert error.verdict([6, 8]) == "agrees in 1 of 2"
+    score = replace(error, better="higher")
+    assert (score.verdict([6, 5]), score.verdict([10, 11])) == ("worse", "better")
+
+
+def test_a_row_tells_why_it_differs_and_why_it_is_not_compared():
+    stated = Published("points", 8, "Fig 6", agreeing=(8, 8), because="a misprint")
+    assert stated.beside("a: points", [8], "8").because == ""
+    assert stated.beside("a: points", [9], "9").because == "a misprint"
+    assert stated.beside("a: points", [], "none").because == "nothing was measured"
+    assert "no range" in replace(stated, agreeing=None).beside("a: points", [8], "8").because
+    other = stated.not_beside("a: points", "8", "2 seeds", "other conditions")
+    assert (other.verdict, other.remark, other.because) == (
+        "not compared",
+        "2 seeds; other conditions",
+        "other conditions",
+    )
+    assert other.stated == "points"
+
+
+def test_the_cube_is_summarised_beside_what_was_published():
+    rows = STUDY.summarise(finished([WHOLE, PART, WHOLE]))
+    assert [list(vars(row).values())[:5] for row in rows] == [
+        ["elman 12: stable fixed points", "8", "8, 7, 8", "agrees in 2 of 3", "accuracy 0.9000"],
+        ["elman 12: fixed points", "9-26", "27, 11, 27", "agrees in 1 of 3", "8 + 12 + 6 + 1 = 27 in 2 of 3 networks"],
+        ["elman 12: index sum 1", "not checked", "2 of 3", "not compared", "necessary for a complete set"],
+    ]
+    assert [(row.stated, row.because) for row in rows] == [
+        ("stable fixed points", ""),
+        ("fixed points", "a cube has 27"),
+        ("", ""),
+    ]
+
+
+def test_a_cube_of_other_bits_is_counted_but_not_compared():
+    square = measured(9, {"0": 4, "1": 4, "2": 1})
+    stable, points, _ = STUDY.summarise(finished([square], task_options={"bits": 2}))
+    assert (stable.ours, stable.verdict, stable.published) == ("4", "not compared", "for 3 bits only")
+    assert points.remark == "4 + 4 + 1 = 9 in 1 of 1 network"
+    assert sum(cube(4).values()) == 81
+
+
+@pytest.mark.parametrize(("changes", "lines"), [({}, [8, 12, 6, 1]), ({"task_options": {"bits": 2}}, [4, 4, 1, 0])])
+def test_the_figure_has_a_bar_for_each_count_and_a_line_for_each_of_the_cube(changes, lines):
+    figure = STUDY.figure(finished([WHOLE, PART], **changes))
+    (axes,) = figure.axes
+    assert [bar.get_height() for bar in axes.patches] == [8, 12, 6, 1, 7, 4, 0, 0]
+    assert [line.get_segments()[0][0, 1] for line in axes.collections] == lines
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["elman 12"]
+
+
+def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
+    monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
+    run_study("flipflop-cube", "smoke", (0, 2), tmp_path, progress=False)
+    result = run_study("flipflop-cube", "smoke", (1,), tmp_path, resume=True, progress=False)
+    assert (result.trials, result.reused) == (1, 0)
+    assert result.rows[0].ours == "8, 8, 8"
+    summary = json.loads((result.folder / "summary.json").read_text())
+    assert [one["trial"]["seed"] for one in summary["trials"]] == [0, 1, 2]
+    assert summary["command"].endswith("--preset smoke --seeds 0 1 2")
+    assert summary["not run"] == []
+    page = result.page.read_text()
+    assert "<td>agrees</td>" in page  # 8 stable points
+    assert "<td>differs</td>" in page  # 27 points, where 9 to 26 were published
+
+
+def test_what_of_a_command_was_not_run_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
+    folder = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, progress=False).folder
+    run = STUDY.trials(STUDY.presets["smoke"].settings, (0, 1))
+    more = [replace(trial, name="another") for trial in run]
+    monkeypatch.setattr(STUDY, "trials", lambda settings, seeds: [*run, *more])
+    result = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, finished_only=True, progress=False)
+    assert json.loads((folder / "summary.json").read_text())["not run"] == ["another, seed 0", "another, seed 1"]
+    assert "not run: another, seed 0; another, seed 1." in result.page.read_text()
+
+
+@pytest.mark.parametrize(
+    "content", ['{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
+)
+def test_a_trial_without_a_result_is_refused_in_words(content, tmp_path, monkeypatch):
+    monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
+    folder = run_study("flipflop-cube", "smoke", root=tmp_path, progress=False).folder
+    next(folder.glob("*/trial.json")).write_text(content)
+    with pytest.raises(ValueError, match=r"trial\.json should hold a trial and its result.*Remove it"):
+        run_study("flipflop-cube", "smoke", root=tmp_path, resume=True, progress=False)
+
+
+def stands_for_trials(monkeypatch, fails=()):
+    """flipflop-cube without training; with some seeds it fails."""
+
+    def run(trial, folder, progress):
+        if trial.seed in fails:
+            raise TypeError("bad case")
+        return measured(1, {"0": 1})
+
+    monkeypatch.setattr(registry.studies.load("flipflop-cube"), "run", run)
+
+
+def test_a_trial_that_fails_here_stops_no_other(tmp_path, monkeypatch):
+    stands_for_trials(monkeypatch, fails=(1,))
+    result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, progress=False)
+    (failed,) = result.failed
+    assert "seed 1" in failed
+    assert "bad case" in failed
+    (log,) = result.folder.glob("*/failed.log")
+    assert len([*result.folder.glob("*/trial.json")]) == 2
+    stands_for_trials(monkeypatch)
+    assert run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, resume=True, progress=False).failed == []
+    assert not log.exists()
+
+
+def test_a_study_is_run_once_at_a_time_and_each_seed_once(tmp_path, monkeypatch):
+    stands_for_trials(monkeypatch)
+    with pytest.raises(ValueError, match="Each seed is run once, but seeds are 1, 1"):
+        run_study("flipflop-cube", "smoke", (1, 1), tmp_path, progress=False)
+    with claimed(tmp_path / "studies/flipflop-cube/smoke", "running"), pytest.raises(BlockingIOError, match="a study"):
+        run_study("flipflop-cube", "smoke", (1,), tmp_path, progress=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_that_there_is_no_gpu_is_told_before_the_first_trial(tmp_path):
+    with pytest.raises(ValueError, match=r"needs a GPU.*there are the presets smoke, cpu;"):
+        run_study("denoise", "paper", root=tmp_path, progress=False)
+
+
+def test_what_a_newer_version_wrote_is_left_alone(tmp_path, monkeypatch):
+    stands_for_trials(monkeypatch)
+    result = run_study("flipflop-cube", "smoke", (0,), tmp_path, progress=False)
+    (path,) = result.folder.glob("*/trial.json")
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "environment": {**content["environment"], "mnemoscope": "99.0.0"}}))
+    (result.folder / "summary.json").write_text("theirs")
+    with pytest.raises(ValueError, match="newer than this one"):
+        run_study("flipflop-cube", "smoke", (0, 1), tmp_path, resume=True, progress=False)
+    assert (result.folder / "summary.json").read_text() == "theirs"
+
+
+def test_bad_requests_are_refused(tmp_path):
+    with pytest.raises(KeyError, match="Did you mean 'flipflop-cube'"):
+        run_study("flipflop-cub", "smoke", root=tmp_path)
+    with pytest.raises(ValueError, match="presets smoke, cpu, paper"):
+        run_study("flipflop-cube", "huge", root=tmp_path)
+    with pytest.raises(ValueError, match="no trial"):
+        run_study("flipflop-cube", "smoke", (), tmp_path)
+
+
+def test_what_is_finished_can_be_told_without_running_the_rest(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="no finished trial"):
+        run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
+    whole = run_study("copy-200", "smoke", root=tmp_path, progress=False)
+    monkeypatch.setattr(copy_200.STUDY, "run", lambda *_: pytest.fail("nothing is to be run"))
+    trial = next(path.parent for path in whole.folder.glob("*/trial.json"))
+    shutil.rmtree(trial)
+    told = run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
+    assert (told.trials, whole.trials) == (1, 2)
+    assert set(told.rows) < set(whole.rows)
+
+
+def learned(study, network, preset, **result):
+    trial = next(one for one in study.trials(study.presets[preset].settings, (0,)) if one.name == network)
+    curve = {"step": [25.0, 50.0, 75.0], "accuracy": [0.2, 0.99, 0.995], "loss": [1.0, 0.1, 0.01]}
+    return Finished(trial, {"parameters": 7, "curve": curve, "baseline": 0.5, **result})
+
+
+def test_networks_are_compared_under_the_published_conditions_alone():
+    for preset, verdict in (("cpu", "agrees"), ("smoke", "not compared")):
+        rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "nnrnn", preset, accuracy=0.995, loss=0.01)])
+        assert [row.verdict for row in rows] == [verdict, "not compared"]
+        assert rows[0].published == "solves it"
+        assert ("other conditions" in rows[0].remark) == (preset == "smoke")
+        assert rows[1].ours == "50"
+    rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "rnn", "cpu", accuracy=0.9, loss=0.01)])
+    assert rows[0].verdict == "better"
+
+
+def test_a_network_that_diverges_is_counted_and_drawn(tmp_path, monkeypatch):
+    study = copy_200.STUDY
+    trial = study.trials(study.presets["smoke"].settings, (0,))[0]
+    config = RunConfig(**{**trial.settings, "learning_rate": 1e30, "evaluate_every": 1})
+    result = study.run(Trial(trial.name, asdict(config), 0), tmp_path, progress=False)
+    assert "training loss" in result["failed"] or "evaluation loss" in result["failed"]
+    finished = [Finished(trial, result), learned(study, "nnrnn", "smoke", accuracy=0.5, loss=0.3)]
+    rows = study.summarise(finished)
+    assert rows[0].ours == "0.5"
+    assert "1 did not stay finite" in rows[0].remark
+    assert rows[1].ours == "never, 50"
+    assert study.figure(finished).axes
+
+
+@pytest.mark.parametrize("power", [0.5, 1.5, -2.0])
+def test_powers_are_told_from_exponentials(power):
+    exponent, better = polynomial([k**power for k in range(1, 150)])
+    assert exponent == pytest.approx(power, abs=1e-9)
+    assert 0 < better <= 1
+    for rate in (0.9, 1.02, 1.05):
+        assert polynomial([rate**k for k in range(1, 150)])[1] < 0

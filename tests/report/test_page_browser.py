@@ -1,0 +1,358 @@
+"""The page in a real browser: drawn, without an error, without a request, and alive under the mouse."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html import unescape
+
+import pytest
+import torch
+
+from mnemoscope.lenses import spectrum, variable_memories
+from mnemoscope.lenses.variables import planted
+from mnemoscope.report import NetworkPage, Section, render_page
+from mnemoscope.report.binding import binding_section
+from mnemoscope.report.spectra import linearisation_section, matrix_section
+from tests.lenses.points import empty
+from tests.report.test_report import cube, full_page, walks
+from tests.slow import SLOW
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here (Debian: apt install chromium)")
+
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
+    *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=20000", "--window-size=1200,1600"),
+]
+WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+
+# Written into a copy of the page before anything else runs: keeps whatever goes wrong.
+WATCH = """<script>
+window.wrong = [];
+for (const kind of ["error", "unhandledrejection", "securitypolicyviolation"]) {
+  addEventListener(kind, (event) => wrong.push(`${kind}: ${event.message || event.reason || event.blockedURI}`), true);
+}
+for (const kind of ["error", "warn"]) console[kind] = (...words) => wrong.push(`console.${kind}: ${words.join(" ")}`);
+</script>"""
+
+# Written after everything else: waits until each plot is drawn, asks, and leaves the answer in the document.
+ASK = """<script>(async () => {
+  const answer = {};
+  const pause = (time) => new Promise((done) => setTimeout(done, time));
+  try {
+    for (let tries = 0; tries < 100 && document.querySelector(".plot:not([data-drawn])"); tries++) await pause(50);
+    await (async (answer) => { %s })(answer);
+  } catch (error) { wrong.push(`in the test: ${error.stack}`); }
+  await pause(200);
+  answer.undrawn = document.querySelectorAll(".plot:not([data-drawn])").length;
+  answer.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
+  answer.wide = document.documentElement.scrollWidth - innerWidth;
+  answer.wrong = wrong;
+  if (parent !== window) return parent.postMessage(JSON.stringify(answer), "*");
+  const holder = document.createElement("pre");
+  holder.id = "answer";
+  holder.textContent = JSON.stringify(answer);
+  document.body.append(holder);
+})();</script>"""
+
+# A window cannot be made as narrow as a telephone, but a frame can.
+AROUND = """<!DOCTYPE html><body><script>addEventListener("message", (event) => {
+  const holder = document.createElement("pre");
+  holder.id = "answer";
+  holder.textContent = event.data;
+  document.body.append(holder);
+});</script><iframe src="page.html" style="width: WIDTHpx; height: 1500px; border: 0"></iframe>"""
+
+
+def visit(page, folder, script="", flags=WEBGL, width=None):
+    """Open a copy of the page, run `script`, which fills in `answer`, and return the answer."""
+    html = render_page(page)
+    html = html.replace("<head>", "<head>" + WATCH, 1).replace("</body>", ASK.replace("%s", script) + "</body>")
+    target, around = folder / "page.html", folder / "around.html"
+    target.write_text(html, encoding="utf-8")
+    around.write_text(AROUND.replace("WIDTH", str(width)), encoding="utf-8")
+    address = (around if width else target).as_uri()
+    for attempt in range(2):  # on a busy machine the browser's clock may run out before its work is done
+        command = [BROWSER, *FLAGS, *flags, f"--user-data-dir={folder / f'profile{attempt}'}", "--dump-dom", address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        found = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout, re.DOTALL)
+        if found:
+            break
+    else:
+        pytest.fail(f"The page did not answer: {done.stderr[-3000:]}")
+    answer = json.loads(unescape(found[1]))
+    bad = re.compile("Uncaught|Refused|Failed to load|ERR_")
+    answer["log"] = [line for line in done.stderr.splitlines() if bad.search(line)]
+    return answer
+
+
+def visit_in_health(*args, **options):
+    """As `visit`; nothing may go wrong."""
+    answer = visit(*args, **options)
+    assert answer["wrong"] == []
+    assert answer["log"] == []
+    assert answer["requests"] == []
+    assert answer["undrawn"] == 0
+    assert answer["wide"] <= 0, "the page is wider than the window"
+    return answer
+
+
+# Both are asked on one visit, as to open the page takes longest; the first leaves it as it found it.
+TURNS = """
+const plot = document.getElementById("plot-states");
+answer.types = [...new Set(plot.data.map((trace) => trace.type))];
+answer.canvases = plot.querySelectorAll(".gl-container canvas").length;
+answer.marks = document.querySelectorAll("#plot-eigenvalues .scatterlayer .point").length;
+answer.buttons = [...document.querySelectorAll(".modebar-btn")].map((button) => button.dataset.title || "");
+answer.links = document.querySelectorAll(".modebar a[href]").length;
+
+const blue = () => {  // pixels in the colour of the stable points
+  const view = plot._fullLayout.scene._scene.glplot;
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [view.gl.canvas.width, view.gl.canvas.height];
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  view.redraw();
+  context.drawImage(view.gl.canvas, 0, 0);
+  const bytes = context.getImageData(0, 0, canvas.width, canvas.height).data;
+  const wanted = getComputedStyle(document.documentElement).getPropertyValue("--stable").trim();
+  const rgb = [1, 3, 5].map((at) => parseInt(wanted.slice(at, at + 2), 16));
+  let count = 0;
+  const near = (at) => rgb.every((value, channel) => Math.abs(bytes[at + channel] - value) < 30);
+  for (let at = 0; at < bytes.length; at += 4) count += near(at);
+  return count;
+};
+answer.blue = blue();
+const button = document.querySelector('[data-legend="states"] [data-tag="stable"]');
+button.click();
+await pause(300);
+answer.hidden = [blue(), button.getAttribute("aria-pressed")];
+button.click();
+await pause(300);
+answer.shown = [blue(), button.getAttribute("aria-pressed")];
+"""
+SORTS = """
+const table = document.querySelector("table");
+const heads = [...table.querySelectorAll("thead th")];
+const column = (at) => [...table.tBodies[0].rows].map((row) => row.cells[at].textContent.trim());
+const click = (at) => heads[at].querySelector("button").click();
+answer.first = [column(2), heads[2].getAttribute("aria-sort")];
+click(2);
+answer.down = [column(2), heads[2].getAttribute("aria-sort")];
+click(7);
+answer.starts = [column(7), heads[7].getAttribute("aria-sort"), heads[2].getAttribute("aria-sort")];
+click(1);
+answer.kinds = column(1);
+click(0);
+answer.numbers = column(0);
+answer.focusable = heads.every((head) => head.querySelector("button").tabIndex === 0);
+
+const plot = document.getElementById("plot-states");
+const ring = () => plot.data.find((trace) => trace.meta.ring).x.length;
+const row = table.querySelector('tr[data-point="13"]');
+answer.before = ring();
+row.querySelector("button").click();
+for (let tries = 0; tries < 250 && ring() === answer.before; tries++) await pause(20);
+answer.after = [ring(), row.className];
+const modes = document.getElementById("plot-eigenvalues").data.find((trace) => trace.meta.ring).x.length;
+answer.modes = modes;
+row.querySelector("button").click();
+for (let tries = 0; tries < 250 && ring() !== answer.before; tries++) await pause(20);
+answer.again = [ring(), row.className];
+const copy = document.querySelector('[data-copy="bibtex"]');
+const said = copy.textContent;
+copy.click();
+for (let tries = 0; tries < 250 && copy.textContent === said; tries++) await pause(20);
+answer.copied = copy.textContent;
+"""
+
+
+@pytest.fixture(scope="module")
+def visited(tmp_path_factory):
+    return visit_in_health(full_page(), tmp_path_factory.mktemp("page"), f"{{ {TURNS} }} {{ {SORTS} }}")
+
+
+@pytest.mark.xdist_group("visited")
+def test_the_page_is_drawn_and_turns(visited):
+    assert visited["types"] == ["scatter3d"]
+    assert visited["canvases"] >= 1
+    assert visited["marks"] == 27 * 16
+    assert visited["blue"] > 100
+    assert visited["hidden"] == [0, "false"]
+    assert visited["shown"][0] > 100
+    assert visited["shown"][1] == "true"
+    assert visited["links"] == 0
+    assert not any(re.search("cloud|share|edit|upload", title, re.IGNORECASE) for title in visited["buttons"])
+
+
+@pytest.mark.xdist_group("visited")
+def test_headings_sort_and_numbers_select(visited):
+    ups = [0] * 8 + [1] * 12 + [2] * 6 + [3]
+    assert visited["first"] == [[str(up) for up in ups], "ascending"]
+    assert visited["down"] == [[str(up) for up in reversed(ups)], "descending"]
+    assert visited["starts"] == [[str(number + 1) for number in range(27)], "ascending", None]
+    assert visited["kinds"] == ["saddle"] * 19 + ["stable node"] * 8
+    assert visited["numbers"] == [str(number) for number in range(27)]
+    assert visited["focusable"]
+    assert (visited["before"], visited["after"], visited["again"]) == (0, [1, "selected"], [0, ""])
+    assert visited["modes"] == 16
+    assert visited["copied"] in ("Copied", "Selected")
+
+
+@SLOW
+def test_without_webgl_the_view_is_flat(tmp_path):
+    answer = visit_in_health(
+        full_page(),
+        tmp_path,
+        """
+        const plot = document.getElementById("plot-states");
+        answer.types = [...new Set(plot.data.map((trace) => trace.type))];
+        answer.marks = plot.querySelectorAll(".scatterlayer .point").length;
+        answer.caption = plot.closest("figure").querySelector("figcaption").textContent;
+        """,
+        flags=["--disable-3d-apis"],
+    )
+    assert answer["types"] == ["scatter"]
+    assert answer["marks"] == 27 + 2
+    assert "no WebGL" in answer["caption"]
+
+
+@SLOW
+def test_the_page_follows_a_dark_ground(tmp_path):
+    script = """
+        const style = getComputedStyle(document.body);
+        const marker = document.getElementById("plot-states").data.find((trace) => trace.meta.tags.includes("stable"));
+        answer.colours = [style.backgroundColor, style.color, marker.marker.color];
+    """
+    answer = visit_in_health(full_page(), tmp_path, script, [*WEBGL, "--blink-settings=preferredColorScheme=0"])
+    assert answer["colours"] == ["rgb(20, 23, 27)", "rgb(233, 231, 226)", "#56b4e9"]
+
+
+def test_what_would_be_fetched_is_blocked_and_noticed(tmp_path):
+    smuggler = Section("Smuggler", "", '<img src="http://127.0.0.1:9/pixel.png" alt="">')
+    answer = visit(NetworkPage("Nothing else", empty(5), sections=[smuggler]), tmp_path)
+    assert "securitypolicyviolation: http://127.0.0.1:9/pixel.png" in answer["wrong"]
+
+
+@SLOW
+def test_a_title_is_no_script(tmp_path):
+    title = "</title><script>document.documentElement.dataset.evil = 1</script>"
+    answer = visit_in_health(
+        full_page(title=title, facts=[(title, title)], command=title),
+        tmp_path,
+        "answer.evil = document.documentElement.dataset.evil || null; answer.title = document.title;",
+    )
+    assert answer["evil"] is None
+    assert answer["title"] == f"{title} · Mnemoscope"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "nothing",
+        *(
+            pytest.param(case, marks=SLOW)
+            for case in ("narrow", "one dimension", "flow in two dimensions", "motion only")
+        ),
+    ],
+)
+def test_small_worlds(case, tmp_path):
+    one, two = cube(1, 1), replace(cube(2, 2), continuous=True, bounded=False)
+    nothing = empty(5)
+    page = {
+        "narrow": full_page(),
+        "one dimension": NetworkPage("One", one, trajectories=walks(one)),
+        "flow in two dimensions": NetworkPage("Two", two),
+        "nothing": NetworkPage("Nothing", nothing),
+        "motion only": NetworkPage("Motion", nothing, trajectories=torch.randn(20, 3, 5).double()),
+    }[case]
+    answer = visit_in_health(
+        page,
+        tmp_path,
+        """
+        answer.plots = document.querySelectorAll(".plot").length;
+        answer.marks = document.querySelectorAll("#plot-states .scatterlayer .point").length;
+        """,
+        width=400,
+    )
+    assert answer["plots"] == {"nothing": 0, "motion only": 1}.get(case, 2)
+    assert answer["marks"] == {"one dimension": 3, "flow in two dimensions": 9}.get(case, 0)
+
+
+@SLOW
+@pytest.mark.parametrize("width", [420, 1000])
+def test_the_training_curve_s_legend_is_whole(width, tmp_path):
+    # a loss that falls at the end leaves only the upper right corner, or the lower left, for the legend
+    for name, losses in {"late": [0.9] * 15 + [1e-3] * 5, "early": [0.9] + [0.02, 0.01] * 10}.items():
+        curve = [{"step": step, "train_loss": loss, "loss": loss} for step, loss in enumerate(losses)]
+        folder = tmp_path / name
+        folder.mkdir()
+        answer = visit_in_health(
+            NetworkPage("Trained", cube(1, 1), curve=curve, baseline=0.9),
+            folder,
+            """
+            const box = document.querySelector("#training svg").getBoundingClientRect();
+            answer.outside = [...document.querySelectorAll("#training svg text")].filter((text) => {
+              const own = text.getBoundingClientRect();
+              return own.left < box.left || own.right > box.right;
+            }).map((text) => text.textContent);
+            answer.texts = document.querySelectorAll("#training svg text").length;
+            """,
+            width=width,
+        )
+        assert answer["texts"] > 5
+        assert answer["outside"] == []
+
+
+@SLOW
+@pytest.mark.parametrize("width", [None, 390])
+@pytest.mark.parametrize("gain", [0.8, 1.5], ids=["stable", "growing"])
+def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, tmp_path):
+    fp = cube()
+    sections = [linearisation_section(fp), matrix_section(spectrum(gain * torch.randn(16, 16) / 4))]
+    answer = visit_in_health(
+        NetworkPage("A matrix", fp, sections=sections),
+        tmp_path,
+        """
+        const svg = document.querySelector("#recurrent-matrix svg");
+        const frame = svg.getBoundingClientRect();
+        answer.outside = [...svg.querySelectorAll("text")].filter((text) => {
+          const box = text.getBoundingClientRect();
+          return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
+        }).map((text) => text.textContent);
+        answer.texts = svg.querySelectorAll("text").length;
+        answer.rows = document.querySelectorAll("#growth-near-the-fixed-points tbody tr").length;
+        """,
+        width=width,
+    )
+    assert answer["outside"] == []
+    assert answer["texts"] > 30
+    assert answer["rows"] == 4
+
+
+@SLOW
+@pytest.mark.parametrize("width", [None, 380])
+def test_variables_in_the_page(tmp_path, width):
+    net = planted(3, 2, 12, 4, torch.Generator().manual_seed(0))
+    section = binding_section(variable_memories(net.model))
+    answer = visit_in_health(
+        NetworkPage("Variables", empty(3), sections=[section]),
+        tmp_path,
+        """
+        const drawn = [...document.querySelectorAll("#variables svg")];
+        answer.sizes = drawn.map((svg) => svg.getBoundingClientRect().width);
+        answer.pictures = document.querySelectorAll("#variables svg image").length;
+        answer.outside = drawn.flatMap((svg) => [...svg.querySelectorAll("text")].filter((text) => {
+          const [own, whole] = [text.getBoundingClientRect(), svg.getBoundingClientRect()];
+          return own.left < whole.left - 1 || own.right > whole.right + 1;
+        }).map((text) => text.textContent));
+        """,
+        width=width,
+    )
+    assert len(answer["sizes"]) == 2
+    assert all(size > 300 for size in answer["sizes"])
+    assert answer["pictures"] == 2  # the wave, and F
+    assert answer["outside"] == []

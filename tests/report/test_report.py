@@ -1,0 +1,574 @@
+import itertools
+import json
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+from mnemoscope.drawing.svg import COLOUR, blank, inline
+from mnemoscope.lenses import spectrum
+from mnemoscope.lenses.fixed_points import figure as drawing
+from mnemoscope.lenses.fixed_points import view as projection
+from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
+from mnemoscope.report import NetworkPage, Section, frame, render_frame, render_page, write_page
+from mnemoscope.report import eigenvalues as eigenvalue_section
+from mnemoscope.report import spectra as spectrum_section
+from mnemoscope.report import states as state_section
+from mnemoscope.report.words import lead, verdict
+from tests.lenses.points import empty
+from tests.slow import SLOW
+
+
+def cube(size=16, bits=3):
+    """h' = tanh(2 h) on `bits` coordinates and a contraction on the others, turned by an orthogonal matrix.
+
+    Each bit rests at -a, 0 or a, with a = tanh(2a), so that all 3 ** bits fixed points are known.
+    """
+    a = 1.0
+    for _ in range(200):
+        a = math.tanh(2 * a)
+    gain = torch.cat([torch.full((bits,), 2.0), torch.linspace(0.1, 0.8, size - bits)]).double()
+    turn = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64)).Q if size > bits else torch.eye(size).double()
+    corners = torch.tensor(list(itertools.product([-a, 0.0, a], repeat=bits)), dtype=torch.float64)
+    straight = torch.cat([corners, corners.new_zeros(len(corners), size - bits)], dim=1)
+    slopes = gain * (1 - torch.tanh(gain * straight) ** 2)
+    jacobians = turn @ torch.diag_embed(slopes) @ turn.T
+    number = len(corners)
+    q = torch.full((number,), 1e-30, dtype=torch.float64)
+    return FixedPoints(straight @ turn.T, q, jacobians, torch.arange(number) + 1, False, True)
+
+
+def walks(fp, time=30, batch=4):
+    """Trajectories that wander among the fixed points."""
+    size = fp.states.shape[1]
+    return fp.states[torch.randint(len(fp), (time, batch))] + 0.01 * torch.randn(time, batch, size).double()
+
+
+def outcome(counts):
+    status = torch.cat([torch.full((number,), int(status)) for status, number in counts.items()])
+    nothing = torch.zeros(len(status))
+    return Starts(status, torch.full_like(status, -1), nothing, nothing.long())
+
+
+def full_page(**changes):
+    fp = cube()
+    slow = replace(fp[[3, 7]], q=torch.tensor([3e-7, 8e-6], dtype=torch.float64))
+    fp = replace(fp, slow=slow, starts=outcome({Status.FIXED: 90, Status.SLOW: 6, Status.DIVERGED: 4}))
+    curve = [{"step": step, "train_loss": 0.3 / (1 + step)} for step in range(50)]
+    curve.append({"step": 49, "loss": 0.004, "accuracy": 0.99})
+    page = NetworkPage(
+        "A network that holds three bits",
+        fp,
+        [("Cell", "Elman"), ("Size", "16")],
+        walks(fp),
+        curve,
+        0.33,
+        ["elman1990", "sussillo2013"],
+        "mnemoscope demo --seed 0",
+    )
+    return replace(page, **changes)
+
+
+class Outline(HTMLParser):
+    """Elements, their attributes and the text outside scripts, as a browser without JavaScript sees them."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.text, self.scripts, self._inside = [], "", [], ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self._inside = tag
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts.append(data)
+        elif self._inside != "style":
+            self.text += data
+
+
+def plain(html):
+    return re.sub(r"\s+", " ", Outline(html).text)
+
+
+# --- projection -----------------------------------------------------------------------------------------------------
+
+
+def test_three_components_hold_the_cube():
+    fp = cube()
+    seen = projection.view(fp)
+    distances = torch.cdist(fp.states, fp.states)
+    assert np.allclose(torch.cdist(*[torch.from_numpy(seen.points)] * 2), distances, atol=1e-7)
+    assert seen.principal
+    assert seen.labels == ("PC 1 (33%)", "PC 2 (33%)", "PC 3 (33%)")
+
+
+def test_the_axes_are_orthonormal_and_follow_the_trajectories():
+    fp = cube()
+    paths = torch.randn(50, 3, 16).double() * torch.linspace(3, 0.1, 16)
+    project = projection.principal_projection(fp, paths)
+    assert np.allclose(project.axes @ project.axes.T, np.eye(3), atol=1e-12)
+    cloud = paths.reshape(-1, 16).numpy()
+    _, values, rows = np.linalg.svd(cloud - cloud.mean(0))
+    assert np.allclose(np.abs(np.diag(project.axes @ rows[:3].T)), 1, atol=1e-9)
+    assert np.allclose(project.share, (values**2 / (values**2).sum())[:3])
+
+
+def test_unstable_directions_are_drawn_at_their_points():
+    fp = cube()
+    seen = projection.view(fp)
+    assert np.bincount(seen.owners, minlength=len(fp)).tolist() == fp.unstable.tolist()
+    assert np.allclose(seen.segments.mean(1), seen.points[seen.owners])
+    lengths = np.linalg.norm(seen.segments[:, 1] - seen.segments[:, 0], axis=1)
+    extent = np.ptp(seen.points, axis=0).max()
+    assert np.allclose(
+        lengths, 2 * projection.ARM * extent
+    )  # they lie in the three components, so none is foreshortened
+
+
+def test_a_complex_pair_spans_its_plane():
+    rotation = 1.2 * torch.tensor([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 0.1]], dtype=torch.float64)
+    fp = FixedPoints(
+        torch.zeros(1, 3).double(), torch.zeros(1).double(), rotation[None], torch.ones(1).long(), False, True
+    )
+    arms = projection.view(fp).segments
+    assert len(arms) == 2
+    directions = arms[:, 1] - arms[:, 0]
+    assert np.linalg.matrix_rank(directions) == 2
+    assert np.allclose(directions[:, 2], 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_small_states(size):
+    fp = cube(size, min(size, 3))
+    seen = projection.view(fp, walks(fp))
+    dims = {1: 2, 2: 2}.get(size, 3)
+    assert seen.points.shape == (len(fp), dims)
+    assert seen.paths.shape == (4, 30, dims)
+    assert seen.principal == (size > 3)
+    if size in (2, 3):
+        assert np.allclose(seen.points, fp.states.numpy())
+    if size == 1:
+        assert np.allclose(seen.points[:, 1], fp.states[:, 0].numpy())
+        assert seen.labels == ("time step", "state")
+
+
+def test_a_single_saddle_shows_its_unstable_direction_in_full_length():
+    fp = cube()
+    saddle = fp[fp.unstable == 1][0]
+    arm = projection.view(saddle).segments[0]
+    assert np.linalg.norm(arm[1] - arm[0]) == pytest.approx(2 * projection.ARM)
+
+
+def test_too_many_trajectories_are_thinned_and_it_is_said():
+    fp = cube()
+    many = projection.view(fp, torch.randn(1000, 40, 16).double())
+    assert many.paths.shape == (30, 1000, 3)
+    assert many.notes == ("30 of the 40 trajectories are drawn.",)
+    long = projection.view(fp, torch.randn(70_000, 1, 16).double())
+    assert long.paths.shape[1] <= projection.MOST_PATH_STATES
+    assert "one in 3 steps" in long.notes[0]
+
+
+def test_states_that_are_not_finite_leave_a_gap():
+    fp = cube()
+    paths = walks(fp)
+    paths[7, 2] = float("nan")
+    paths[9, 2, 0] = float("inf")
+    seen = projection.view(fp, paths)
+    assert np.isnan(seen.paths[2, [7, 9]]).all()
+    assert np.isfinite(seen.paths[[0, 1, 3]]).all()
+
+
+def test_trajectories_of_another_size_are_refused():
+    with pytest.raises(ValueError, match=r"must have shape \(time, batch, 16\)"):
+        projection.view(cube(), torch.zeros(5, 2, 3).double())
+
+
+# --- figure ---------------------------------------------------------------------------------------------------------
+
+
+def test_groups_tell_the_cube_apart():
+    found = drawing.groups(cube())
+    assert [(group.key, len(group.members)) for group in found] == [
+        ("stable", 8),
+        ("saddle-1", 12),
+        ("saddle-2", 6),
+        ("saddle-3", 1),
+    ]
+    assert [group.key for group in drawing.groups(cube(3))][-1] == "unstable"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 16])
+@pytest.mark.parametrize("driven", [True, False])
+def test_the_figure_is_drawn(size, driven, tmp_path):
+    fp = cube(size, min(size, 3))
+    figure = fp.figure(walks(fp) if driven else None)
+    assert len(figure.axes) == 2
+    figure.savefig(tmp_path / "figure.png", dpi=40)
+    assert (tmp_path / "figure.png").stat().st_size > 3000
+
+
+def test_the_figure_of_nothing_and_of_a_flow(tmp_path):
+    nothing = drawing.draw_fixed_points(empty(5))
+    nothing.savefig(tmp_path / "nothing.svg")
+    assert [axes.get_title() for axes in nothing.axes] == [
+        "States: no fixed point",
+        "Eigenvalues; stable inside the circle",
+    ]
+    assert not any(axes.collections for axes in nothing.axes)
+    flow = drawing.draw_fixed_points(replace(cube(2, 2), continuous=True))
+    flow.savefig(tmp_path / "flow.svg")
+    states, eigenvalues = flow.axes
+    assert sum(len(points.get_offsets()) for points in states.collections) == 9
+    assert sum(len(points.get_offsets()) for points in eigenvalues.collections) == 18
+    assert eigenvalues.get_title() == "Eigenvalues; stable left of the line"
+    assert not eigenvalues.patches  # no circle
+
+
+def test_colours_can_be_told_apart_on_both_grounds():
+    for ground, at in (("#fdfdfb", 0), ("#14171b", 1)):
+        for pair in drawing.PALETTE.values():
+            assert _contrast(pair[at], ground) > 2.2
+        for one, other in itertools.combinations([pair[at] for pair in drawing.PALETTE.values()], 2):
+            assert min(_difference(one, other, eye) for eye in _EYES) > 20
+
+
+# Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB: normal, protan, deutan, tritan.
+_EYES = [
+    np.eye(3),
+    np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+    np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+    np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+]
+
+
+def _linear(colour):
+    value = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def _contrast(one, other):
+    lighter, darker = sorted(
+        (np.array([0.2126, 0.7152, 0.0722]) @ _linear(colour) for colour in (one, other)), reverse=True
+    )
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _difference(one, other, eye):
+    return np.linalg.norm(_lab(eye @ _linear(one)) - _lab(eye @ _linear(other)))
+
+
+def _lab(linear):
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ np.clip(linear, 0, 1) / np.array([0.95047, 1, 1.08883])
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_lead_sentence():
+    fp = cube()
+    assert lead(fp) == (
+        "At this input the network can rest at 27 points: 8 are stable, where a memory can stay; and 19 are saddles, "
+        "the passes between them."
+    )
+    assert lead(fp[fp.unstable == 0][0]) == "At this input the network has one fixed point, and it is stable."
+    assert "1 is unstable in every direction" in lead(cube(3))
+    assert lead(fp[fp.unstable == 1]) == (
+        "At this input the network can rest at 12 points: all are saddles. None is stable, so the network stays at "
+        "none of them."
+    )
+    assert lead(empty(3, bounded=False)).startswith("No fixed point was found: ")
+    assert "the search has missed it" in lead(empty(3))
+
+
+def test_the_verdict_by_index_sum():
+    fp = cube()
+    assert verdict(fp).state == "complete"
+    assert verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection is not meant to be complete
+    saddles, corners = (replace(fp[chosen], bounded=True) for chosen in (fp.unstable > 0, fp.unstable == 0))
+    assert verdict(saddles).state == "incomplete"
+    assert "at least 8 points with an even number" in verdict(saddles).reason
+    assert "at least 7 points with an odd number" in verdict(corners).reason
+    assert verdict(replace(fp, bounded=False)).state == "unknown"
+    degenerate = replace(fp, jacobians=torch.eye(16).double().expand(27, 16, 16))
+    assert verdict(degenerate).state == "unknown"
+    assert "degenerate" in verdict(degenerate).reason
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_the_verdict_agrees_with_the_lens(bounded):
+    for fp in (cube(), cube()[3:9], cube(3), empty(3)):
+        fp = replace(fp, bounded=bounded)
+        assert verdict(fp).state == {True: "complete", False: "incomplete", None: "unknown"}[fp.may_be_complete]
+
+
+# --- page -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_tells_everything(tmp_path):
+    path = write_page(tmp_path / "new" / "page.html", full_page())
+    html = path.read_text(encoding="utf-8")
+    text = plain(html)
+    for words in (
+        "8 are stable, where a memory can stay",
+        "Index sum agrees",
+        "12 saddle, 1 unstable direction",
+        "2 slow, kept apart (q from 3e-07)",
+        "Of 100 starts, 90 reached a fixed point, 6 came to rest at a slow point, 4 left to infinity.",
+        "The test loss is 0.004 after 49 steps, 1.21 % of the 0.33 that is reached without memory.",
+        "accuracy 0.99",
+        "@article{sussillo2013,",
+        "@software{mnemoscope,",
+        "mnemoscope demo --seed 0",
+        "torch " + torch.__version__,
+    ):
+        assert words in text, words
+    headings = [tag for tag, _ in Outline(html).elements if re.fullmatch(r"h\d", tag)]
+    assert headings == ["h1"] + ["h2"] * 6
+
+
+def test_the_page_asks_for_nothing_from_outside():
+    html = render_page(full_page())
+    elements = Outline(html).elements
+    for tag, attributes in elements:
+        for name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+            link = attributes.get(name) or ""
+            assert link == "" or link.startswith(("#", "data:")), (tag, name, link)
+    assert not any("@import" in (attributes.get("style") or "") for _, attributes in elements)
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "default-src 'none'" in html
+    assert html.count("* plotly.js v") == 1
+
+
+def test_every_id_is_there_once_and_every_picture_has_words():
+    elements = Outline(render_page(full_page())).elements
+    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    pictures = [attributes for tag, attributes in elements if attributes.get("role") == "img" or tag == "img"]
+    assert len(pictures) == 3
+    assert all(attributes["aria-label"] for attributes in pictures)
+    assert all(tag != "svg" or {"aria-hidden", "role"} & set(attributes) for tag, attributes in elements)
+
+
+def test_text_of_the_user_stays_text():
+    evil = '<script>alert("1")</script><img src=x onerror=alert(1)>'
+    lens = Section(evil, evil, "<p>markup</p>")
+    page = full_page(title=evil, facts=[(evil, evil)], command=evil, sections=[lens])
+    html = render_page(page)
+    assert "<script>alert" not in html
+    assert "<img" not in html
+    assert html.count("&lt;script&gt;alert") >= 6
+    assert "<p>markup</p>" in html
+    usual = [tag for tag, _ in Outline(render_page(full_page())).elements].count("script")
+    assert [tag for tag, _ in Outline(html).elements].count("script") == usual
+
+
+def test_a_lens_adds_its_section_without_a_template():
+    lens = Section("Fisher memory", "How much of the past is left.", "<p>J_tot = 1</p>")
+    html = render_page(full_page(sections=[lens, lens]))
+    assert '<section id="fisher-memory"' in html
+    assert '<section id="fisher-memory-2"' in html
+    assert '<a href="#fisher-memory">Fisher memory</a>' in html
+    alone = render_frame("Only text", "", [lens])
+    assert len(alone) < 30_000  # no picture that turns, so no plotly
+
+
+def test_a_figure_of_matplotlib_takes_the_colours_of_the_page():
+    figure = blank(3, 2)
+    figure.add_subplot().plot([1, 2], color=COLOUR["saddle-2"])
+    svg = inline(figure, "mine", alt='with "quotes"')
+    assert "var(--saddle-2)" in svg
+    assert "#0a0b" not in svg
+    assert svg.startswith("<svg")
+    assert 'aria-label="with &#34;quotes&#34;"' in svg
+    assert "font-family" not in svg
+    assert all(identity.startswith("mine-") for identity in re.findall(r'\bid="([^"]+)', svg))
+
+
+def test_the_table_is_sorted_by_unstable_directions():
+    html = render_page(full_page())
+    table = html[html.index("<table") : html.index("</table>")]
+    rows = re.findall(r'<tr data-point="(\d+)">(.*?)</tr>', table, re.DOTALL)
+    ups = [int(re.findall(r'<td class="number" data-key="(\d+)"', row)[0]) for _, row in rows]
+    assert ups == sorted(ups)
+    assert sorted(int(name) for name, _ in rows) == list(range(27))
+    assert len(re.findall(r"<th scope=\"col\".*?<button", table)) == 8
+    assert 'data-point="s1"' in html
+
+
+@pytest.mark.parametrize("spec", ["states", "eigenvalues"])
+@pytest.mark.parametrize("size", [1, 2, 16])
+@pytest.mark.parametrize("continuous", [True, False])
+def test_plotly_accepts_the_figures(spec, size, continuous):
+    import plotly.graph_objects as go
+
+    fp = replace(cube(size, min(size, 3)), continuous=continuous, slow=cube(size, min(size, 3))[:2])
+    figure = state_section.spec(fp, projection.view(fp, walks(fp))) if spec == "states" else eigenvalue_section.spec(fp)
+    text = json.dumps(figure, allow_nan=False)
+    drawn = go.Figure(json.loads(re.sub(r"var\(--[a-z0-9-]+\)", "red", text)))  # refuses what plotly does not know
+    names = [name for trace in drawn.data for name in trace.customdata or ()]
+    if spec == "states":
+        assert sorted(names) == sorted([*map(str, range(len(fp))), "s0", "s1"])
+        assert {trace.type for trace in drawn.data} == {"scatter3d" if size > 2 else "scatter"}
+    else:
+        assert sorted(names) == sorted(str(point) for point in range(len(fp)) for _ in range(size))
+        assert any(trace.fill == "toself" for trace in drawn.data) != continuous  # the unit circle is for maps
+
+
+def test_hover_text_says_what_the_table_says():
+    fp = cube()
+    figure = state_section.spec(fp, projection.view(fp))
+    text = next(
+        text for trace in figure["data"] for text in trace.get("text", []) if text.startswith("<b>fixed point 13<")
+    )
+    assert text == (
+        "<b>fixed point 13</b> · saddle<br>unstable directions: 3<br>largest |λ|: 2<br>"
+        f"slowest time constant: {-1 / math.log(0.8):.3g}<br>q: 1e-30<br>reached by 14 starts"
+    )
+
+
+def test_infinite_and_unknown_time_constants_are_shown_and_can_be_sorted():
+    fp = cube(3)
+    marginal = replace(fp, jacobians=fp.jacobians.clone().index_fill_(0, torch.tensor([4]), 0.0))
+    marginal.jacobians[4] += torch.eye(3).double()
+    assert marginal.kind[4] == "marginal"
+    html = render_page(NetworkPage("Marginal", marginal))
+    assert 'data-key="inf">∞</td>' in html
+    assert "1 is marginal, on the very edge of stability" in plain(html)
+
+
+@pytest.mark.parametrize("trajectories", [None, "some"])
+@pytest.mark.parametrize("size", [1, 2, 3, 16])
+def test_pages_of_little(size, trajectories):
+    fp = cube(size, min(size, 3))
+    html = render_page(NetworkPage("Little", fp, trajectories=None if trajectories is None else walks(fp)))
+    assert "Training" not in plain(html)
+    one = render_page(NetworkPage("One point", fp[0]))
+    assert "one fixed point" in one
+
+
+def test_the_page_of_nothing():
+    nothing = empty(4)
+    html = render_page(NetworkPage("Nothing", nothing))
+    assert "Incomplete" in plain(html)
+    assert "plotly.js" not in html
+    moving = render_page(NetworkPage("Nothing but motion", nothing, trajectories=torch.randn(9, 2, 4).double()))
+    assert 'id="plot-states"' in moving
+
+
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        ([{"step": 5, "train_loss": float("nan")}], "No finite loss was recorded."),
+        ([{"step": 1, "train_loss": 0.5}], "The training loss is 0.5 after 1 step,"),
+        (
+            [{"step": 1, "train_loss": 0.5}, {"step": 2, "train_loss": float("inf")}],
+            "1 value not finite and not drawn.",
+        ),
+        ([{"step": 1, "train_loss": 0.0}, {"step": 2, "train_loss": 0.0}], "The training loss is 0 after 2 steps"),
+        ([{"step": 3, "loss": 2.0, "done": True}], "no better than 1, which is reached without memory."),
+        ([{"step": step, "train_loss": 1 / (step + 1)} for step in range(9001)], "after 9000 steps"),
+    ],
+)
+def test_training_curves(curve, words):
+    text = plain(render_page(NetworkPage("Trained", cube(3), curve=curve, baseline=1.0)))
+    assert words in text
+    assert "done" not in text
+
+
+@SLOW
+def test_a_large_network_makes_a_page_of_less_than_8_megabytes(tmp_path):
+    points, size = 40, 1000
+    states = torch.randn(points, size).double()
+    slopes = 1.1 * torch.tanh(states)
+    fp = FixedPoints(states, states[:, 0] ** 2, torch.diag_embed(slopes), torch.ones(points).long(), False, True)
+    order = slopes.abs().argsort(1, descending=True)
+    vectors = torch.nn.functional.one_hot(order, size).mT.to(torch.complex128)
+    vars(fp)["_eigen"] = (slopes.gather(1, order).to(torch.complex128), vectors)
+    vars(fp)["index"] = (1 - slopes).sign().prod(1).long()  # both are known, and would take a minute to find anew
+    page = full_page(fixed_points=fp, trajectories=torch.randn(1000, 64, size))
+    path = write_page(tmp_path / "page.html", page)
+    assert path.stat().st_size < 8e6
+    assert "Of each point, the 150 least stable of its 1000 eigenvalues are drawn." in plain(path.read_text("utf-8"))
+
+
+def test_the_same_page_twice():
+    fp = cube()
+    page = full_page(fixed_points=fp, trajectories=walks(fp))
+    assert render_page(page) == render_page(page)
+
+
+def test_importing_the_report_imports_no_extra():
+    check = "import sys, mnemoscope.report; sys.exit(bool({'plotly', 'jinja2', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("missing", ["plotly", "jinja2", "matplotlib"])
+def test_a_missing_extra_is_met_with_what_to_do(missing, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(frame, "_environment", frame._environment.__wrapped__)  # kept from earlier pages
+    one = torch.ones(1).double()
+    fp = FixedPoints(one[None], one, 0.5 * one[None, None], one.long(), False, True)
+    with pytest.raises(ImportError, match=re.escape("pip install 'mnemoscope[report]'")):
+        render_page(NetworkPage("Page", fp, curve=[{"step": 1, "train_loss": 1.0}]))
+    if missing == "matplotlib":
+        with pytest.raises(ImportError, match=re.escape("pip install 'mnemoscope[report]'")):
+            drawing.draw_fixed_points(fp)
+
+
+# --- spectra --------------------------------------------------------------------------------------------------------
+
+
+def test_the_recurrent_matrix_is_drawn_in_the_colours_of_the_page():
+    growing = spectrum(1.5 * torch.randn(12, 12) / 12**0.5)  # on a logarithmic axis
+    section = spectrum_section.matrix_section(growing)
+    html = render_page(full_page(sections=[section]))
+    drawn = section.html
+    assert 'role="img"' in drawn
+    assert "var(--stable)" in drawn
+    assert "#0a0b" not in drawn
+    assert "tspan" not in drawn  # no raised letters, whose size the page would overrule
+    assert re.search(">10[¹²³⁴⁵⁶⁷⁸⁹]+<", drawn)
+    assert section.title == "Recurrent matrix"
+    assert html.index("Recurrent matrix") < html.index("How to cite")
+    assert "A 12 x 12 matrix" in plain(html)
+
+
+def test_jacobians_are_told_by_kind():
+    fp = cube()
+    section = spectrum_section.linearisation_section(fp)
+    text = plain(section.html)
+    assert text.count("∞") == 3  # three kinds of saddle
+    most = max((i for i, kind in enumerate(fp.kind) if kind == "stable"), key=lambda i: int(fp.reached[i]))
+    seen = spectrum(fp[most])
+    assert f"stable (8){most}{seen.radius:.3g}{seen.norm:.3g}0%1 " in text
+
+
+def test_a_transient_near_a_fixed_point_is_told_with_its_step():
+    jacobian = torch.tensor([[0.5, 0.0], [4.0, 0.5]]).double()
+    one = torch.ones(1).long()
+    fp = FixedPoints(torch.zeros(1, 2).double(), torch.zeros(1).double(), jacobian[None], one, False, True)
+    text = plain(spectrum_section.linearisation_section(fp).html)
+    assert "4.06 at step 1" in text
+    flow = replace(fp, jacobians=jacobian[None] - torch.eye(2), continuous=True)
+    text = plain(spectrum_section.linearisation_section(flow).html)
+    assert "exp(tJ)" in text
+    assert "at t = " in text

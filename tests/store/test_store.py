@@ -1,0 +1,328 @@
+"""The run store read back: runs as a table, and what is wrong with them."""
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from operator import eq, ge, gt, le, lt, ne
+from pathlib import Path
+
+import pytest
+
+import mnemoscope
+from mnemoscope.cli import main
+from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.store import held_results, read_runs, select, telling_columns, write_csv, write_parquet
+from mnemoscope.training import train
+
+CONFIG = RunConfig("try", task="copy", task_options={"delay": 5}, cell="gru", steps=40)
+
+
+def tensors(numbers=4):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [numbers], "data_offsets": [0, 4 * numbers]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(4 * numbers)
+
+
+def make_run(folder, config=CONFIG, loss=None, version=mnemoscope.__version__, **scores):
+    """The folder of a run as training writes it: finished with a loss, and unfinished without."""
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(config.to_toml())
+    (folder / "env.json").write_text(json.dumps({"mnemoscope": version}))
+    (folder / "checkpoint.safetensors").write_bytes(tensors())
+    lines = [{"step": 10 * n, "train_loss": 9.0, "loss": 1 / n, "accuracy": n / 10} for n in (1, 2)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if loss is not None:
+        result = {"steps": 40, "stopped": "steps", "loss": loss, "scores": scores, "baseline": 2.0, "seconds": 3.5}
+        (folder / "result.json").write_text(json.dumps(result))
+        (folder / "model.safetensors").write_bytes(tensors())
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path):
+    root = tmp_path / "runs"
+    make_run(root / "try" / "a", loss=0.5, accuracy=0.9)
+    make_run(root / "try" / "b", replace(CONFIG, seed=1, task_options={"delay": 7}), loss=0.25, accuracy=0.95)
+    make_run(root / "try" / "c", replace(CONFIG, seed=2))
+    make_run(root / "studies" / "copy-200" / "cpu" / "0123" / "copy-200" / "d", replace(CONFIG, cell="lstm"), loss=0.1)
+    return root
+
+
+def files_of(root):
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+def test_every_run_is_a_row(runs):
+    before = files_of(runs)
+    table = read_runs(runs)
+    assert files_of(runs) == before
+    assert [Path(row["folder"]).name for row in table] == ["d", "a", "b", "c"]
+    assert [row["status"] for row in table] == ["finished"] * 3 + ["unfinished"]
+    assert [(row["study"], row["preset"]) for row in table] == [("copy-200", "cpu")] + [(None, None)] * 3
+    assert [row["loss"] for row in table] == [0.1, 0.5, 0.25, 0.5]
+    assert [row["accuracy"] for row in table] == [None, 0.9, 0.95, 0.2]  # of the last evaluation, if unfinished
+    assert [row["steps"] for row in table] == [40, 40, 40, 20]
+    assert {row["config.steps"] for row in table} == {40}
+    assert [row["task_options.delay"] for row in table] == [5, 5, 7, 5]
+    assert {row["problem"] for row in table} == {None}
+    assert len({tuple(row) for row in table}) == 1  # the same keys in the same order
+    assert table[0]["learning_rate"] == 1e-3
+
+
+def test_the_columns_that_tell_are_those_that_differ(runs):
+    assert telling_columns(read_runs(runs)) == ["name", "study", "preset", "status", "cell", "seed",
+                                                "task_options.delay", "steps", "loss", "accuracy", "seconds",
+                                                "folder"]  # fmt: skip
+    assert telling_columns([]) == []
+
+
+def test_a_trained_run_reads_back_as_it_went(tmp_path):
+    config = replace(PRESETS["flipflop"], hidden_size=4, steps=4, evaluate_every=2, task_options={"bits": 1})
+    result = train(config, tmp_path, progress=False)
+    (row,) = read_runs(tmp_path)
+    told = {name: row[name] for name in ("status", "steps", "loss", "baseline", "seconds", "stopped", "problem")}
+    assert told == {"status": "finished", "problem": None, **{name: getattr(result, name) for name in told
+                                                              if name not in ("status", "problem")}}  # fmt: skip
+    assert result.scores == {name: row[name] for name in result.scores}
+    (result.folder / "result.json").unlink()
+    (after,) = read_runs(tmp_path)
+    assert after["status"] == "unfinished"
+    columns = list(row)
+    between = columns[columns.index("baseline") + 1 : columns.index("seconds")]
+    assert between == list(result.scores)  # nothing else of metrics.jsonl is taken for a score
+    assert {name: after[name] for name in result.scores} == result.scores
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:8])
+
+
+BROKEN = {
+    "config.toml": ("broken", "config.toml cannot be read"),
+    "result.json": ("broken", "result.json is not a JSON file"),
+    "env.json": ("finished", "env.json is not a JSON file"),
+    "model.safetensors": ("finished", "model.safetensors is cut short"),
+}
+MISSING = {
+    "config.toml": ("finished", "config.toml is missing"),
+    "env.json": ("finished", "env.json is missing"),
+    "model.safetensors": ("unfinished", "model.safetensors is missing"),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), BROKEN.items())
+def test_a_file_that_was_cut_short_is_told_and_stops_nothing(runs, name, expected):
+    cut(runs / "try" / "a" / name)
+    before = files_of(runs)
+    table = {Path(row["folder"]).name: row for row in read_runs(runs)}
+    assert table["a"]["status"] == expected[0]
+    assert expected[1] in table["a"]["problem"]
+    assert [table[one]["problem"] for one in "bcd"] == [None] * 3
+    assert files_of(runs) == before
+
+
+@pytest.mark.parametrize(("name", "expected"), MISSING.items())
+def test_a_file_that_is_missing_is_told(runs, name, expected):
+    (runs / "try" / "a" / name).unlink()
+    row = next(row for row in read_runs(runs) if row["folder"].endswith("/a"))
+    assert row["status"] == expected[0]
+    assert expected[1] in row["problem"]
+
+
+def test_the_last_line_of_a_crash_is_left_out(runs):
+    with (runs / "try" / "c" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 30, "lo')
+    row = next(row for row in read_runs(runs) if row["folder"].endswith("/c"))
+    assert (row["steps"], row["status"], row["problem"]) == (20, "unfinished", None)
+    with (runs / "try" / "c" / "metrics.jsonl").open("a") as file:
+        file.write("\n")
+    row = next(row for row in read_runs(runs) if row["folder"].endswith("/c"))
+    assert row["status"] == "broken"
+    assert "metrics.jsonl cannot be read" in row["problem"]
+
+
+def test_a_run_of_a_newer_version_is_shown_as_far_as_it_is_understood(runs):
+    folder = make_run(runs / "try" / "e", loss=0.3, version="99.1.0", accuracy=0.5)
+    (folder / "config.toml").write_text('tremolo = 3\nloss = "huber"\n' + CONFIG.to_toml())
+    row = next(row for row in read_runs(runs) if row["folder"].endswith("/e"))
+    assert (row["status"], row["loss"], row["tremolo"], row["config.loss"]) == ("finished", 0.3, 3, "huber")
+    assert "written by mnemoscope 99.1.0, which is newer" in row["problem"]
+    (folder / "env.json").write_text(json.dumps({"mnemoscope": "0.0.9"}))  # of an older one it is an error
+    row = next(row for row in read_runs(runs) if row["folder"].endswith("/e"))
+    assert "config.toml is not as this version writes it" in row["problem"]
+
+
+def test_an_agent_has_the_settings_of_its_trial(tmp_path):
+    folder = make_run(tmp_path / "studies" / "minigrid" / "cpu" / "0123" / "run", loss=0.3)
+    (folder / "config.toml").unlink()
+    trial = {"name": "DoorKey, rellstm", "settings": {"ppo": {"steps": 7}}, "seed": 3}
+    (folder.parent / "trial.json").write_text(json.dumps({"trial": trial, "result": {}}))
+    (row,) = read_runs(tmp_path)
+    told = [row[name] for name in ("name", "study", "ppo.steps", "seed", "status", "problem")]
+    assert told == ["DoorKey, rellstm", "minigrid", 7, 3, "finished", None]
+
+
+def test_there_may_be_no_run_or_no_folder(tmp_path):
+    assert read_runs(tmp_path) == []
+    with pytest.raises(FileNotFoundError, match="root of the runs"):
+        read_runs(tmp_path / "nowhere")
+
+
+ROWS = [
+    {"cell": "gru", "loss": 0.5, "seed": 1, "bias": True},
+    {"cell": "lstm", "loss": 0.25, "seed": 2, "bias": False},
+    {"cell": "gru", "loss": None, "seed": 3, "bias": None},
+    {"cell": "elman", "loss": 2, "seed": 4, "bias": True},
+]
+
+
+@pytest.mark.parametrize(("sign", "compare"), [("<", lt), ("<=", le), (">", gt), (">=", ge), ("=", eq), ("!=", ne)])
+@pytest.mark.parametrize("value", [0.25, 0.5, 1.0, 3.0])
+def test_conditions_on_numbers(sign, compare, value):
+    chosen = [row["seed"] for row in select(ROWS, [f"loss {sign} {value}"])]
+    known = [row["seed"] for row in ROWS if row["loss"] is not None and compare(row["loss"], value)]
+    assert chosen == sorted(known + ([3] if sign == "!=" else []))  # not known, so not equal either
+
+
+def test_conditions_on_words():
+    def seeds(*where):
+        return [row["seed"] for row in select(ROWS, where)]
+
+    assert seeds("cell=gru") == seeds("cell == gru") == [1, 3]
+    assert seeds("cell!=gru") == [2, 4]
+    assert seeds("cell=gru", "loss<1") == [1]
+    assert seeds("bias=true") == [1, 4]
+    assert seeds("loss=none") == [3]
+    assert seeds("cell=true") == []
+
+
+def test_a_table_is_sorted_with_what_is_not_known_at_its_end():
+    assert [row["seed"] for row in select(ROWS, sort="loss")] == [2, 1, 4, 3]
+    assert [row["seed"] for row in select(ROWS, sort="loss", descending=True)] == [4, 1, 2, 3]
+    assert [row["seed"] for row in select(ROWS, sort="cell")] == [4, 1, 3, 2]
+    assert select(ROWS, sort="seed", columns=["loss", "cell"])[0] == {"loss": 0.5, "cell": "gru"}
+
+
+@pytest.mark.parametrize("wrong", ["loss", "loss>", "<3", "loss>big", "cell>3", "loss=>3", "los>3"])
+def test_a_wrong_condition_is_told_with_what_there_is(wrong):
+    with pytest.raises(ValueError, match=r"such as 'accuracy>0.9'.*cell, loss|needs a number|holds none|mean 'loss'"):
+        select(ROWS, [wrong])
+
+
+def test_an_unknown_column_is_told_with_those_there_are():
+    for more in ({"sort": "sed"}, {"columns": ["cell", "sed"]}):
+        with pytest.raises(
+            ValueError, match=r"no column 'sed'; did you mean 'seed'\? There are cell, loss, seed, bias"
+        ):
+            select(ROWS, **more)
+
+
+def test_descending_is_for_what_is_sorted():
+    with pytest.raises(ValueError, match="needs a column to sort by"):
+        select(ROWS, descending=True)
+
+
+def test_csv_reads_back(tmp_path):
+    path = write_csv(tmp_path / "new" / "runs.csv", ROWS)
+    with path.open(newline="") as file:
+        back = list(csv.DictReader(file))
+    assert back == [{name: "" if value is None else str(value) for name, value in row.items()} for row in ROWS]
+    assert write_csv(path, [], ["name", "seed"]).read_text() == "name,seed\n"
+
+
+def test_parquet_reads_back(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    mixed = [row | {"option": option} for row, option in zip(ROWS, (1, "a", None, 2.5), strict=True)]
+    back = parquet.read_table(write_parquet(tmp_path / "runs.parquet", mixed)).to_pylist()
+    assert [row | {"option": None} for row in back] == [row | {"option": None} for row in ROWS]
+    assert [row["option"] for row in back] == ["1", "a", None, "2.5"]
+
+
+def test_parquet_says_what_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'mnemoscope\[table\]'"):
+        write_parquet(tmp_path / "runs.parquet", ROWS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_on_the_command_line(runs, tmp_path, capsys):
+    def run(*words):
+        status = main(["runs", "--root", str(runs), *words])
+        return status, *capsys.readouterr()
+
+    status, out, _ = run("--where", "accuracy>0.1", "cell=gru", "--sort", "loss", "--columns", "seed", "loss", "--json")
+    assert (status, json.loads(out)) == (
+        0,
+        [{"seed": 1, "loss": 0.25}, {"seed": 0, "loss": 0.5}, {"seed": 2, "loss": 0.5}],
+    )
+    cut(runs / "try" / "a" / "result.json")
+    status, out, error = run()
+    assert (status, len(out.splitlines()), out.splitlines()[-1]) == (0, 6, "4 runs.")
+    assert "try/a: result.json is not a JSON file" in error
+    assert run("--csv", str(tmp_path / "t.csv"))[0] == 0
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 5
+    assert "config.steps" in (tmp_path / "t.csv").read_text().splitlines()[0]
+    status, out, error = run("--where", "accuracy")
+    assert (status, out) == (2, "")
+    assert "is not a condition" in error
+    status, out, error = run("--where", "loss>1e9", "--columns", "nothing")
+    assert status == 2
+    assert "There is no column 'nothing'" in error
+
+
+def test_the_state_of_the_studies(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["studies"]) == 0
+    out, error = capsys.readouterr()
+    assert "never run" not in out
+    assert "not known here" in out
+    assert "not with the package" in error
+    (tmp_path / "results").mkdir()
+    summary = {"command": "mnemoscope study copy-200", "of the preset": {"finished": 12, "trials": 42}}
+    (tmp_path / "results" / "copy-200.cpu.json").write_text(json.dumps({**summary, "trials": [{}] * 14}))
+    (tmp_path / "results" / "psmnist.paper.json").write_text('{"trials": [')
+    (tmp_path / "results" / "tremolo.cpu.json").write_text('{"trials": []}')
+    trial = tmp_path / "runs" / "studies" / "fisher-table" / "smoke"
+    (trial / "0123").mkdir(parents=True)
+    assert main(["studies"]) == 0
+    out, error = capsys.readouterr()
+    line = next(line for line in out.splitlines() if line.startswith("copy-200"))
+    assert "12 of 42, and 2 with other seeds or settings" in line
+    assert "results/copy-200.cpu.json" in line
+    assert "not a JSON file" in next(line for line in out.splitlines() if line.startswith("psmnist"))
+    assert "never run" in next(line for line in out.splitlines() if line.startswith("minigrid"))
+    assert "0 of 2" in next(line for line in out.splitlines() if line.startswith("fisher-table"))  # asks the study
+    assert "'tremolo', which is no study" in error
+    assert main(["studies", "--json"]) == 0
+    told = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert told["copy-200"]["held"][0]["trials of the preset"] == 42
+    assert (told["copy-200"]["state"], told["minigrid"]["state"]) == ("run", "never run")
+    assert main(["studies", "--results", "nowhere"]) == 2
+    assert "no folder nowhere" in capsys.readouterr().err
+
+
+def test_a_trial_that_came_after_the_summary_counts(tmp_path):
+    folder = tmp_path / "studies" / "copy-200" / "cpu"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "trial.json").write_text('{"result": {}}')
+    summary = {"trials": [{}], "of the preset": {"finished": 1, "trials": 9}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert [(one.trials, one.of_preset) for one in held_results(root=tmp_path)] == [(1, (1, 9))]
+    (folder / "b").mkdir()
+    (folder / "b" / "trial.json").write_text('{"result": {}}')
+    assert [(one.trials, one.of_preset) for one in held_results(root=tmp_path)] == [(2, None)]
+    assert held_results(tmp_path / "nowhere", tmp_path / "nowhere") == []
+    (folder / "b" / "trial.json").write_text('{"result"')
+    (held,) = held_results(root=tmp_path)
+    assert held.trials == 1
+    assert "b/trial.json cannot be read" in held.words
+
+
+def test_listings_do_not_wait_for_torch(runs):
+    words = [["runs", "--root", str(runs)], ["studies", "--results", "results", "--root", str(runs / "try")]]
+    code = (
+        f"import sys; from mnemoscope.cli import main; [main(one) for one in {words}]; sys.exit('torch' in sys.modules)"
+    )
+    here = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=here)

@@ -1,0 +1,144 @@
+"""The study of gradients with and without attention, and what it is made of."""
+
+from math import log10
+
+import pytest
+import torch
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.inspection.gradients import gradients_on
+from mnemoscope.lenses.attention import attention_of
+from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.replication import Finished
+from mnemoscope.studies.kerg2022 import attention_gradients, screening_tradeoff
+from mnemoscope.studies.kerg2022.attention_gradients import AFTER, BACK, bound_of, reach
+from mnemoscope.training import build_model, build_task, load_model, train
+
+STUDY = attention_gradients.STUDY
+
+
+def run_of(folder, cell, task="denoise", **changes):
+    config = RunConfig("tiny", task, {"delay": 6, "symbols": 3}, cell, hidden_size=6, steps=2, batch_size=4,
+                       evaluate_every=1, evaluate_batches=1, **changes)  # fmt: skip
+    return train(config, folder, progress=False).folder
+
+
+def slow_norms(model, task, batch):
+    """|dL/dh_t| of the symbols' loss, one h at a time; without attention h is all of the state."""
+    inputs, targets = batch.inputs.double(), batch.targets
+    states = []
+    for t in range(len(inputs)):
+        state, outputs = model.cell.initial_state(inputs.shape[1]), []
+        for now, x in enumerate(inputs):
+            state = model.cell(x, state)
+            if now == t:
+                push = torch.zeros_like(state, requires_grad=True)
+                state = state + push
+            outputs.append(model.readout(state))
+        due = targets != task.alphabet
+        loss = torch.nn.functional.cross_entropy(torch.stack(outputs)[due], targets[due])
+        states.append(torch.autograd.grad(loss, push)[0].norm(dim=1))
+    return torch.stack(states)
+
+
+def test_what_is_looked_at_is_the_gradient_of_the_symbols(tmp_path):
+    folder = run_of(tmp_path, "rnn")
+    found = STUDY.look(folder)
+    model, task, config = load_model(folder)
+    batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
+    for place, own in enumerate((build_model(config, task).double(), model.double())):
+        slow = slow_norms(own, task, batch)
+        assert found["curves"][place] == pytest.approx(slow.mean(1).log10().tolist(), rel=1e-5)
+        back = []
+        for b in range(slow.shape[1]):
+            bears = [t for t in range(6) if batch.inputs[t, b, :8].any()]
+            back.append(log10(float(slow[bears[0], b] / slow[-1, b])))
+        assert found["back"][place] == pytest.approx(sum(back) / len(back), rel=1e-5)
+    assert "skips" not in found
+
+
+@pytest.mark.parametrize("cell", ["memrnn", "relrnn", "sab"])
+def test_the_theory_is_that_of_the_measured_attention(tmp_path, cell):
+    folder = run_of(tmp_path, cell, "copy", embedding=4)
+    found = STUDY.look(folder)
+    if cell == "sab":
+        assert bound_of(found, "1/κᵈ") is None
+        return
+    model, task, config = load_model(folder)
+    batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
+    with torch.no_grad():
+        seen = attention_of(model.cell, model.encode(batch.inputs)).dependencies()
+    line = bound_of(found, "1/κᵈ")
+    last = found["curves"][1][-1]
+    for t in range(len(line)):
+        assert float(line[t]) == pytest.approx(last - int(seen.skips[t].max()) * log10(seen.sparsity))
+    uniform = bound_of(found, "1/T")
+    assert (uniform is None) == (cell == "relrnn")
+    if uniform is not None:
+        assert uniform.tolist() == pytest.approx([last - log10(12)] * 12)
+
+
+def finished(name, preset, back, **result):
+    trial = next(one for one in STUDY.trials(STUDY.presets[preset].settings, (0,)) if one.name == name)
+    curve = {"step": [100.0], "accuracy": [0.5], "loss": [1.0]}
+    whole = {"parameters": 7, "curve": curve, "accuracy": 0.5, "loss": 1.0, "steps": 100, "seconds": 1.0}
+    looked = {"curves": [[-3.0, -2.0], [back - 2.0, -2.0]], "back": [-1.0, back], "decay": [0.1, 0.1]}
+    return Finished(trial, {**whole, **looked, **result})
+
+
+@pytest.mark.parametrize(
+    ("network", "back", "verdict"),
+    [("rnn", 5.0, "agrees"), ("rnn", -5.0, "differs"), ("lstm", -5.0, "agrees"), ("lstm", -1.0, "differs"),
+     ("rellstm", 1.0, "agrees"), ("rellstm", 4.0, "differs"), ("rnn-orth", 0.0, "not compared")],
+)  # fmt: skip
+def test_verdicts_are_those_of_the_figure(network, back, verdict):
+    own = finished(f"{network}, denoise", "published", back)
+    rows = {row.quantity: row for row in STUDY.summarise([own])}
+    row = rows[f"{network}, denoise: {AFTER}, {BACK}"]
+    assert row.verdict == verdict
+    assert float(row.ours) == back
+    smaller = {row.quantity: row for row in STUDY.summarise([finished(f"{network}, denoise", "cpu", back)])}
+    assert smaller[row.quantity].verdict == "not compared"
+
+
+def test_a_norm_below_the_bound_is_told():
+    for back, words in ((0.0, "above the bound at every step"), (-1.5, "below the bound somewhere")):
+        own = finished("relrnn, copy", "cpu", back, kappa=10, skips=[1, 0], full=False)
+        row = {row.quantity: row for row in STUDY.summarise([own])}[f"relrnn, copy: {AFTER}, least decades above 1/κᵈ"]
+        assert row.remark == words
+        assert float(row.ours) == pytest.approx(back + 1.0)
+
+
+def test_the_figure_has_a_panel_for_each_network_and_task():
+    own = [finished(f"{network}, {task}", "cpu", 0.0, **({"kappa": 4, "skips": [1, 0], "full": True} if mem else {}))
+           for network, mem in (("lstm", False), ("memrnn", True)) for task in ("copy", "denoise")]  # fmt: skip
+    axes = STUDY.figure(own).axes
+    assert [one.get_title() for one in axes] == ["lstm, copy", "lstm, denoise", "memrnn, copy", "memrnn, denoise"]
+    assert [len(one.lines) for one in axes] == [2, 2, 4, 4]
+    assert STUDY.figure([]).axes
+
+
+def test_a_gradient_that_is_nowhere_has_a_reach():
+    norms = torch.tensor([[0.0], [1.0]]).double().unsqueeze(0)
+    assert float(reach(GradientNorms(norms), torch.tensor([0]))) == pytest.approx(-307.65, abs=0.01)
+
+
+def test_the_tradeoff_looks_at_h_alone(tmp_path):
+    folder = run_of(tmp_path, "rellstm")
+    found = screening_tradeoff.STUDY.look(folder)["gradient"]
+    model, task, config = load_model(folder)
+    batch = task.batch(screening_tradeoff.SEQUENCES, config.seed, 0, "validation")
+    own = model.double()
+    nudges = torch.zeros(len(batch.inputs), 10, 6, dtype=torch.float64, requires_grad=True)
+    loss = task.loss(own.readout(own.cell.watched(batch.inputs.double(), nudges=nudges)), batch)
+    (grad,) = torch.autograd.grad(loss, nudges)
+    assert found == pytest.approx(grad.norm(dim=-1).log10().mean(1).flip(0).tolist(), rel=1e-5)
+
+
+def test_a_model_that_is_looked_at_stays_as_it_is():
+    config = RunConfig("tiny", "copy", {"delay": 3}, "relrnn", hidden_size=4, embedding=3)
+    task = build_task(config)
+    model = build_model(config, task)
+    gradients_on(task, model, task.batch(2, 0, 0))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert all(parameter.grad is None for parameter in model.parameters())

@@ -1,0 +1,160 @@
+"""Studies of networks that attend to their past, and what they are made of."""
+
+import pytest
+import torch
+from torch import nn
+
+from mnemoscope.cells import GRU, LSTM, Elman, Model
+from mnemoscope.lenses.attention import attention_of
+from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
+from mnemoscope.replication import Finished
+from mnemoscope.studies.kerg2022 import (
+    copy_table,
+    denoise,
+    primacy_bias,
+    ptb_pmnist_attention,
+    screening_tradeoff,
+    transfer_copy,
+)
+from mnemoscope.tasks import Copy
+from mnemoscope.training import evaluate, evaluate_each
+
+
+@pytest.mark.parametrize("past", [RelevanceScreen(3, 4), FullHistory()])
+def test_long_sequences_are_evaluated_in_pieces(past):
+    torch.manual_seed(0)
+    model = Model(Attentive(LSTM(10, 8), past), output_size=9).double()
+    tasks = {delay: Copy(delay) for delay in (2, 30)}
+    batches = {delay: task.batch(6, 3, 0, "validation") for delay, task in tasks.items()}
+    batches = {delay: batch._replace(inputs=batch.inputs.double()) for delay, batch in batches.items()}
+    for delay, batch in batches.items():
+        whole, parts = (evaluate(model, tasks[delay], [batch], piece=piece) for piece in (None, 7))
+        assert parts == pytest.approx(whole, rel=1e-12)
+    found = evaluate_each(model.float(), tasks, sequences=6, seed=3, piece=7)
+    assert list(found) == [2, 30]
+    assert found[30]["accuracy"] == evaluate(model, tasks[30], [tasks[30].batch(6, 3, 0, "validation")])["accuracy"]
+
+
+def test_a_task_needs_a_batch():
+    with pytest.raises(ValueError, match=r"batches must be at least 1, but is 0 for the task 'copy'"):
+        evaluate_each(Model(GRU(10, 8), output_size=9), {"copy": Copy(3)}, batches=0)
+
+
+def slow_screen(cell, xs):
+    """Which steps one sequence keeps, by sets of (score, step) and attention written out."""
+    past, s, states, kept, scores = cell.past, torch.zeros(cell.cell.hidden_size, dtype=xs.dtype), [], [], {}
+    held = []
+    for t, x in enumerate(xs):
+        states.append(cell.cell(x[None], s[None])[0])
+        leaving = t - past.short_term
+        if leaving >= 0:
+            if len(kept) < past.relevant:
+                kept.append(leaving)
+            else:
+                least = min(kept, key=scores.get)
+                if scores[leaving] > scores[least]:
+                    kept[kept.index(least)] = leaving
+        new = list(range(max(0, leaving + 1), t + 1))
+        rows = torch.stack([states[i] for i in [*new, *kept]])
+        e = torch.tanh(cell.alignment.query(s) + cell.alignment.key(rows)) @ cell.alignment.direction
+        weights = e.softmax(0)
+        competing = len(weights) if past.score == "normalised" else 1
+        for i, weight in zip(new, weights.tolist(), strict=False):
+            scores[i] = scores.get(i, 0.0) + weight * competing
+        s = states[t] + weights @ rows
+        held.append((new, sorted(kept)))
+    return held, scores
+
+
+@pytest.mark.parametrize("score", ["published", "normalised"])
+@torch.no_grad()
+def test_what_is_kept_is_what_a_slow_screen_keeps(score):
+    torch.manual_seed(1)
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4, score)).double()
+    cell.alignment.direction.mul_(20)  # attention that differs from state to state
+    xs = torch.randn(40, 3, 5, dtype=torch.float64)
+    seen = attention_of(cell, xs)
+    for b in range(3):
+        held, scores = slow_screen(cell, xs[:, b])
+        for t, (new, relevant) in enumerate(held):
+            assert seen.kept[t, :, b].nonzero().flatten().tolist() == [*relevant, *new]
+            assert seen.chosen[t, :, b].nonzero().flatten().tolist() == relevant
+        assert seen.scores[:, b].tolist() == pytest.approx([scores[i] for i in range(40)])
+
+
+@torch.no_grad()
+def test_equal_attention_keeps_the_first_states():
+    cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
+    nn.init.zeros_(cell.alignment.direction)
+    seen = attention_of(cell, torch.randn(30, 2, 5, dtype=torch.float64))
+    assert seen.scores[:27, 0].tolist() == pytest.approx(primacy_bias.equal_attention(3, 4, 27))
+    assert seen.chosen[-1].T.tolist() == [[True] * 4 + [False] * 26] * 2
+
+
+def learned(study, network, tested=(), preset="cpu", **result):
+    settings = study.presets[preset].settings
+    trial = next(one for one in study.trials(settings, (0,)) if one.name == network)
+    curve = {"step": [100.0, 200.0], "accuracy": [0.5, 0.995], "loss": [1.0, 0.01]}
+    whole = {"parameters": 7, "curve": curve, "loss": 0.01, "steps": 200, "seconds": 12.0}
+    return Finished(trial, {**whole, "tested": tested, **result})
+
+
+def test_a_solved_network_is_compared_however_soon_it_was():
+    study = transfer_copy.STUDY
+    one = learned(study, "relrnn", [[100, 1.0], [5000, 0.9]], accuracy=0.999)
+    rows = {row.quantity: row for row in study.summarise([one])}
+    assert rows["relrnn: recall at delay 100"].verdict == "agrees"
+    assert rows["relrnn: recall at delay 5000"].verdict == "worse"
+    assert rows["relrnn: recall at delay 5000"].published == "99%"
+    assert rows["relrnn: iterations to 99% recall"].ours == "200"
+    assert rows["relrnn: iterations to 99% recall"].remark == "training ended after 200 (12 s)"
+    assert len(study.figure([one]).axes) == 2
+
+
+def test_a_network_that_had_less_time_is_not_compared():
+    one = learned(denoise.STUDY, "lstm, delay 100", accuracy=0.3)
+    row = denoise.STUDY.summarise([one])[0]
+    assert (row.published, row.ours, row.verdict) == ("82%", "0.3", "not compared")
+    assert row.because == "200 iterations; 200,000 were published"
+    assert row.because in row.remark
+    whole = learned(denoise.STUDY, "lstm, delay 100", accuracy=0.3, steps=200_000)
+    assert denoise.STUDY.summarise([whole])[0].verdict == "worse"
+
+
+def test_out_of_memory_is_told_and_not_compared():
+    stated = transfer_copy.STUDY.stated("memrnn: recall at delay 5000")
+    assert (stated.value, stated.verdict([1.0])) == ("out of memory", "not compared")
+
+
+@pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "agrees"), ([-1.0, -2.0], "differs")])
+def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
+    study = screening_tradeoff.STUDY
+    one = learned(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5)
+    row = study.summarise([one])[1]
+    assert (row.quantity, row.verdict) == ("rho = 3: decades of the gradient norm", verdict)
+    assert float(row.ours) == max(gradient) - min(gradient)
+    smaller = learned(study, "rho = 3", gradient=gradient, accuracy=0.5)
+    assert study.summarise([smaller])[1].verdict == "not compared"
+    assert study.figure([one, smaller]).axes
+
+
+def test_two_data_sets_are_compared_under_their_own_conditions():
+    study = ptb_pmnist_attention.STUDY
+    digits = learned(study, "pmnist, rellstm", preset="paper", accuracy=0.94)
+    characters = learned(study, "ptb, rellstm", preset="paper", accuracy=0.6, bpc=1.37)
+    rows = {row.quantity: row.verdict for row in study.summarise([digits, characters])}
+    assert rows == {
+        "pmnist, rellstm: accuracy": "agrees",
+        "ptb, rellstm: accuracy": "worse",
+        "ptb, rellstm: bits per character": "agrees",
+    }
+    few = learned(study, "pmnist, rellstm", accuracy=0.94)
+    assert [row.verdict for row in study.summarise([few])] == ["not compared"]
+    assert len(study.figure([digits, characters]).axes) == 2
+
+
+def test_every_network_that_is_trained_was_published():
+    for study in (transfer_copy.STUDY, denoise.STUDY, copy_table.STUDY, ptb_pmnist_attention.STUDY):
+        stated = {one.quantity.replace(",", ":").split(":")[0] for one in study.published}
+        for trial in study.trials(study.presets["paper"].settings, (0,)):
+            assert trial.name.replace(",", ":").split(":")[0] in stated, trial.name

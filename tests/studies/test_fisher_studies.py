@@ -1,0 +1,210 @@
+"""What the studies of Fisher memory claim: against many digits, by their identities, and in small."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from mpmath import mp, mpf
+
+import mnemoscope as ms
+from mnemoscope.lenses.fisher.covariance import UnstableError
+from mnemoscope.replication import Finished
+from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
+from mnemoscope.studies.kerg2022.linear_networks import (
+    feed_forward,
+    first_unit,
+    random_chain,
+    random_general,
+    random_normal,
+    random_source,
+)
+from mnemoscope.studies.renanse2021 import matrix_capacity, queue_capacity
+
+STUDIES = (fisher_table.STUDY, fisher_curves.STUDY, fisher_delay_line.STUDY, matrix_capacity.STUDY,
+           queue_capacity.STUDY)  # fmt: skip
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def finished(study, preset, only=None):
+    chosen = study.presets[preset]
+    trials = study.trials(chosen.settings, chosen.seeds)
+    return [
+        Finished(one, study.run(one, Path(), progress=False)) for one in trials if only is None or only(one.settings)
+    ]
+
+
+def rows(study, results):
+    return {row.quantity: row for row in study.summarise(results)}
+
+
+def stein(A, noise):
+    """`P = A P A^T + noise` of a lower triangular A, entry by entry."""
+    n = len(A)
+    P = [[mpf(0)] * n for _ in range(n)]
+    for i in range(n):
+        row = [mpf(0)] * n  # of A P
+        for j in range(i + 1):
+            row[j] = mp.fsum(A[i][m] * P[m][j] for m in range(i))
+            rest = mp.fsum(row[m] * A[j][m] for m in range(j + 1))
+            P[i][j] = P[j][i] = (noise(i, j) + rest) / (1 - A[i][i] * A[j][j])
+            row[j] += A[i][i] * P[i][j]
+    return P
+
+
+def total_in_many_digits(alpha, beta, d, n):
+    A = [[{0: d, 1: alpha}.get(i - j, beta if i > j else mpf(0)) for j in range(n)] for i in range(n)]
+    C, P = mp.matrix(stein(A, lambda i, j: mpf(i == j))), mp.matrix(stein(A, lambda i, j: mpf(i == j == 0)))
+    X = mp.inverse(C) * P
+    return sum(X[i, i] for i in range(n))
+
+
+@pytest.mark.parametrize("network", [("0.95", "0", "0.2"), ("1.05", "0.005", "0.2")])
+def test_totals_with_120_digits(network):
+    """The same function gives the corrected values of Table 5 for N = 100, within minutes."""
+    with mp.workdps(120):
+        exact = float(total_in_many_digits(*map(mpf, network), 24))
+    A = feed_forward(*map(float, network), 24)
+    assert abs(float(ms.fisher_memory(A, first_unit(24)).total) / exact - 1) < 1e-11
+
+
+def test_the_table_is_as_printed_without_a_diagonal_and_as_corrected_with_one():
+    told = rows(fisher_table.STUDY, finished(fisher_table.STUDY, "cpu"))
+    verdicts = {name: row.verdict for name, row in told.items()}
+    assert [verdicts[f"{fisher_table._name(one)}: printed"] for one in fisher_table.PRINTED] == (
+        ["agrees"] * 6 + ["differs"] * 3 + ["agrees"] + ["differs"] * 2  # 12.1 is right to its digits
+    )
+    assert all(verdicts[f"{fisher_table._name(one)}: corrected"] == "agrees" for one in fisher_table.CORRECTED)
+    assert told["alpha 1, beta 0.005, d 0: printed"].published == "5.30"
+
+
+def test_a_plain_inverse_loses_the_ill_conditioned_rows_alone():
+    w = first_unit(100)
+    for beta, d, good in ((0.0, 0.0, True), (0.005, 0.2, False)):
+        A = feed_forward(1.05, beta, d, 100)
+        off = (fisher_table.plain_totals(A, w, generator()) / ms.fisher_memory(A, w).total - 1).abs()
+        assert bool((off < 1e-6).all()) == good
+        assert bool((off > 0.01).any()) != good
+
+
+def test_what_is_read_from_the_curves():
+    told = list(rows(fisher_curves.STUDY, finished(fisher_curves.STUDY, "cpu")).values())
+    assert [row.verdict for row in told] == ["differs", *["agrees"] * 7]
+
+
+def test_the_matrix_of_gram_schmidt():
+    """Against Gram-Schmidt itself, from the last column on, where there is something to normalise."""
+    theta = random_chain(1.3, 0.5, 7, generator())
+    A = fisher_delay_line.gram_schmidt(theta)
+    D = random_chain(1.3, 0.0, 7, generator())
+    assert torch.allclose(D @ A, theta)
+    columns = theta.clone()
+    for j in range(4, -1, -1):
+        for later in range(j + 1, 6):
+            other = columns[:, later]
+            columns[:, j] -= (other @ columns[:, j]) / (other @ other) * other
+    assert torch.allclose(columns, D)
+
+
+def test_the_step_that_mends_the_proof():
+    """(D A)^k is D^k times k parts of A, each without larger singular values than A; it is not D^k A."""
+    theta = random_chain(0.9, 0.7, 8, generator())
+    D, A = random_chain(0.9, 0.0, 8, generator()), fisher_delay_line.gram_schmidt(theta)
+    product = torch.eye(8, dtype=torch.float64)
+    power = torch.linalg.matrix_power
+    for k in range(1, 8):
+        part = torch.zeros_like(A)
+        part[: 8 - k + 1, : 8 - k + 1] = A[k - 1 :, k - 1 :]  # moved up by k - 1
+        assert torch.linalg.matrix_norm(part, 2) <= torch.linalg.matrix_norm(A, 2) * (1 + 1e-12)
+        product = part @ product
+        assert torch.allclose(power(theta, k), power(D, k) @ product, atol=1e-12)
+    assert not torch.allclose(power(theta, 2), power(D, 2) @ A)
+
+
+@pytest.mark.parametrize("strength", [0.05, 0.5, 2.0])
+def test_the_bounds_of_triangular_matrices(strength):
+    for seed in range(20):
+        for a in (0.6, 1.0, 1.7):
+            found = fisher_delay_line.look(random_chain(a, strength, 12, generator(seed)), a)
+            assert found["proposition"] >= 0
+            assert found["sharper"] >= 0
+            assert found["covariance"] <= 0
+            assert found["loosest_sharper"] <= found["loosest"]
+            assert found["first_step"] > 1e-6
+
+
+def test_the_exponent_2_has_counter_examples():
+    found = [fisher_delay_line.look(random_chain(1.0, 1.0, 20, generator(seed)), 1.0)["squared"] for seed in range(5)]
+    assert min(found) < -0.1
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_random_networks_are_what_they_are_called(size):
+    N, G, W = (
+        draw(size, 0.7, generator(3)) for draw in (random_normal, random_general, lambda n, _, g: random_source(n, g))
+    )
+    assert torch.allclose(N @ N.mT, N.mT @ N, atol=1e-14)
+    assert torch.linalg.matrix_norm(N, 2) < 0.7
+    assert abs(torch.linalg.eigvals(G).abs().max() - 0.7) < 1e-12
+    assert abs(W.norm() - 1) < 1e-14
+
+
+def test_matrix_networks():
+    study = matrix_capacity.STUDY
+    told = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] <= 6))
+    verdicts = [told[one.quantity].verdict for one in study.published]
+    assert verdicts == ["agrees", "differs", "agrees", "agrees", "agrees", "differs"]
+    assert "at 0 lags" in told["normal: published formulas"].remark
+
+
+def test_queues():
+    study = queue_capacity.STUDY
+    told = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))
+    verdicts = [told[one.quantity].verdict for one in study.published]
+    assert verdicts == ["differs", "differs", *["agrees"] * 6]
+    assert "3 of 3" in told["weight 1: spectral radius"].remark
+
+
+def test_one_slot_of_weight_1_is_never_stable():
+    for seed in range(10):
+        for draw in (random_normal, random_general):
+            U, V = draw(3, 0.5, generator(seed)), draw(3, 0.5, generator(seed + 50))
+            system = ms.MatrixSystem(U, V, random_source(3, generator(seed)), alpha=(1.0,))
+            assert system.map().radius() >= 1
+            with pytest.raises(UnstableError):
+                ms.fisher_memory(system)
+
+
+@pytest.mark.parametrize("passes", [0, 1, 3, 9])
+def test_the_published_sum_stays_below_one_for_normal_networks(passes):
+    for seed in range(5):
+        U, V = random_normal(4, 0.8, generator(seed)), random_normal(4, 0.8, generator(seed + 50))
+        system = ms.MatrixSystem(U, V, random_source(4, generator(seed)), alpha=(1.0,))
+        assert ms.fisher_memory(system, method="published", terms=passes).total < 1
+
+
+def test_what_passes_through_a_queue_by_its_sum():
+    U, V = random_general(3, 0.6, generator()), random_general(4, 0.6, generator(1))
+    W = torch.randn(3, 4, generator=generator(2), dtype=torch.float64)
+    power = torch.linalg.matrix_power
+    everything = once = W
+    for _ in range(2):
+        once = sum(power(U, i).mT @ once @ power(V, i) for i in range(200))
+        everything = everything + once
+    assert torch.allclose(queue_capacity.passed(ms.MatrixSystem(U, V, W), 2), everything, rtol=1e-12)
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_other_conditions_are_not_compared_and_figures_are_drawn(study):
+    results = finished(study, "smoke")
+    assert study.figure(results).axes
+    told = list(rows(study, results).values())
+    if study in (fisher_table.STUDY, fisher_curves.STUDY):
+        assert {row.verdict for row in told} == {"not compared"}
+        assert all("other conditions" in row.remark for row in told)
+
+
+def test_the_lens_is_listed():
+    assert ms.registry.lenses.load("fisher") is ms.fisher_memory

@@ -1,0 +1,202 @@
+"""Studies of relational games, of numbers of parameters and of comparisons."""
+
+from math import log
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.networks.relational import MODELS, relational_model
+from mnemoscope.relational.similarity import Mixture
+from mnemoscope.replication import Finished
+from mnemoscope.studies.kerg2022 import comparison, parameter_match, relational_games
+from mnemoscope.studies.kerg2022.relational import EXTREME, Condition, Reported, crossed, named
+from mnemoscope.tasks.problems import Problems
+from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
+from mnemoscope.training import build_task, load_model, train
+
+STUDIES = [relational_games.STUDY, parameter_match.STUDY, comparison.STUDY]
+EACH = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+
+
+def finished(study, preset, accuracy, **more):
+    """Trials of a preset, with the accuracies that a function gives for a condition and what it is tested with."""
+    found = []
+    for trial in study.trials(study.presets[preset].settings, (0, 1)):
+        condition = Condition.of(trial)
+        values = {key: accuracy(condition, key) for key in (*study.unseen, "validation")}
+        curve = {"step": [100.0], "accuracy": [0.5], "loss": [1.0]}
+        result = {"parameters": 7, "steps": 100, "seconds": 6.0, "baseline": log(2), "loss": 0.1, "curve": curve}
+        found.append(
+            Finished(trial, result | {key: value for key, value in values.items() if value is not None} | more)
+        )
+    return found
+
+
+@EACH
+def test_trials_are_of_known_networks_and_tasks(study):
+    for preset in study.presets.values():
+        for trial in study.trials(preset.settings, (0,)):
+            condition = Condition.of(trial)
+            assert condition.name == trial.name
+            assert trial.settings["cell"] in MODELS
+            task = build_task(RunConfig(**trial.settings)).of
+            if isinstance(task, RelationalGame):
+                assert task == PUBLISHED[f"game: {condition.task}"]
+            elif condition.m is not None:
+                assert task == PUBLISHED[condition.task]
+    assert all(study.as_published(trial) for trial in study.trials(study.presets["paper"].settings, (0,)))
+    assert not any(study.as_published(trial) for trial in study.trials(study.presets["smoke"].settings, (0,)))
+
+
+def test_each_seed_holds_out_other_shapes():
+    study = parameter_match.STUDY
+    for trial in study.trials(study.presets["smoke"].settings, (0, 3)):
+        assert build_task(RunConfig(**trial.settings)).of.shape_seed == trial.seed
+    games = relational_games.STUDY
+    assert games.trials(games.presets["smoke"].settings, (3,))[0].settings["task_options"] == {"rule": "same"}
+
+
+@EACH
+def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
+    names = {trial.name for trial in study.trials(study.presets["paper"].settings, (0,))}
+    for one in study.published:
+        if one.agreeing is not None and not any(one is each.published for each in study.claims):
+            assert one.quantity.rpartition(": ")[0] in names
+    for one in study.claims:
+        assert {condition.name for condition in (*one.better, *one.worse)} <= names
+    quantities = [one.quantity for one in study.published]
+    assert len(set(quantities)) == len(quantities)
+
+
+def test_the_tables_of_games_are_whole():
+    stated = [one for one in relational_games.STUDY.published if isinstance(one, Reported)]
+    assert len(stated) == 9 * (5 * 2 + 2)  # networks; games with hexominoes and stripes, or with hexominoes alone
+    games = [(task.rule, task.test_set) for task in PUBLISHED.values() if isinstance(task, RelationalGame)]
+    for network in relational_games.TABLE:
+        own = {
+            tuple(one.quantity.partition(", ")[2].split(": "))
+            for one in stated
+            if one.quantity.startswith(network + ",")
+        }
+        assert own == set(games)
+    chance = {"row matching": 50, "colour/shape": 25}
+    for one in stated:
+        network, game = one.quantity.partition(":")[0].split(", ")
+        if (network, game) != ("esbn", "left-of"):
+            assert one.mean * 100 > chance.get(game, 50) - 0.5
+
+
+def test_games_are_tested_with_what_they_can_be_played_with():
+    study = relational_games.STUDY
+    for rule, sets in (
+        ("same", {"hexominoes", "stripes"}),
+        ("colour/shape", {"hexominoes"}),
+        ("left-of", {"hexominoes"}),
+    ):
+        tests = dict(study.tests(Problems(RelationalGame(rule))))
+        assert tests.pop("validation") == (Problems(RelationalGame(rule)), "validation")
+        assert tests == {name: (Problems(RelationalGame(rule, name)), "test") for name in sets}
+
+
+def test_games_are_better_or_worse_than_published_and_those_without_stripes_have_no_row_of_them():
+    study = relational_games.STUDY
+
+    def accuracy(condition, key):
+        if key == "stripes" and condition.task in ("colour/shape", "left-of"):
+            return None
+        return {"corelnet": 0.93, "esbn": 0.4, "corelnet-multi": 0.9}.get(condition.network, 0.6)
+
+    rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", accuracy))}
+    assert rows["corelnet, same: hexominoes"].verdict == "agrees"  # 94.7 ± 5.4
+    assert rows["corelnet, same: hexominoes"].published == "94.7% ± 5.4"
+    assert rows["corelnet, xoccurs: stripes"].verdict == "agrees"  # 83.6 ± 10.9
+    assert rows["corelnet, between: hexominoes"].verdict == "worse"  # 96.6 ± 2.2
+    assert rows["corelnet, colour/shape: hexominoes"].verdict == "better"  # 47.2 ± 3.7
+    assert rows["esbn, left-of: hexominoes"].verdict == "worse"
+    assert rows["corelnet-multi, colour/shape: hexominoes"].verdict == "agrees"
+    assert "corelnet, left-of: stripes" not in rows
+    (better,) = [row for name, row in rows.items() if name.startswith("colour/shape: corelnet-multi against")]
+    assert better.verdict == "agrees"
+    titles = [axes.get_title().replace("\n", " ") for axes in study.figure(finished(study, "cpu", accuracy)).axes]
+    assert titles[:2] == ["same, hexominoes", "same, stripes"]
+    assert "left-of, stripes" not in titles
+
+
+def test_parameters_are_compared_however_long_networks_were_trained():
+    study = parameter_match.STUDY
+    found = finished(study, "smoke", lambda condition, key: 1.0, parameters=205026)
+    rows = {row.quantity: row for row in study.summarise(found)}
+    assert rows["corelnet, RMTS, m 95: parameters"].verdict == "agrees"
+    assert rows["esbn, RMTS, m 95: parameters"].verdict == "differs"
+    assert rows["corelnet-l1, RMTS, m 95: parameters"].published == ""
+    assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "not compared"
+    strengths = {
+        trial.name: trial.settings["cell_options"] for trial in study.trials(study.presets["cpu"].settings, (0,))
+    }
+    assert strengths["corelnet-l1, RMTS, m 95"] == {"l1": 5.0}
+    assert strengths["corelnet-l1, dist3, m 95"] == {"l1": 1.0}
+
+
+@pytest.mark.parametrize("task", parameter_match.TABLE)
+def test_numbers_of_parameters_are_those_of_the_table(task):
+    for network, number in zip(parameter_match.COUNTED, parameter_match.TABLE[task], strict=True):
+        model = relational_model(network, PUBLISHED[task])
+        assert sum(weight.numel() for weight in model.parameters()) == number
+    assert PUBLISHED[task].m == EXTREME[task]
+
+
+BLIND = {
+    # to the order of two objects: with the normalisation's bias at 0, as in the beginning, and with a bias
+    "corelnet": (True, False),
+    "corelnet-asymmetric": (True, False),
+    "esbn": (True, True),
+    "esbn-asymmetric": (True, False),
+    "corelnet-diff": (False, False),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_products_of_two_objects_know_no_order_but_for_a_bias_and_differences_do(name):
+    scenes = Comparison().batch(32, 0, 0)
+    images = scenes.images.double()
+    torch.manual_seed(0)
+    model = relational_model(name, Comparison()).double()
+    model.norm.gain.data *= 0.1  # or the softmax is 0 and 1 whatever is seen
+    for blind in BLIND[name]:
+        one, other = model(images, scenes.objects), model(images, scenes.objects.flip(1))
+        assert torch.allclose(one, other, rtol=0, atol=1e-9) == blind
+        model.norm.bias.data.normal_(std=0.1)
+
+
+def test_a_mixture_tells_which_rule_wins(tmp_path, monkeypatch):
+    study = comparison.STUDY
+    monkeypatch.setattr(study, "evaluations", 1)
+    settings = {"networks": crossed(named("corelnet", "corelnet-mix"), {"comparison": {"task": "comparison"}},
+                                    {"comparison": (95,)}),
+                "changes": {"steps": 2, "evaluate_every": 1, "evaluate_batches": 1, "batch_size": 8}}  # fmt: skip
+    plain, mixture = (study.run(trial, tmp_path / str(trial.hash), False) for trial in study.trials(settings, (0,)))
+    assert comparison.WINS not in plain
+    assert 0 <= mixture[comparison.WINS] <= 1
+    assert 0.5 <= mixture[comparison.TELLS] <= 1  # half of the problems have either answer
+    found = finished(study, "smoke", lambda condition, key: 0.9, **{comparison.WINS: 0.25})
+    assert study.summarise(found)[0].remark.startswith("difference wins in 25.0% ± 0.0")
+
+
+def test_the_winner_of_a_mixture_may_be_the_answer(monkeypatch, tmp_path):
+    config = RunConfig("mix", "comparison", cell="corelnet-mix", steps=1, batch_size=8)
+    run = train(config, tmp_path, progress=False).folder
+    labels = load_model(run)[1].batch(512, config.seed, 0, "test").targets.flatten()
+    for winner, wins, tells in ((labels, 0.5, 1.0), (torch.zeros_like(labels), 0.0, 0.5)):
+        monkeypatch.setattr(Mixture, "winners", lambda self, seen, winner=winner: one_hot(winner, 2).float())
+        assert comparison.competition(run) == {comparison.WINS: wins, comparison.TELLS: tells}
+
+
+def test_differences_tell_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):
+    study = comparison.STUDY
+    monkeypatch.setattr(study, "evaluations", 4)
+    settings = {"networks": crossed(named("corelnet-diff"), comparison.COMPARED, comparison.HELD_OUT),
+                "changes": {"steps": 100, "evaluate_every": 100, "evaluate_batches": 1}}  # fmt: skip
+    _, transitive = study.trials(settings, (0,))
+    assert study.run(transitive, tmp_path, progress=False)["test"] > 0.75  # half way from chance to all

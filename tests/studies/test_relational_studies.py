@@ -1,0 +1,269 @@
+"""Studies of relational networks: their grids, their rows and their figures."""
+
+from statistics import mean
+
+import pytest
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.replication import Finished
+from mnemoscope.studies.kerg2022 import (
+    ablations,
+    comparison,
+    distribution_of_n,
+    parameter_match,
+    relational_cognitive,
+    spurious,
+    unseen_relations,
+)
+from mnemoscope.studies.kerg2022.relational import Condition, crossed, named, over_seeds, reported
+from mnemoscope.tasks.relational import PUBLISHED
+from mnemoscope.training import build_model, build_task
+
+STUDIES = [
+    relational_cognitive.STUDY,
+    ablations.STUDY,
+    spurious.STUDY,
+    distribution_of_n.STUDY,
+    unseen_relations.STUDY,
+]
+AS_PUBLISHED = {
+    **{name: name for name in PUBLISHED},
+    **{name.replace(", ", " "): name for name in PUBLISHED},
+    **{f"dist10 restricted ({way})": f"dist10 restricted, {way}" for way in ("thesis", "code")},
+}
+"""Names of tasks, as studies have them, and those of `PUBLISHED`."""
+
+
+def finished(study, preset, accuracies, seeds=(0,), **changes):
+    """Trials of a preset with these accuracies, of a condition or of a network; what is not told has 0.5."""
+    settings = study.presets[preset].settings
+    found = []
+    for trial in study.trials({**settings, "changes": {**settings["changes"], **changes}}, seeds):
+        condition = Condition.of(trial)
+        values = accuracies.get(condition, accuracies.get(condition.network, 0.5))
+        unseen = values[trial.seed] if isinstance(values, list) else values
+        best = [max(unseen, 0.96)] * 5  # for a while
+        curve = {"step": [100.0 * step for step in range(1, 11)], "accuracy": best + [unseen] * 5, "loss": [1.0] * 10}
+        result = {"parameters": 7, "steps": 5000, "seconds": 60.0, "baseline": 0.6931, "loss": 0.1, "curve": curve,
+                  "accuracy": unseen, "test": unseen, "validation": 1.0}  # fmt: skip
+        found.append(Finished(trial, result))
+    return found
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
+    hardest = {}
+    for preset in ("cpu", "paper"):
+        for trial in study.trials(study.presets[preset].settings, (0,)):
+            condition = Condition.of(trial)
+            assert condition.name == trial.name
+            assert trial.settings["task_options"]["m"] == condition.m
+            if condition.m >= hardest.get(condition.task, (-1,))[0]:
+                hardest[condition.task] = condition.m, build_task(RunConfig(**trial.settings)).of
+    assert hardest
+    for name, (_, task) in hardest.items():
+        assert task == PUBLISHED[AS_PUBLISHED[name]], name
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
+    names = {trial.name for preset in study.presets.values() for trial in study.trials(preset.settings, (0,))}
+    for one in study.published:
+        if one.agreeing is not None and one.quantity.endswith(tuple(study.unseen.values())):
+            assert one.quantity.rpartition(": ")[0] in names
+    for one in study.claims:
+        assert {condition.name for condition in (*one.better, *one.worse)} <= names
+        assert one.published in study.published
+    quantities = [one.quantity for one in study.published]
+    assert len(set(quantities)) == len(quantities)
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_every_network_can_be_built_for_its_tasks(study):
+    built = set()
+    for trial in study.trials(study.presets["paper"].settings, (0,)):
+        config = RunConfig(**trial.settings)
+        kind = config.cell, str(config.cell_options), config.task
+        if kind not in built:
+            built.add(kind)
+            assert build_model(config, build_task(config)).network.choices > 1
+    assert built
+
+
+def test_a_grid_has_every_network_on_every_task_at_every_m():
+    grid = crossed(named("esbn", "lstm"), {"RMTS": {"task": "rmts"}, "dist3": {"task": "distribution-of-n"}},
+                   {"RMTS": (0, 50), "dist3": (95,)})  # fmt: skip
+    assert list(grid) == ["esbn, RMTS, m 0", "lstm, RMTS, m 0", "esbn, RMTS, m 50", "lstm, RMTS, m 50",
+                          "esbn, dist3, m 95", "lstm, dist3, m 95"]  # fmt: skip
+    assert list(crossed(named("esbn"), {"same": {"task": "relational-game"}})) == ["esbn, same"]
+
+
+def test_slow_networks_may_have_fewer_seeds():
+    study = relational_cognitive.STUDY
+    trials = study.trials(study.presets["cpu"].settings, (0, 1, 2, 3, 4))
+    seeds = {network: [trial.seed for trial in trials if trial.name == f"{network}, RMTS, m 95"]
+             for network in ("corelnet", "corelnet-t", "esbn")}  # fmt: skip
+    assert seeds == {"corelnet": [0, 1, 2, 3, 4], "corelnet-t": [0, 1], "esbn": [0]}
+
+
+def test_the_mean_over_seeds_is_compared_and_drift_is_told():
+    study = relational_cognitive.STUDY
+    drifting = Condition("corelnet", "identity rules", 95)
+    lost = Condition("esbn", "identity rules", 95)
+    found = finished(study, "cpu", {drifting: [1.0, 0.96, 0.97], "corelnet": 1.0, lost: 0.85}, (0, 1, 2))
+    rows = {row.quantity: row for row in study.summarise(found)}
+    row = rows["corelnet, identity rules, m 95: unseen shapes"]
+    assert row.ours == "97.7% ± 2.1 (96.0 to 100.0)"
+    assert row.verdict == "differs"
+    assert row.because == "seeds vary; 1 of 3 is within what agrees"
+    assert "lost" not in row.remark  # the best evaluation was no better than the last
+    assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "agrees"
+    assert rows["predinet, identity rules, m 95: unseen shapes"].verdict == "differs"  # 50%, where 32% were seen
+    assert "up to 46.0 points lost after the best evaluation" in rows["predinet, RMTS, m 95: unseen shapes"].remark
+    assert rows["corelnet-cosine, identity rules, m 95: unseen shapes"].published == ""
+    assert rows[f"{lost.name}: unseen shapes"].because == "drift; at its best it had 11.0 points more"
+    assert rows["esbn, RMTS, m 95: unseen shapes"].because == relational_cognitive.TOGETHER
+
+
+def test_fewer_iterations_are_not_compared():
+    study = relational_cognitive.STUDY
+    rows = study.summarise(finished(study, "cpu", {"corelnet": 1.0}, steps=100))
+    assert {row.verdict for row in rows} == {"not compared"}
+    assert all(row.remark.endswith("other conditions than published") for row in rows if row.published)
+
+
+def test_claims_are_differences_of_means():
+    study = ablations.STUDY
+    accuracies = {"corelnet": 1.0, "corelnet-t": 0.9, "esbn": 0.8, **dict.fromkeys(ablations.ablated("random"), 0.885),
+                  **dict.fromkeys(ablations.ablated("sensory"), 0.7),
+                  Condition("esbn-sensory", "dist3", 95): 1.0}  # fmt: skip
+    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies, (0, 1)))}
+    sensory = rows[
+        "RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"
+    ]
+    assert sensory.ours == "+20.0 points: 90.0% against 70.0% (corelnet +30.0, corelnet-t +20.0, esbn +10.0)"
+    assert sensory.verdict == "agrees"
+    random = rows["RMTS, m 95: corelnet-random + corelnet-t-random + esbn-random against corelnet + corelnet-t + esbn"]
+    assert random.ours.startswith("-1.5 points: 88.5% against 90.0%")
+    assert (random.verdict, random.because) == (
+        "agrees in 2 of 3",
+        "not so for corelnet-random",
+    )  # worse by over two points
+    least = rows[ablations.LEAST]
+    assert (least.ours, least.verdict) == ("dist3, 10.0 points", "agrees")
+
+
+def test_of_pairs_one_may_be_missing():
+    study = ablations.STUDY
+    accuracies = {"corelnet": 1.0, "corelnet-sensory": 0.8, "corelnet-t": 0.9, "corelnet-t-sensory": 0.8}
+    rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", accuracies))}
+    row = rows["RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"]
+    assert row.ours == (
+        "+15.0 points: 95.0% against 80.0% (corelnet +20.0, corelnet-t +10.0); without esbn, esbn-sensory; "
+        "one seed of corelnet and corelnet-t and corelnet-sensory and corelnet-t-sensory"
+    )
+
+
+def test_why_a_claim_does_not_hold():
+    study = unseen_relations.STUDY
+    accuracies = {Condition("corelnet-random", "RMTS3", 94): 0.9, Condition("corelnet", "RMTS3", 94): 0.95}
+    rows = {row.quantity: row.because for row in study.summarise(finished(study, "paper", accuracies))}
+    assert rows["RMTS3, m 94: corelnet-random against corelnet"] == "drift; at its best the first had 5.0 points more"
+    assert rows["esbn, m 94: identity rules 4 against missing"] == "the first is hardly above chance, 50.0%"
+
+
+def test_seeds_of_which_some_would_do():
+    study = unseen_relations.STUDY
+    own, other = Condition("corelnet", "RMTS3", 94), Condition("esbn", "RMTS3", 94)
+    claimed, rows = "RMTS3, m 94: corelnet against esbn", {}
+    for name, best in (("some", 0.95), ("none", 0.8)):
+        found = finished(study, "paper", {own: [0.7, best], other: [0.8, 0.9]}, (0, 1))
+        rows[name] = {row.quantity: row for row in study.summarise(found)}[claimed]
+    assert {row.verdict for row in rows.values()} == {"differs"}
+    assert rows["some"].because == "seeds vary; the first is at 70.0% to 95.0%, the second at 80.0% to 90.0%"
+    assert rows["none"].because == ""
+
+
+def test_what_cannot_be_told_from_a_claim():
+    study = parameter_match.STUDY
+    accuracies = {"corelnet": 0.995, "esbn": 1.0, Condition("corelnet", "identity rules", 95): 0.97}
+    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}
+    full, below = (rows[f"{task}: corelnet against esbn"] for task in ("dist3, m 95", "identity rules, m 95"))
+    assert (full.verdict, full.because) == ("not compared", "the second leaves no room to be better")
+    assert below.verdict == "differs"
+    study = unseen_relations.STUDY
+    accuracies = {Condition("esbn-random", "RMTS3", 94): 0.53, Condition("esbn", "RMTS3", 94): 0.51}
+    row = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}[
+        "RMTS3, m 94: esbn-random against esbn"
+    ]
+    assert (row.verdict, row.because) == ("not compared", "neither is much above chance, 50.0%")
+
+
+def test_seeds_of_mixtures_vary():
+    study = comparison.STUDY
+    found = {
+        Condition("corelnet-mix", "same/diff", 98): [1.0, 0.6],
+        Condition("corelnet-mix", "RMTS", 95): [0.92, 0.94],
+    }
+    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", found, (0, 1)))}
+    told = [rows[comparison.varies(task)] for task in ("same/diff", "RMTS")]
+    assert [(row.ours, row.verdict) for row in told] == [("28.3 points", "agrees"), ("1.4 points", "differs")]
+    assert comparison.varies("dist3") not in rows
+
+
+def test_a_claim_needs_all_of_its_networks():
+    study = unseen_relations.STUDY
+    found = [one for one in finished(study, "paper", {"corelnet": 1.0}) if Condition.of(one.trial).network != "esbn"]
+    quantities = [row.quantity for row in study.summarise(found)]
+    assert "RMTS3, m 94: corelnet against transformer" in quantities
+    assert not any("corelnet against esbn" in quantity for quantity in quantities)
+
+
+def test_the_figure_shows_every_seed_and_what_was_published(monkeypatch):
+    study = relational_cognitive.STUDY
+    stated = reported("esbn, RMTS, m 95: unseen shapes", 80.0, 5.0, "a table")
+    monkeypatch.setattr(study, "published", (stated,))
+    found = finished(study, "cpu", {"corelnet": [1.0, 0.9], "esbn": 0.8}, (0, 1))
+    figure = study.figure(found)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["same/diff", "RMTS", "dist3", "identity rules", "identity rules"]
+    lines = figure.axes[1].lines
+    dots = [value for line in lines if line.get_markersize() == 4 for value in line.get_xdata()]
+    assert sorted(dots) == [*[0.5] * 7, 0.8, 0.9, 1.0]  # eight networks, two of them with two seeds
+    assert [list(line.get_xdata()) for line in lines if line.get_markersize() == 10] == [[0.8]]
+
+
+def test_over_m_seen_and_unseen_are_lines():
+    study = spurious.STUDY
+    found = [one for one in finished(study, "paper", {"corelnet": [1.0, 0.9]}, (0, 1)) if "separated" in one.trial.name]
+    (axes,) = study.figure(found).axes
+    lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
+    unseen, seen = ([list(each.get_ydata()) for each in lines if each.get_linestyle() == way] for way in ("-", "--"))
+    assert seen == [[1.0] * 5] * 3
+    assert unseen == [[mean([1.0, 0.9])] * 5, [0.5] * 5, [0.5] * 5]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "50", "85", "95", "98"]
+
+
+def test_without_shapes_held_out_none_are_called_unseen():
+    study = spurious.STUDY
+    rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", {"corelnet": 1.0}))}
+    assert rows["corelnet, same/diff separated, m 0: seen shapes"].verdict == "agrees"
+    assert rows["corelnet, same/diff separated, m 98: unseen shapes"].verdict == "agrees"
+    assert "corelnet, same/diff separated, m 0: unseen shapes" not in rows
+
+
+def test_mean_and_spread_are_in_percent():
+    assert over_seeds([0.5, 0.7]) == "60.0% ± 14.1 (50.0 to 70.0)"
+    assert reported("x: y", 94.7, 5.4, "Table 1").agreeing == pytest.approx((0.893, 1.0))
+
+
+def test_corelnet_tells_unseen_shapes_apart_after_a_hundred_iterations(tmp_path):
+    study = relational_cognitive.STUDY
+    settings = {"networks": crossed(named("corelnet"), {"same/diff": {"task": "same-different"}}, {"same/diff": (98,)}),
+                "changes": {"steps": 100, "evaluate_every": 50, "evaluate_batches": 1}}  # fmt: skip
+    (trial,) = study.trials(settings, (0,))
+    result = study.run(trial, tmp_path, progress=False)
+    assert result["test"] > 0.99
+    assert result["validation"] > 0.99
+    assert result["curve"]["step"] == [50.0, 100.0]
+    assert result["parameters"] == 200_418

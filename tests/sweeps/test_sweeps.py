@@ -1,0 +1,614 @@
+"""Sweeps: every run once, the same by any engine and after any kill, and nothing lost by a wrong request."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from inspect import unwrap
+from itertools import product
+from math import log
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch
+
+from mnemoscope.cli import main
+from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.engines import Here, Local, Outcome
+from mnemoscope.store import read_runs
+from mnemoscope.sweeps import Choices, Integers, Sweep, Uniform, distribution, run_sweep, space, space_of_file
+from mnemoscope.training import load_model
+from tests.slow import SLOW
+
+BASE = replace(
+    PRESETS["flipflop"], name="tiny", task_options={"bits": 1, "length": 6, "rate": 0.2}, steps=4, evaluate_every=2,
+    batch_size=4, hidden_size=4,
+)  # fmt: skip
+CLI = ["sweep", "flipflop", "--task-options", "bits", "1", "length", "6", "--steps", "4", "--evaluate-every", "2"]
+CLI += ["--batch-size", "4", "--hidden-size", "4", "--engine", "here", "--json"]
+
+
+@pytest.fixture
+def figures():
+    """For those who look at the page of a sweep."""
+
+
+@pytest.fixture(autouse=True)
+def _no_other_figures(request, monkeypatch):
+    if "figures" not in request.fixturenames:  # to draw its page takes longer than anything else in a small sweep
+        monkeypatch.setattr("mnemoscope.report.sections.inline", lambda *_, **__: "")
+
+
+def sweep(*words, name="tiny", **more):
+    return Sweep(replace(BASE, name=name), space(words), **more)
+
+
+def values(result):
+    """What was tried, and what came of it, in the order of the choice."""
+    points = sorted(result.points, key=lambda point: point.number)
+    return [(dict(point.values), [(run.seed, run.value) for run in point.runs]) for point in points]
+
+
+class Counting(Here):
+    """Counts how often each job is done, and may end all by force after some."""
+
+    def __init__(self, until=None):
+        super().__init__(progress=False)
+        self.done, self.until = Counter(), until
+
+    def events(self, jobs):
+        for event in super().events(jobs):
+            self.done[event.job.own] += 1
+            yield event
+            if self.until is not None and self.done.total() >= self.until:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("figures")
+def test_a_grid_has_every_combination_once(tmp_path):
+    engine = Counting()
+    asked = sweep("learning_rate=0.001,0.1", "cell=elman,gru", "task_options.length=5,6", seeds=(0, 3))
+    result = run_sweep(asked, tmp_path, progress=False, engine=engine)
+    expected = [
+        {"learning_rate": rate, "cell": cell, "task_options.length": length}
+        for rate, cell, length in product((0.001, 0.1), ("elman", "gru"), (5, 6))
+    ]
+    assert [point for point, _ in values(result)] == expected
+    assert set(engine.done.values()) == {1}
+    assert len(engine.done) == result.runs == 16
+    runs = {run["folder"]: run for run in read_runs(tmp_path)}
+    assert len(runs) == 16
+    for point in result.points:
+        assert [run.seed for run in point.runs] == [0, 3]
+        for run in point.runs:
+            stored = runs[(result.folder / run.hash).as_posix()]
+            assert {name: stored[name] for name in point.values} == point.values
+            assert (stored["seed"], stored["loss"], stored["status"]) == (run.seed, run.value, "finished")
+        assert point.value == sum(run.value for run in point.runs) / 2
+    assert [point.value for point in result.points] == sorted(point.value for point in result.points)
+    _, _, config = load_model(result.folder / result.best.runs[0].hash)
+    assert config.hash == result.best.runs[0].hash
+    page = result.page.read_text()
+    assert f'href="{min(result.best.runs, key=lambda run: run.value).hash}/"' in page
+    assert "Best loss" in page
+
+
+def test_options_of_another_cell_are_not_kept():
+    from_elman = Sweep(replace(BASE, cell_options={"nonlinearity": "relu"}), space(["cell=elman,gru"]))
+    elman, gru = (from_elman.config(point, 0) for point in from_elman.points())
+    assert elman.cell_options == {"nonlinearity": "relu"}
+    assert gru.cell_options == {}
+
+
+def test_the_best_may_be_the_highest(tmp_path):
+    asked = sweep("learning_rate=0.001,0.03,0.3", objective="accuracy")
+    result = run_sweep(asked, tmp_path, progress=False)
+    found = [point.value for point in result.points]
+    assert found == sorted(found, reverse=True)
+    assert len({*found}) > 1
+    worst = replace(asked, direction="minimise")  # what was not told to anyone may be looked at another way
+    assert run_sweep(worst, tmp_path, resume=True, progress=False).best.value == found[-1]
+
+
+def test_random_draws_are_those_of_their_distributions():
+    draws = random.Random(0)
+    among = {
+        "choices": [Choices(("a", None, 3)).draw(draws) for _ in range(3000)],
+        "uniform": [Uniform(-1.0, 3.0).draw(draws) for _ in range(3000)],
+        "log": [Uniform(1e-4, 1e-2, log=True).draw(draws) for _ in range(3000)],
+        "integers": [Integers(2, 5).draw(draws) for _ in range(3000)],
+        "log-integers": [Integers(1, 8, log=True).draw(draws) for _ in range(3000)],
+    }
+    for name, kinds in (("choices", ("a", None, 3)), ("integers", (2, 3, 4, 5))):
+        counts = Counter(among[name])
+        assert set(counts) == {*kinds}
+        for count in counts.values():  # five standard deviations of a binomial count
+            share = 1 / len(kinds)
+            assert abs(count - 3000 * share) < 5 * (3000 * share * (1 - share)) ** 0.5
+    assert min(among["uniform"]) >= -1.0
+    assert max(among["uniform"]) <= 3.0
+    assert abs(sum(among["uniform"]) / 3000 - 1.0) < 5 * (4 / 12**0.5) / 3000**0.5
+    logs = [log(value) for value in among["log"]]
+    assert abs(sum(logs) / 3000 - log(1e-3)) < 5 * (log(100) / 12**0.5) / 3000**0.5
+    counts = Counter(among["log-integers"])
+    assert set(counts) == set(range(1, 9))
+    for value, count in counts.items():
+        share = log((value + 0.5) / (value - 0.5)) / log(8.5 / 0.5)
+        assert abs(count - 3000 * share) < 5 * (3000 * share * (1 - share)) ** 0.5
+
+
+def test_a_random_choice_is_decided_by_its_seed_and_may_grow(tmp_path):
+    words = ("learning_rate=log:1e-4:1e-1", "hidden_size=integers:2:5")
+    first = run_sweep(sweep(*words, method="random", trials=3), tmp_path, progress=False)
+    engine = Counting()
+    more = run_sweep(sweep(*words, method="random", trials=5), tmp_path, resume=True, progress=False, engine=engine)
+    assert values(more)[:3] == values(first)
+    assert (more.reused, engine.done.total()) == (3, 2)
+    again = run_sweep(sweep(*words, name="again", method="random", trials=5), tmp_path, progress=False)
+    assert values(again) == values(more)
+    other = sweep(*words, method="random", trials=5, sampling_seed=1)
+    assert [dict(point.values) for point in other.points()] != [point for point, _ in values(more)]
+
+
+def test_more_seeds_of_the_same_grid(tmp_path):
+    run_sweep(sweep("hidden_size=3,4"), tmp_path, progress=False)
+    engine = Counting()
+    more = run_sweep(sweep("hidden_size=3,4", seeds=(0, 1)), tmp_path, resume=True, progress=False, engine=engine)
+    assert (more.reused, engine.done.total()) == (2, 2)
+
+
+def test_the_same_by_two_engines(tmp_path):
+    here = run_sweep(sweep("learning_rate=0.01,0.1"), tmp_path / "here", progress=False)
+    there = run_sweep(sweep("learning_rate=0.01,0.1"), tmp_path / "there", progress=False, engine=Local(2))
+    assert values(here) == values(there)
+    assert not there.failed
+
+
+def test_what_did_not_stay_finite_has_ended_and_comes_last(tmp_path):
+    asked = sweep("learning_rate=1e30,0.01", "cell_options.nonlinearity=relu")
+    result = run_sweep(asked, tmp_path, progress=False)
+    good, bad = result.points
+    assert (good.values["learning_rate"], bad.values["learning_rate"]) == (0.01, 1e30)
+    assert (bad.value, bad.diverged) == (None, 1)
+    engine = Counting()
+    again = run_sweep(asked, tmp_path, resume=True, progress=False, engine=engine)
+    assert not engine.done
+    assert values(again) == values(result)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a run that fails: one on a GPU, where there is none")
+def test_a_run_that_fails_is_told_and_tried_again(tmp_path, capsys):
+    words = [*CLI, "--over", "device=cpu,cuda", "--root", str(tmp_path)]
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert "torch sees no GPU" in captured.err
+    result = json.loads(captured.out)
+    assert [point["values"]["device"] for point in result["points"]] == ["cpu"]
+    (log,) = tmp_path.glob("sweeps/flipflop/*.failed.log")
+    assert "Traceback" in log.read_text()
+    assert main([*words, "--resume"]) == 1
+    assert json.loads(capsys.readouterr().out)["reused"] == 1
+
+
+class Failing(Counting):
+    """Cannot run some jobs, as if their processes were killed."""
+
+    def __init__(self, fails):
+        super().__init__()
+        self.fails = fails
+
+    def events(self, jobs):
+        for job in jobs:
+            if self.fails(job):
+                self.done[job.own] += 1
+                yield Outcome(job, 0.0, "was killed")
+            else:
+                yield from super().events([job])
+
+
+def test_a_point_is_not_better_for_a_seed_that_could_not_be_run(tmp_path):
+    asked = sweep("learning_rate=0.001,0.1", seeds=(0, 1))
+    whole = run_sweep(asked, tmp_path / "whole", progress=False)
+    best = whole.best.values
+    engine = Failing(lambda job: job.arguments["settings"]["learning_rate"] == best["learning_rate"]
+                     and job.arguments["settings"]["seed"] == 1)  # fmt: skip
+    part = run_sweep(asked, tmp_path / "part", progress=False, engine=engine)
+    assert part.best.values != best
+    assert (part.points[-1].values, part.points[-1].value, len(part.points[-1].runs)) == (best, None, 1)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 4])
+def test_a_crash_does_not_end_a_search(at_a_time, tmp_path):
+    pytest.importorskip("optuna")
+    asked = sweep("learning_rate=log:1e-4:1e-1", method="tpe", trials=6, at_a_time=at_a_time)
+    seen = []
+
+    def fails(job):
+        seen.append(job.own)
+        return len(seen) in (2, 3)
+
+    first = run_sweep(asked, tmp_path, progress=False, engine=Failing(fails))
+    assert (len(first.failed), first.runs, len(first.points)) == (2, 6, 4)
+    again = Failing(lambda job: False)
+    second = run_sweep(replace(asked, trials=8), tmp_path, progress=False, engine=again, resume=True)
+    assert [*again.done][:2] == seen[1:3]  # these are tried again
+    assert (len(second.failed), second.runs, len(second.points), len(again.done)) == (0, 8, 8, 4)
+    everything = Failing(lambda job: True)
+    with pytest.raises(RuntimeError, match="No run was finished"):
+        run_sweep(sweep("learning_rate=log:1e-4:1e-1", name="none", method="tpe", trials=50, at_a_time=at_a_time),
+                  tmp_path, progress=False, engine=everything)  # fmt: skip
+    assert len(everything.done) <= 4
+
+
+@pytest.mark.usefixtures("figures")
+def test_the_command_line(tmp_path, capsys):
+    words = [*CLI[:-1], "--over", "hidden_size=3,4", "learning_rate=0.01", "--seeds", "0", "1", "--root", str(tmp_path)]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "4 of 4 runs." in out
+    assert out.split()[:3] == ["hidden_size", "learning_rate", "loss"]
+    assert main(words) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main([*words, "--resume", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["reused"] == 4
+    assert (Path(result["best"]["folder"]) / "model.safetensors").exists()
+    assert "mnemoscope sweep flipflop" in Path(result["page"]).read_text()
+    assert main(["runs", "--root", str(tmp_path / "sweeps"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 4
+
+
+def test_a_space_may_stand_in_a_file(tmp_path):
+    path = tmp_path / "space.toml"
+    path.write_text(
+        'learning_rate = "log:1e-4:1e-2"\nclip = [0.5, 1]\n[cell_options]\nnonlinearity = ["tanh", "relu"]\n'
+    )
+    words = ["learning_rate=log:1e-4:1e-2", "clip=0.5,1", "cell_options.nonlinearity=tanh,relu"]
+    assert space_of_file(path) == space(words)
+    path.write_text("clip = 1")
+    with pytest.raises(ValueError, match="of one value, a list"):
+        space_of_file(path)
+    path.write_text("clip = ")
+    with pytest.raises(ValueError, match="not a TOML file"):
+        space_of_file(path)
+
+
+@pytest.mark.parametrize("words", ["a,b", "none,true,0.5,16", '"16",x', "uniform:0.0:1.0", "log-integers:1:8"])
+def test_words_are_what_they_mean(words):
+    assert distribution(words).words == words
+    assert distribution(distribution(words).words) == distribution(words)
+
+
+WRONG = [
+    (["learning_rat=0.1"], "There is no field 'learning_rat' of a run; did you mean 'learning_rate'?"),
+    (["bits=1,2"], "did you mean 'task_options.bits'?"),
+    (["cell_options.nonlinearty=tanh"], "has no option 'nonlinearty'. Did you mean 'nonlinearity'?"),
+    (["task_options.bits=0"], "bits"),
+    (["hidden_size=4,many"], "hidden_size must be an integer, but is 'many'"),
+    (["hidden_size="], "a list of values is empty"),
+    (["hidden_size=4,4"], "the value 4 is there twice"),
+    (["hidden_size"], "'hidden_size' is not FIELD=VALUES"),
+    (["hidden_size=4", "hidden_size=5"], "hidden_size is given twice"),
+    (["seed=0,1"], "seed cannot be swept"),
+    (["learning_rate=log:0:1"], "above 0"),
+    (["learning_rate=log:2:1"], "must be below"),
+    (["learning_rate=log:1e-3"], "is not log:LOW:HIGH with two numbers"),
+    (["hidden_size=integers:1.5:3"], "two whole numbers"),
+    (["learning_rate=uniform:0.1:1"], "A grid needs lists of values"),
+    (["hidden_size=uniform:2:5", "--method", "random", "--trials", "2"], "hidden_size must be an integer"),
+    (["hidden_size=2,3", "--method", "random"], "--trials"),
+    (["hidden_size=2,3", "--trials", "2"], "every combination once"),
+    (["hidden_size=2,3", "--objective", "los"], "The runs report no 'los'. There are loss,"),
+    (["hidden_size=2,3", "--storage", "sqlite://"], "A storage is for the methods of Optuna"),
+    (["hidden_size=2,3", "--seeds", "1", "1"], "each once"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else "")
+def test_wrong_requests_are_told_and_nothing_is_written(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(RunConfig, "__init__", unwrap(RunConfig.__init__))  # its own words, not those of the tests
+    assert main([*CLI, "--root", str(tmp_path), "--over", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_needs_something_that_varies(tmp_path, capsys):
+    assert main([*CLI, "--root", str(tmp_path)]) == 2
+    assert "at least one field that varies" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("method", "module"), [("tpe", "optuna"), ("cma-es", "cmaes")])
+def test_what_is_not_installed_is_told(method, module, tmp_path, monkeypatch, capsys):
+    if module == "cmaes":
+        pytest.importorskip("optuna")
+    monkeypatch.setitem(sys.modules, module, None)
+    words = ["hidden_size=integers:2:3", "--method", method, "--trials", "2"]
+    assert main([*CLI, "--root", str(tmp_path), "--over", *words]) == 2
+    assert "pip install 'mnemoscope[sweep]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_is_not_its_own_is_left_alone(tmp_path):
+    result = run_sweep(sweep("hidden_size=3,4"), tmp_path, progress=False)
+    before = contents(tmp_path)
+    for other in (sweep("hidden_size=3,5"), sweep("clip=1,2"), sweep("hidden_size=3,4", method="random", trials=2),
+                  Sweep(replace(BASE, steps=5), space(["hidden_size=3,4"]))):  # fmt: skip
+        with pytest.raises(ValueError, match=r"holds another sweep: .* there, and .* here"):
+            run_sweep(other, tmp_path, resume=True, progress=False)
+    with pytest.raises(FileExistsError, match="resume=True"):
+        run_sweep(sweep("hidden_size=3,4"), tmp_path, progress=False)
+    assert contents(tmp_path) == before
+    written = result.folder / "sweep.json"
+    written.write_text(json.dumps({**json.loads(written.read_text()), "mnemoscope": "99.0"}))
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=r"written by mnemoscope 99\.0, which is newer"):
+        run_sweep(sweep("hidden_size=3,4"), tmp_path, resume=True, progress=False)
+    written.unlink()
+    with pytest.raises(FileExistsError, match="not the folder of a sweep"):
+        run_sweep(sweep("hidden_size=3,4"), tmp_path, resume=True, progress=False)
+    assert {path: content for path, content in before.items() if path != written} == contents(tmp_path)
+
+
+def test_truncated_folders_are_told(tmp_path):
+    asked = sweep("hidden_size=3,4")
+    result = run_sweep(asked, tmp_path, progress=False)
+    one, other = (result.folder / point.runs[0].hash for point in result.points)
+    whole = (one / "trial.json").read_bytes()
+    (one / "trial.json").write_bytes(whole[:20])
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=r"trial\.json is not a JSON file.*cut short"):
+        run_sweep(asked, tmp_path, resume=True, progress=False)
+    assert contents(tmp_path) == before
+    (one / "trial.json").unlink()  # what the run itself has stored is enough
+    (other / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes()[:50])
+    again = run_sweep(asked, tmp_path, resume=True, progress=False)
+    assert values(again) == values(result)
+    assert again.problems == [f"{other}: model.safetensors is cut short"]
+    (one / "trial.json").unlink()
+    (one / "config.toml").write_text("name = ")  # now it is not known what it was
+    told = run_sweep(asked, tmp_path, resume=True, progress=False)
+    assert len(told.points) == 1
+    assert "config.toml is not a TOML file" in told.failed[0]
+
+
+def test_only_one_at_a_time_runs_a_sweep(tmp_path):
+    class Second(Here):
+        def events(self, jobs):
+            with pytest.raises(BlockingIOError, match="Another process is running a sweep"):
+                run_sweep(sweep("hidden_size=3"), tmp_path, resume=True, progress=False)
+            yield from super().events(jobs)
+
+    assert len(run_sweep(sweep("hidden_size=3"), tmp_path, progress=False, engine=Second(False)).points) == 1
+
+
+SUPERVISOR = """
+import sys
+from dataclasses import replace
+from mnemoscope.engines import engine
+from mnemoscope.sweeps import Sweep, run_sweep
+from tests.sweeps.test_sweeps import sweep
+method, root, where = sys.argv[1:]
+asked = sweep(*WORDS, method=method, trials=None if method == "grid" else 6, at_a_time=2)
+run_sweep(asked, root, resume=True, progress=False, engine=None if where == "here" else engine(where))
+"""
+GRID = ("hidden_size=2,3,4", "clip=0.5,1")
+RANGES = ("hidden_size=integers:2:9", "clip=uniform:0.5:2")
+
+
+def killed_and_resumed(method, where, chance, root):
+    """kill -9 at a random moment after the first run has ended, if not all have; then the rest, here."""
+    words = GRID if method == "grid" else RANGES
+    asked = sweep(*words, method=method, trials=None if method == "grid" else 6, at_a_time=2)
+    code = SUPERVISOR.replace("WORDS", repr(words))
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", code, method, str(root), where]
+    supervisor = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths})
+    while not list(root.glob("sweeps/*/*/trial.json")) and supervisor.poll() is None:
+        time.sleep(0.005)
+    time.sleep(random.Random(chance).uniform(0, 0.2 if where == "here" else 2))
+    supervisor.kill()
+    supervisor.wait()
+    time.sleep(0 if where == "here" else 0.5)  # its workers end by themselves
+    before = {path: path.stat().st_mtime_ns for path in root.glob("sweeps/*/*/trial.json")}
+    engine = Counting()
+    result = run_sweep(asked, root, resume=True, progress=False, engine=engine)
+    assert before
+    assert before.items() <= {path: path.stat().st_mtime_ns for path in root.glob("sweeps/*/*/trial.json")}.items()
+    assert not {path.parent.name for path in before} & {Path(own).name for own in engine.done}
+    assert set(engine.done.values()) <= {1}
+    whole = run_sweep(asked, root / "whole", progress=False)
+    assert values(result) == values(whole)
+    return result
+
+
+@pytest.mark.parametrize("chance", [0])
+def test_after_a_kill_nothing_finished_is_repeated_and_nothing_is_lost(tmp_path, chance):
+    assert len(killed_and_resumed("grid", "here", chance, tmp_path).points) == 6
+
+
+@SLOW
+@pytest.mark.parametrize("chance", range(1, 6))
+@pytest.mark.parametrize(("method", "where"), [("grid", "here"), ("grid", "local"), ("tpe", "here"), ("tpe", "local")])
+def test_after_a_kill_by_other_engines_and_methods(tmp_path, method, where, chance):
+    if method == "tpe":
+        pytest.importorskip("optuna")
+    assert len(killed_and_resumed(method, where, chance, tmp_path).points) == 6
+
+
+# ---- Optuna
+
+
+class Pretending:
+    """An engine whose runs are the better the nearer their rate is to 0.01."""
+
+    def events(self, jobs):
+        for job in jobs:
+            folder = Path(job.root, job.own)
+            folder.mkdir(parents=True)
+            loss = distance(job.arguments["settings"]["learning_rate"])
+            (folder / "trial.json").write_text(json.dumps({"result": {"loss": loss}}))
+            yield Outcome(job, 0.0)
+
+
+def distance(rate):
+    return (log(rate) - log(0.01)) ** 2
+
+
+@pytest.mark.parametrize("method", ["tpe", "gp", "qmc", "cma-es"])
+def test_optuna_is_decided_by_its_seed(method, tmp_path):
+    pytest.importorskip("optuna")
+    if method == "cma-es":
+        pytest.importorskip("cmaes")
+    words = ["learning_rate=log:1e-4:1e-1", "clip=uniform:0.5:2", *(["cell=elman,gru"] if method == "tpe" else [])]
+    first, again, other = (
+        run_sweep(sweep(*words, name=name, method=method, trials=6, at_a_time=3, sampling_seed=seed), tmp_path,
+                  progress=False, engine=Pretending())
+        for name, seed in (("first", 7), ("again", 7), ("other", 8))
+    )  # fmt: skip
+    assert values(first) == values(again)
+    assert values(first) != values(other)
+    assert len(first.points) == 6
+    for point in first.points:
+        assert 1e-4 <= point.values["learning_rate"] <= 1e-1
+        assert 0.5 <= point.values["clip"] <= 2
+
+
+def test_optuna_learns_from_what_it_is_told(tmp_path):
+    """What is chosen after Optuna's ten random choices is nearer to 0.01 if that is best than if it is worst."""
+    pytest.importorskip("optuna")
+    found = {}
+    for direction in ("minimise", "maximise"):
+        asked = sweep("learning_rate=log:1e-6:1", name=direction, method="tpe", trials=24, direction=direction)
+        result = run_sweep(asked, tmp_path, progress=False, engine=Pretending())
+        found[direction] = [runs[0][1] for _, runs in values(result)]
+    assert found["minimise"][:8] == found["maximise"][:8]
+    assert median(found["minimise"][12:]) < 0.2 * median(found["maximise"][12:])
+
+
+def test_optuna_is_asked_as_one_would_ask_it(tmp_path):
+    """The same without storage, jobs and folders."""
+    optuna = pytest.importorskip("optuna")
+    asked = sweep("learning_rate=log:1e-6:1", method="tpe", trials=15, at_a_time=3, sampling_seed=5)
+    result = run_sweep(asked, tmp_path, progress=False, engine=Pretending())
+    study, rates = optuna.create_study(direction="minimize"), []
+    for number in range(0, 15, 3):
+        trials = []
+        for each in range(number, number + 3):
+            study.sampler = optuna.samplers.TPESampler(
+                seed=random.Random(f"5 {each}").getrandbits(31), constant_liar=True
+            )
+            trials.append(study.ask())
+            rates.append(trials[-1].suggest_float("learning_rate", 1e-6, 1, log=True))
+        for trial in trials:
+            study.tell(trial, distance(trial.params["learning_rate"]))
+    assert [point["learning_rate"] for point, _ in values(result)] == rates
+
+
+def six_choices(name="tiny"):
+    return sweep("learning_rate=log:1e-4:1e-1", "cell=elman,gru", name=name, method="tpe", trials=6, at_a_time=2)
+
+
+@pytest.fixture(scope="module")
+def without_a_pause(tmp_path_factory):
+    pytest.importorskip("optuna")
+    return values(run_sweep(six_choices("whole"), tmp_path_factory.mktemp("whole"), progress=False))
+
+
+@pytest.mark.xdist_group("six choices")  # their fixture once, not in each process
+@pytest.mark.parametrize("until", [1, 2, 3, 5])
+def test_optuna_goes_on_where_it_was(until, tmp_path, without_a_pause):
+    optuna = pytest.importorskip("optuna")
+    asked = six_choices()
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(asked, tmp_path, progress=False, engine=Counting(until))
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / "sweeps/tiny/optuna.journal"))
+    )
+    study = optuna.load_study(study_name="tiny", storage=storage)
+    told = {trial.number: trial.datetime_complete for trial in study.trials if trial.state.is_finished()}
+    journal = tmp_path / "sweeps/tiny/optuna.journal"
+    (tmp_path / "sweeps/tiny/optuna.journal.lock").symlink_to(journal)  # as a kill may leave it
+    with journal.open("ab") as file:
+        file.write(b'{"op_code": 5, "wor')  # and this
+    engine = Counting()
+    result = run_sweep(asked, tmp_path, resume=True, progress=False, engine=engine)
+    assert engine.done.total() == 6 - until
+    assert values(result) == without_a_pause
+    study = optuna.load_study(study_name="tiny", storage=storage)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 6
+    assert told.items() <= {trial.number: trial.datetime_complete for trial in study.trials}.items()
+    more = run_sweep(replace(asked, trials=7), tmp_path, resume=True, progress=False)
+    assert values(more)[:6] == values(result)
+    assert more.reused == 6
+
+
+def test_a_choice_that_was_cut_short_is_completed(tmp_path):
+    """A kill between two fields of one choice."""
+    optuna = pytest.importorskip("optuna")
+    asked = sweep("learning_rate=log:1e-4:1e-1", "hidden_size=integers:2:5", method="tpe", trials=4, at_a_time=2)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(asked, tmp_path, progress=False, engine=Counting(2))
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / "sweeps/tiny/optuna.journal"))
+    )
+    study = optuna.load_study(study_name="tiny", storage=storage)
+    for trial in study.trials:
+        study.tell(trial.number, 1.0, skip_if_finished=True)
+    begun = study.ask().suggest_float("learning_rate", 1e-4, 1e-1, log=True)
+    result = run_sweep(asked, tmp_path, resume=True, progress=False)
+    assert values(result)[2][0]["learning_rate"] == begun
+    assert len(result.points) == 4
+
+
+def test_optuna_in_a_database(tmp_path, capsys):
+    pytest.importorskip("optuna")
+    url = f"sqlite:///{tmp_path}/sweeps.db"
+    words = [*CLI, "--over", "learning_rate=log:1e-4:1e-1", "--method", "tpe", "--trials", "2"]
+    assert main([*words, "--storage", url, "--root", str(tmp_path / "a")]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert not list(tmp_path.rglob("optuna.journal"))
+    assert main([*words, "--root", str(tmp_path / "a"), "--resume"]) == 2  # with a journal it would begin again
+    assert "storage is sqlite" in capsys.readouterr().err
+    assert main([*words, "--storage", url, "--root", str(tmp_path / "a"), "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["points"] == first["points"]
+    other = [*CLI, "--over", "clip=uniform:0.5:1", "--method", "tpe", "--trials", "2", "--storage", url]
+    assert main([*other, "--root", str(tmp_path / "b")]) == 2
+    assert "not of this sweep" in capsys.readouterr().err
+    assert main([*words, "--name", "none", "--storage", "nothing", "--root", str(tmp_path / "c")]) == 2
+    assert "The storage cannot be opened" in capsys.readouterr().err
+
+
+def test_what_diverges_is_worse_to_optuna(tmp_path):
+    optuna = pytest.importorskip("optuna")
+    asked = sweep("learning_rate=1e30,0.01", "cell_options.nonlinearity=relu", method="tpe", trials=4)
+    result = run_sweep(asked, tmp_path, progress=False)
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / "sweeps/tiny/optuna.journal"))
+    )
+    states = {trial.params["learning_rate"]: trial.state.name for trial in optuna.load_study(
+        study_name="tiny", storage=storage).trials}  # fmt: skip
+    assert states == {0.01: "COMPLETE", 1e30: "PRUNED"}
+    assert [point.values["learning_rate"] for point in result.points] == [0.01, 1e30]  # each once
+
+
+def test_a_damaged_journal_is_told(tmp_path):
+    pytest.importorskip("optuna")
+    asked = sweep("learning_rate=log:1e-4:1e-1", method="tpe", trials=2)
+    run_sweep(asked, tmp_path, progress=False)
+    journal = tmp_path / "sweeps/tiny/optuna.journal"
+    journal.write_bytes(b"{\n" + journal.read_bytes())
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match="damaged in line 1"):
+        run_sweep(asked, tmp_path, resume=True, progress=False)
+    assert contents(tmp_path) == before

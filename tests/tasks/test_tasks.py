@@ -1,0 +1,587 @@
+"""Every registered task: shapes, mask, determinism, disjoint streams, and the baseline, measured."""
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+from mnemoscope import registry
+from mnemoscope.tasks import (
+    Adding,
+    AssociativeRecall,
+    Batch,
+    BitCopy,
+    BitRepeatCopy,
+    BitTask,
+    ComposeCopy,
+    Copy,
+    DataTask,
+    Denoise,
+    Endless,
+    FlipFlop,
+    MatrixCopy,
+    MatrixRecall,
+    PennTreebank,
+    PermutedMNIST,
+    RepeatCopy,
+    SequentialMNIST,
+    Task,
+    TransferCopy,
+    VariableBinding,
+)
+from mnemoscope.tasks.splits import generator_seed
+from tests.tasks import data_sets
+
+SMALL = {
+    "flipflop": [
+        FlipFlop(bits=2, length=7, rate=0.25),
+        FlipFlop(bits=1, length=1),
+        FlipFlop(length=5, rate=1.0),
+        FlipFlop(bits=2, length=30, rate=0.1, width=2, settle=3),
+        FlipFlop(bits=2, length=24, rate=0.3, width=3, apart=5, settle=4),
+        FlipFlop(bits=3, length=20, rate=0.5, width=4, apart=4, settle=1),
+        FlipFlop(bits=1, length=20, rate=1.0, width=1, apart=3, settle=3),
+    ],
+    "copy": [Copy(delay=3, symbols=2, alphabet=3), Copy(delay=1, symbols=1, alphabet=2)],
+    "adding": [Adding(length=7), Adding(length=8), Adding(length=2)],
+    "transfer-copy": [TransferCopy(delay=2, test_delay=4, symbols=2, alphabet=3)],
+    "denoise": [Denoise(delay=4, symbols=2, alphabet=3), Denoise(delay=2, symbols=2, alphabet=2)],
+    "repeat-copy": [
+        RepeatCopy(variables=3, size=2, horizon=7, test_horizon=9),
+        RepeatCopy(2, 5, horizon=1, test_horizon=20),
+    ],
+    "compose-copy": [ComposeCopy(variables=3, size=3, horizon=7, test_horizon=9)],
+    "binding": [
+        VariableBinding(3, 2, rule="-6 1", horizon=7, test_horizon=3, curriculum="2 5"),
+        VariableBinding(8, 8, rule="T3", horizon=3, test_horizon=2),
+    ],
+    "bit-copy": [BitCopy(longest=3, bits=2), BitCopy(shortest=2, longest=5, bits=3, mixed=True, curriculum="3")],
+    "matrix-copy": [MatrixCopy(longest=3, rows=3, columns=2), MatrixCopy(longest=4, rows=2, columns=1, mixed=True)],
+    "bit-repeat-copy": [
+        BitRepeatCopy(shortest=2, longest=4, fewest=2, most=3, bits=2),
+        BitRepeatCopy(longest=3, most=4, normalised_by=4, bits=3, mixed=True),
+    ],
+    "associative-recall": [
+        AssociativeRecall(item_length=2, most=3, bits=2),
+        AssociativeRecall(item_length=1, most=5, bits=5, mixed=True),
+    ],
+    "matrix-recall": [
+        MatrixRecall(item_length=1, most=3, rows=3, columns=3),
+        MatrixRecall(most=4, rows=2, columns=4, mixed=True),
+    ],
+    "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
+    "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
+    "ptb": [PennTreebank(length=7), PennTreebank()],
+}
+TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
+ENDLESS = [each for each in TASKS if isinstance(each.values[0], Endless)]
+
+
+@pytest.fixture(autouse=True)
+def _tiny_data(monkeypatch, tmp_path_factory):
+    """Sixty digits and a page of text in the place of the real data."""
+    data_sets.use(monkeypatch, tmp_path_factory.getbasetemp() / "data")
+
+
+def test_every_registered_task_is_tested_here():
+    """Relational ones are in test_relational_tasks.py and test_relational_training.py."""
+    sequences = [entry for entry in registry.tasks if not registry.is_relational(entry.name)]
+    assert list(SMALL) == [entry.name for entry in sequences]
+    for entry in sequences:
+        assert all(type(task) is entry.load() for task in SMALL[entry.name])
+        assert issubclass(entry.load(), Task)
+
+
+def perfect(task: Task, batch: Batch) -> torch.Tensor:
+    if batch.targets.is_floating_point():
+        return batch.targets
+    if batch.targets.dtype == torch.bool:
+        return 100.0 * (2 * batch.targets - 1.0)
+    return 100.0 * one_hot(batch.targets, task.output_size)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_shapes_types_and_mask(task):
+    inputs, targets, mask = task.batch(5, seed=0, number=0)
+    time = inputs.shape[0]
+    assert inputs.shape == (time, 5, task.input_size)
+    assert inputs.dtype == torch.float32
+    assert mask.shape == (time, 5)
+    assert mask.dtype == torch.bool
+    assert mask.any(0).all()  # every sequence counts
+    if targets.is_floating_point() or targets.dtype == torch.bool:
+        assert targets.shape == (time, 5, task.output_size)
+    else:
+        assert targets.shape == (time, 5)
+        assert 0 <= targets.min() <= targets.max() < task.output_size
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_batch_is_a_function_of_its_arguments_alone(task):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = task.batch(50, seed=3, number=5)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(2)
+    again = next(islice(task.stream(50, seed=3), 5, None))
+    later = next(task.stream(50, seed=3, start=5))
+    for same in (again, later):
+        assert all(torch.equal(a, b) for a, b in zip(first, same, strict=True))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_numbers_seeds_and_splits_differ(task):
+    batches = [task.batch(10, 0, 0), task.batch(10, 0, 1), task.batch(10, 1, 0)]
+    batches += [task.batch(10, 0, 0, split) for split in ("validation", "test")]
+    if task == FlipFlop(bits=1, length=1):
+        return  # ten random signs are soon the same, and there is nothing else to tell
+    if isinstance(task, PennTreebank):
+        assert torch.equal(batches.pop(2).inputs, batches[0].inputs)  # the text is what it is, whatever the seed
+    for a in range(len(batches)):
+        for b in range(a):
+            assert not torch.equal(batches[a].inputs, batches[b].inputs)
+
+
+def test_training_and_test_streams_never_share_a_generator():
+    """The CPU generator reads 32 bits of its seed, where a hash could collide; the last bit tells the splits apart."""
+    generator = torch.Generator()
+    alike = [torch.rand(3, generator=generator.manual_seed(seed)) for seed in (5, 5 + 2**32)]
+    assert torch.equal(*alike)  # if this changes, more bits can be used
+    train, validation, test = (
+        {generator_seed(seed, number, split) for seed in range(20) for number in range(1000)}
+        for split in ("train", "validation", "test")
+    )
+    assert not train & (validation | test)
+    assert validation != test
+    assert max(train | validation | test) < 2**32
+    assert len(train) > 19_990  # the hash spreads: 20,000 of 2^31 collide in 0.1 pairs on average
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_perfect_outputs_have_no_loss_and_full_accuracy(task):
+    batch = task.batch(50, seed=0, number=0)
+    outputs = perfect(task, batch)
+    assert task.loss(outputs, batch).item() == pytest.approx(0, abs=1e-12)
+    assert task.scores(outputs, batch)["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_loss_is_the_mean_over_the_steps_that_count(task):
+    batch = task.batch(6, seed=0, number=0)
+    outputs = torch.randn(*batch.mask.shape, task.output_size, generator=torch.Generator().manual_seed(0))
+    total, number = 0.0, 0
+    for t in range(batch.mask.shape[0]):
+        for b in range(6):
+            if batch.mask[t, b]:
+                y, target = outputs[t, b], batch.targets[t, b]
+                if batch.targets.is_floating_point():
+                    total += ((y - target) ** 2).mean().item()
+                elif batch.targets.dtype == torch.bool:
+                    p = y.sigmoid()
+                    total += -torch.where(target, p, 1 - p).log().mean().item()
+                else:
+                    total += -y.log_softmax(0)[target].item()
+                number += 1
+    assert task.loss(outputs, batch).item() == pytest.approx(total / number, rel=1e-5)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_loss_is_zero_not_nan_where_no_step_counts(task):
+    batch = task.batch(6, seed=0, number=0)
+    outputs = torch.zeros(*batch.mask.shape, task.output_size, requires_grad=True)
+    loss = task.loss(outputs, batch._replace(mask=torch.zeros_like(batch.mask)))
+    loss.backward()
+    assert loss.item() == 0
+    assert outputs.grad is not None
+    assert not outputs.grad.any()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_outputs_of_the_wrong_shape_are_refused(task):
+    batch = task.batch(6, seed=0, number=0)
+    with pytest.raises(ValueError, match=r"takes outputs of shape .* \(time, batch, output\), but got"):
+        task.loss(torch.zeros(1, 6, task.output_size + 1), batch)
+
+
+# The baseline: the predictor of each docstring, and the best table over (time, current input), both measured.
+
+
+def memoryless(task: Task, batch: Batch) -> torch.Tensor:
+    if isinstance(task, FlipFlop):
+        return batch.inputs
+    if isinstance(task, Copy):
+        length = len(batch.inputs)
+        due = torch.arange(length) >= length - task.symbols
+        blank = torch.full((task.output_size,), -100.0)
+        blank[-1] = 0
+        symbol = torch.zeros(task.output_size)
+        symbol[-1] = -100
+        return torch.where(due[:, None, None], symbol, blank).expand(-1, batch.mask.shape[1], -1)
+    if isinstance(task, Adding):
+        value, marker = batch.inputs.unbind(-1)
+        return torch.where(marker > 0, value + 0.5, 1.0)[..., None]
+    if isinstance(task, VariableBinding):
+        return torch.zeros_like(batch.targets)
+    if isinstance(task, BitTask):
+        chances = torch.zeros(task.output_size).expand(batch.targets.shape).clone()
+        chances[..., : task.random_bits] = 0.5
+        if isinstance(task, BitRepeatCopy):
+            sequences = [(length, repeats) for length in range(task.shortest, task.longest + 1)
+                         for repeats in range(task.fewest, task.most + 1)]  # fmt: skip
+            for t in range(len(chances)):
+                counted = [(n, r) for n, r in sequences if n + 2 <= t <= n + 2 + n * r]
+                end = sum(t == n + 2 + n * r for n, r in counted) / max(len(counted), 1)
+                chances[t, :, :-1], chances[t, :, -1] = (1 - end) / 2, end
+        return chances.logit(eps=1e-7)
+    raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
+
+
+def _all_lengths(task: Task) -> Task:
+    """The sequences of many batches in one, where all sequences of a batch have one length."""
+    return replace(task, mixed=True) if isinstance(task, BitTask) else task
+
+
+@pytest.mark.parametrize("task", ENDLESS)
+def test_baseline_is_what_its_predictor_loses(task):
+    size = 100_000
+    batch = _all_lengths(task).batch(size, seed=0, number=0, split="test")
+    errors = torch.where(batch.mask, task.errors(memoryless(task, batch), batch), 0).double().sum(0)
+    counted = batch.mask.sum(0)
+    loss = (errors.sum() / counted.sum()).item()
+    deviation = ((errors - loss * counted) / counted.double().mean()).std().item() / size**0.5
+    assert loss == pytest.approx(task.baseline(), abs=4 * deviation + 1e-6)
+
+
+@pytest.mark.parametrize("task", ENDLESS)
+def test_no_memoryless_predictor_does_better(task):
+    """The best output for each time and current input (in bins of 1/20), tabulated on one batch, tried on another."""
+    size = 50_000
+    fill, trial = (_all_lengths(task).batch(size, seed=0, number=number, split="test") for number in (1, 2))
+    values, bits = fill.targets.is_floating_point(), fill.targets.dtype == torch.bool
+    digit = 41 ** torch.arange(task.input_size)  # a bin is -20 .. 20 in every channel
+    loss = 0.0
+    for t in fill.mask.any(1).nonzero().flatten().tolist():
+        target, wanted = (
+            b.targets[t].float() if values or bits else one_hot(b.targets[t], task.output_size).float()
+            for b in (fill, trial)
+        )
+        bins = torch.cat([(20 * batch.inputs[t]).round().long() @ digit for batch in (fill, trial)])
+        place, trial_place = bins.unique(return_inverse=True)[1].split(size)
+        counted = fill.mask[t].float()
+        table = torch.zeros(int(bins.unique().numel()), task.output_size)
+        table.index_add_(0, place, target * counted[:, None])
+        seen = torch.zeros(len(table)).index_add_(0, place, counted)
+        guess = (table / seen.clamp_min(1)[:, None])[trial_place]
+        if values:
+            error = (guess - wanted).square().mean(-1)
+        elif bits:
+            error = -torch.where(wanted > 0, guess + 1e-9, 1 - guess + 1e-9).log().mean(-1)
+        else:
+            error = -(wanted * (guess + 1e-9).log()).sum(-1)
+        loss += (error * trial.mask[t]).double().sum().item()
+    loss /= trial.mask.sum().item()
+    # Sampling: 50,000 sequences with errors of order 1 deviate by 0.0045 at most. Binning costs (1/20)^2 / 12 = 2e-4.
+    assert loss == pytest.approx(task.baseline(), abs=0.01)
+
+
+# What each task promises beyond that.
+
+
+def test_flipflop_target_is_the_last_pulse():
+    batch = FlipFlop(bits=3, length=40, rate=0.2).batch(10, seed=0, number=0)
+    assert (batch.inputs[0] != 0).all()
+    held = batch.inputs[0].clone()
+    for t in range(40):
+        held = torch.where(batch.inputs[t] != 0, batch.inputs[t], held)
+        assert torch.equal(batch.targets[t], held)
+
+
+def test_flipflop_pulses_at_its_rate_with_both_signs():
+    inputs = FlipFlop(bits=4, length=50, rate=0.2).batch(1000, seed=0, number=0).inputs[1:]
+    assert (inputs != 0).float().mean().item() == pytest.approx(0.2, abs=0.005)  # 196,000 draws: deviation 0.0009
+    assert inputs.mean().item() == pytest.approx(0, abs=0.005)
+
+
+def test_flipflop_pulses_last_and_come_one_at_a_time():
+    task = FlipFlop(bits=3, length=200, rate=0.2, width=4, apart=9, settle=6)
+    batch = task.batch(50, seed=0, number=0)
+    for sequence in range(50):
+        held, began, flipped, pulses = [0.0] * 3, -9, 0, []
+        for t in range(200):
+            u = batch.inputs[t, sequence].tolist()
+            before = batch.inputs[t - 1, sequence].tolist() if t else [0.0] * 3
+            on = [bit for bit in range(3) if u[bit]]
+            assert len(on) <= 1
+            if on and u != before:
+                assert t - began >= 9
+                began = t
+                pulses.append(on[0])
+                flipped = t if held[on[0]] != u[on[0]] else flipped
+                held[on[0]] = u[on[0]]
+            assert bool(on) == (t - began < 4)
+            assert batch.targets[t, sequence].tolist() == held
+            assert batch.mask[t, sequence].item() == (all(held) and t - flipped >= 6)
+        assert sorted(pulses[:3]) == [0, 1, 2]  # the first ones in turn
+
+
+def test_flipflop_waits_are_geometric():
+    task = FlipFlop(bits=1, length=4000, rate=0.1, width=1, apart=5)
+    inputs = task.batch(200, seed=0, number=0).inputs[..., 0]
+    gaps = torch.cat([row.nonzero()[:, 0].diff()[1:] for row in inputs.T])
+    assert gaps.min() == 5
+    assert gaps.double().mean().item() == pytest.approx(5 + 9, abs=0.2)  # some 57,000 gaps: deviation 0.04
+    assert (gaps == 5).double().mean().item() == pytest.approx(0.1, abs=0.006)
+
+
+def test_copy_layout_is_the_literature_s():
+    """Errata 4: 10 symbols of 8, T-1 blanks, marker, 10 blanks; length T+20; baseline 10 log 8 / (T+20)."""
+    task = Copy(delay=200)
+    assert (task.length, task.input_size, task.output_size) == (220, 10, 9)
+    assert task.baseline() == pytest.approx(10 * torch.log(torch.tensor(8.0)).item() / 220)
+    batch = task.batch(3, seed=0, number=0)
+    classes = batch.inputs.argmax(-1)
+    assert torch.equal(batch.inputs.sum(-1), torch.ones(220, 3))
+    assert (classes[:10] < 8).all()
+    assert (classes[10:209] == 8).all()
+    assert (classes[209] == 9).all()
+    assert (classes[210:] == 8).all()
+    assert (batch.targets[:210] == 8).all()
+    assert torch.equal(batch.targets[210:], classes[:10])
+    assert batch.mask.all()
+
+
+def test_copy_accuracy_counts_the_last_steps_only():
+    task = Copy(delay=5, symbols=4, alphabet=3)
+    batch = task.batch(10, seed=0, number=0)
+    outputs = perfect(task, batch)
+    outputs[: -task.symbols] = 0  # wrong on every blank
+    assert task.scores(outputs, batch) == {"accuracy": 1.0}
+
+
+@pytest.mark.parametrize("length", [2, 7, 8])
+def test_adding_marks_one_number_in_each_half(length):
+    batch = Adding(length).batch(2000, seed=0, number=0)
+    values, markers = batch.inputs.unbind(-1)
+    assert torch.equal(markers[: length // 2].sum(0), torch.ones(2000))
+    assert torch.equal(markers[length // 2 :].sum(0), torch.ones(2000))
+    assert markers.any(1).all()  # every place is marked at some time
+    assert torch.equal(batch.targets[-1, :, 0], (values * markers).sum(0))
+    assert torch.equal(batch.mask.nonzero()[:, 0].unique(), torch.tensor([length - 1]))
+
+
+def test_transfer_copy_is_copy_at_two_delays():
+    task = TransferCopy(delay=3, test_delay=9, symbols=2)
+    pairs = [("train", Copy(3, 2)), ("validation", Copy(9, 2)), ("test", Copy(9, 2))]
+    for split, copy in pairs:
+        own, other = (each.batch(5, seed=1, number=2, split=split) for each in (task, copy))
+        assert all(torch.equal(a, b) for a, b in zip(own, other, strict=True))
+        assert task.scores(perfect(task, own), own) == {"accuracy": 1.0}
+    assert (task.input_size, task.output_size) == (copy.input_size, copy.output_size)
+    assert not torch.equal(*(task.batch(5, 1, 2, split).targets for split in ("validation", "test")))
+
+
+BINDING = [each for name in ("repeat-copy", "compose-copy", "binding") for each in SMALL[name]]
+
+
+@pytest.mark.parametrize("task", BINDING, ids=str)
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_binding_goes_on_as_its_boundary_map_says(task, split):
+    inputs, targets, mask = task.batch(4, seed=0, number=0, split=split)
+    s = task.variables
+    assert len(inputs) == s + (task.horizon if split == "train" else task.test_horizon)
+    assert torch.equal(inputs[:s].abs(), torch.ones(s, 4, task.size))
+    assert torch.equal(inputs[:s], targets[:s])
+    assert not inputs[s:].any()
+    assert torch.equal(mask, (torch.arange(len(inputs)) >= s)[:, None].expand(-1, 4))
+    F = task.F.matrix().float()
+    for time in range(s, len(targets)):
+        for b in range(4):
+            assert torch.equal(targets[time, b], F @ targets[time - s : time, b].flatten())
+
+
+def test_repeat_copy_repeats_and_compose_copy_takes_the_diagonal():
+    repeat, compose = (task.batch(4, 0, 0).targets for task in (RepeatCopy(3, 2, horizon=6), ComposeCopy(3, 3)))
+    assert torch.equal(repeat[:3], repeat[3:6])
+    assert torch.equal(repeat[:3], repeat[6:])
+    for i in range(3):  # Eq 33, counted from 1: element i of x(s + 1) is element i of x(i)
+        assert torch.equal(compose[3, :, i], compose[i, :, i])
+
+
+def test_binding_accuracy_is_of_single_bits_after_the_input_phase():
+    task = RepeatCopy(2, 2, horizon=5)
+    batch = task.batch(10, seed=0, number=0)
+    outputs = 0.01 * batch.targets
+    outputs[:2] *= -1  # does not count
+    assert task.scores(outputs, batch) == {"accuracy": 1.0}
+    outputs[4, :, 1] *= -1  # one of two bits at one of five steps
+    assert task.scores(outputs, batch)["accuracy"] == pytest.approx(0.9)
+    nothing = batch._replace(mask=torch.zeros_like(batch.mask))
+    assert task.scores(outputs, nothing) == {"accuracy": 1.0}
+
+
+def test_a_curriculum_has_rising_horizons_and_ends_with_the_task():
+    task = RepeatCopy(horizon=50, test_horizon=60, curriculum="10, 20 40")
+    assert [one.horizon for one in task.stages()] == [10, 20, 40, 50]
+    assert task.stages()[-1] is task
+    assert all(len(one.stages()) == 1 and one.test_horizon == 60 for one in task.stages()[:-1])
+    assert all(len(each.values[0].stages()) == 1 for each in TASKS if not getattr(each.values[0], "curriculum", ""))
+    # an easier stage is the beginning of the same sequences
+    assert torch.equal(task.stages()[0].batch(3, 0, 5).targets, task.batch(3, 0, 5).targets[:15])
+
+
+@pytest.mark.parametrize("task", [each for each in TASKS if isinstance(each.values[0], DataTask)])
+def test_data_are_read_when_they_are_needed_and_once(task, monkeypatch):
+    assert task.load() is task.load()
+    monkeypatch.setenv("MNEMOSCOPE_DATA", "nowhere")
+    assert task.baseline() > 1
+    assert task.input_size * task.output_size > 1
+    with pytest.raises(FileNotFoundError, match="in nowhere/"):
+        task.batch(5, seed=0, number=0)
+
+
+@pytest.mark.parametrize("task", [SequentialMNIST(group=2), PermutedMNIST(group=2)])
+def test_an_epoch_shows_every_image_once_and_the_next_in_another_order(task):
+    """The fakes have their number in the first pixel, and their digit times 25 in the second."""
+    first, second = (int((task.order == pixel).nonzero()) for pixel in (0, 1))
+    orders = []
+    for epoch in range(2):
+        batches = [task.batch(10, seed=3, number=5 * epoch + each) for each in range(5)]
+        flat = torch.cat([batch.inputs.transpose(0, 1).flatten(1) for batch in batches])  # (50, 784)
+        orders.append((255 * flat[:, first]).round().int().tolist())
+        assert sorted(orders[-1]) == [*range(50)]
+        digits = torch.cat([batch.targets[-1] for batch in batches])
+        assert torch.equal((255 * flat[:, second]).round().int(), 25 * digits.int())
+    assert orders[0] != orders[1]
+    assert task.batches(10, "train") == task.batches(9, "train") == 5  # of nine, five are left over
+
+
+def test_held_out_images_come_in_order_each_once():
+    task = SequentialMNIST()
+    for split, numbers in (("validation", range(50, 60)), ("test", range(10))):
+        assert task.batches(4, split) == 3
+        batches = [task.batch(4, seed=0, number=number, split=split) for number in range(3)]
+        assert [batch.inputs.shape[1] for batch in batches] == [4, 4, 2]
+        shown = torch.cat([batch.inputs[0, :, 0] for batch in batches])
+        assert (255 * shown).round().int().tolist() == [*numbers]
+
+
+def test_only_the_last_step_of_an_image_counts():
+    batch = SequentialMNIST(group=28).batch(3, seed=0, number=0)
+    assert batch.inputs.shape == (28, 3, 28)
+    assert batch.mask.nonzero()[:, 0].unique().tolist() == [27]
+    outputs = torch.zeros(28, 3, 10)
+    outputs[-1] = 100.0 * one_hot(batch.targets[-1], 10)
+    assert SequentialMNIST(group=28).scores(outputs, batch) == {"accuracy": 1.0}
+
+
+def test_groups_are_of_pixels_that_follow_each_other():
+    one, four = (PermutedMNIST(group=group).batch(3, seed=0, number=0).inputs for group in (1, 4))
+    assert torch.equal(one[4:8, :, 0].T, four[1])
+
+
+def test_a_permutation_is_one_for_all_and_its_seed_s_own():
+    plain, permuted = SequentialMNIST(), PermutedMNIST()
+    assert sorted(permuted.order.tolist()) == [*range(784)]
+    for split in ("train", "validation", "test"):
+        a, b = (task.batch(5, seed=0, number=1, split=split) for task in (plain, permuted))
+        assert torch.equal(a.inputs[permuted.order], b.inputs)
+        assert torch.equal(a.targets, b.targets)
+    assert not torch.equal(PermutedMNIST(permutation_seed=1).order, permuted.order)
+
+
+def test_the_text_goes_on_from_batch_to_batch_and_begins_again_with_each_epoch():
+    task = PennTreebank(length=7)
+    text = task.load()["test"].long()  # 240 symbols in 6 streams of 39 steps: five windows of 7, one of 4
+    assert task.batches(6, "test") == 6
+    assert [task.continues(6, number, "test") for number in range(8)] == [False, *[True] * 5, False, True]
+    batches = [task.batch(6, seed=0, number=number, split="test") for number in range(7)]
+    assert [len(batch.inputs) for batch in batches] == [7, 7, 7, 7, 7, 4, 7]
+    assert torch.equal(batches[6].inputs, batches[0].inputs)
+    inputs, targets = (torch.cat([batch[part] for batch in batches[:6]]) for part in (0, 1))
+    for stream in range(6):
+        assert torch.equal(inputs[:, stream].argmax(-1), text[39 * stream : 39 * (stream + 1)])
+        assert torch.equal(targets[:, stream], text[39 * stream + 1 : 39 * (stream + 1) + 1])
+    assert torch.equal(inputs.sum(-1), torch.ones(39, 6))
+    assert all(batch.mask.all() for batch in batches)
+
+
+def test_sentences_end_and_words_are_parted():
+    from mnemoscope.tasks.penn_treebank import VOCABULARY, read_text
+
+    numbers = read_text(b" i _ s \n h e \n ", "a text").tolist()
+    assert "".join(VOCABULARY[each] for each in numbers) == "i_s\nhe\n"
+    assert len({*VOCABULARY}) == 50
+
+
+def test_bits_per_character_are_nats_in_other_units():
+    task = PennTreebank(length=7)
+    batch = task.batch(5, seed=0, number=0)
+    scores = task.scores(torch.zeros(7, 5, 50), batch)
+    assert scores["bpc"] == pytest.approx(torch.log2(torch.tensor(50.0)).item(), rel=1e-6)
+    outputs = perfect(task, batch)
+    outputs[:, 0] = -outputs[:, 0]
+    assert task.scores(outputs, batch)["accuracy"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: FlipFlop(bits=0), "bits is 0"),
+        (lambda: FlipFlop(length=0), "length is 0"),
+        (lambda: FlipFlop(rate=0.0), "rate .* is 0"),
+        (lambda: FlipFlop(rate=1.5), "rate .* is 1.5"),
+        (lambda: FlipFlop(rate=float("nan")), "rate .* is nan"),
+        (lambda: FlipFlop(width=0), "width is 0"),
+        (lambda: FlipFlop(settle=-1), "settle -1"),
+        (lambda: FlipFlop(width=11, apart=5), "apart must be at least 11, but is 5"),
+        (lambda: FlipFlop(length=20, settle=20), "No step would count"),
+        (lambda: FlipFlop(length=60, apart=30, settle=15), "No step would count: the first that may is 75"),
+        (lambda: Copy(delay=0), "delay is 0"),
+        (lambda: Copy(symbols=0), "symbols is 0"),
+        (lambda: Copy(alphabet=1), "alphabet is 1"),
+        (lambda: Adding(length=1), "length is 1"),
+        (lambda: TransferCopy(delay=0), "but delay is 0"),
+        (lambda: TransferCopy(test_delay=0), "test_delay is 0"),
+        (lambda: RepeatCopy(variables=0), "variables must be at least 1, but is 0"),
+        (lambda: RepeatCopy(size=0), "size must be at least 1, but is 0"),
+        (lambda: RepeatCopy(horizon=0), "horizon must be at least 1, but is 0"),
+        (lambda: RepeatCopy(test_horizon=0), "test_horizon must be at least 1, but is 0"),
+        (lambda: ComposeCopy(size=4), "as many vectors as elements, but variables=5 and size=4"),
+        (lambda: VariableBinding(rule="repeet"), 'A rule is "repeat", "compose", T1.* but is .repeet.'),
+        (lambda: VariableBinding(2, 2, rule="1 5"), r"2 signed places, each from 1 to 4 .* are \[1, 5\]"),
+        (lambda: VariableBinding(5, 5, rule="T2"), "T2 is of 8 vectors of 8 elements, but variables=5 and size=5"),
+        (lambda: RepeatCopy(curriculum="10 often"), 'such as "10 20 40", but is .10 often.'),
+        (lambda: RepeatCopy(curriculum="20 10"), r"rise, from 1 on and below horizon = 100, but are \[20, 10\]"),
+        (lambda: RepeatCopy(curriculum="10 10"), r"but are \[10, 10\]"),
+        (lambda: RepeatCopy(curriculum="0 10"), r"but are \[0, 10\]"),
+        (lambda: RepeatCopy(curriculum="10 100"), r"below horizon = 100, but are \[10, 100\]"),
+        (lambda: SequentialMNIST(group=5), "must divide the 784 pixels .* is 5. Choose among 1, 2, 4, 7, 8"),
+        (lambda: SequentialMNIST(group=0), "must divide the 784 pixels .* is 0"),
+        (lambda: PermutedMNIST(permutation_seed=-1), "permutation_seed .* is -1"),
+        (lambda: PennTreebank(length=0), "length is 0"),
+        (lambda: SequentialMNIST().batch(51, 0, 0), "50 images to train with, but a batch of 51"),
+        (lambda: PennTreebank().batch(300, 0, 0, "validation"), "text of 300 symbols cannot be cut into 300 streams"),
+        (lambda: PennTreebank().batch(0, 0, 0), "size=0"),
+        (lambda: Adding().batch(0, 0, 0), "size=0"),
+        (lambda: Adding().batch(1, 0, -1), "number=-1"),
+    ],
+)
+def test_bad_options_are_refused_in_words(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_an_unknown_split_is_refused():
+    with pytest.raises((ValueError, TypeError), match="holdout"):  # TypeError where the annotations are checked
+        Adding().batch(1, 0, 0, split="holdout")
+
+
+def test_windows_cut_along_time_and_lose_nothing():
+    batch = Adding(length=10).batch(3, seed=0, number=0)
+    windows = list(batch.windows(4))
+    assert [len(window.inputs) for window in windows] == [4, 4, 2]
+    for part, whole in zip(map(torch.cat, zip(*windows, strict=True)), batch, strict=True):
+        assert torch.equal(part, whole)
+    assert len(list(batch.windows(None))) == 1

@@ -1,0 +1,339 @@
+"""One model trained by several processes is the one that a single process trains on the same batches."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from mnemoscope.base.distributed import Elsewhere, Place, place
+from mnemoscope.cells import GRU, Model
+from mnemoscope.cli import main
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.relational import Scenes
+from mnemoscope.tasks import Batch
+from mnemoscope.training import RunFolder, build_model, build_task, train
+from mnemoscope.training.loop import Penalised, _backward
+from mnemoscope.training.world import World, check_divisible, joined
+from tests.slow import SLOW
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _drivers_import_tests(monkeypatch):
+    root = str(HERE.parents[1])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
+
+
+SHORT = {"steps": 12, "evaluate_every": 4, "evaluate_batches": 2, "checkpoint_every": 5, "clip": 1.0,
+         "learning_rate": 0.01, "hidden_size": 8}  # fmt: skip
+RELATIONAL = {"steps": 3, "evaluate_every": 3, "evaluate_batches": 1, "learning_rate": 1e-3, "task": "same-different"}
+COPY = {"task": "copy", "task_options": {"delay": 3, "symbols": 2, "alphabet": 3}}
+
+# batches that two processes cannot share equally, but for the first
+CASES = [
+    {"name": "vanilla", "task": "flipflop", "task_options": {"bits": 2, "length": 12}, "batch_size": 6, **SHORT},
+    # lengths differ, so that parts have unequal numbers of steps that count, and some windows of a part have none
+    {"name": "masked", "task": "bit-copy", "task_options": {"longest": 4, "mixed": True}, "cell": "lstm",
+     "batch_size": 5, "truncate": 4, **SHORT},
+    # see `with_an_idle_part`: with weight decay, a gradient of 0 in place of none would show
+    {"name": "idle", "task": "adding", "task_options": {"length": 6}, "batch_size": 3, "optimiser": "adamw",
+     "weight_decay": 0.1, **SHORT},
+    {"name": "relational", "cell": "corelnet", "cell_options": {"l1": 1.0}, "batch_size": 7, **RELATIONAL},
+]  # fmt: skip
+MORE = [
+    {**SHORT, **COPY, "name": "schur", "cell": "nnrnn", "batch_size": 5},
+    {**SHORT, **COPY, "name": "exponential", "cell": "exprnn", "batch_size": 5, "orthogonal_learning_rate": 1e-3},
+    {**SHORT, **COPY, "name": "curriculum", "batch_size": 5, "curriculum_score": 0.3,
+     "task_options": {**COPY["task_options"], "curriculum": "1 2"}},
+    {**SHORT, **COPY, "name": "surprise", "cell": "relrnn", "cell_options": {"score": "surprise"}, "batch_size": 5,
+     "truncate": 4},
+    # one step: through two objects that are nearly alike, context normalisation makes 1e4 of what was rounded before
+    {**RELATIONAL, "name": "mnm", "cell": "mnm", "batch_size": 5, "steps": 1, "evaluate_every": 1,
+     "learning_rate": 1e-4},
+]  # fmt: skip
+
+
+def torchrun(*words, number=2):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number), *words]
+    return subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def ended(process, seconds=120):
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        raise
+    return process.returncode, out, err
+
+
+def trained_alone_and_by_two(cases, root, *words):
+    (root / "cases.json").write_text(json.dumps(cases))
+    given = [HERE / "ddp_driver.py", root / "cases.json"]
+    with ThreadPoolExecutor(1) as beside:
+        alone = beside.submit(
+            subprocess.run, [sys.executable, *given, root / "alone"], capture_output=True, text=True, timeout=120
+        )
+        code, _, err = ended(torchrun(*given, root / "two", *words))
+    assert alone.result().returncode == 0, alone.result().stderr
+    return code, err
+
+
+def weights_and_metrics(config: RunConfig, root: Path):
+    folder = RunFolder(config.folder(root))
+    return load_file(folder.path / "model.safetensors"), folder.read_metrics()
+
+
+def check_equal(config: RunConfig, one: Path, other: Path, tolerance: float):
+    (weights, lines), (others, other_lines) = (weights_and_metrics(config, root) for root in (one, other))
+    for name, value in weights.items():
+        torch.testing.assert_close(
+            others[name], value, atol=tolerance, rtol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
+    assert len(lines) == len(other_lines)
+    for line, other_line in zip(lines, other_lines, strict=True):
+        assert other_line == pytest.approx(line, rel=tolerance, abs=tolerance)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Trained in float64 by one process and by two, which are launched once, as that takes longest."""
+    root = tmp_path_factory.mktemp("two")
+    code, err = trained_alone_and_by_two(CASES, root, "fail")
+    return root, code, err
+
+
+@pytest.mark.xdist_group("torchrun")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_two_processes_train_what_one_does(case, two):
+    """In float64 to 1e-10: Adam divides gradients that are 0 but for rounding, 1e-17, by 1e-8."""
+    check_equal(RunConfig(**case), two[0] / "alone", two[0] / "two", 1e-10)
+
+
+@pytest.mark.xdist_group("torchrun")
+def test_what_no_part_of_a_batch_uses_is_left_as_it_is(two):
+    weights, _ = weights_and_metrics(RunConfig(**CASES[2]), two[0] / "two")
+    assert weights["idle"].tolist() == [1, 1, 1]  # no weight decay either
+    assert weights["seldom"] != 1
+
+
+@pytest.mark.xdist_group("torchrun")
+def test_one_process_writes(two):
+    folder = RunConfig(**CASES[0]).folder(two[0] / "two")
+    assert json.loads((folder / "env.json").read_text())["processes"] == 2
+    assert [line["step"] for line in RunFolder(folder).read_metrics()] == [4, 8, 12]
+
+
+@pytest.mark.xdist_group("torchrun")
+def test_a_process_that_fails_ends_all_and_says_why(two):
+    root, code, err = two
+    assert code != 0
+    assert "there is no room for this batch" in err
+    assert RunFolder(next((root / "two" / "failing").iterdir())).status == "unfinished"
+
+
+@SLOW
+@pytest.mark.xdist_group("torchrun")
+def test_two_processes_train_what_one_does_with_other_cells(tmp_path):
+    code, err = trained_alone_and_by_two(MORE, tmp_path)
+    assert code == 0, err
+    for case in MORE:
+        check_equal(RunConfig(**case), tmp_path / "alone", tmp_path / "two", 1e-10)
+
+
+CONFIG = RunConfig("try", "flipflop", task_options={"bits": 2, "length": 12}, batch_size=5, threads=1,
+                   **{**SHORT, "steps": 40, "checkpoint_every": 10})  # fmt: skip
+
+
+def stop_at(step: int, error: type[BaseException]):
+    def callback(info):
+        if info.step == step:
+            raise error
+
+    return callback
+
+
+@SLOW
+@pytest.mark.xdist_group("torchrun")
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+    """And in float32, where 40 steps at a rate of 0.01 leave the weights within 1e-5 of those of one process."""
+    train(CONFIG, tmp_path / "straight", progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        train(CONFIG, tmp_path / "resumed", progress=False, callbacks=[stop_at(17, KeyboardInterrupt)])
+    file = CONFIG.folder(tmp_path / "resumed") / "config.toml"
+    code, out, err = ended(torchrun("-m", "mnemoscope", "train", file, "--resume", "--json"))
+    assert code == 0, err
+    assert json.loads(out)["steps"] == 40  # said once
+    assert "begun by 1 process and goes on with 2 processes" in err
+    check_equal(CONFIG, tmp_path / "straight", tmp_path / "resumed", 1e-5)
+
+
+@SLOW
+@pytest.mark.xdist_group("torchrun")
+def test_what_two_processes_began_one_ends(tmp_path):
+    """With a state that is carried from batch to batch, so that the checkpoint needs the parts of both."""
+    text = {**SHORT, "name": "text", "task": "ptb", "task_options": {"length": 7}, "cell": "lstm", "batch_size": 3}
+    given = [HERE / "ddp_driver.py", tmp_path / "cases.json"]
+    code, err = trained_alone_and_by_two([text], tmp_path, "stop")
+    assert code == 0, err
+    folder = RunFolder(RunConfig(**text).folder(tmp_path / "two"))
+    assert folder.status == "unfinished"
+    assert load_file(folder.path / "checkpoint.safetensors")["state.h"].shape == (3, 8)
+    subprocess.run([sys.executable, *given, tmp_path / "two"], check=True, timeout=120)
+    check_equal(RunConfig(**text), tmp_path / "alone", tmp_path / "two", 1e-10)
+
+
+@SLOW
+@pytest.mark.xdist_group("torchrun")
+def test_ctrl_c_stops_all_and_two_processes_resume_bit_for_bit(tmp_path):
+    long = replace(CONFIG, steps=1000, evaluate_every=200, checkpoint_every=500)
+    file = tmp_path / "long.toml"
+    file.write_text(long.to_toml())
+    words = ["-m", "mnemoscope", "train", file, "--root"]
+    folder = long.folder(tmp_path / "stopped")
+    begun, metrics, until = torchrun(*words, tmp_path / "stopped"), folder / "metrics.jsonl", time.monotonic() + 90
+    while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < until:
+        time.sleep(0.05)
+    begun.send_signal(signal.SIGINT)
+    code, _, err = ended(begun)
+    assert code != 0
+    assert err.count("Stopped after step") == 1
+    assert RunFolder(folder).status == "unfinished"
+    assert (folder / "checkpoint.safetensors").exists()
+    code, _, err = ended(torchrun(*words, tmp_path / "stopped", "--resume"))
+    assert code == 0, err
+    code, _, err = ended(torchrun(*words, tmp_path / "straight"))
+    assert code == 0, err
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (folder / name).read_bytes() == (long.folder(tmp_path / "straight") / name).read_bytes(), name
+
+
+@SLOW
+@pytest.mark.xdist_group("torchrun")
+def test_a_loss_that_is_not_finite_is_told_once(tmp_path):
+    words = ["-m", "mnemoscope", "train", "flipflop", "--learning-rate", "1e30", "--cell-options", "nonlinearity",
+             "linear", "--root", tmp_path]  # fmt: skip
+    code, _, err = ended(torchrun(*words))
+    assert code != 0
+    assert err.count("Resuming would meet it again") == 1
+
+
+# Without launching anything.
+
+
+def parts_of(number: int, among: int) -> list[slice]:
+    return [World(rank, among).part(number) for rank in range(among)]
+
+
+@pytest.mark.parametrize(("number", "among"), [(6, 2), (7, 3), (5, 4), (3, 3)])
+def test_parts_are_disjoint_whole_and_nearly_equal(number, among):
+    parts = parts_of(number, among)
+    assert [each for part in parts for each in range(number)[part]] == [*range(number)]
+    assert {part.stop - part.start for part in parts} <= {number // among, number // among + 1}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [CASES[0], CASES[1], CASES[3], *MORE],
+    ids=lambda settings: settings["name"],
+)
+def test_gradients_of_parts_add_up_to_that_of_the_batch(settings):
+    config = replace(RunConfig(**settings), batch_size=7)
+    task = build_task(config)
+    model = build_model(config, task).double()
+    batch = Batch(*map(doubled, task.batch(7, seed=0, number=0)))
+    penalised = [part for part in model.modules() if isinstance(part, Penalised)]
+
+    def gradients(*parts):
+        model.zero_grad()
+        torch.manual_seed(0)
+        losses = [_backward(model, task, batch, config.truncate, penalised=penalised, part=part)[0] for part in parts]
+        return sum(losses), [None if each.grad is None else each.grad.clone() for each in model.parameters()]
+
+    expected, those = gradients(None)
+    loss, these = gradients(*parts_of(7, 3))
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0.0)
+    for this, that in zip(these, those, strict=True):
+        torch.testing.assert_close(this, that, rtol=1e-9, atol=1e-12) if that is not None else None
+        assert (this is None) == (that is None)
+
+
+def doubled(part):
+    if isinstance(part, Scenes):
+        return part._replace(images=part.images.double())
+    return part.double() if part.is_floating_point() else part
+
+
+def test_some_of_the_scenes_have_their_images_alone():
+    scenes = build_task(RunConfig("try", "rmts", {"m": 50}, "corelnet")).of.batch(9, seed=0, number=0)
+    some = scenes.part(slice(2, 4))
+    assert len(some.images) == len(scenes.objects[2:4].unique()) < len(scenes.images) == len(scenes.objects.unique())
+    assert torch.equal(some.images[some.objects], scenes.images[scenes.objects[2:4]])
+    assert torch.equal(some.labels, scenes.labels[2:4])
+
+
+def test_who_was_started_alone_is_alone():
+    assert place() == Place()
+    with joined("cpu") as world:
+        assert (world.rank, world.size) == (0, 1)
+        assert world.first(lambda: {"a": 1}) == {"a": 1}
+
+
+def started_as(monkeypatch, rank: int, size: int = 2):
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}
+    for name, value in told.items():
+        monkeypatch.setenv(name, str(value))
+
+
+def test_numbers_that_are_none_are_refused(monkeypatch):
+    started_as(monkeypatch, rank=0)
+    assert place() == Place(0, 2, 0)
+    monkeypatch.setenv("RANK", "first")
+    with pytest.raises(ValueError, match=r"RANK='first'.*should be whole numbers"):
+        place()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs")
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
+    started_as(monkeypatch, rank=1)
+    with pytest.raises(ValueError, match="GPU of its own, but there are 0"), joined("cuda"):
+        pass
+
+
+def test_only_training_is_done_by_several(monkeypatch, capsys):
+    started_as(monkeypatch, rank=0)
+    assert main(["study", "fisher-table"]) == 2
+    assert "mnemoscope (rank 0 of 2 processes): Of several processes" in capsys.readouterr().err
+    started_as(monkeypatch, rank=1)
+    assert main(["study", "fisher-table"]) == 0  # rank 0 has told, and fails
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_cannot_be_divided_is_refused():
+    model = Model(GRU(3, 4), output_size=2, encode=nn.BatchNorm1d(3))
+    with pytest.raises(ValueError, match="batch_size is 2 and there are 3 processes"):
+        check_divisible(World(0, 3), 2, model)
+    with pytest.raises(ValueError, match="encode is a BatchNorm1d, which normalises over all of a batch"):
+        check_divisible(World(0, 3), 3, model)
+
+
+def test_an_error_of_all_is_told_by_the_first():
+    error = ValueError("both have met it")
+    assert World(0, 2).common(error) is error
+    other = World(1, 2).common(error)
+    assert isinstance(other, Elsewhere)
+    assert "both have met it" in str(other)

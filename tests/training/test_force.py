@@ -1,0 +1,283 @@
+"""Readouts by least squares: recursive (FORCE) and all at once (ridge)."""
+
+import numpy as np
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.cells import GRU, LSTM, EchoState, Elman, Model, Reservoirs
+from mnemoscope.tasks import FlipFlop
+from mnemoscope.training import RecursiveLeastSquares, fit_readout, force, ridge
+from tests.slow import SLOW, slow
+
+
+def samples(number, features, outputs, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    r = torch.randn(number, features, generator=generator, dtype=dtype).cumsum(0).sin()  # correlated, as rates are
+    return r, torch.randn(number, outputs, generator=generator, dtype=dtype)
+
+
+def slow_rls(r, f, alpha):
+    """Eq 27-28 as corrected: the error before the update, and the update subtracts."""
+    P, W = np.eye(r.shape[1]) / alpha, np.zeros((f.shape[1], r.shape[1]))
+    for one, target in zip(r, f, strict=True):
+        e = W @ one - target
+        P = P - np.outer(P @ one, one @ P) / (1 + one @ P @ one)
+        W = W - np.outer(e, P @ one)
+    return P, W
+
+
+def learned(r, f, alpha=1.0, at_once=1, **options):
+    learner = RecursiveLeastSquares(r.shape[1], alpha, **options)
+    W = torch.zeros(f.shape[1], r.shape[1], dtype=r.dtype)
+    for one, target in zip(r.split(at_once), f.split(at_once), strict=True):
+        W += learner.update(one, one @ W.mT - target)
+    return learner, W
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 32, 70])
+def test_recursive_least_squares_is_the_equations_and_ridge_regression(at_once):
+    r, f = samples(200, 15, 3)
+    learner, W = learned(r, f, alpha=0.5, at_once=at_once)
+    P_slow, W_slow = slow_rls(r.numpy(), f.numpy(), 0.5)
+    np.testing.assert_allclose(learner.P.numpy(), P_slow, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(W.numpy(), W_slow, rtol=0, atol=1e-11)
+    torch.testing.assert_close(W, ridge(r, f, alpha=0.5), rtol=0, atol=1e-11)
+
+
+def test_forgetting_weighs_the_past_down():
+    r, f = samples(120, 6, 2)
+    _, W = learned(r, f, alpha=1.0, forgetting=0.97)
+    weight = 0.97 ** torch.arange(119, -1, -1, dtype=torch.float64)
+    root = weight.sqrt()[:, None]
+    expected = ridge(root * r, root * f, alpha=0.97**120)
+    torch.testing.assert_close(W, expected, rtol=0, atol=1e-9)
+
+
+def test_several_learners_learn_as_each_alone():
+    sets = [samples(50, 8, 2, seed) for seed in range(3)]
+    together = RecursiveLeastSquares(8, 0.2, learners=(3,))
+    W = torch.zeros(3, 2, 8, dtype=torch.float64)
+    r, f = (torch.stack(part) for part in zip(*sets, strict=True))
+    for t in range(50):
+        one = r[:, t : t + 1]
+        W += together.update(one, one @ W.mT - f[:, t : t + 1])
+    for number, (own, target) in enumerate(sets):
+        torch.testing.assert_close(W[number], learned(own, target, 0.2)[1], rtol=0, atol=1e-12)
+
+
+@SLOW
+@pytest.mark.parametrize(("dtype", "accuracy"), [(torch.float64, 1e-8), (torch.float32, 1e-2)])
+def test_a_hundred_thousand_updates_keep_p_symmetric_and_positive(dtype, accuracy):
+    """Half of the units nearly saturated, as rates are, so that the least eigenvalues of P fall far below 1 / alpha."""
+    generator = torch.Generator().manual_seed(0)
+    mix = torch.randn(12, 60, generator=generator, dtype=torch.float64)
+    latent = torch.randn(100_000, 12, generator=generator, dtype=torch.float64)
+    shift = torch.arange(60) % 2 * 2.0
+    r = torch.tanh(latent @ mix / 3 + shift + 0.01 * torch.randn(100_000, 60, generator=generator, dtype=torch.float64))
+    true = torch.randn(2, 60, generator=generator, dtype=torch.float64)
+    f = r @ true.mT
+    learner, W = learned(r.to(dtype), f.to(dtype), at_once=5)
+    P = learner.P
+    assert torch.equal(P, P.mT)
+    assert torch.linalg.eigvalsh(P).min() > 0
+    r = r.to(dtype).double()
+    exact = torch.linalg.inv(r.mT @ r + torch.eye(60, dtype=torch.float64))
+    assert (P - exact).norm() < 1e-8 * exact.norm()
+    best = ridge(r, f.to(dtype).double(), alpha=1.0)
+    assert (W.double() - best).norm() < accuracy * best.norm()
+
+
+def test_ridge_with_few_and_with_many_samples_minimises_its_sum():
+    for number in (10, 100):
+        r, f = samples(number, 30, 2)
+        W = ridge(r, f, alpha=0.3)
+        slope = (W @ r.mT - f.mT) @ r + 0.3 * W
+        assert slope.abs().max() < 1e-9
+
+
+def slow_force(cell, inputs, targets, every, alpha):
+    """Sussillo & Abbott's loop: step with the output before the update fed back, then learn."""
+    W = {name: value.detach().numpy() for name, value in cell.named_parameters()}
+    N = W["recurrent"].shape[0]
+    x, P, Wo = np.zeros(N), np.eye(N) / alpha, W["readout"].copy()
+    z = Wo @ np.tanh(x)
+    outputs = []
+    for t, (u, f) in enumerate(zip(inputs, targets, strict=True)):
+        x = (1 - cell.leak) * x + cell.leak * (W["recurrent"] @ np.tanh(x) + W["feedback"] @ z + W["drive"] @ u)
+        r = np.tanh(x)
+        z = Wo @ r
+        outputs.append(z)
+        if t % every == 0:
+            P = P - np.outer(P @ r, r @ P) / (1 + r @ P @ r)
+            Wo = Wo - np.outer(z - f, P @ r)
+    return np.array(outputs), Wo
+
+
+def reservoir(units=60, inputs=2, outputs=2, seed=0, **options):
+    torch.manual_seed(seed)
+    return EchoState(inputs, units, outputs, **options).double()
+
+
+def signals(time=150, batch=1, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(time, batch, 2, generator=generator, dtype=torch.float64)
+    return inputs, torch.tanh(inputs.cumsum(0) / 5)
+
+
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_force_is_the_loop_that_was_published(every):
+    cell, (inputs, targets) = reservoir(), signals()
+    outputs, W_o = slow_force(cell, inputs[:, 0].numpy(), targets[:, 0].numpy(), every, 0.7)
+    run = force(cell, inputs, targets, every=every, alpha=0.7)
+    np.testing.assert_allclose(run.outputs[:, 0].numpy(), outputs, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(cell.readout.detach().numpy(), W_o, rtol=0, atol=1e-9)
+    assert run.steps.tolist() == list(range(0, 150, every))
+    assert "updates in 150 steps" in run.summary()
+
+
+def test_several_reservoirs_are_taught_as_each_alone():
+    inputs, targets = signals()
+    together, alone = ([reservoir(seed=seed) for seed in range(3)] for _ in range(2))
+    run = force(together, inputs, targets)
+    assert run.outputs.shape == (150, 3, 1, 2)
+    for number, (one, other) in enumerate(zip(together, alone, strict=True)):
+        own = force(other, inputs, targets)
+        torch.testing.assert_close(one.readout, other.readout, rtol=0, atol=1e-9)
+        torch.testing.assert_close(run.outputs[:, number], own.outputs, rtol=0, atol=1e-9)
+
+
+def test_a_batch_shares_one_readout():
+    cell, (inputs, targets) = reservoir(outputs=2, feedback_scale=0.0), signals(batch=4)
+    force(cell, inputs, targets, every=1, alpha=0.3)
+    with torch.no_grad():
+        rates, _ = ms.scan(cell, inputs)
+    expected = ridge(rates.flatten(0, 1), targets.flatten(0, 1), alpha=0.3)
+    torch.testing.assert_close(cell.readout.detach(), expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [GRU, LSTM, Elman])
+def test_any_cell_is_taught_by_both_ways_to_the_same_readout(kind, bias):
+    torch.manual_seed(0)
+    cell = kind(2, 20).double()
+    inputs, targets = signals(batch=3)
+    models = [Model(cell, 2, readout_bias=bias).double() for _ in range(2)]
+    for model in models:
+        torch.nn.init.zeros_(model.readout.weight)
+        if bias:
+            torch.nn.init.zeros_(model.readout.bias)
+    force(models[0], inputs, targets, every=1, alpha=0.1)
+    fit_readout(models[1], inputs, targets, alpha=0.1)
+    for name, value in models[0].readout.named_parameters():
+        torch.testing.assert_close(value, dict(models[1].readout.named_parameters())[name], rtol=0, atol=1e-8)
+
+
+def test_masked_steps_teach_nothing():
+    inputs, targets = signals(batch=2)
+    mask = torch.rand(150, 2, generator=torch.Generator().manual_seed(1)) < 0.5
+    spoiled = torch.where(mask.unsqueeze(-1), targets, 1e3)
+    for way in (lambda *a, **k: force(*a, every=1, **k), fit_readout):
+        cells = [reservoir(feedback_scale=0.0) for _ in range(2)]
+        for cell, f in zip(cells, (targets, spoiled), strict=True):
+            way(cell, inputs, f, mask=mask)
+        torch.testing.assert_close(cells[0].readout, cells[1].readout)
+
+
+def test_snapshots_are_the_readout_of_a_shorter_run():
+    inputs, targets = signals()
+    cell = reservoir()
+    run = force(cell, inputs, targets, keep=[0, 60, 150])
+    assert [one.step for one in run.snapshots] == [0, 60, 150]
+    short = reservoir()
+    force(short, inputs[:60], targets[:60])
+    torch.testing.assert_close(run.snapshots[1].readout, short.readout.detach())
+    assert not run.snapshots[0].readout.any()
+    torch.testing.assert_close(run.snapshots[2].readout, cell.readout.detach())
+
+
+def test_a_teacher_driven_reservoir_sings_alone():
+    """Ridge regression on teacher-driven states with noise: a sine wave that goes on without any input."""
+    torch.manual_seed(0)
+    cell = EchoState(1, 300, 1, gain=1.2, tau=5.0).double()
+    time = torch.arange(3000, dtype=torch.float64)
+    wave = torch.sin(2 * torch.pi * time / 40).view(-1, 1, 1)
+    silence = torch.zeros(3000, 1, 1, dtype=torch.float64)
+    fit_readout(cell, silence, wave, alpha=1e-3, washout=200, noise=1e-3)
+    together = Reservoirs([cell])
+    x, heard = together.initial_state(1), torch.zeros(1, 1, 1, dtype=torch.float64)
+    for u, f in zip(together.driven(silence[:1000]), wave[:1000], strict=True):
+        x = together.step(u, x, together.rates(x), heard)
+        heard = f.view(1, 1, 1)
+    z, _ = together.outputs_of(silence[:2000], x)
+    z = z[1000:, 0, 0, 0]
+    peaks = ((z[1:-1] > z[:-2]) & (z[1:-1] > z[2:])).sum().item()
+    assert 24 <= peaks <= 26
+    assert 0.8 < z.max() < 1.2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
+def test_a_flip_flop_is_taught(dtype):
+    torch.manual_seed(1)
+    cell = EchoState(2, 300, 2, input_scale=4.0).to(dtype)
+    task = FlipFlop(2, 8000, rate=0.03, width=11, apart=30, settle=15)
+    batch = task.batch(1, seed=0, number=0)
+    force(cell, batch.inputs.to(dtype), batch.targets.to(dtype), mask=batch.mask)
+    test = task.batch(1, seed=0, number=0, split="test")
+    with torch.no_grad():
+        z, _ = cell.as_model()(test.inputs.to(dtype))
+    assert task.scores(z, test)["accuracy"] > 0.99
+    assert task.loss(z, test) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda c, x, f: force(c, x, f, every=0), ValueError, "every counts"),
+        (lambda c, x, f: force(c, x, f[:-1]), ValueError, "targets must have shape"),
+        (lambda c, x, f: force(c, x, f * torch.nan), ValueError, "targets contain NaN"),
+        (lambda c, x, f: force(c, x * torch.inf, f), ValueError, "inputs must be"),
+        (lambda c, x, f: force(c, x, f, alpha=0.0), ValueError, "alpha must be positive"),
+        (lambda c, x, f: force(c, x, f, forgetting=1.5), ValueError, "forgetting"),
+        (lambda c, x, f: force(c, x, f, noise=-1.0), ValueError, "noise"),
+        (lambda c, x, f: force(c, x, f, keep=[999]), ValueError, "keep holds"),
+        (lambda c, x, f: force(c, x, f, mask=torch.ones(3, 1, dtype=torch.bool)), ValueError, "mask must be"),
+        (lambda c, x, f: force(EchoState(2, 9).double(), x, f), ValueError, "has no outputs"),
+        (lambda c, x, f: force(Model(c, 2), x, f), ValueError, "feeds back an output of its own"),
+        (lambda c, x, f: force(Model(GRU(2, 4).double(), 2).double(), x, f, noise=0.1), ValueError, "takes none"),
+        (lambda c, x, f: fit_readout(c, x, f, washout=150), ValueError, "washout"),
+        (lambda c, x, f: fit_readout(c, x, f, mask=torch.zeros(150, 1, dtype=torch.bool)), ValueError, "Nothing is"),
+        (lambda c, x, f: ridge(x[:, 0], f[:3, 0]), ValueError, "ridge takes"),
+        (lambda c, x, f: ridge(x[:, 0] * torch.nan, f[:, 0]), ValueError, "150 of 150 samples"),
+        (lambda c, x, f: RecursiveLeastSquares(0), ValueError, "at least one feature"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told(make, error, message):
+    with pytest.raises(error, match=message):
+        make(reservoir(), *signals())
+
+
+def test_growth_without_bound_is_told():
+    torch.manual_seed(0)
+    cell = EchoState(2, 20, 2, gain=30.0, tau=1.0, density=1.0, nonlinearity="relu")
+    inputs, targets = (part.float() for part in signals())
+    with pytest.raises(FloatingPointError, match="did not stay finite"):
+        force(cell, inputs, targets)
+    assert not cell.readout.any()  # as it was
+
+
+def test_errors_are_of_the_steps_that_count_and_large_batches_are_taken():
+    cell, (inputs, targets) = reservoir(), signals(time=3, batch=70)
+    mask = torch.zeros(3, 70, dtype=torch.bool)
+    mask[:, 4] = True
+    run = force(cell, inputs, targets, every=1, mask=mask)
+    own = (run.outputs - targets)[:, 4].abs().mean(1)
+    torch.testing.assert_close(run.errors, own)
+
+
+def test_fitting_twice_is_fitting_once():
+    cell, (inputs, targets) = reservoir(nonlinearity="logistic"), signals()
+    fit_readout(cell, inputs, targets)
+    first = cell.readout.detach().clone()
+    fit_readout(cell, inputs, targets)
+    assert torch.equal(first, cell.readout)

@@ -1,0 +1,585 @@
+"""Reinforcement learning: each part against a slow or hand-computed reference, and agents that learn to remember."""
+
+import json
+import signal
+from dataclasses import replace
+from math import exp, log
+
+import numpy as np
+import pytest
+import torch
+
+from mnemoscope.cells import LSTM, Cell, Elman
+from mnemoscope.cells.state import leaves
+from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
+from mnemoscope.replication import Finished
+from mnemoscope.studies.kerg2022 import minigrid as study
+from mnemoscope.training import NonFiniteLoss
+from mnemoscope.training.reinforcement import (
+    PPO,
+    ActorCritic,
+    Environments,
+    GridEncoder,
+    clipped_loss,
+    collect,
+    generalised_advantages,
+    grid_agent,
+    learn,
+    minigrid,
+    play,
+)
+from mnemoscope.training.reinforcement import environments as environments_module
+from mnemoscope.training.reinforcement.actor_critic import begun_anew, members, packed
+from mnemoscope.training.reinforcement.learning import episodes_of
+from mnemoscope.training.reinforcement.rollout import cut, first_states
+
+gymnasium = pytest.importorskip("gymnasium", reason="needs mnemoscope[rl]")
+
+
+class Cue(gymnasium.Env):
+    """A cue is shown at first, then nothing; the last action is rewarded if it names the cue. Without a memory, half of
+    the guesses are right at best.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, delays=(3, 4, 5)):
+        self.delays = delays
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cue, self.left = int(self.np_random.integers(2)), int(self.np_random.choice(self.delays))
+        return np.array([2 * self.cue - 1, 0, 0], dtype=np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        over = self.left < 0
+        return np.array([0, 1, self.left == 0], dtype=np.float32), float(over and action == self.cue), over, False, {}
+
+
+class Walk(gymnasium.Env):
+    """Numbers from its own generator; ends at random."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (2,))
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def _seen(self):
+        return self.np_random.standard_normal(2).astype(np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action):
+        seen, over = self._seen(), self.np_random.random() < 0.15
+        return seen + action, float(self.np_random.random()), over, not over and self.np_random.random() < 0.05, {}
+
+
+PASTS = {
+    "none": lambda cell: cell,
+    "screen": lambda cell: Attentive(cell, RelevanceScreen(2, 3)),
+    "all": lambda cell: Attentive(cell, FullHistory()),
+    "sab": lambda cell: Attentive(cell, SparseBacktracking(attend_every=2, top_k=2)),
+}
+
+
+def walker(past="none", seed=0, dtype=torch.float64):
+    torch.manual_seed(seed)
+    agent = ActorCritic(PASTS[past](LSTM(2, 6)), actions=3).to(dtype)
+    agent.encode = ToType(dtype)
+    with torch.no_grad():
+        agent.readout.weight[:3] *= 100
+    return agent
+
+
+class ToType(torch.nn.Module):
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, seen):
+        return seen.to(self.dtype)
+
+
+# advantages
+
+
+def slow_advantages(rewards, values, ended, last_values, discount, trace):
+    """Sums of surprises, each weighed by its distance, up to the end of the episode; one by one."""
+    length, batch = rewards.shape
+    advantages = torch.zeros_like(rewards)
+    for b in range(batch):
+        for t in range(length):
+            for k in range(t, length):
+                ahead = last_values[b] if k + 1 == length else values[k + 1, b]
+                surprise = rewards[k, b] + (0 if ended[k, b] else discount * ahead) - values[k, b]
+                advantages[t, b] += (discount * trace) ** (k - t) * surprise
+                if ended[k, b]:
+                    break
+    return advantages
+
+
+def test_advantages_are_sums_of_surprises():
+    rewards, values = torch.randn(2, 12, 5, dtype=torch.float64)
+    ended, last = torch.rand(12, 5) < 0.2, torch.randn(5, dtype=torch.float64)
+    ended[-1, 0], ended[-1, 1] = True, False
+    for discount, trace in ((0.9, 0.8), (1.0, 1.0), (0.99, 0.0)):
+        found = generalised_advantages(rewards, values, ended, last, discount, trace)
+        torch.testing.assert_close(found, slow_advantages(rewards, values, ended, last, discount, trace))
+
+
+def test_with_full_trace_an_advantage_is_the_return_less_the_value():
+    rewards, values = torch.tensor([[0.0], [2.0], [1.0], [4.0]]), torch.tensor([[5.0], [6.0], [7.0], [8.0]])
+    ended = torch.tensor([[False], [True], [False], [False]])
+    found = generalised_advantages(rewards, values, ended, torch.tensor([10.0]), discount=0.5, trace=1.0)
+    assert found.squeeze(1).tolist() == [0 + 0.5 * 2 - 5, 2 - 6, 1 + 0.5 * 4 + 0.25 * 10 - 7, 4 + 0.5 * 10 - 8]
+
+
+def test_discount_and_trace_are_shares():
+    zero = torch.zeros(1, 1)
+    with pytest.raises(ValueError, match=r"trace must be between 0 and 1, but is 1\.5"):
+        generalised_advantages(zero, zero, zero.bool(), zero[0], trace=1.5)
+
+
+# the loss
+
+
+def test_the_clipped_loss_by_hand():
+    ratios, advantages = [0.5, 0.5, 1.1, 1.1, 1.5, 1.5], [2.0, -2.0, 2.0, -2.0, 2.0, -2.0]
+    losses = clipped_loss(torch.tensor([log(ratio) for ratio in ratios]), torch.tensor(advantages), 0.2)
+    # a worse action that became rarer than 0.8 and a better one that became likelier than 1.2 gain no more
+    assert losses.tolist() == pytest.approx([-1.0, 1.6, -2.2, 2.2, -2.4, 3.0])
+
+
+def test_a_step_beyond_the_clip_has_no_gradient():
+    log_ratio = torch.tensor([log(1.5), log(0.5), log(1.5), log(0.5), 0.0], requires_grad=True)
+    clipped_loss(log_ratio, torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0]), 0.2).sum().backward()
+    assert log_ratio.grad is not None
+    assert log_ratio.grad.tolist() == pytest.approx([0.0, 0.0, 1.5, -0.5, -1.0])
+
+
+@pytest.mark.parametrize("past", PASTS)
+def test_before_the_first_step_every_ratio_is_one(past):
+    """States of all sequences, computed again, are those with which the agent acted; also in the second rollout, with
+    episodes that began in the first, and with sequences filled up and in any order.
+    """
+    agent, environments, ppo = walker(past), Environments(Walk, 5, seed=1), PPO(minibatches=3)
+    state = None
+    for _ in range(3):
+        rollout, state = collect(agent, environments, state, 13)
+        sequences = cut(rollout.started)
+        assert len(sequences.member) > 5
+        for which in sequences.minibatches(3):
+            _, parts = ppo.loss(agent, rollout, rollout.rewards, rollout.rewards, sequences, which)
+            assert parts["divergence"] == pytest.approx(0, abs=1e-13)  # of squares of rounding errors
+            times, mask = sequences.at(which)
+            place = (times, sequences.member[which].expand_as(times))
+            first = first_states(agent, rollout, sequences, which)
+            values = agent.outlook(rollout.observations[place], first)[0].values
+            torch.testing.assert_close(values[mask], rollout.values[place][mask], rtol=1e-12, atol=1e-12)
+
+
+def test_the_loss_is_the_mean_over_steps_of_sequences():
+    """By hand, sequence by sequence without filling, from what a scan of each gives."""
+    agent, environments = walker("screen"), Environments(Walk, 4, seed=2)
+    rollout, _ = collect(agent, environments, None, 9)
+    for parameter in agent.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    ppo, sequences = PPO(clip=0.1, entropy=0.3, value=0.7), cut(rollout.started)
+    advantages, returns = torch.randn(2, 9, 4, dtype=torch.float64)
+    which = torch.randperm(len(sequences.member))[:5]
+    with torch.no_grad():
+        loss, _ = ppo.loss(agent, rollout, advantages, returns, sequences, which)
+        total, steps = slow_loss(agent, rollout, advantages, returns, sequences, which)
+    torch.testing.assert_close(loss, total / steps)
+
+
+def slow_loss(agent, rollout, advantages, returns, sequences, which):
+    total = steps = 0
+    for member, begin, length in zip(*(part[which].tolist() for part in sequences), strict=True):
+        assert begin == 0 or rollout.started[begin, member]  # in the first rollout all begin with an episode
+        state = agent.cell.initial_state(1)
+        for t in range(begin, begin + length):
+            outlook, state = agent.look(rollout.observations[t, member][None], state)
+            policy = outlook.log_policy[0]
+            ratio = exp(policy[rollout.actions[t, member]] - rollout.log_probabilities[t, member])
+            gain = min(ratio * advantages[t, member], max(0.9, min(1.1, ratio)) * advantages[t, member])
+            entropy = -sum(p.exp() * p for p in policy)
+            total += -gain + 0.7 * (outlook.values[0] - returns[t, member]) ** 2 / 2 - 0.3 * entropy
+            steps += 1
+    return total, steps
+
+
+# episodes within rollouts
+
+
+@pytest.mark.parametrize("past", PASTS)
+def test_at_the_start_of_an_episode_the_state_is_the_initial_one(past):
+    agent = walker(past)
+    xs = torch.randn(9, 3, 2, dtype=torch.float64)
+    state = agent.cell.initial_state(3)
+    for t, x in enumerate(xs):
+        starting = torch.tensor([t == 0, t in (4, 6), t == 6])
+        state = agent.cell(x, begun_anew(agent.cell, state, starting))
+    seen = agent.cell.output(state)
+    for member, begin in enumerate((0, 6, 6)):
+        alone = agent.cell.initial_state(1)
+        for x in xs[begin:, member : member + 1]:
+            alone = agent.cell(x, alone)
+        torch.testing.assert_close(seen[member], agent.cell.output(alone)[0], rtol=1e-12, atol=1e-12)
+
+
+def test_slots_that_nobody_needs_are_dropped():
+    agent = walker("all")
+    state = agent.cell.initial_state(2)
+    for t in range(7):
+        state = begun_anew(agent.cell, state, torch.tensor([t == 4, t == 5]))
+        state = agent.cell(torch.randn(2, 2, dtype=torch.float64), state)
+    assert state.rows.shape[1] == 3
+    assert state.filled.tolist() == [[1, 1, 1], [0, 1, 1]]  # steps 4, 5, 6
+    assert packed(agent.cell, state).filled.tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert members(agent.cell, state, torch.tensor([1, -1])).rows.shape[1] == 2
+
+
+def test_a_state_that_grows_must_say_which_slots_are_filled():
+    class Longer(Cell):
+        grows = True
+
+        def initial_state(self, batch):
+            return torch.zeros(batch, 1)
+
+    with pytest.raises(ValueError, match="The state of a Longer grows"):
+        packed(Longer(), torch.zeros(2, 3))
+
+
+def test_a_rollout_is_cut_where_episodes_begin():
+    started = torch.tensor([[True, False], [False, False], [True, False], [True, True]])
+    sequences = cut(started)
+    pieces = sorted(zip(*(part.tolist() for part in sequences), strict=True))
+    assert pieces == [(0, 0, 2), (0, 2, 1), (0, 3, 1), (1, 0, 3), (1, 3, 1)]
+    parts = list(sequences.minibatches(3))
+    assert sorted(torch.cat(parts).tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_episodes_are_counted_across_rollouts():
+    environments, agent, running, state = Environments(Walk, 3, seed=4), walker(), torch.zeros(2, 3), None
+    rewards, lengths, rollouts = [], [], []
+    for _ in range(4):
+        rollout, state = collect(agent, environments, state, 8)
+        running, new_rewards, new_lengths = episodes_of(rollout, running)
+        rewards, lengths, rollouts = rewards + new_rewards, lengths + new_lengths, [*rollouts, rollout]
+    got, ended = (torch.cat([getattr(one, name) for one in rollouts]) for name in ("rewards", "ended"))
+    wanted = []
+    for b in range(3):
+        ends = ended[:, b].nonzero().flatten().tolist()
+        for begin, end in zip([0, *(e + 1 for e in ends)], ends, strict=False):
+            wanted.append((end + 1 - begin, got[begin : end + 1, b].sum().item()))
+    found = sorted(zip(lengths, rewards, strict=True))
+    assert len(found) == len(wanted)
+    assert np.array(found) == pytest.approx(np.array(sorted(wanted)))
+
+
+# environments
+
+
+def test_a_position_is_found_again():
+    first, second = (Environments(Walk, 4, seed=3) for _ in range(2))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        first.step(torch.randint(3, (4,), generator=generator))
+    second.go_to(first.position())
+    assert torch.equal(first.started, second.started)
+    for _ in range(20):
+        actions = torch.randint(3, (4,), generator=generator)
+        one, other = first.step(actions), second.step(actions)
+        assert torch.equal(one.rewards, other.rewards)
+        assert torch.equal(one.ended, other.ended)
+        assert torch.equal(first.observations, second.observations)
+
+
+def test_seeds_tell_copies_and_runs_apart():
+    first = Environments(Walk, 3, seed=0).observations
+    assert len(first.unique(dim=0)) == 3
+    assert torch.equal(first, Environments(Walk, 3, seed=0).observations)
+    assert not torch.equal(first, Environments(Walk, 3, seed=1).observations)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 + 1])
+def test_what_is_played_was_not_learned_in(seed):
+    seen = {}
+    for stream in (0, 1):
+        environments = Environments(Walk, 4, seed=seed, stream=stream)
+        seen[stream] = set()
+        for episode in range(8):
+            environments._episodes = [episode] * 4
+            seen[stream] |= {tuple(environments._begin(copy).tolist()) for copy in range(4)}
+    assert len(seen[0]) == len(seen[1]) == 32
+    assert not seen[0] & seen[1]
+
+
+def test_an_environment_that_goes_its_own_way_is_told():
+    class Unseeded(Walk):
+        def _seen(self):
+            return np.random.default_rng().standard_normal(2).astype(np.float32)
+
+    environments = Environments(Unseeded, 2)
+    with pytest.raises(ValueError, match="does not come to the same observations by the same seeds"):
+        environments.go_to(environments.position())
+
+
+def test_environments_that_do_not_suit():
+    class Continuous(Walk):
+        action_space = gymnasium.spaces.Box(-1, 1, (2,))
+
+    class Worded(Walk):
+        def _seen(self):
+            return {"mission": "go"}
+
+    with pytest.raises(ValueError, match="chooses among actions numbered from 0 on"):
+        Environments(Continuous, 2)
+    with pytest.raises(ValueError, match="An observation must be an array, but is a dict"):
+        Environments(Worded, 2)
+    with pytest.raises(ValueError, match="at least one environment, but number is 0"):
+        Environments(Walk, 0)
+
+
+def test_without_the_extra_its_name_is_told(monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(environments_module, "import_module", absent)
+    with pytest.raises(ImportError, match=r"needs gymnasium: pip install 'mnemoscope\[rl\]'"):
+        minigrid("MemoryS7")
+
+
+def test_an_unknown_grid_is_met_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"no MiniGrid environment 'MemoryS8'. There are .*MemoryS7"):
+        minigrid("MemoryS8")
+
+
+def test_a_grid_is_seen_square_by_square():
+    """The sum of learned vectors is a linear map of one-hot channels; and every number that MiniGrid gives has one."""
+    encoder = GridEncoder(8)
+    views = Environments(minigrid("RedBlueDoors-6x6"), 3).observations
+    assert (views.shape, views.dtype) == ((3, 7, 7, 3), torch.uint8)
+    one_hot = torch.cat(
+        [torch.nn.functional.one_hot(views[..., i].long(), n) for i, n in enumerate((11, 6, 4))], dim=-1
+    ).float()
+    squares = one_hot @ encoder.squares.weight
+    filters = (encoder.near, torch.nn.ReLU(), torch.nn.MaxPool2d(2), encoder.middle, torch.nn.ReLU(), encoder.whole)
+    wanted = torch.relu(torch.nn.Sequential(*filters)(squares.permute(0, 3, 1, 2))).flatten(1)
+    torch.testing.assert_close(encoder(views), wanted)
+    from minigrid.core import constants
+
+    known = (constants.OBJECT_TO_IDX, constants.COLOR_TO_IDX, constants.STATE_TO_IDX)
+    assert [max(table.values()) for table in known] == [10, 5, 2]  # the agent's state is its direction, 0 to 3
+
+
+# learning
+
+
+CUE = PPO(6000, environments=32, rollout=16, epochs=3, minibatches=2, learning_rate=2e-2, discount=0.9, seed=1)
+
+
+def cue_agent(cell):
+    torch.manual_seed(1)
+    return ActorCritic(cell, actions=2)
+
+
+class Forgetful(Cell):
+    """Its state is a function of the present input alone."""
+
+    input_size = 3
+
+    def __init__(self):
+        super().__init__()
+        self.drive = torch.nn.Linear(3, 16)
+
+    def initial_state(self, batch):
+        return torch.zeros(batch, 16)
+
+    def forward(self, x, state):
+        return torch.tanh(self.drive(x))
+
+
+@pytest.mark.parametrize("cell", [LSTM(3, 16), Attentive(LSTM(3, 16), RelevanceScreen(2, 4))], ids=["lstm", "rellstm"])
+def test_a_network_with_memory_learns_to_remember(cell, tmp_path):
+    agent = cue_agent(cell)
+    learned = learn(agent, Cue, CUE, tmp_path, progress=False)
+    assert learned.reward() > 0.9
+    played = play(agent, Cue, episodes=200, greedy=True)
+    assert played.mean > 0.95
+    assert set(played.lengths.tolist()) == {4, 5, 6}
+    assert "200 episodes" in played.summary()
+
+
+def test_a_network_without_memory_does_not(tmp_path):
+    agent = cue_agent(Forgetful())
+    learn(agent, Cue, CUE, tmp_path, progress=False)
+    assert play(agent, Cue, episodes=400).mean < 0.6  # four standard errors above one half
+
+
+@pytest.mark.parametrize(("past", "by"), [("screen", "force"), ("all", "Ctrl-C")])
+def test_a_resumed_run_ends_as_one_without_interruption(past, by, tmp_path, monkeypatch):
+    ppo = PPO(steps=240, environments=4, rollout=10, minibatches=2, epochs=1)
+    whole, parts = walker(past, dtype=torch.float32), walker(past, dtype=torch.float32)
+    learn(whole, Walk, ppo, tmp_path / "whole", progress=False)
+    improve, calls = PPO.improve, []
+
+    def interrupted(self, *args):
+        calls.append(0)
+        if len(calls) == 4 and by == "force":  # after the checkpoint of two rollouts
+            raise KeyboardInterrupt("Stopped in the middle")
+        if len(calls) == 3 and by == "Ctrl-C":
+            signal.raise_signal(signal.SIGINT)
+        return improve(self, *args)
+
+    monkeypatch.setattr(PPO, "improve", interrupted)
+    words = {"force": "in the middle", "Ctrl-C": "after 120 steps; go on in .* with resume=True"}
+    with pytest.raises(KeyboardInterrupt, match=words[by]):
+        learn(parts, Walk, ppo, tmp_path / "parts", progress=False, checkpoint_every=2)
+    with pytest.raises(FileExistsError, match="resume=True"):
+        learn(parts, Walk, ppo, tmp_path / "parts", progress=False)
+    parts = walker(past, seed=5, dtype=torch.float32)  # all comes from the checkpoint
+    learned = learn(parts, Walk, ppo, tmp_path / "parts", resume=True, progress=False)
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, parts.state_dict()[name]), name
+    files = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "parts")]
+    assert files[0] == files[1]
+    assert [line["step"] for line in learned.metrics] == list(range(40, 241, 40))
+    again = learn(walker(past, seed=6, dtype=torch.float32), Walk, ppo, tmp_path / "parts", progress=False)
+    assert again.cached
+    assert again.metrics == learned.metrics
+
+
+def test_a_run_is_not_mixed_with_another(tmp_path):
+    ppo = PPO(steps=40, environments=4, rollout=10)
+    learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, progress=False)
+    with pytest.raises(ValueError, match="other settings"):
+        learn(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, progress=False)
+    (tmp_path / "result.json").unlink()
+    with pytest.raises(ValueError, match=r"other settings \(clip\)"):
+        learn(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, resume=True, progress=False)
+    with pytest.raises(ValueError, match="checkpoint_every must be at least 1, but is 0"):
+        learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, progress=False, checkpoint_every=0)
+    with pytest.raises(ValueError, match="choose one"):
+        learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, overwrite=True, progress=False)
+    assert not learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, overwrite=True, progress=False).cached
+
+
+def test_what_is_not_finite_is_told(tmp_path):
+    class Broken(Walk):
+        def step(self, action):
+            return self._seen(), float("nan"), False, False, {}
+
+    with pytest.raises(NonFiniteLoss, match="The loss is nan"):
+        learn(walker(dtype=torch.float32), Broken, PPO(steps=40, environments=4, rollout=10), tmp_path, progress=False)
+    agent = walker()
+    torch.nn.init.constant_(agent.readout.weight, torch.nan)
+    with pytest.raises(NonFiniteLoss, match="policy is no longer finite"):
+        collect(agent, Environments(Walk, 2), None, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"steps": 0}, "steps must be a whole number, at least 1, but is 0"),
+        ({"rollout": -2}, "rollout must be a whole number"),
+        ({"clip": 0.0}, "clip must be above 0"),
+        ({"discount": 1.2}, r"discount must be between 0 and 1, but is 1\.2"),
+        ({"entropy": -1.0}, "entropy must be at least 0"),
+    ],
+)
+def test_settings_that_make_no_sense(change, words):
+    with pytest.raises(ValueError, match=words):
+        PPO(**change)
+
+
+def test_agent_and_environment_must_suit(tmp_path):
+    with pytest.raises(ValueError, match="at least two actions"):
+        ActorCritic(Elman(3, 4, "tanh"), actions=1)
+    with pytest.raises(ValueError, match="The agent has 3 actions, but the environment 2"):
+        learn(walker(), Cue, PPO(steps=1), tmp_path, progress=False)
+
+
+def test_every_part_of_a_grid_agent_learns(tmp_path):
+    agent = grid_agent("rellstm", hidden_size=8, features=8, short_term=2, relevant=2)
+    before = {name: value.clone() for name, value in agent.state_dict().items()}
+    ppo = PPO(steps=64, environments=4, rollout=16, minibatches=2)
+    learned = learn(agent, minigrid("DoorKey-5x5"), ppo, tmp_path, progress=False)
+    assert learned.steps == 64
+    for name, value in agent.state_dict().items():
+        assert not torch.equal(value, before[name]), name
+    assert len(leaves(agent.cell.initial_state(2))) == 6
+    assert json.loads((tmp_path / "result.json").read_text())["steps"] == 64
+
+
+@pytest.mark.parametrize("past", ["screen", "all"])
+@torch.no_grad()
+def test_playing_side_by_side_is_playing_alone(past):
+    """Those whose episode is over leave, the others keep their states."""
+    agent = walker(past)
+    played = play(agent, Walk, episodes=6, seed=3, greedy=True)
+    assert len(played.lengths.unique()) > 3
+    environments = Environments(Walk, 6, seed=3, stream=1)
+    for copy in range(6):
+        state, total, length, over = agent.cell.initial_state(1), 0.0, 0, False
+        while not over:
+            outlook, state = agent.look(environments.observations[copy : copy + 1], state)
+            outcome = environments.step(outlook.log_policy.argmax(1), torch.tensor([copy]))
+            total, length, over = total + outcome.rewards.item(), length + 1, outcome.ended.item()
+        assert (played.lengths[copy], played.rewards[copy].item()) == (length, pytest.approx(total))
+
+
+# the study
+
+
+def minigrid_result(network, preset="cpu", after=(0.95, 0.4), **more):
+    trials = study.STUDY.trials(study.STUDY.presets[preset].settings, (0,))
+    trial = next(one for one in trials if one.name == f"DoorKey-5x5, {network}")
+    told = {"parameters": 7, "steps": trial.settings["ppo"]["steps"], "episodes": 9, "seconds": 12.0}
+    rewards = {"random": (0.1, 0.0), "after": after}
+    rewards = {name: [{"mean": mean, "error": 0.01} for mean in pair] for name, pair in rewards.items()}
+    return Finished(trial, told | rewards | {"curve": {"step": [1, 2], "reward": [0.1, 0.9]}} | more)
+
+
+def test_rewards_are_compared_after_as_many_steps_as_published():
+    few, many = (study.STUDY.summarise([minigrid_result("rellstm", preset)]) for preset in ("cpu", "paper"))
+    quantities = [f"DoorKey-5x5, rellstm: reward in {place}" for place in ("DoorKey-5x5", "DoorKey-16x16")]
+    assert [row.quantity for row in few[:2]] == quantities
+    assert [(row.published, row.ours) for row in few[:2]] == [("0.93", "0.95 ± 0.01"), ("0.44", "0.40 ± 0.01")]
+    assert {row.verdict for row in few} == {"not compared"}
+    assert "other conditions than published" in few[0].remark
+    assert [row.verdict for row in many] == ["agrees", "agrees", "not compared"]
+    far = study.STUDY.summarise([minigrid_result("memlstm", "paper", after=(0.95, 0.5))])
+    assert [row.verdict for row in far[:2]] == ["agrees", "better"]
+
+
+def test_an_agent_that_was_not_published_or_failed_is_told():
+    lstm = minigrid_result("lstm")
+    assert [row.published for row in study.STUDY.summarise([lstm])] == ["", "", ""]
+    failed = Finished(minigrid_result("rellstm").trial, {"parameters": 7, "failed": "The loss is nan"})
+    rows = study.STUDY.summarise([lstm, failed])
+    assert (rows[3].ours, rows[3].remark) == ("none", "1 did not stay finite")
+    assert len(study.STUDY.figure([lstm, minigrid_result("memlstm"), failed]).axes) == 2
+
+
+def test_every_published_reward_has_its_place_in_the_paper_preset():
+    trials = study.STUDY.trials(study.STUDY.presets["paper"].settings, (0,))
+    assert len(trials) == 18
+    assert {one.quantity.split(":")[0] for one in study.STUDY.published} < {trial.name for trial in trials}
+    for trial in trials:
+        assert PPO(**trial.settings["ppo"]).steps == 5_000_000
+        for place in study.ROOMS[trial.settings["room"]]:
+            minigrid(place)  # raises if MiniGrid has none of that name
+
+
+def test_a_curve_counts_episodes_not_rollouts():
+    lines = [{"step": 10, "episodes": 0, "reward": None, "length": None}]
+    lines += [{"step": 10 * n, "episodes": n, "reward": float(n), "length": 1.0} for n in range(2, 202)]
+    curve = study._curve(lines)
+    assert curve["step"][-1] == 2010
+    last = range(199, 202)  # 201 lines, three to a point
+    assert curve["reward"][-1] == pytest.approx(sum(n * n for n in last) / sum(last), rel=1e-3)
+    assert len(curve["step"]) == 67
