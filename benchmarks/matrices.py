@@ -79,7 +79,7 @@ def ours(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[], N
         optimiser.zero_grad()
         outputs, _ = model(one_hot(symbols, INPUTS).float())
         loss = task.loss(outputs, batch)
-        recall(outputs, batch.targets)
+        measure_recall(outputs, batch.targets)
         penalties = [penalty for matrix in matrices if (penalty := matrix.penalty()) is not None]
         sum(penalties, loss).backward()
         optimiser.step()
@@ -97,7 +97,7 @@ def torch_s(kind: type[nn.RNN] | type[nn.LSTM], symbols: Tensor, targets: Tensor
     def step() -> None:
         optimiser.zero_grad()
         outputs = readout(network(one_hot(symbols, INPUTS).float())[0])
-        recall(outputs, targets)
+        measure_recall(outputs, targets)
         cross_entropy(outputs.flatten(0, 1), targets.flatten()).backward()
         optimiser.step()
 
@@ -127,7 +127,7 @@ def released(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], N
             outputs = readout(hidden)
             loss = loss + cross_entropy(outputs, targets[t])
             if t >= len(symbols) - 10:
-                recall(outputs[None], targets[None, t])
+                measure_recall(outputs[None], targets[None, t])
         (loss / len(symbols) + cell.alpha_loss(1e-4)).backward()
         cell.orthogonal_step(orthogonal)
         optimiser.step()
@@ -135,7 +135,7 @@ def released(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], N
     return step
 
 
-def recall(outputs: Tensor, targets: Tensor) -> float:
+def measure_recall(outputs: Tensor, targets: Tensor) -> float:
     """How many of the last ten symbols are right."""
     return (outputs[-10:].argmax(-1) == targets[-10:]).float().mean().item()
 

@@ -34,7 +34,7 @@ import torch
 import mnemoscope as ms
 from common import command, folder, take_turns, write_json
 from mnemoscope.cells import EchoState, Model, Reservoirs
-from mnemoscope.training import force
+from mnemoscope.training import train_force
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 UNITS, INPUTS, LEAK, RADIUS = 1000, 3, 0.1, 0.9
@@ -153,7 +153,7 @@ def _lesson(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
     def ours() -> np.ndarray:
         model = Model(cell, INPUTS, readout_bias=False).double()
         model.linear_readout.weight.zero_()
-        force(model, inputs, targets, every=1, alpha=ALPHA)
+        train_force(model, inputs, targets, every=1, alpha=ALPHA)
         return model.linear_readout.weight.mT.numpy()
 
     def theirs() -> np.ndarray:

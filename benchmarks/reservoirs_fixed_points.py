@@ -134,7 +134,7 @@ def trained(size: int, seed: int) -> tuple[EchoState, float]:
     torch.manual_seed(seed)
     cell = EchoState(3, size, output_size=3, input_scale=4.0)
     batch = FlipFlop(3, 30000, 0.03, 11, 16, 0).batch(1, seed, 0)
-    run = ms.force(cell, batch.inputs, batch.targets, mask=batch.mask)
+    run = ms.train_force(cell, batch.inputs, batch.targets, mask=batch.mask)
     print(run.summary(), flush=True)
     return cell, float(run.errors[-len(run.errors) // 10 :].mean())
 

@@ -24,7 +24,7 @@ from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_
 
 import mnemoscope as ms
 from common import command, folder, write_json
-from mnemoscope.memory.tape import named
+from mnemoscope import networks
 from mnemoscope.tasks import BitCopy
 
 LENGTH, BITS, UNITS, SLOTS, NUMBERS = 20, 8, 100, 128, 20
@@ -73,10 +73,10 @@ def _measured(batch: int, options: argparse.Namespace) -> list[Measured]:
 def _ours(name: str, batch: int, device: str) -> Callable[[], None]:
     torch.manual_seed(0)
     if name == "ntm":
-        cell = named.ntm(BITS + 1, UNITS, slots=SLOTS, slot_size=NUMBERS)
+        cell = networks.ntm(BITS + 1, UNITS, slots=SLOTS, slot_size=NUMBERS)
         task = BitCopy(bits=BITS, shortest=LENGTH, longest=LENGTH)
     else:
-        cell = named.matntm(25, 15, output_size=25)
+        cell = networks.matntm(25, 15, output_size=25)
         task = ms.registry.tasks.load("matrix-copy")(shortest=LENGTH, longest=LENGTH)
     one = task.batch(batch, seed=0, number=0)
     inputs, targets = one.inputs.to(device), one.targets.to(device, torch.float32)

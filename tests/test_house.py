@@ -93,7 +93,7 @@ def test_no_import_cycle_is_left():
 
 
 def test_no_module_has_the_name_of_something_it_defines():
-    """`import mnemoscope.x.recall` would yield a function where the package exports `recall`."""
+    """`import mnemoscope.x.recall` would yield a function where the package exports `measure_recall`."""
     for name, path in FILES.items():
         tree = ast.parse(path.read_text())
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -13,7 +13,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Dense
 from mnemoscope.inspection import Look, inspect_run
 from mnemoscope.inspection.attention import SEQUENCES, without_fixed_points
-from mnemoscope.lenses.attention import Attention, attention_of
+from mnemoscope.lenses.attention import Attention, record_attention
 from mnemoscope.lenses.gradients.lens import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
 from mnemoscope.training import build_model, load_model, train
@@ -47,7 +47,7 @@ def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
     model, task, config = load_model(folder)
     batch = task.batch(SEQUENCES, config.seed, 0, "test")
     kept = Attention.load(looked.page.with_name("page.attention.safetensors"))
-    assert torch.equal(kept.weights, attention_of(model.cell, batch.inputs).weights)
+    assert torch.equal(kept.weights, record_attention(model.cell, batch.inputs).weights)
     assert kept.summary() in text
     norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
     assert norms.names == ("before training", "after training")

@@ -12,7 +12,7 @@ from mnemoscope.cells import GRU, LSTM, Cell, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.lenses.attention import (
     Attention,
-    Dependencies,
+    AttentionDependencies,
     chi,
     chi_of,
     linear_norms,
@@ -74,7 +74,7 @@ def test_attention_is_that_of_the_steps(past, kind, options):
     cell = attentive(PASTS[past], kind, **options)
     xs = randn(15, 3, 3)
     with torch.no_grad():
-        found = ms.attention_of(cell, xs)
+        found = ms.record_attention(cell, xs)
         for sample in range(3):
             weights, kept, scores = slow_record(cell, xs[:, sample])
             assert torch.allclose(found.weights[:, :, sample], weights, rtol=0, atol=1e-13)
@@ -90,7 +90,7 @@ def test_a_sequence_that_waits_is_seen_as_one_of_its_own_length(past):
     xs, mask = randn(15, 2, 3), torch.ones(15, 2, dtype=torch.bool)
     mask[[0, 4, 5, 14], 1] = False
     on = mask[:, 1]
-    together, alone = ms.attention_of(cell, xs, mask), ms.attention_of(cell, xs[on, 1:])
+    together, alone = ms.record_attention(cell, xs, mask), ms.record_attention(cell, xs[on, 1:])
     for name in ("weights", "kept", "chosen"):
         whole = getattr(together, name)[:, :, 1]
         assert torch.allclose(whole[on][:, on].double(), getattr(alone, name)[:, :, 0].double(), rtol=0, atol=1e-13)
@@ -105,7 +105,7 @@ def test_a_sequence_that_waits_is_seen_as_one_of_its_own_length(past):
 
 
 def test_chosen_are_those_of_the_relevant_set():
-    found = ms.attention_of(attentive(RelevanceScreen(3, 4)), randn(20, 2, 3))
+    found = ms.record_attention(attentive(RelevanceScreen(3, 4)), randn(20, 2, 3))
     assert (found.chosen.sum(1) == torch.arange(20).sub(2).clamp(0, 4).unsqueeze(1)).all()
     assert not found.chosen[-1, -3:].any()
 
@@ -392,7 +392,7 @@ def breadth_first(counted, taken):
 def test_depth_is_found_by_a_search(past, threshold):
     xs, mask = randn(16, 3, 3), torch.ones(16, 3, dtype=torch.bool)
     mask[[2, 3, 15], 1] = False
-    attention = ms.attention_of(attentive(PASTS[past]), xs, mask)
+    attention = ms.record_attention(attentive(PASTS[past]), xs, mask)
     seen = attention.dependencies(threshold)
     counted = attention.weights > seen.threshold.unsqueeze(1)
     for sample in range(3):
@@ -404,7 +404,7 @@ def test_depth_is_found_by_a_search(past, threshold):
 
 def test_results_are_kept_and_drawn(tmp_path):
     for past, panels in (("screen", 5), ("full", 3)):
-        attention = ms.attention_of(attentive(PASTS[past]), randn(20, 2, 3))
+        attention = ms.record_attention(attentive(PASTS[past]), randn(20, 2, 3))
         attention.save(tmp_path / "attention.safetensors")
         again = Attention.load(tmp_path / "attention.safetensors")
         assert torch.equal(again.weights, attention.weights)
@@ -414,7 +414,7 @@ def test_results_are_kept_and_drawn(tmp_path):
         assert len(again.figure(1).axes) == panels  # the colour bars are some
         assert "2 sequences of up to 20 steps" in attention.summary()
         attention.dependencies().save(tmp_path / "dependencies.safetensors")
-        loaded = Dependencies.load(tmp_path / "dependencies.safetensors")
+        loaded = AttentionDependencies.load(tmp_path / "dependencies.safetensors")
         assert torch.equal(loaded.depth, attention.dependencies().depth)
         assert loaded.summary() == attention.dependencies().summary()
 
@@ -422,7 +422,7 @@ def test_results_are_kept_and_drawn(tmp_path):
 @pytest.mark.parametrize("past", ["full", "screen"])
 def test_a_section_of_a_page(past):
     cell, xs = attentive(PASTS[past]), randn(20, 2, 3)
-    attention = ms.attention_of(cell, xs)
+    attention = ms.record_attention(cell, xs)
     gradients = gradients_of(cell, xs, lambda outputs: outputs[-1].sum(), name="<trained>")
     matrix = cell.cell.connectivity().detach()
     section = attention_section(attention, gradients, sample=1, matrix=matrix)
@@ -439,29 +439,33 @@ def test_primacy_is_what_uniform_attention_keeps():
     """By the published score the first states are the most relevant, all attention being equal."""
     cell = attentive(RelevanceScreen(3, 4))
     nn.init.zeros_(cell.alignment.direction)
-    assert ms.attention_of(cell, randn(20, 2, 3)).primacy.tolist() == [1.0, 1.0]
-    assert ms.attention_of(cell, randn(3, 2, 3)).primacy.isnan().all()
-    assert "first that came" not in ms.attention_of(cell, randn(3, 2, 3)).summary()
+    assert ms.record_attention(cell, randn(20, 2, 3)).primacy.tolist() == [1.0, 1.0]
+    assert ms.record_attention(cell, randn(3, 2, 3)).primacy.isnan().all()
+    assert "first that came" not in ms.record_attention(cell, randn(3, 2, 3)).summary()
 
 
 def test_the_lenses_are_registered():
-    assert ms.registry.lenses.load("attention") is ms.attention_of
+    assert ms.registry.lenses.load("attention") is ms.record_attention
     assert ms.registry.lenses.load("gradients") is ms.gradients_of
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: ms.attention_of(GRU(3, 4), randn(5, 1, 3)), TypeError, "attends to its past"),
-        (lambda: ms.attention_of(attentive(FullHistory()), randn(5, 1, 4)), ValueError, "takes 3 input features"),
+        (lambda: ms.record_attention(GRU(3, 4), randn(5, 1, 3)), TypeError, "attends to its past"),
+        (lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 4)), ValueError, "takes 3 input features"),
         (
-            lambda: ms.attention_of(attentive(FullHistory()), randn(5, 1, 3), torch.ones(1, 5, dtype=torch.bool)),
+            lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3), torch.ones(1, 5, dtype=torch.bool)),
             ValueError,
             "mask must be of bool",
         ),
-        (lambda: ms.attention_of(attentive(FullHistory()), randn(5, 1, 3)).dependencies(1.0), ValueError, "below 1"),
-        (lambda: ms.attention_of(attentive(FullHistory()), randn(5, 1, 3)).figure(1), ValueError, "sequence 1"),
-        (lambda: ms.attention_of(attentive(FullHistory()), randn(2000, 300, 3)), ValueError, "fewer sequences"),
+        (
+            lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3)).dependencies(1.0),
+            ValueError,
+            "below 1",
+        ),
+        (lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3)).figure(1), ValueError, "sequence 1"),
+        (lambda: ms.record_attention(attentive(FullHistory()), randn(2000, 300, 3)), ValueError, "fewer sequences"),
         (lambda: chi(0, 3), ValueError, "count from t = 1"),
         (lambda: chi_of(uniform(4), 2, 3), ValueError, "at least 5 steps"),
         (lambda: sparse_uniform(torch.zeros(2, 2, dtype=torch.bool)), ValueError, "attends to none"),

@@ -368,7 +368,7 @@ def test_conditional_exponents_of_gru_beside_explicit_products():
     gru = ms.Dynamics(torch.nn.GRU(2, 4))
     xs = torch.randn(60, 2, dtype=torch.float64)
     seen = ms.lyapunov_spectrum(gru, 4, 40, 20, 1, inputs=xs, seed=5)
-    x = ms.analysis.Box(1).draw(gru, torch.Generator().manual_seed(5))
+    x = ms.lenses.Box(1).draw(gru, torch.Generator().manual_seed(5))
     logs = []
     for time, row in enumerate(xs):
         J = gru.jacobian(x, row[None])[0]
@@ -446,14 +446,14 @@ def assert_all(seen, kind):
 
 @pytest.mark.parametrize(("r", "period"), [(3.2, 2), (3.5, 4), (3.83, 3)])
 def test_verdict_on_cycles(r, period):
-    seen = ms.attractors(logistic(r), 16, **BRIEFLY)
+    seen = ms.find_attractors(logistic(r), 16, **BRIEFLY)
     assert_all(seen, Kind.CYCLE)
     assert seen.periods.tolist() == [period]
     assert f"a cycle of period {period} (all of 16 starts)" in seen.verdict
 
 
 def test_verdict_on_points_and_their_time_constant():
-    seen = ms.attractors(logistic(2.8), 16)
+    seen = ms.find_attractors(logistic(2.8), 16)
     assert_all(seen, Kind.POINT)
     assert seen.states[0, 0] == pytest.approx(1 - 1 / 2.8)
     assert seen.time_constants[0] == pytest.approx(-1 / math.log(0.8))
@@ -461,7 +461,7 @@ def test_verdict_on_points_and_their_time_constant():
 
 def test_verdict_on_a_flip_flop():
     """Three bits: the corners of a cube, each with an eighth of the box."""
-    seen = ms.attractors(tanh_network(2 * torch.eye(3)), 200)
+    seen = ms.find_attractors(tanh_network(2 * torch.eye(3)), 200)
     assert_all(seen, Kind.POINT)
     assert len(seen) == 8
     assert len({tuple(row) for row in seen.states.sign().tolist()}) == 8
@@ -472,8 +472,8 @@ def test_verdict_on_a_flip_flop():
 
 
 def test_verdict_on_chaos():
-    assert_all(ms.attractors(logistic(4.0), 4, **BRIEFLY), Kind.CHAOS)
-    seen = ms.attractors(
+    assert_all(ms.find_attractors(logistic(4.0), 4, **BRIEFLY), Kind.CHAOS)
+    seen = ms.find_attractors(
         system(henon, 2),
         torch.tensor([[0.1, 0.1], [0.0, 0.0], [9.0, 9.0]]).double(),
         transient=100,
@@ -490,7 +490,7 @@ def test_verdict_on_chaos():
 def test_verdict_on_random_networks(gain, kind):
     W = random_network(120, 1.0)
     W = W / torch.linalg.eigvals(W).abs().max()
-    seen = ms.attractors(tanh_network(gain * W), 8, **BRIEFLY)
+    seen = ms.find_attractors(tanh_network(gain * W), 8, **BRIEFLY)
     assert_all(seen, kind)
     assert len(seen) == 1
     if kind == Kind.POINT:
@@ -499,21 +499,21 @@ def test_verdict_on_random_networks(gain, kind):
 
 @pytest.mark.parametrize("network", [torch.nn.GRU(3, 16), torch.nn.LSTM(3, 8), torch.nn.RNN(3, 16)], ids=str)
 def test_verdict_on_untrained_networks(network):
-    assert_all(ms.attractors(ms.Dynamics(network), 6), Kind.POINT)
+    assert_all(ms.find_attractors(ms.Dynamics(network), 6), Kind.POINT)
 
 
 def test_verdict_on_an_invariant_circle():
     """h' = g R h / sqrt(1 + |h|^2) turns by the angle of R on |h|^2 = g^2 - 1; radially it contracts by 1 / g^2."""
     R = rotation(GOLDEN)
     gain = 1.3
-    seen = ms.attractors(
+    seen = ms.find_attractors(
         system(lambda x, h: gain * (h @ R.T) / (1 + h.square().sum(1, keepdim=True)).sqrt(), 2), 3, transient=100
     )
     assert_all(seen, Kind.CIRCLE)
     assert len(seen) == 1
     assert seen.states[0].square().sum() == pytest.approx(gain**2 - 1)
     assert torch.allclose(seen.exponents[0], torch.tensor([0.0, -2 * math.log(gain)]).double(), atol=1e-3)
-    assert_all(ms.attractors(tanh_network(1.1 * R), 4, **BRIEFLY), Kind.CIRCLE)
+    assert_all(ms.find_attractors(tanh_network(1.1 * R), 4, **BRIEFLY), Kind.CIRCLE)
 
 
 def test_verdict_on_a_torus():
@@ -523,7 +523,7 @@ def test_verdict_on_a_torus():
         turned = [part @ R.T for part, R in zip(h.split(2, 1), pair, strict=True)]
         return torch.cat([1.3 * part / (1 + part.square().sum(1, keepdim=True)).sqrt() for part in turned], 1)
 
-    seen = ms.attractors(system(two, 4), 2, transient=100, patience=0)
+    seen = ms.find_attractors(system(two, 4), 2, transient=100, patience=0)
     assert_all(seen, Kind.TORUS)
     assert seen.dimensions.tolist() == [2]
 
@@ -531,7 +531,7 @@ def test_verdict_on_a_torus():
 def test_verdict_on_a_line_of_fixed_points():
     v = torch.tensor([1.0, 2.0, 2.0]).double() / 3
     A = 0.5 * torch.eye(3).double() + 0.5 * torch.outer(v, v)
-    seen = ms.attractors(system(lambda x, h: h @ A.T, 3), 12)
+    seen = ms.find_attractors(system(lambda x, h: h @ A.T, 3), 12)
     assert_all(seen, Kind.CONTINUOUS)
     assert seen.dimensions.tolist() == [1]
     assert float(seen.time_constants[0]) == pytest.approx(-1 / math.log(0.5))
@@ -540,7 +540,7 @@ def test_verdict_on_a_line_of_fixed_points():
 
 def test_verdict_on_a_slow_manifold():
     rates = torch.tensor([1 - 1e-6, 0.5]).double()
-    assert_all(ms.attractors(system(lambda x, h: h * rates, 2), 8), Kind.SLOW)
+    assert_all(ms.find_attractors(system(lambda x, h: h * rates, 2), 8), Kind.SLOW)
 
 
 def test_what_cannot_be_judged_is_undecided():
@@ -548,12 +548,12 @@ def test_what_cannot_be_judged_is_undecided():
         (lambda x, h: 1.0003 * h, 1, "transient has not ended"),
         (lambda x, h: h @ rotation(GOLDEN).T, 2, "no exponent tells whether the motion does"),
     ):
-        seen = ms.attractors(system(function, size), 4, **BRIEFLY)
+        seen = ms.find_attractors(system(function, size), 4, **BRIEFLY)
         assert_all(seen, Kind.UNDECIDED)
         assert words in seen.verdict
-    shrinking = ms.attractors(logistic(3.0), 4, patience=0)  # as n^-1/2
+    shrinking = ms.find_attractors(logistic(3.0), 4, patience=0)  # as n^-1/2
     assert "no exponent tells whether the motion does" in shrinking.verdict
-    unstable = ms.attractors(tanh_network(2 * torch.eye(2)), torch.zeros(1, 2).double())
+    unstable = ms.find_attractors(tanh_network(2 * torch.eye(2)), torch.zeros(1, 2).double())
     assert_all(unstable, Kind.UNDECIDED)
     assert "not stable" in unstable.verdict
 
@@ -562,9 +562,9 @@ def test_what_cannot_be_judged_is_undecided():
 def test_a_chaotic_transient_before_a_cycle_is_not_called_chaos():
     """From some starts this network wanders for thousands of steps before it falls into its cycle."""
     W = 1.25 * torch.randn(16, 16, generator=torch.Generator().manual_seed(1))
-    hasty = ms.attractors(tanh_network(W), 16, patience=0)
+    hasty = ms.find_attractors(tanh_network(W), 16, patience=0)
     assert {Kind.CYCLE, Kind.CHAOS} <= set(hasty.kind)
-    seen = ms.attractors(tanh_network(W), 16)
+    seen = ms.find_attractors(tanh_network(W), 16)
     assert_all(seen, Kind.CYCLE)
     assert seen.periods.tolist() == [18]
 
@@ -575,20 +575,20 @@ def test_verdict_on_flows():
         a, b = h.unbind(1)
         return torch.stack([b, (1 - a * a) * b - a], 1)
 
-    seen = ms.attractors(system(van_der_pol, 2, continuous=True), 4, dt=0.05)
+    seen = ms.find_attractors(system(van_der_pol, 2, continuous=True), 4, dt=0.05)
     assert_all(seen, Kind.CIRCLE)
     assert float(seen.periods[0]) == pytest.approx(6.663, abs=0.05)  # its period, to a step
     flow = ms.Dynamics(Lorenz(), continuous=True)
-    chaos = ms.attractors(
+    chaos = ms.find_attractors(
         flow, torch.tensor([[1.0, 1.0, 20.0], [-3.0, 2.0, 15.0]]).double(), dt=0.02, steps=2500, patience=0
     )
     assert_all(chaos, Kind.CHAOS)
     with pytest.raises(ValueError, match="steps of a length dt"):
-        ms.attractors(flow)
+        ms.find_attractors(flow)
 
 
 def test_attractors_are_saved_and_drawn(tmp_path):
-    seen = ms.attractors(tanh_network(1.5 * signed_ring(3, -1.0)), 24)
+    seen = ms.find_attractors(tanh_network(1.5 * signed_ring(3, -1.0)), 24)
     assert sorted(seen.periods.tolist()) == [2, 6]
     seen.save(tmp_path / "attractors.safetensors")
     back = ms.Attractors.load(tmp_path / "attractors.safetensors")
@@ -608,13 +608,13 @@ def test_what_attractors_refuses():
         ("starts must be a number of starts, .* but is 'adaptive'", {"starts": "adaptive"}),
     ):
         with pytest.raises(ValueError, match=words):
-            ms.attractors(logistic(3.2), **options)
+            ms.find_attractors(logistic(3.2), **options)
 
 
 @pytest.mark.parametrize(
     ("called", "given", "words"),
     [
-        (ms.attractors, {"seed": "a"}, "seed must be a whole number"),
+        (ms.find_attractors, {"seed": "a"}, "seed must be a whole number"),
         (ms.lyapunov_spectrum, {"seed": 1.5}, "seed must be a whole number"),
         (ms.find_cycles, {"seed": "a"}, "seed must be a whole number"),
         (ms.find_cycles, {"periods": 1.5}, "periods must be a whole number of steps, 1 or more, or several"),
@@ -666,7 +666,7 @@ def two_circles(inner, outer, angle=1.0):
 def test_concentric_circles_are_two_attractors(angle):
     directions = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.28, 0.96]]).double()
     starts = torch.cat([0.9 * directions, 1.3 * directions])
-    seen = ms.attractors(system(two_circles(1.0, 1.25, angle), 2), starts, **BRIEFLY)
+    seen = ms.find_attractors(system(two_circles(1.0, 1.25, angle), 2), starts, **BRIEFLY)
     assert_all(seen, Kind.CIRCLE)
     assert sorted(seen.states.norm(dim=1).tolist()) == pytest.approx([1.0, 1.25])
     assert seen.member[:3].unique().numel() == seen.member[3:].unique().numel() == 1
@@ -674,7 +674,7 @@ def test_concentric_circles_are_two_attractors(angle):
 
 def test_chaotic_sets_beside_each_other_are_two_attractors():
     starts = sides(torch.tensor([[0.3], [0.41], [0.77]]).double(), 0.06)
-    seen = ms.attractors(system(beside(lambda x, h: 3.99 * h * (1 - h), 0.06), 2), starts, **BRIEFLY)
+    seen = ms.find_attractors(system(beside(lambda x, h: 3.99 * h * (1 - h), 0.06), 2), starts, **BRIEFLY)
     assert_all(seen, Kind.CHAOS)
     assert len(seen) == 2
     assert seen.shares.tolist() == [0.5, 0.5]
@@ -683,7 +683,7 @@ def test_chaotic_sets_beside_each_other_are_two_attractors():
 @pytest.mark.parametrize("apart", [1e-3, 1e-5])
 def test_cycles_beside_each_other_are_two_attractors(apart):
     starts = sides(torch.tensor([[0.3], [-0.4], [0.7]]).double(), apart)
-    seen = ms.attractors(system(beside(lambda x, h: -torch.tanh(2 * h), apart), 2), starts)
+    seen = ms.find_attractors(system(beside(lambda x, h: -torch.tanh(2 * h), apart), 2), starts)
     assert_all(seen, Kind.CYCLE)
     assert seen.periods.tolist() == [2, 2]
     assert seen.shares.tolist() == [0.5, 0.5]  # whichever of its two states a start ends at
@@ -695,7 +695,7 @@ def test_a_cycle_that_starts_have_not_come_to_yet_is_one():
         return torch.stack([-torch.tanh(2 * h[:, 0]), 0.997 * h[:, 1]], 1)
 
     starts = torch.tensor([[0.3, 0.5], [-0.4, 0.2], [0.7, -0.7]]).double()
-    seen = ms.attractors(system(slowly, 2), starts)
+    seen = ms.find_attractors(system(slowly, 2), starts)
     assert_all(seen, Kind.CYCLE)
     assert len(seen) == 1
 
@@ -712,7 +712,7 @@ def test_chaos_from_several_starts_is_one_attractor():
         (tanh_network(random_network(100, 1.6)), drawn(4, 100) - 0.5, {"steps": 600, "count": 1}),
         (tanh_network(random_network(100, 2.0, 2)), drawn(4, 100) - 0.5, {"count": 1}),
     ):
-        seen = ms.attractors(dynamics, starts, **BRIEFLY | options)
+        seen = ms.find_attractors(dynamics, starts, **BRIEFLY | options)
         assert_all(seen, Kind.CHAOS)
         assert len(seen) == 1, seen.summary()
 
@@ -740,7 +740,7 @@ def ring_of_points(x, h):
 def test_continuous_attractors_beside_each_other_are_two(function, size, apart):
     generator = torch.Generator().manual_seed(1)
     starts = sides(torch.randn(8, size, generator=generator, dtype=torch.float64), apart)
-    seen = ms.attractors(system(beside(function, apart), size + 1), starts)
+    seen = ms.find_attractors(system(beside(function, apart), size + 1), starts)
     assert_all(seen, Kind.CONTINUOUS)
     assert seen.shares.tolist() == [0.5, 0.5]
     assert seen.dimensions.tolist() == [1, 1]
@@ -770,7 +770,7 @@ def test_no_continuous_attractor_is_split_where_another_is_nearer(function, widt
     """The next rest of a ring's own is often further away than many of the other ring."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.tensor(width) * (2 * torch.rand(starts, 2, generator=generator, dtype=torch.float64) - 1)
-    seen = ms.attractors(system(function, 2), drawn)
+    seen = ms.find_attractors(system(function, 2), drawn)
     assert_all(seen, Kind.CONTINUOUS)
     assert len(seen) == number
     own = seen.states.norm(dim=1) if number == 2 else seen.states[:, 1]
@@ -781,16 +781,16 @@ def test_too_many_groups_to_compare_all_are_told(monkeypatch):
     monkeypatch.setattr(continua, "MOST", 2)
     rows = torch.tensor([[0.0], [1.0], [2.0]]).double()
     drawn = torch.cat([torch.cat([rows, torch.full_like(rows, line)], 1) for line in range(6)])
-    seen = ms.attractors(system(lines_of_points, 2), drawn)
+    seen = ms.find_attractors(system(lines_of_points, 2), drawn)
     assert "where not every two were compared" in seen.summary()
     monkeypatch.undo()
-    assert "not every two" not in ms.attractors(system(lines_of_points, 2), drawn).summary()
+    assert "not every two" not in ms.find_attractors(system(lines_of_points, 2), drawn).summary()
 
 
 def test_continuous_attractors_of_one_piece_are_one():
     plane = torch.diag(torch.tensor([1.0, 1.0, 0.5])).double()
     for function, size, dimension in ((ring_of_points, 2, 1), (lambda x, h: h @ plane, 3, 2)):
-        seen = ms.attractors(system(function, size), 10)
+        seen = ms.find_attractors(system(function, size), 10)
         assert_all(seen, Kind.CONTINUOUS)
         assert seen.dimensions.tolist() == [dimension]
         assert seen.notes == ("",)
@@ -801,21 +801,21 @@ def test_a_curve_is_said_to_close_after_no_number_of_steps_that_was_tried():
     cos, sin = math.cos(2 * math.pi / 70), math.sin(2 * math.pi / 70)
     turn = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
     ring = system(lambda x, h: ring_of_points(x, h) @ turn.T, 2)
-    seen = ms.attractors(ring, 4, **BRIEFLY)
+    seen = ms.find_attractors(ring, 4, **BRIEFLY)
     assert_all(seen, Kind.CIRCLE)
     assert "which no number of steps up to 64 closes" in seen.verdict
-    assert_all(ms.attractors(ring, 4, **BRIEFLY, longest=70), Kind.CYCLE)
+    assert_all(ms.find_attractors(ring, 4, **BRIEFLY, longest=70), Kind.CYCLE)
 
 
 def test_what_is_undefined_has_not_left_to_infinity(tmp_path):
-    seen = ms.attractors(system(lambda x, h: torch.log(h), 1), torch.tensor([[0.5], [2.0], [3.0]]).double())
+    seen = ms.find_attractors(system(lambda x, h: torch.log(h), 1), torch.tensor([[0.5], [2.0], [3.0]]).double())
     assert_all(seen, Kind.DIVERGED)
     assert seen.verdict == "Left alone, the system becomes undefined (NaN) (all of 3 starts)."
 
     def both(x, h):
         return torch.where(h > 0, 2 * h, torch.log(h))
 
-    seen = ms.attractors(system(both, 1), torch.tensor([[0.5], [-2.0], [3.0]]).double())
+    seen = ms.find_attractors(system(both, 1), torch.tensor([[0.5], [-2.0], [3.0]]).double())
     seen.save(tmp_path / "both.safetensors")
     for own in (seen, ms.Attractors.load(tmp_path / "both.safetensors")):
         assert "leaves to infinity (2 of 3 starts); becomes undefined (NaN) (1 of 3 starts)" in own.verdict
@@ -826,7 +826,7 @@ def test_what_is_undefined_has_not_left_to_infinity(tmp_path):
 def test_the_way_of_an_undecided_start_that_escapes_stays_finite():
     starts = torch.tensor([[0.08], [-0.07]], dtype=torch.float64)
     escaping = system(lambda x, h: 1.015 * h + 1e-3 * h**3, 1)
-    seen = ms.attractors(escaping, starts, transient=0, steps=256, patience=0)
+    seen = ms.find_attractors(escaping, starts, transient=0, steps=256, patience=0)
     assert_all(seen, Kind.UNDECIDED)
     assert torch.isfinite(seen.paths).all()
     assert seen.paths[:, -1].equal(seen.paths[:, -2])
@@ -836,15 +836,15 @@ def test_the_way_of_an_undecided_start_that_escapes_stays_finite():
 def test_the_lenses_are_registered():
     assert ms.registry.lenses["cycles"].load() is ms.find_cycles
     assert ms.registry.lenses["lyapunov"].load() is ms.lyapunov_spectrum
-    assert ms.registry.lenses["attractors"].load() is ms.attractors
+    assert ms.registry.lenses["attractors"].load() is ms.find_attractors
 
 
 def test_many_points_are_all_points():
     """Six independent bits: sixty-four points, more than any list of a few."""
-    seen = ms.attractors(tanh_network(2 * torch.eye(6)), 200)
+    seen = ms.find_attractors(tanh_network(2 * torch.eye(6)), 200)
     assert set(seen.kind) == {Kind.POINT}
     assert len(seen.kind) > 50
-    slow_but_one = ms.attractors(system(lambda x, h: 0.997 * h, 1), torch.linspace(-1, 1, 64).double()[:, None])
+    slow_but_one = ms.find_attractors(system(lambda x, h: 0.997 * h, 1), torch.linspace(-1, 1, 64).double()[:, None])
     assert list(slow_but_one.kind) == [Kind.POINT]
     assert slow_but_one.shares.tolist() == [1.0]
 
@@ -865,7 +865,7 @@ def test_chaos_that_was_not_watched_for_long_is_no_torus():
         a, b, c = h.unbind(1)
         return torch.stack([-b - c, a + 0.2 * b, 0.2 + c * (a - 5.7)], 1)
 
-    seen = ms.attractors(
+    seen = ms.find_attractors(
         system(rossler, 3, continuous=True, rate=1.0),
         torch.tensor([[1.0, 1, 1]]).double(),
         dt=0.05,

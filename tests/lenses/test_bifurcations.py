@@ -13,7 +13,13 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import Elman
 from mnemoscope.cells.adapters import FunctionCell
-from mnemoscope.lenses import Evolution, along_inputs, between, find_fixed_points, follow
+from mnemoscope.lenses import (
+    BifurcationDiagram,
+    find_fixed_points,
+    interpolate_inputs,
+    interpolate_weights,
+    track_fixed_points,
+)
 from mnemoscope.lenses.bifurcations import Event
 from mnemoscope.lenses.bifurcations.arclength import round_the_bend
 from mnemoscope.lenses.bifurcations.families import increasing
@@ -80,7 +86,7 @@ AT_AND_BESIDE = [
 def test_normal_forms_are_named_and_located(name, at):
     step, size, change, crossing, branches = NORMAL_FORMS[name]
     starts = LINE if size == 1 else torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).double()
-    seen = ms.follow(maps(step, size, coupled=size > 1), at, starts=starts, tolerance=1e-4)
+    seen = ms.track_fixed_points(maps(step, size, coupled=size > 1), at, starts=starts, tolerance=1e-4)
     assert [(event.name, event.change, event.crossing) for event in seen.events] == [(name, change, crossing)]
     event = seen.events[0]
     assert event.low <= 0 <= event.high <= event.low + 1.01e-4
@@ -91,7 +97,7 @@ def test_normal_forms_are_named_and_located(name, at):
 
 @SLOW
 def test_a_subcritical_pitchfork_takes_two_points_away():
-    seen = ms.follow(maps(lambda h, mu: h + mu * h + h**3), [-0.3, 0.2], starts=LINE, tolerance=1e-3)
+    seen = ms.track_fixed_points(maps(lambda h, mu: h + mu * h + h**3), [-0.3, 0.2], starts=LINE, tolerance=1e-3)
     (event,) = seen.events
     assert (event.name, event.change) == ("pitchfork", "vanished")
     assert event.low <= 0 <= event.high
@@ -104,12 +110,12 @@ def test_a_flow_has_a_hopf_bifurcation_and_a_fold_at_zero():
         r2 = x**2 + y**2
         return torch.stack([mu * x - 3 * y - r2 * x, 3 * x + mu * y - r2 * y], 1)
 
-    seen = ms.follow(
+    seen = ms.track_fixed_points(
         maps(hopf, 2, coupled=True, continuous=True), [-1, 1.1], starts=torch.randn(8, 2).double(), tolerance=1e-4
     )
     assert [(event.name, event.crossing) for event in seen.events] == [("Hopf", "imaginary pair")]
     assert seen.events[0].low <= 0 <= seen.events[0].high
-    fold = ms.follow(maps(lambda h, mu: mu - h**2, continuous=True), [-1, 1.1], starts=LINE, tolerance=1e-4)
+    fold = ms.track_fixed_points(maps(lambda h, mu: mu - h**2, continuous=True), [-1, 1.1], starts=LINE, tolerance=1e-4)
     assert [(event.name, event.crossing) for event in fold.events] == [("saddle-node", "0")]
     assert fold.events[0].low <= 0 <= fold.events[0].high
 
@@ -123,7 +129,7 @@ def symmetric_network(gain):
 @SLOW
 def test_a_symmetric_network_forks_at_gain_one_and_two():
     """Along (1, 1) the points solve x = tanh(g x), along (1, -1) x = tanh(g x / 2); more fork off those later."""
-    seen = ms.follow(symmetric_network, [0.5, 1.8, 2.2], starts=GRID, tolerance=1e-2)
+    seen = ms.track_fixed_points(symmetric_network, [0.5, 1.8, 2.2], starts=GRID, tolerance=1e-2)
     assert seen.symmetric
     assert all(event.name == "pitchfork" and "symmetry" in event.sentence for event in seen.events)
     assert [event.at for event in seen.events[:2]] == pytest.approx([1, 2], abs=1e-2)
@@ -143,7 +149,7 @@ def test_hysteresis_has_two_folds_even_where_no_snapshot_lies_between(at):
     """x = tanh(2 x + u) folds where 2 (1 - x^2) = 1. Without a snapshot between, folds lead to the middle branch."""
     x = sqrt(0.5)
     fold = 2 * x - atanh(x)
-    seen = ms.follow(cusp, at, starts=LINE, tolerance=1e-2)
+    seen = ms.track_fixed_points(cusp, at, starts=LINE, tolerance=1e-2)
     assert [event.name for event in seen.events] == ["saddle-node", "saddle-node"]
     assert [event.change for event in seen.events] == ["appeared", "vanished"]
     for event, exact in zip(seen.events, (-fold, fold), strict=True):
@@ -158,10 +164,12 @@ def test_a_pair_that_lives_between_two_snapshots_is_not_seen_and_that_is_said():
         """Two points for |mu| < 0.1 near h = 0 and one near 2, which is always there."""
         return h - 0.2 * (h - 2) * (h**2 + mu**2 - 0.01)
 
-    seen = ms.follow(maps(bubble), [-1, 1], starts=torch.tensor([[2.2]]).double())
+    seen = ms.track_fixed_points(maps(bubble), [-1, 1], starts=torch.tensor([[2.2]]).double())
     assert (len(seen), len(seen.events)) == (1, 0)
     assert "between two snapshots is not seen" in seen.summary()
-    seen = ms.follow(maps(bubble), [-1, 0.01, 1], starts=torch.linspace(-1, 2.5, 8)[:, None].double(), tolerance=1e-3)
+    seen = ms.track_fixed_points(
+        maps(bubble), [-1, 0.01, 1], starts=torch.linspace(-1, 2.5, 8)[:, None].double(), tolerance=1e-3
+    )
     assert [event.change for event in seen.events] == ["appeared", "vanished"]
     assert [event.at for event in seen.events] == pytest.approx([-0.1, 0.1], abs=1e-3)
 
@@ -190,7 +198,9 @@ TOGETHER = pytest.mark.xdist_group("growing")
 
 @pytest.fixture(scope="module")
 def growing():
-    return ms.follow(between([holds_bits(0), holds_bits(1)], [0, 1]), np.linspace(0, 1, 4).tolist(), tolerance=1e-2)
+    return ms.track_fixed_points(
+        interpolate_weights([holds_bits(0), holds_bits(1)], [0, 1]), np.linspace(0, 1, 4).tolist(), tolerance=1e-2
+    )
 
 
 @TOGETHER
@@ -211,8 +221,8 @@ def test_a_network_that_comes_to_hold_bits_has_index_sum_one_all_along(growing):
 @SLOW
 @TOGETHER
 def test_events_do_not_depend_on_the_snapshots(growing):
-    family = between([holds_bits(0), holds_bits(1)], [0, 1])
-    finer = ms.follow(family, np.linspace(0, 1, 7).tolist(), tolerance=1e-2)
+    family = interpolate_weights([holds_bits(0), holds_bits(1)], [0, 1])
+    finer = ms.track_fixed_points(family, np.linspace(0, 1, 7).tolist(), tolerance=1e-2)
     assert [event.name for event in finer.events] == [event.name for event in growing.events]
     for one, other in zip(finer.events, growing.events, strict=True):
         assert max(one.low, other.low) <= min(one.high, other.high) + 1e-12  # brackets of the same event overlap
@@ -220,7 +230,7 @@ def test_events_do_not_depend_on_the_snapshots(growing):
 
 @TOGETHER
 def test_every_place_is_a_fixed_point_of_its_system(growing):
-    family = between([holds_bits(0), holds_bits(1)], [0, 1])
+    family = interpolate_weights([holds_bits(0), holds_bits(1)], [0, 1])
     for row in range(0, len(growing.at), 7):
         system = family(float(growing.at[row]))
         assert float(system.residual(growing.states[row][None]).norm()) < 1e-11
@@ -236,7 +246,9 @@ def test_what_a_search_missed_is_found_later_and_followed_back():
     def starts(at):
         return torch.tensor([[0.9]]).double() if at < 2 else LINE
 
-    late = ms.follow(maps(lambda h, gain: torch.tanh(gain * h + 0.05), bounds=(-1, 1)), [1.5, 1.7, 2.1], starts=starts)
+    late = ms.track_fixed_points(
+        maps(lambda h, gain: torch.tanh(gain * h + 0.05), bounds=(-1, 1)), [1.5, 1.7, 2.1], starts=starts
+    )
     assert [late.count(snapshot) for snapshot in range(3)] == [3, 3, 3]
     assert late.index_sum.tolist() == [1, 1, 1]
 
@@ -248,19 +260,19 @@ def test_missing_points_are_told():
         def draw(self, dynamics, generator):
             return torch.tensor([[0.95], [-0.95]]).double()
 
-    two = ms.analysis.Adaptive(initial=Two(), waves=1)
-    seen = ms.follow(cusp, [-0.1, 0.1], starts=two)
+    two = ms.lenses.Adaptive(initial=Two(), waves=1)
+    seen = ms.track_fixed_points(cusp, [-0.1, 0.1], starts=two)
     assert [seen.count(0), seen.count(1)] == [2, 2]
     assert seen.index_sum.tolist() == [2, 2]
     assert len(seen.missing) == 2
     assert "At 0.1 the index sum is 2 and must be 1: at least 1 point of index -1 missing." in seen.summary()
-    assert not ms.follow(cusp, [-0.1, 0.1]).missing
+    assert not ms.track_fixed_points(cusp, [-0.1, 0.1]).missing
 
 
 def test_along_inputs_is_the_network_at_each_input():
     cell = torch.nn.GRU(2, 6)
-    family = along_inputs(cell, torch.tensor([[0.0, 0.0], [1.0, -1.0], [1.0, 3.0]]), at=[0, 1, 3])
-    seen = ms.follow(family, [0, 1.5, 3])
+    family = interpolate_inputs(cell, torch.tensor([[0.0, 0.0], [1.0, -1.0], [1.0, 3.0]]), at=[0, 1, 3])
+    seen = ms.track_fixed_points(family, [0, 1.5, 3])
     direct = find_fixed_points(ms.Dynamics(cell, [1.0, 3.0]))
     assert float(torch.cdist(seen.states[seen.points(-1)], direct.states).min(0).values.max()) < 1e-6
     assert torch.allclose(family(2).input, torch.tensor([[1.0, 1.0]]).double())
@@ -269,7 +281,7 @@ def test_along_inputs_is_the_network_at_each_input():
 def test_between_is_exact_at_the_snapshots_and_leaves_them_alone():
     cells = [torch.nn.RNN(2, 5) for _ in range(3)]
     before = [{name: value.clone() for name, value in cell.state_dict().items()} for cell in cells]
-    family = between(cells, [0, 10, 40], input=[0.1, 0.2])
+    family = interpolate_weights(cells, [0, 10, 40], input=[0.1, 0.2])
     states = torch.rand(4, 5).double()
     for cell, at in zip(cells, (0, 10, 40), strict=True):
         assert torch.equal(family(at)(states), ms.Dynamics(cell, [0.1, 0.2])(states))
@@ -301,7 +313,7 @@ def test_a_large_state_counts_where_it_is_asked_to():
         return ms.Dynamics(cell)
 
     starts = torch.cat([torch.tanh(5 * v)[None], -torch.tanh(5 * v)[None], torch.zeros(1, size).double()])
-    seen = ms.follow(family, [0.5, 1.4], starts=starts, tolerance=0.05, count_at=[1.4])
+    seen = ms.track_fixed_points(family, [0.5, 1.4], starts=starts, tolerance=0.05, count_at=[1.4])
     (event,) = seen.events
     assert event.name == "pitchfork"
     largest = [torch.linalg.eigvals(W + gain * torch.outer(v, v)).real.max() for gain in (event.low, event.high)]
@@ -323,14 +335,14 @@ def test_the_tangent_is_the_derivative_of_the_branch():
 @TOGETHER
 def test_saved_and_loaded(growing, tmp_path):
     growing.save(tmp_path / "evolution.safetensors")
-    again = Evolution.load(tmp_path / "evolution.safetensors")
+    again = BifurcationDiagram.load(tmp_path / "evolution.safetensors")
     assert again.summary() == growing.summary()
     assert again.events == growing.events
     assert torch.equal(again.states, growing.states)
     assert again.kind == growing.kind
     find_fixed_points(cusp(0.0)).save(tmp_path / "points.safetensors")
     with pytest.raises(ValueError, match="does not hold an evolution"):
-        Evolution.load(tmp_path / "points.safetensors")
+        BifurcationDiagram.load(tmp_path / "points.safetensors")
 
 
 @TOGETHER
@@ -360,37 +372,37 @@ def test_the_figure_draws_every_branch_and_event(growing):
 def test_bad_input_is_refused_in_words():
     family = maps(lambda h, mu: 0.5 * h + mu)
     with pytest.raises(ValueError, match="must increase, but 0 follows 1"):
-        ms.follow(family, [1, 0])
+        ms.track_fixed_points(family, [1, 0])
     with pytest.raises(ValueError, match="at least two"):
-        ms.follow(family, [1])
+        ms.track_fixed_points(family, [1])
     with pytest.raises(ValueError, match="NaN"):
-        ms.follow(family, [0, float("nan")])
+        ms.track_fixed_points(family, [0, float("nan")])
     with pytest.raises(ValueError, match="tolerance must be positive"):
-        ms.follow(family, [0, 1], tolerance=0)
+        ms.track_fixed_points(family, [0, 1], tolerance=0)
     with pytest.raises(ValueError, match="rounding"):
-        ms.follow(family, [1e6, 1e6 + 1], tolerance=1e-8)
+        ms.track_fixed_points(family, [1e6, 1e6 + 1], tolerance=1e-8)
     with pytest.raises(ValueError, match="no snapshots"):
-        ms.follow(family, [0, 1], count_at=[0.5])
+        ms.track_fixed_points(family, [0, 1], count_at=[0.5])
     with pytest.raises(TypeError, match="between"):
-        ms.follow(ms.Dynamics(torch.nn.GRU(1, 2)), [0, 1])
+        ms.track_fixed_points(ms.Dynamics(torch.nn.GRU(1, 2)), [0, 1])
     with pytest.raises(TypeError, match="must return a Dynamics"):
-        ms.follow(lambda at: torch.nn.GRU(1, 2), [0, 1])
+        ms.track_fixed_points(lambda at: torch.nn.GRU(1, 2), [0, 1])
     with pytest.raises(ValueError, match="one size"):
-        ms.follow(lambda at: ms.Dynamics(torch.nn.GRU(1, 2 + int(at))), [0, 1])
+        ms.track_fixed_points(lambda at: ms.Dynamics(torch.nn.GRU(1, 2 + int(at))), [0, 1])
     with pytest.raises(ValueError, match="differs in shape"):
-        between([torch.nn.RNN(1, 3), torch.nn.RNN(1, 4)], [0, 1])
+        interpolate_weights([torch.nn.RNN(1, 3), torch.nn.RNN(1, 4)], [0, 1])
     with pytest.raises(ValueError, match="2 cells and 3 parameters"):
-        between([torch.nn.RNN(1, 3), torch.nn.RNN(1, 3)], [0, 1, 2])
+        interpolate_weights([torch.nn.RNN(1, 3), torch.nn.RNN(1, 3)], [0, 1, 2])
     spoilt = torch.nn.RNN(1, 3)
     spoilt.bias_hh_l0.data[0] = float("nan")
     with pytest.raises(ValueError, match=r"at 1 has weights that are NaN"):
-        between([torch.nn.RNN(1, 3), spoilt], [0, 1])
+        interpolate_weights([torch.nn.RNN(1, 3), spoilt], [0, 1])
     with pytest.raises(ValueError, match="from 0 to 1, but was asked for 2"):
-        between([torch.nn.RNN(1, 3), torch.nn.RNN(1, 3)], [0, 1])(2)
+        interpolate_weights([torch.nn.RNN(1, 3), torch.nn.RNN(1, 3)], [0, 1])(2)
     with pytest.raises(ValueError, match="nothing between"):
-        between([ms.adapt(lambda x, h: h, state_size=1)] * 2, [0, 1])
+        interpolate_weights([ms.adapt(lambda x, h: h, state_size=1)] * 2, [0, 1])
     with pytest.raises(ValueError, match=r"\(snapshots, features\)"):
-        along_inputs(torch.nn.GRU(1, 2), torch.zeros(3))
+        interpolate_inputs(torch.nn.GRU(1, 2), torch.zeros(3))
 
 
 @TOGETHER
@@ -422,12 +434,12 @@ def test_rounding_on_the_unit_circle_is_no_bifurcation():
     S = S - S.T
     starts = torch.randn(4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     family = maps(lambda h, mu: h @ torch.matrix_exp((0.1 + mu) * S).T, 5, coupled=True)
-    seen = ms.follow(family, [0.0, 0.15, 0.3], starts=starts)
+    seen = ms.track_fixed_points(family, [0.0, 0.15, 0.3], starts=starts)
     assert not [event for event in seen.events if event.name in ("Neimark-Sacker", "unknown")]
 
 
 def test_snapshots_stay_in_order_beside_a_bifurcation():
-    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h)), [0.5, 1.0, 1.0001], starts=LINE[3:4])
+    seen = ms.track_fixed_points(maps(lambda h, g: torch.tanh(g * h)), [0.5, 1.0, 1.0001], starts=LINE[3:4])
     assert (seen.snapshots.diff() > 0).all()
 
 
@@ -436,7 +448,7 @@ def test_the_mirror_is_the_reason_only_where_the_point_is_its_own_image():
     def step(h, g):
         return torch.stack([torch.tanh(2 * h[:, 0]), torch.tanh(g * h[:, 1])], 1)
 
-    seen = ms.follow(maps(step, 2), [0.5, 1.5], starts=GRID, tolerance=3e-2)
+    seen = ms.track_fixed_points(maps(step, 2), [0.5, 1.5], starts=GRID, tolerance=3e-2)
     forks = [event for event in seen.events if event.name == "pitchfork"]
     assert len(forks) == 3
     assert sum("symmetry" in event.sentence for event in forks) == 1
@@ -444,7 +456,7 @@ def test_the_mirror_is_the_reason_only_where_the_point_is_its_own_image():
 
 def test_identical_bits_that_fork_together_are_one_event():
     """h' = tanh(g h), unit by unit: 9 points where there was 1, all of them from the origin at g = 1."""
-    seen = ms.follow(maps(lambda h, g: torch.tanh(g * h), 2), [0.5, 1.6], starts=GRID, tolerance=3e-2)
+    seen = ms.track_fixed_points(maps(lambda h, g: torch.tanh(g * h), 2), [0.5, 1.6], starts=GRID, tolerance=3e-2)
     (event,) = seen.events
     assert (event.name, event.change, event.branches) == ("multiple", "appeared", tuple(range(9)))
     assert event.low <= 1 <= event.high
@@ -457,9 +469,13 @@ def test_identical_bits_that_fork_together_are_one_event():
 @SLOW
 def test_three_identical_bits_and_two_that_end_together():
     grid = torch.cartesian_prod(*[LINE[::3, 0]] * 3)
-    (event,) = ms.follow(maps(lambda h, g: torch.tanh(g * h), 3), [0.5, 1.6], starts=grid, tolerance=1e-3).events
+    (event,) = ms.track_fixed_points(
+        maps(lambda h, g: torch.tanh(g * h), 3), [0.5, 1.6], starts=grid, tolerance=1e-3
+    ).events
     assert (event.name, len(event.branches)) == ("multiple", 27)
-    seen = ms.follow(maps(lambda h, mu: h + mu * h + h**3, 2), [-0.3, 0.2], starts=0.4 * GRID, tolerance=1e-3)
+    seen = ms.track_fixed_points(
+        maps(lambda h, mu: h + mu * h + h**3, 2), [-0.3, 0.2], starts=0.4 * GRID, tolerance=1e-3
+    )
     (event,) = seen.events
     assert (event.name, event.change) == ("multiple", "vanished")
     assert "9 before, 1 after" in event.sentence
@@ -467,7 +483,9 @@ def test_three_identical_bits_and_two_that_end_together():
 
 def test_folds_at_one_parameter_but_two_places_are_two_events():
     """Zeros of mu - (x^2 - 1)^2 appear at -1 and at +1."""
-    seen = ms.follow(maps(lambda h, mu: h + 0.1 * (mu - (h**2 - 1) ** 2)), [-1, 0.5], starts=LINE, tolerance=1e-3)
+    seen = ms.track_fixed_points(
+        maps(lambda h, mu: h + 0.1 * (mu - (h**2 - 1) ** 2)), [-1, 0.5], starts=LINE, tolerance=1e-3
+    )
     assert [event.name for event in seen.events] == ["saddle-node", "saddle-node"]
 
 
@@ -481,7 +499,7 @@ def test_folds_at_one_parameter_but_two_places_are_two_events():
 def test_a_broken_pitchfork_is_told_from_a_fold_where_the_tolerance_allows_it(bias, tolerance, name):
     """Near 0, x = tanh(g x + b) is mu x - x^3 / 3 + b = 0 with mu = g - 1, which folds where 2/3 mu^1.5 = b."""
     family = maps(lambda h, g: torch.tanh(g * h + bias))
-    (event,) = ms.follow(family, [0.5, 1.6], starts=LINE, tolerance=tolerance).events
+    (event,) = ms.track_fixed_points(family, [0.5, 1.6], starts=LINE, tolerance=tolerance).events
     assert (event.name, event.change) == (name, "appeared")
     assert event.low <= 1 + (1.5 * bias) ** (2 / 3) <= event.high
     assert ("nearer than can be told" in event.sentence) == (name == "pitchfork")
@@ -491,7 +509,9 @@ def test_a_broken_pitchfork_is_told_from_a_fold_where_the_tolerance_allows_it(bi
 def test_points_that_are_far_apart_a_tolerance_from_their_fold_are_its_partners(tolerance):
     """Points at +-10 sqrt(mu): within the tolerance of the fold they are still up to 2.8 apart."""
     starts = torch.linspace(-12, 12, 7, dtype=torch.float64)[:, None]
-    seen = ms.follow(maps(lambda h, mu: h + 0.1 * (mu - 0.01 * h**2)), [-1, 1.1], starts=starts, tolerance=tolerance)
+    seen = ms.track_fixed_points(
+        maps(lambda h, mu: h + 0.1 * (mu - 0.01 * h**2)), [-1, 1.1], starts=starts, tolerance=tolerance
+    )
     (event,) = seen.events
     assert (event.name, event.branches) == ("saddle-node", (0, 1))
     assert event.low <= 0 <= event.high
@@ -518,7 +538,7 @@ def test_two_crossings_between_snapshots_are_seen_where_others_end():
     def step(h, p):
         return h - 0.5 * h * (h**2 - 0.3 + p) * (h**2 - 0.6 + p)
 
-    seen = ms.follow(maps(step), [0, 1], starts=LINE, tolerance=1e-2)
+    seen = ms.track_fixed_points(maps(step), [0, 1], starts=LINE, tolerance=1e-2)
     assert [(event.name, event.change) for event in seen.events] == [("pitchfork", "vanished")] * 2
     for event, exact in zip(seen.events, (0.3, 0.6), strict=True):
         assert event.low <= exact <= event.high
@@ -530,10 +550,10 @@ def test_every_end_in_a_small_reservoir_has_its_partner(tmp_path):
     recipe, at = Recipe(bits=2, units=30, gain=0.9, steps=400, test_steps=600), [0, 100, 200, 300, 400]
     for seed in (0, 2, 3):
         taught = lesson(recipe, seed, tmp_path / f"{seed}.safetensors", keep=at)
-        starts = ms.analysis.Several([ms.analysis.FromTrajectories(recipe.test(seed).inputs, 24),
-                                      ms.analysis.FromOutputs(24, -1.5, 1.5)])  # fmt: skip
-        family = between([taught.at(step) for step in at], at)
-        seen = ms.follow(family, at, starts=starts, tolerance=1.0, seed=seed)
+        starts = ms.lenses.Several([ms.lenses.FromTrajectories(recipe.test(seed).inputs, 24),
+                                      ms.lenses.FromOutputs(24, -1.5, 1.5)])  # fmt: skip
+        family = interpolate_weights([taught.at(step) for step in at], at)
+        seen = ms.track_fixed_points(family, at, starts=starts, tolerance=1.0, seed=seed)
         assert "unknown" not in [event.name for event in seen.events]
         assert seen.index_sum.tolist() == [1] * 5
 
@@ -554,14 +574,16 @@ def test_unknown_events_do_not_count_as_located(growing):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
 def test_following_on_a_gpu_is_following_on_a_cpu():
     at = [0, 0.5, 1]
-    here = ms.follow(between([holds_bits(0), holds_bits(1)], [0, 1]), at, tolerance=1e-2)
-    there = ms.follow(between([holds_bits(0).cuda(), holds_bits(1).cuda()], [0, 1]), at, tolerance=1e-2)
+    here = ms.track_fixed_points(interpolate_weights([holds_bits(0), holds_bits(1)], [0, 1]), at, tolerance=1e-2)
+    there = ms.track_fixed_points(
+        interpolate_weights([holds_bits(0).cuda(), holds_bits(1).cuda()], [0, 1]), at, tolerance=1e-2
+    )
     assert there.states.device.type == "cpu"
     assert [event.name for event in there.events] == [event.name for event in here.events]
     assert [event.at for event in there.events] == pytest.approx([event.at for event in here.events], abs=1e-2)
     apart = torch.cdist(there.states[there.points(-1)], here.states[here.points(-1)])
     assert float(apart.min(0).values.max()) < 1e-6
-    broken = ms.follow(lambda g: ms.Dynamics(biased(g).cuda()), [0.5, 1.6], starts=LINE, tolerance=1e-4)
+    broken = ms.track_fixed_points(lambda g: ms.Dynamics(biased(g).cuda()), [0.5, 1.6], starts=LINE, tolerance=1e-4)
     assert [event.name for event in broken.events] == ["pitchfork"]  # round a bend, and beside a fold
 
 
@@ -582,7 +604,7 @@ def test_a_kept_evolution_is_used_again_only_if_it_was_made_in_the_same_way(tmp_
     taught = lesson(recipe, 0, tmp_path / "lesson.safetensors", keep=[0, 60])
     calls = []
     monkeypatch.setattr(
-        flipflop_evolution, "follow", lambda *args, **options: calls.append(1) or follow(*args, **options)
+        flipflop_evolution, "follow", lambda *args, **options: calls.append(1) or track_fixed_points(*args, **options)
     )
 
     def followed():
@@ -606,7 +628,9 @@ def along(function, at):
     def family(m):
         return ms.Dynamics(ms.adapt(lambda x, h: function(h, m), state_size=1), bounds=None)
 
-    seen = ms.follow(family, at, starts=torch.linspace(-3, 3, 21, dtype=torch.float64)[:, None], tolerance=1e-2)
+    seen = ms.track_fixed_points(
+        family, at, starts=torch.linspace(-3, 3, 21, dtype=torch.float64)[:, None], tolerance=1e-2
+    )
     assert seen.notes == ()
     return [(event.name, event.change, round(event.at, 1) + 0.0) for event in seen.events]
 
@@ -634,10 +658,10 @@ def test_the_limits_of_what_can_be_followed_are_told():
         return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(m * h), state_size=1), dtype=torch.float32)
 
     with pytest.raises(ValueError, match="float64"):
-        ms.follow(family, [0.5, 2.0])
+        ms.track_fixed_points(family, [0.5, 2.0])
     for at in (3, None, "ab"):
         with pytest.raises(TypeError, match="list of at least two numbers"):
             unwrap(increasing)(at, "at")
     for option in ({"eigenvalues": 1.5}, {"seed": "x"}, {"tolerance": "a"}, {"count_at": 0.5}):
         with pytest.raises((TypeError, ValueError), match=r"must be a (whole )?(number|list of snapshots)"):
-            unwrap(ms.follow)(family, [0.5, 2.0], **option)
+            unwrap(ms.track_fixed_points)(family, [0.5, 2.0], **option)

@@ -362,7 +362,7 @@ def test_the_smallest_counter_example():
     with torch.no_grad():
         for _ in range(10):
             states.append(step(torch.zeros(1, 2).double(), states[-1]))
-    report = ms.energy_report(step, torch.stack(states))
+    report = ms.energy_descent(step, torch.stack(states))
     assert not report.guaranteed
     assert int(report.rises.sum()) >= 3
     assert report.error < 1e-14
@@ -393,7 +393,7 @@ def test_networks_of_torch(bias, phi):
     expected = {"one-step": symmetric() @ symmetric() / 20, "two-step": symmetric(), "none": 2 * normal(5, 5)}
     for kind, W in expected.items():
         rnn = network(W, bias, phi)
-        report = ms.energy_report(rnn, input=torch.tensor([0.3, -1.0]), steps=20)
+        report = ms.energy_descent(rnn, input=torch.tensor([0.3, -1.0]), steps=20)
         assert report.kind == kind, W
         assert report.guaranteed == (kind != "none")
         assert bool(report.rises.any()) == (kind == "none")
@@ -408,7 +408,7 @@ def test_a_parametrised_network():
 
     rnn = torch.nn.RNN(2, 5)
     torch.nn.utils.parametrize.register_parametrization(rnn, "weight_hh_l0", Symmetric())
-    report = ms.energy_report(rnn)
+    report = ms.energy_descent(rnn)
     assert report.guaranteed
     assert report.asymmetry == 0
 
@@ -418,20 +418,20 @@ def test_a_given_trajectory_of_float32():
     u = torch.tensor([0.5, 0.1])
     with torch.no_grad():
         outputs, _ = rnn(u.expand(60, 7, 2), torch.tanh(torch.randn(1, 7, 5, generator=generator())))
-    report = ms.energy_report(rnn, outputs, input=u)
+    report = ms.energy_descent(rnn, outputs, input=u)
     assert report.given
     assert report.deviation < 1e-6
     assert not bool(report.rises.any())
-    driven = ms.energy_report(rnn, outputs)  # at another input it is no trajectory
+    driven = ms.energy_descent(rnn, outputs)  # at another input it is no trajectory
     assert driven.deviation > 1e-3
     assert "not one of this system" in driven.summary()
 
 
 def test_a_bound_is_told_and_kept():
-    report = ms.energy_report(network(symmetric() @ symmetric() / 5), steps=200)
+    report = ms.energy_descent(network(symmetric() @ symmetric() / 5), steps=200)
     assert report.kind == "one-step"
     assert float(report.energy.min()) >= report.bound > -inf
-    steep = ms.energy_report(Elman(2, 5, "linear", bias=False), steps=5)
+    steep = ms.energy_descent(Elman(2, 5, "linear", bias=False), steps=5)
     assert steep.kind in ("contraction", "none")
 
 
@@ -440,7 +440,7 @@ def test_memories_with_v_d_frozen(sigma):
     w = weights(sigma, current=False)
     memory = EpisodicMemory(w.Xi, w.Phi, sigma)
     for cell in (memory.discrete(), memory.conjugate()):
-        report = ms.energy_report(cell, delayed=normal(5, seed=9), steps=8, input=normal(5, seed=2))
+        report = ms.energy_descent(cell, delayed=normal(5, seed=9), steps=8, input=normal(5, seed=2))
         assert report.kind == "frozen"
         assert not bool(report.rises.any())
         assert report.error < 1e-13
@@ -454,11 +454,11 @@ def test_kinds_of_memories():
         "none": EpisodicMemory(Xi, S, "tanh", "relu").conjugate(),
     }
     for kind, cell in kinds.items():
-        assert ms.energy_report(cell).kind == kind
-    held = ms.energy_report(EpisodicMemory(Xi, S).discrete(), hold=3)
+        assert ms.energy_descent(cell).kind == kind
+    held = ms.energy_descent(EpisodicMemory(Xi, S).discrete(), hold=3)
     assert held.kind == "schedule"
     assert not bool(held.rises.any())
-    turning = ms.energy_report(EpisodicMemory(2 * torch.eye(2).double(), TURN).discrete(), hold=4)
+    turning = ms.energy_descent(EpisodicMemory(2 * torch.eye(2).double(), TURN).discrete(), hold=4)
     assert turning.kind == "none"
     moves = turning.rises.any(1).nonzero().flatten() + 1
     assert bool((moves % 4 == 0).all())  # only where V_d moves
@@ -480,7 +480,7 @@ def test_kinds_of_memories():
 )
 def test_flows(options, Phi, kind):
     memory = EpisodicMemory(1.3 * torch.eye(2).double(), Phi, **options)
-    report = ms.energy_report(memory, input=torch.tensor([0.2, -0.1]))
+    report = ms.energy_descent(memory, input=torch.tensor([0.2, -0.1]))
     assert report.kind == kind
     assert report.guaranteed == (kind != "none")
     if report.guaranteed:
@@ -513,12 +513,12 @@ def test_the_rate_of_the_settling_function_by_autograd():
 def test_reports_are_kept_and_drawn(tmp_path):
     memory = EpisodicMemory(torch.eye(2).double(), TURN)
     for report in (
-        ms.energy_report(memory.discrete()),
-        ms.energy_report(memory),
-        ms.energy_report(network(symmetric())),
+        ms.energy_descent(memory.discrete()),
+        ms.energy_descent(memory),
+        ms.energy_descent(network(symmetric())),
     ):
         report.save(tmp_path / "report.safetensors")
-        again = ms.EnergyReport.load(tmp_path / "report.safetensors")
+        again = ms.EnergyDescent.load(tmp_path / "report.safetensors")
         assert again.summary() == report.summary()
         assert torch.equal(again.terms, report.terms)
         assert again.names == report.names
@@ -556,7 +556,7 @@ def still(W, size=2):
 
 
 def test_a_network_that_comes_to_rest_at_zero():
-    report = ms.energy_report(still(0.5 * torch.eye(4), 4))
+    report = ms.energy_descent(still(0.5 * torch.eye(4), 4))
     assert report.kind == "one-step"
     assert int(report.rises.sum()) == 0
     assert report.error < 1e-15
@@ -567,13 +567,13 @@ def test_a_network_that_comes_to_rest_at_zero():
 
 
 def test_a_large_eigenvalue_does_not_hide_a_negative_one():
-    report = ms.energy_report(still(torch.diag(torch.tensor([1e7, -5.0]))))
+    report = ms.energy_descent(still(torch.diag(torch.tensor([1e7, -5.0]))))
     assert report.kind == "two-step"
     assert report.guaranteed
     assert not bool(report.rises.any())
     Xi, Phi = torch.eye(2, dtype=torch.float64), torch.diag(torch.tensor([1e6, -0.9]))
     for cell, options in ((EpisodicMemory(Xi, Phi).discrete(), {"hold": 3}), (EpisodicMemory(Xi, Phi, T_h=0.0), {})):
-        report = ms.energy_report(cell, **options)
+        report = ms.energy_descent(cell, **options)
         assert report.kind == "none"
         assert not report.guaranteed
         assert report.rise is not None
@@ -586,7 +586,7 @@ def test_a_small_asymmetry_is_no_guarantee():
     rates = [torch.tensor([[0.99, -0.01]], dtype=torch.float64)]
     for _ in range(30):
         rates.append(torch.tanh(rates[-1] @ rnn.weight_hh_l0.data.T))
-    report = ms.energy_report(rnn, torch.stack(rates))
+    report = ms.energy_descent(rnn, torch.stack(rates))
     assert bool(report.rises.any())
     assert not report.guaranteed
     assert "up to 8.3e-07" in report.summary()
@@ -598,21 +598,21 @@ def test_rounding_of_float32_weights_is_a_guarantee_up_to_that():
     W[0, 1] *= 1 + 2e-7  # one or two units of the last place
     rnn = torch.nn.RNN(2, 5)
     rnn.weight_hh_l0.data = W
-    report = ms.energy_report(rnn, steps=300)
+    report = ms.energy_descent(rnn, steps=300)
     assert 0 < report.asymmetry < 1e-6
     assert report.guaranteed
     assert not bool(report.rises.any())
     assert report.slack is not None
     asymmetry = report.changes[report.causes.index("asymmetry")]
     assert bool((asymmetry <= report.slack).all())
-    assert not ms.energy_report(rnn.double()).guaranteed  # of float64 weights it is no rounding
+    assert not ms.energy_descent(rnn.double()).guaranteed  # of float64 weights it is no rounding
 
 
 def test_a_given_flow_is_compared_with_the_memory_s_own():
     memory = EpisodicMemory(2 * torch.eye(2, dtype=torch.float64), T_h=0.0)
     V = torch.linspace(3, 0, 20).double()[:, None, None].expand(20, 1, 2)
     z = torch.zeros(20, 1, 2, dtype=torch.float64)
-    report = ms.energy_report(memory, EpisodicState(V, z, z))
+    report = ms.energy_descent(memory, EpisodicState(V, z, z))
     assert report.deviation > 0.1
     assert "not one of this system" in report.summary()
     assert "rises 19 times of 19" in report.summary()
@@ -620,15 +620,15 @@ def test_a_given_flow_is_compared_with_the_memory_s_own():
     for times in (even, uneven):
         with torch.no_grad():
             own = memory.integrate(EpisodicState(V[0] + normal(1, 2), z[0], z[0]), times, input=torch.ones(2).double())
-        given = ms.energy_report(memory, own, times=times, input=torch.ones(2))
+        given = ms.energy_descent(memory, own, times=times, input=torch.ones(2))
         assert given.deviation < 1e-7
         assert "falling or at rest" in given.summary()
-        assert ms.energy_report(memory, own, times=1.2 * times, input=torch.ones(2)).strays
+        assert ms.energy_descent(memory, own, times=1.2 * times, input=torch.ones(2)).strays
 
 
 def test_a_flow_that_rests_does_not_rise():
     memory = EpisodicMemory(normal(6, 6), 3 * torch.eye(6, dtype=torch.float64), T_h=0.0, T_d=1.0)
-    report = ms.energy_report(memory, times=torch.linspace(0, 200, 101))
+    report = ms.energy_descent(memory, times=torch.linspace(0, 200, 101))
     assert report.kind == "settling"
     assert not bool(report.rises.any())
 
@@ -640,7 +640,7 @@ def test_rates_of_float32():
         with torch.no_grad():
             for _ in range(20):
                 states.append(cell(torch.zeros(4, 5), states[-1]))
-        report = ms.energy_report(cell, torch.stack(states))
+        report = ms.energy_descent(cell, torch.stack(states))
         assert report.precision == torch.finfo(torch.float32).eps
         assert "not one of this system" not in report.summary()
 
@@ -659,17 +659,17 @@ def test_no_bound_at_the_edge():
 
 
 def test_a_distance_has_no_identity():
-    report = ms.energy_report(still([[0.3, 0.1], [-0.2, 0.3]]))
+    report = ms.energy_descent(still([[0.3, 0.1], [-0.2, 0.3]]))
     assert report.kind == "contraction"
     assert "identity" not in report.summary()
 
 
 def test_weights_that_are_too_uneven_are_not_denied():
-    report = ms.energy_report(still([[3, 1e-7], [1e6, 3]]))
+    report = ms.energy_descent(still([[3, 1e-7], [1e6, 3]]))
     assert report.kind == "none"
     assert "no weights" not in report.summary()
     assert "factor of 1e+13" in report.summary()
-    assert "no weights" in ms.energy_report(still([[3, 1.0], [-1.0, 3]])).summary()
+    assert "no weights" in ms.energy_descent(still([[3, 1.0], [-1.0, 3]])).summary()
 
 
 def test_a_surface_says_what_it_is():
@@ -693,7 +693,7 @@ def test_a_surface_says_what_it_is():
 
 def test_a_counter_example_with_v_d_held_can_be_made_again():
     memory = EpisodicMemory(2 * torch.eye(2).double(), TURN)
-    report = ms.energy_report(memory.discrete(), hold=4)
+    report = ms.energy_descent(memory.discrete(), hold=4)
     assert report.rise is not None
     assert report.rise_delayed is not None
     assert report.rise_energy is not None
@@ -729,27 +729,27 @@ def test_the_search_below_a_bound_finds_what_is_below():
 @pytest.mark.parametrize("cell", [GRU(2, 3), LSTM(2, 3), torch.nn.GRU(2, 3), torch.nn.LSTM(2, 3)])
 def test_gates_have_no_energy(cell):
     with pytest.raises(TypeError, match="No energy is known"):
-        ms.energy_report(cell)
+        ms.energy_descent(cell)
 
 
 def test_refusals():
     memory = EpisodicMemory(torch.eye(2), TURN)
     cases = [
-        (lambda: ms.energy_report(torch.nn.RNN(2, 3, num_layers=2)), TypeError, "on top of each other"),
-        (lambda: ms.energy_report(ms.adapt(lambda x, h: h, state_size=2)), TypeError, "not known to be"),
-        (lambda: ms.energy_report(Elman(2, 3, "modrelu")), ValueError, "modrelu"),
-        (lambda: ms.energy_report(Elman(2, 3, torch.sin)), ValueError, "convex function"),
-        (lambda: ms.energy_report(ms.Model(Elman(2, 3), 1)), TypeError, "model.cell"),
-        (lambda: ms.energy_report(Elman(2, 3), torch.zeros(4, 7)), ValueError, "time, batch, 3"),
-        (lambda: ms.energy_report(Elman(2, 3), torch.zeros(1, 3)), ValueError, "at least two"),
-        (lambda: ms.energy_report(Elman(2, 3), torch.full((4, 3), torch.nan)), ValueError, "finite"),
-        (lambda: ms.energy_report(Elman(2, 3), input=torch.zeros(3)), ValueError, "constant input"),
-        (lambda: ms.energy_report(Elman(2, 3), delayed=torch.zeros(3)), ValueError, "frozen or held"),
-        (lambda: ms.energy_report(Elman(2, 3), times=torch.arange(3.0)), ValueError, "moves in steps"),
-        (lambda: ms.energy_report(Elman(2, 3), steps=0), ValueError, "steps"),
-        (lambda: ms.energy_report(Elman(2, 3), tolerance=2.0), ValueError, "tolerance"),
-        (lambda: ms.energy_report(memory, torch.zeros(4, 2)), ValueError, "EpisodicState"),
-        (lambda: ms.energy_report(memory.discrete(), delayed=torch.zeros(3)), ValueError, "delayed"),
+        (lambda: ms.energy_descent(torch.nn.RNN(2, 3, num_layers=2)), TypeError, "on top of each other"),
+        (lambda: ms.energy_descent(ms.adapt(lambda x, h: h, state_size=2)), TypeError, "not known to be"),
+        (lambda: ms.energy_descent(Elman(2, 3, "modrelu")), ValueError, "modrelu"),
+        (lambda: ms.energy_descent(Elman(2, 3, torch.sin)), ValueError, "convex function"),
+        (lambda: ms.energy_descent(ms.Model(Elman(2, 3), 1)), TypeError, "model.cell"),
+        (lambda: ms.energy_descent(Elman(2, 3), torch.zeros(4, 7)), ValueError, "time, batch, 3"),
+        (lambda: ms.energy_descent(Elman(2, 3), torch.zeros(1, 3)), ValueError, "at least two"),
+        (lambda: ms.energy_descent(Elman(2, 3), torch.full((4, 3), torch.nan)), ValueError, "finite"),
+        (lambda: ms.energy_descent(Elman(2, 3), input=torch.zeros(3)), ValueError, "constant input"),
+        (lambda: ms.energy_descent(Elman(2, 3), delayed=torch.zeros(3)), ValueError, "frozen or held"),
+        (lambda: ms.energy_descent(Elman(2, 3), times=torch.arange(3.0)), ValueError, "moves in steps"),
+        (lambda: ms.energy_descent(Elman(2, 3), steps=0), ValueError, "steps"),
+        (lambda: ms.energy_descent(Elman(2, 3), tolerance=2.0), ValueError, "tolerance"),
+        (lambda: ms.energy_descent(memory, torch.zeros(4, 2)), ValueError, "EpisodicState"),
+        (lambda: ms.energy_descent(memory.discrete(), delayed=torch.zeros(3)), ValueError, "delayed"),
         (lambda: ms.energy_surface(Elman(2, 3)), TypeError, "EpisodicMemory"),
         (lambda: ms.energy_surface(memory, torch.zeros(9, 2)), ValueError, "plane"),
         (lambda: ms.energy_surface(memory, panels=0), ValueError, "panels"),
@@ -782,4 +782,4 @@ def test_the_study():
 
 
 def test_the_lens_is_listed():
-    assert ms.registry.lenses.load("energy") is ms.energy_report
+    assert ms.registry.lenses.load("energy") is ms.energy_descent

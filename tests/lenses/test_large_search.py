@@ -379,7 +379,7 @@ def test_a_trained_reservoir_has_its_corners():
     cell = EchoState(1, 150, output_size=1, input_scale=4.0)
     task = FlipFlop(1, 3000, 0.03, 11, 16, 15)
     batch = task.batch(1, 0, 0)
-    ms.force(cell, batch.inputs, batch.targets, mask=batch.mask)
+    ms.train_force(cell, batch.inputs, batch.targets, mask=batch.mask)
     dynamics = ms.Dynamics(cell)
     first = Several([FromTrajectories(batch.inputs, 16, rest=20), FromOutputs(16), dynamics.origin])
     fp = ms.find_fixed_points(dynamics, Adaptive(first, max_starts=200), solver=ChordNewton())

@@ -144,7 +144,7 @@ def assert_within(measured, exact, errors=5.0):
 def test_measured_as_in_closed_form(signal):
     V, U = stable(5, 0.8), randn(5, 2, seed=1)
     cell = linear_cell(V, U)
-    measured = ms.measured_memory_capacity(cell, 1, signal=signal, delays=60, steps=4000, strength=0.1)
+    measured = ms.measure_memory_capacity(cell, 1, signal=signal, delays=60, steps=4000, strength=0.1)
     assert_within(measured, ms.memory_capacity(cell, 1, lags=60))
     assert measured.total <= 5 + 3 * measured.total_error
     assert measured.total_error < 0.15
@@ -154,13 +154,13 @@ def test_measured_under_noise_as_in_closed_form():
     V, w = stable(6, 0.9), randn(6, seed=1)
     cell = linear_cell(V, torch.cat([w[:, None], torch.eye(6, dtype=F64)], 1))
     noise = torch.tensor([0.0, *[0.3] * 6], dtype=F64)
-    measured = ms.measured_memory_capacity(cell, noise=noise, strength=2.0, delays=60, steps=4000, seed=1)
+    measured = ms.measure_memory_capacity(cell, noise=noise, strength=2.0, delays=60, steps=4000, seed=1)
     assert_within(measured, ms.memory_capacity(V, w, noise=0.3, signal=4.0, lags=60))
 
 
 def test_a_measured_delay_line():
     line = torch.diag(torch.ones(9, dtype=F64), -1)
-    capacity = ms.measured_memory_capacity(linear_cell(line, torch.eye(10, dtype=F64)[:, :1]), delays=15, steps=2000)
+    capacity = ms.measure_memory_capacity(linear_cell(line, torch.eye(10, dtype=F64)[:, :1]), delays=15, steps=2000)
     assert torch.allclose(capacity.curve[:10], torch.ones(10, dtype=F64))
     assert abs(capacity.total - 10) < 5 * capacity.total_error < 0.1
     assert (capacity.curve[10:] < 0.02).all()
@@ -168,7 +168,7 @@ def test_a_measured_delay_line():
 
 def test_delays_beyond_all_memory_add_nothing_but_noise():
     torch.manual_seed(0)
-    measured = ms.measured_memory_capacity(torch.nn.RNN(1, 2), delays=300, steps=2000)
+    measured = ms.measure_memory_capacity(torch.nn.RNN(1, 2), delays=300, steps=2000)
     assert abs(measured.curve[100:].mean()) < 5e-4  # 2 numbers, 2,000 steps: 1e-3 by chance
     assert measured.total < 2 + 3 * measured.total_error
 
@@ -187,18 +187,18 @@ def test_without_memory_nothing_is_recovered_by_chance():
 
     noise = torch.tensor([0.0, *[1.0] * 40], dtype=F64)
     totals = [
-        ms.measured_memory_capacity(Noise(), 0, noise=noise, delays=50, steps=400, washout=0, seed=seed).total
+        ms.measure_memory_capacity(Noise(), 0, noise=noise, delays=50, steps=400, washout=0, seed=seed).total
         for seed in range(8)
     ]
     assert abs(sum(totals) / 8) < 0.7  # 50 delays of 40 / 400 each would be 5
     with pytest.raises(ValueError, match="at least four times as many"):
-        ms.measured_memory_capacity(Noise(), 0, noise=noise, delays=5, steps=100, washout=0)
+        ms.measure_memory_capacity(Noise(), 0, noise=noise, delays=5, steps=100, washout=0)
 
 
 def test_the_readout_is_least_squares():
     torch.manual_seed(0)
     cell = Elman(1, 4, "relu").double()
-    capacity = ms.measured_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3)
+    capacity = ms.measure_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3)
     generator = torch.Generator().manual_seed(3)
     s = 0.5 * 12**0.5 * (torch.rand(512, 2, generator=generator, dtype=F64) - 0.5)
     s = s - s.mean(0)
@@ -212,7 +212,7 @@ def test_the_readout_is_least_squares():
         free = torch.linalg.matrix_rank(h[:, 0] - h[:, 0].mean(0))
         best = off.square().mean() / (498 / (498 - free))  # what the best readout would miss
         assert torch.allclose(capacity.curve[k], 1 - best / judge.var(correction=0))
-    ridged = ms.measured_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3, ridge=1e6)
+    ridged = ms.measure_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3, ridge=1e6)
     assert ridged.total < 1e-3
 
 
@@ -222,23 +222,23 @@ def test_the_readout_is_least_squares():
     ids=["tanh", "gru", "lstm", "two layers"],
 )
 def test_any_cell(cell):
-    capacity = ms.measured_memory_capacity(cell, strength=0.5, delays=30, steps=1000)
+    capacity = ms.measure_memory_capacity(cell, strength=0.5, delays=30, steps=1000)
     assert 0.5 < capacity.total <= capacity.size
     assert capacity.curve.max() <= 1
-    again = ms.measured_memory_capacity(cell, strength=0.5, delays=30, steps=1000)
+    again = ms.measure_memory_capacity(cell, strength=0.5, delays=30, steps=1000)
     assert torch.equal(again.curve, capacity.curve)
 
 
 def test_a_nonlinear_network_recovers_less():
     linear, tanh = (Elman(1, 12, phi, Dense.holding(stable(12))) for phi in ("linear", "tanh"))
     tanh.load_state_dict(linear.state_dict())
-    weak, strong = (ms.measured_memory_capacity(tanh, strength=s, delays=40, steps=2000) for s in (0.01, 3.0))
+    weak, strong = (ms.measure_memory_capacity(tanh, strength=s, delays=40, steps=2000) for s in (0.01, 3.0))
     assert strong.total < weak.total
 
 
 def test_nothing_is_recovered_by_chance():
     cell = ms.adapt(lambda x, h: torch.sin(1e3 * h + 1 + 0 * x), state_size=4, input_size=1)
-    capacity = ms.measured_memory_capacity(cell, delays=50, steps=1000)
+    capacity = ms.measure_memory_capacity(cell, delays=50, steps=1000)
     assert capacity.total < 0.05
 
 
@@ -246,7 +246,7 @@ def test_saving_words_and_figures(tmp_path):
     for capacity in (
         ms.memory_capacity(stable(4), randn(4)),
         ms.memory_capacity(stable(4), randn(4), noise=0.1),
-        ms.measured_memory_capacity(Elman(1, 4), delays=10, steps=200),
+        ms.measure_memory_capacity(Elman(1, 4), delays=10, steps=200),
     ):
         capacity.save(tmp_path / "capacity.safetensors")
         again = ms.MemoryCapacity.load(tmp_path / "capacity.safetensors")
@@ -269,11 +269,11 @@ def test_saving_words_and_figures(tmp_path):
         (ValueError, "must be positive", lambda: ms.memory_capacity(stable(3), torch.ones(3), noise=-1.0)),
         (ValueError, "its own direction", lambda: ms.memory_capacity(
             ms.MatrixSystem(stable(2), stable(2), randn(2, 2)), noise=2.0)),
-        (ValueError, 'strength must be positive', lambda: ms.measured_memory_capacity(GRU(1, 3), strength=0.0)),
-        (ValueError, "At least 1 delay, 40 steps", lambda: ms.measured_memory_capacity(GRU(1, 3), steps=10)),
-        (ValueError, "2 input features, numbered", lambda: ms.measured_memory_capacity(GRU(2, 3), 2)),
-        (ValueError, "one for each of the 2", lambda: ms.measured_memory_capacity(GRU(2, 3), noise=-1.0)),
-        (ValueError, "unstable under these", lambda: ms.measured_memory_capacity(
+        (ValueError, 'strength must be positive', lambda: ms.measure_memory_capacity(GRU(1, 3), strength=0.0)),
+        (ValueError, "At least 1 delay, 40 steps", lambda: ms.measure_memory_capacity(GRU(1, 3), steps=10)),
+        (ValueError, "2 input features, numbered", lambda: ms.measure_memory_capacity(GRU(2, 3), 2)),
+        (ValueError, "one for each of the 2", lambda: ms.measure_memory_capacity(GRU(2, 3), noise=-1.0)),
+        (ValueError, "unstable under these", lambda: ms.measure_memory_capacity(
             Elman(1, 3, "linear", Dense.holding(1e3 * stable(3))))),
     ],
 )  # fmt: skip

@@ -176,7 +176,7 @@ def test_out_of_steps_is_said():
 def test_saving_and_figure(size, tmp_path):
     found = design(size, norm=0.9, restarts=1)
     found.save(tmp_path / "design.safetensors")
-    again = ms.Design.load(tmp_path / "design.safetensors")
+    again = ms.MemoryDesign.load(tmp_path / "design.safetensors")
     assert again.summary() == found.summary()
     assert all(torch.equal(a, b) for a, b in zip(again.parts, found.parts, strict=True))
     assert len(found.figure().axes) == (4 if size == 3 else 5)

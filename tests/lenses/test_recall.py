@@ -13,7 +13,7 @@ import mnemoscope as ms
 from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.cells.lagrangian import LAGRANGIANS, Logistic, Polynomial, Softmax, Tanh
 from mnemoscope.connectivity.factory import SignedSelection
-from mnemoscope.lenses.recall.memory_kinds import MemoryKind, duals
+from mnemoscope.lenses.recall.memory_kinds import MemoryClass, duals
 from mnemoscope.lenses.recall.overlap import overlap_with, read_of
 from mnemoscope.lenses.recall.sequences import successors
 from mnemoscope.lenses.variables.angles import angle_error
@@ -115,7 +115,7 @@ def test_the_flow_and_its_limits_rest_where_the_map_rests(times):
     rest = torch.cat([fp.states, memory.called(fired, fired), fired], 1)
     flow = ms.Dynamics(memory, continuous=True)
     assert flow(rest).abs().max() < 1e-10
-    found = ms.find_fixed_points(flow, ms.analysis.Box(30, -8.0, 8.0))
+    found = ms.find_fixed_points(flow, ms.lenses.Box(30, -8.0, 8.0))
     assert len(found) > 2
     assert torch.cdist(found.states, rest).amin(1).max() < 1e-9
     if times[1:] == (0, 0):  # what is left of the flow is V_f' = (map(V_f) - V_f) / T_f, and -1 / T_f for what follows
@@ -321,7 +321,7 @@ def cycle(memories, gain=1.2, features=64, scale=1.0):
 
 def test_recall_against_the_loop_and_the_cycle():
     memory = cycle(5).requires_grad_(False)
-    found = ms.recall(memory, 2, periods=7, k=20)
+    found = ms.measure_recall(memory, 2, periods=7, k=20)
     assert found.sequence[:, 0].tolist() == [3, 4, 0, 1, 2, 3, 4]
     assert found.exact.all()
     assert found.margin.min() > 0.9
@@ -341,7 +341,7 @@ def test_recall_against_the_loop_and_the_cycle():
 def test_one_inner_step_is_the_discrete_map():
     memory = some_memory("softmax", "tanh").requires_grad_(False)
     start = drawn(4, 5, seed=2)
-    found, cell, V_f = ms.recall(memory, start, periods=6, k=1), memory.discrete(), start
+    found, cell, V_f = ms.measure_recall(memory, start, periods=6, k=1), memory.discrete(), start
     for t in range(1, 7):
         V_f = cell(torch.zeros(4, 5).double(), V_f)
         torch.testing.assert_close(found.states[t], V_f, rtol=0, atol=FLOAT64_ROUNDING)
@@ -352,11 +352,11 @@ def test_signs_and_ends_of_chains_are_followed():
     chain = torch.zeros(4, 4).double()
     chain[0, 2], chain[2, 1] = 1.5, -1.5  # 0 calls for 2, 2 for -1, which calls for nothing
     memory = EpisodicMemory(memory.Xi.detach(), chain, Tanh(2.0))
-    found = ms.recall(memory, 0, periods=4)
+    found = ms.measure_recall(memory, 0, periods=4)
     assert found.sequence[:, 0].tolist() == [2, 1, 1, 1]
     assert found.overlap.sign()[:, 0].tolist() == [1, -1, -1, -1]
     assert found.exact.all()
-    reversed_start = ms.recall(memory, -8 * memory.Xi.detach()[:, :1].T, periods=2)
+    reversed_start = ms.measure_recall(memory, -8 * memory.Xi.detach()[:, :1].T, periods=2)
     assert reversed_start.overlap.sign()[:, 0].tolist() == [-1, 1]
     assert reversed_start.exact.all()
     assert successors(EpisodicMemory(memory.Xi.detach(), chain, alpha_c=-1.0))[1].tolist() == [-1, 1, 1, 1]
@@ -365,19 +365,19 @@ def test_signs_and_ends_of_chains_are_followed():
 def test_phi_that_calls_for_several_predicts_nothing(tmp_path):
     memory = some_memory()
     assert successors(memory) is None
-    found = ms.recall(memory, 0, periods=2, k=3)
+    found = ms.measure_recall(memory, 0, periods=2, k=3)
     with pytest.raises(ValueError, match="several memories"):
         _ = found.exact
     assert "predicts no sequence" in found.summary()
     found.save(tmp_path / "recall.safetensors")
-    again = ms.analysis.Recall.load(tmp_path / "recall.safetensors")
+    again = ms.lenses.Recall.load(tmp_path / "recall.safetensors")
     assert torch.equal(again.states, found.states)
     assert again.expected is None
     assert len(found.figure().axes) == 3
 
 
 def test_mixed_recall_is_told():
-    found = ms.recall(cycle(5, gain=1.0), 0, periods=20, k=1)
+    found = ms.measure_recall(cycle(5, gain=1.0), 0, periods=20, k=1)
     assert not found.exact.all()
     assert found.margin.min() < 0.1
     assert "0 of 1 starts in every period" in found.summary()
@@ -390,7 +390,7 @@ def test_mixed_recall_is_told():
 ])  # fmt: skip
 def test_bad_recalls_are_refused(change, why):
     with pytest.raises(ValueError, match=why):
-        ms.recall(**{"memory": cycle(5), "start": 0, "periods": 2, **change})
+        ms.measure_recall(**{"memory": cycle(5), "start": 0, "periods": 2, **change})
 
 
 def test_stored_mixed_and_reversed_memories(tmp_path):
@@ -399,7 +399,7 @@ def test_stored_mixed_and_reversed_memories(tmp_path):
     for cell, conjugate in ((memory.discrete(), False), (memory.conjugate(), True)):
         fp = ms.find_fixed_points(ms.Dynamics(cell))
         kinds = ms.classify_memories(memory, fp, conjugate=conjugate)
-        count = [int((kinds.kind == kind).sum()) for kind in MemoryKind]
+        count = [int((kinds.kind == kind).sum()) for kind in MemoryClass]
         assert count == [3, 3, 8, 0, 0, len(fp) - 14]
         mixtures = {name for name in kinds.names if name.startswith("mixture")}
         assert mixtures == {f"mixture of {a}0 {b}1 {c}2" for a in "+-" for b in "+-" for c in "+-"}
@@ -408,7 +408,7 @@ def test_stored_mixed_and_reversed_memories(tmp_path):
         silent = fp.states.norm(dim=1).argmin()
         assert kinds.names[silent] == "unstable"  # the direction of nothing is no overlap
     kinds.save(tmp_path / "kinds.safetensors")
-    again = ms.analysis.MemoryKinds.load(tmp_path / "kinds.safetensors")
+    again = ms.lenses.MemoryKinds.load(tmp_path / "kinds.safetensors")
     assert again.names == kinds.names
     assert "3 stored, 3 reversed, 8 mixture" in again.summary()
     assert kinds.figure().axes
@@ -428,14 +428,14 @@ def test_metastable_states_hold_as_long_as_their_eigenvalue_says():
     fp = ms.find_fixed_points(ms.Dynamics(memory.discrete()))
     kinds = ms.classify_memories(memory, fp)
     silent = int(fp.states.norm(dim=1).argmin())
-    assert kinds.kind[silent] == MemoryKind.METASTABLE
+    assert kinds.kind[silent] == MemoryClass.METASTABLE
     assert kinds.dwell[silent].item() == pytest.approx(1 / torch.log(torch.tensor(1.02)).item(), rel=1e-6)
     start = fp.states[silent] + 1e-6 * memory.Xi.detach()[:, 0]
-    states = ms.recall(memory, start.unsqueeze(0), periods=200, k=1).states[:, 0]
+    states = ms.measure_recall(memory, start.unsqueeze(0), periods=200, k=1).states[:, 0]
     away = (states - fp.states[silent]).norm(dim=1)
     grown = int((away > torch.e * away[0]).nonzero()[0])
     assert abs(grown - kinds.dwell[silent]) <= 1
-    assert ms.classify_memories(memory, fp, lasting=60.0).kind[silent] == MemoryKind.UNSTABLE
+    assert ms.classify_memories(memory, fp, lasting=60.0).kind[silent] == MemoryClass.UNSTABLE
 
 
 def test_slow_points_are_metastable():
@@ -451,7 +451,7 @@ def test_slow_points_are_metastable():
     assert len(fp.slow)
     kinds = ms.classify_memories(memory, fp)
     assert kinds.slow.sum() == len(fp.slow)
-    assert (kinds.kind[kinds.slow] == MemoryKind.METASTABLE).all()
+    assert (kinds.kind[kinds.slow] == MemoryClass.METASTABLE).all()
     assert torch.isfinite(kinds.dwell[kinds.slow]).all()
 
 
@@ -499,7 +499,7 @@ def hopfield(features, number, corruption, tried, generator):
 def test_linear_memories_are_hopfields():
     """By shares over networks of its own drawing, within what chance allows."""
     numbers, seeds, generator = [4, 12, 16, 20, 30], 12, np.random.default_rng(7)
-    load = ms.memory_load(81, numbers, seeds=seeds, tried=20)  # odd, so that no sign is that of 0
+    load = ms.measure_load(81, numbers, seeds=seeds, tried=20)  # odd, so that no sign is that of 0
     drawn = [[hopfield(81, number, 0.1, 20, generator) for _ in range(seeds)] for number in numbers]
     own = torch.tensor(np.array(drawn)).unbind(2)
     for which, reference in zip(("stable", "recalled"), own, strict=True):
@@ -514,27 +514,27 @@ def test_linear_memories_are_hopfields():
 def test_dense_memories_hold_far_more(tmp_path):
     numbers = [10, 60, 240]
     shares = {
-        sigma.name: ms.memory_load(41, numbers, sigma, seeds=2, tried=20).mean().tolist()
+        sigma.name: ms.measure_load(41, numbers, sigma, seeds=2, tried=20).mean().tolist()
         for sigma in (Tanh(1e-6), Polynomial(3.0), Softmax(1.0))
     }
     assert shares["softmax"] == [1, 1, 1]
     assert shares["polynomial"][1] > 0.9
     assert shares["tanh"][1] < 0.1  # linear, as good as
-    load = ms.memory_load(20, [1, 40], seeds=2)
+    load = ms.measure_load(20, [1, 40], seeds=2)
     load.save(tmp_path / "load.safetensors")
-    assert ms.analysis.MemoryLoad.load(tmp_path / "load.safetensors").summary() == load.summary()
+    assert ms.lenses.MemoryLoad.load(tmp_path / "load.safetensors").summary() == load.summary()
     assert load.figure().axes
 
 
 def test_many_memories_hold_any_state_in_place():
-    load = ms.memory_load(60, [60, 3000], seeds=2, tried=20)
+    load = ms.measure_load(60, [60, 3000], seeds=2, tried=20)
     assert load.mean("stable")[1] > 0.9 > load.mean("stable")[0]
     assert load.mean("recalled")[1] == 0
 
 
 def test_basins_and_their_errors(tmp_path):
     memory = EpisodicMemory(hadamard(64)[:, 1:4])
-    found = ms.basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3)
+    found = ms.measure_basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3)
     assert found.share[0] == 1
     assert found.share[3] == 0  # reversed
     assert found.share[1] > 0.9 > found.share[2]
@@ -543,23 +543,23 @@ def test_basins_and_their_errors(tmp_path):
     assert (found.share <= high).all()
     assert high[3] == pytest.approx(1.96**2 / (100 + 1.96**2), rel=1e-3)  # Wilson's, for none of 100
     assert 0.25 < found.radius < 0.5
-    assert torch.equal(found.returned, ms.basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3).returned)
+    assert torch.equal(found.returned, ms.measure_basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3).returned)
     found.save(tmp_path / "basin.safetensors")
-    assert ms.analysis.Basin.load(tmp_path / "basin.safetensors").summary() == found.summary()
+    assert ms.lenses.Basin.load(tmp_path / "basin.safetensors").summary() == found.summary()
     assert found.figure().axes
 
 
 @pytest.mark.parametrize(("call", "why"), [
-    (lambda: ms.memory_load(0, [1]), "features must be"), (lambda: ms.memory_load(9, []), "memories must be"),
-    (lambda: ms.memory_load(9, [3, 2]), "that rise"),
-    (lambda: ms.memory_load(9, [1], corruption=1.5), "between 0 and 1"),
-    (lambda: ms.memory_load(9, [1], seeds=0), "seeds must be"),
-    (lambda: ms.basin(cycle(3), 7, [0.1]), "There are 3 memories"),
-    (lambda: ms.basin(cycle(3), 0, [0.2, 0.1]), "that rise"),
-    (lambda: ms.basin(cycle(3), 0, [0.1], 0), "trials must be"),
-    (lambda: ms.basin(cycle(3), 0, [0.1], threshold=2.0), "threshold"),
-    (lambda: ms.memory_load(9, [1]).mean("nonsense"), "Shares are of"),
-    (lambda: ms.basin(EpisodicMemory(torch.zeros(4, 2)), 0, [0.1]), "is empty"),
+    (lambda: ms.measure_load(0, [1]), "features must be"), (lambda: ms.measure_load(9, []), "memories must be"),
+    (lambda: ms.measure_load(9, [3, 2]), "that rise"),
+    (lambda: ms.measure_load(9, [1], corruption=1.5), "between 0 and 1"),
+    (lambda: ms.measure_load(9, [1], seeds=0), "seeds must be"),
+    (lambda: ms.measure_basin(cycle(3), 7, [0.1]), "There are 3 memories"),
+    (lambda: ms.measure_basin(cycle(3), 0, [0.2, 0.1]), "that rise"),
+    (lambda: ms.measure_basin(cycle(3), 0, [0.1], 0), "trials must be"),
+    (lambda: ms.measure_basin(cycle(3), 0, [0.1], threshold=2.0), "threshold"),
+    (lambda: ms.measure_load(9, [1]).mean("nonsense"), "Shares are of"),
+    (lambda: ms.measure_basin(EpisodicMemory(torch.zeros(4, 2)), 0, [0.1]), "is empty"),
 ])  # fmt: skip
 def test_bad_measurements_are_refused(call, why):
     with pytest.raises(ValueError, match=why):
@@ -596,7 +596,7 @@ def test_the_study_says_where_it_is_not_as_expected():
 @pytest.mark.parametrize(("k", "gain"), [(20, 0.5), (20, 3.0), (5, 1.2), (1, 5.0)])
 def test_orthogonal_patterns_are_recalled_where_random_ones_may_not_be(k, gain):
     patterns = hadamard(64)[:, torch.randperm(64, generator=torch.Generator().manual_seed(0))[:5]]
-    assert ms.recall(sequence_recall.cyclic_memory(patterns, gain), 0, 20, k).exact.all()
+    assert ms.measure_recall(sequence_recall.cyclic_memory(patterns, gain), 0, 20, k).exact.all()
 
 
 BALANCED = hadamard(16)[:, 1:4]
@@ -648,7 +648,7 @@ def test_features_that_fire_nothing_negative_store_memories(Xi, sigma_f, sigma_h
     for cell in (memory.discrete(), memory.conjugate())[: 1 if sigma_f == "relu" else 2]:
         fp = ms.find_fixed_points(ms.Dynamics(cell))
         kinds = ms.classify_memories(memory, fp, conjugate=cell.conjugate)
-        held = kinds.kind <= MemoryKind.REVERSED
+        held = kinds.kind <= MemoryClass.REVERSED
         names = [name for name, at_memory in zip(kinds.names, held.tolist(), strict=True) if at_memory]
         assert sorted(names) == sorted(f"{way} {one}" for way in ways for one in range(3))
         assert kinds.lost == []
@@ -661,23 +661,26 @@ def test_features_that_fire_nothing_negative_store_memories(Xi, sigma_f, sigma_h
 
 def test_logistic_features_recall_a_sequence_exactly():
     Phi = torch.eye(3).double().roll(1, 1)
-    found = ms.recall(EpisodicMemory(BALANCED, 1.2 * Phi, "logistic"), 0, periods=6)
+    found = ms.measure_recall(EpisodicMemory(BALANCED, 1.2 * Phi, "logistic"), 0, periods=6)
     assert found.sequence[:, 0].tolist() == [1, 2, 0, 1, 2, 0]
     assert found.exact.all()
-    assert ms.basin(EpisodicMemory(BALANCED, None, "logistic"), 1, [0.0, 0.1], trials=20).share.tolist() == [1, 1]
+    assert ms.measure_basin(EpisodicMemory(BALANCED, None, "logistic"), 1, [0.0, 0.1], trials=20).share.tolist() == [
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("sigma_f", ["tanh", "logistic", "relu", "linear", Softmax(8.0)])
 def test_one_pattern_is_held_by_all_features(sigma_f):
-    load = ms.memory_load(100, [1], sigma_f=sigma_f, seeds=4)
+    load = ms.measure_load(100, [1], sigma_f=sigma_f, seeds=4)
     assert load.mean("stable") == load.mean("recalled") == 1
 
 
 def test_where_no_overlap_is_there_words_are():
     with pytest.raises(ValueError, match=r"beyond all numbers.*polynomial"):
-        ms.memory_load(100, [1], sigma_f="polynomial")
+        ms.measure_load(100, [1], sigma_f="polynomial")
     with pytest.raises(ValueError, match="beyond all numbers"):
-        ms.recall(EpisodicMemory(100 * BALANCED, None, "linear"), 0, periods=100, k=2)
+        ms.measure_recall(EpisodicMemory(100 * BALANCED, None, "linear"), 0, periods=100, k=2)
     memory = EpisodicMemory(BALANCED, None, "relu", "tanh")
     fp = ms.find_fixed_points(ms.Dynamics(memory.conjugate()))
     with pytest.raises(ValueError, match=r"fixed points of memory\.discrete"):
@@ -702,14 +705,14 @@ def test_kinds_say_whether_points_are_missing(tmp_path):
     kinds = ms.classify_memories(memory, fewer)
     assert "The index sum is 0 and must be 1: at least 1 point" in kinds.summary()
     kinds.save(tmp_path / "kinds.safetensors")
-    assert ms.analysis.MemoryKinds.load(tmp_path / "kinds.safetensors").summary() == kinds.summary()
+    assert ms.lenses.MemoryKinds.load(tmp_path / "kinds.safetensors").summary() == kinds.summary()
 
 
 def test_loads_tell_the_signs_that_were_flipped():
-    load = ms.memory_load(4, [1], corruption=0.1, seeds=1)
+    load = ms.measure_load(4, [1], corruption=0.1, seeds=1)
     assert load.corruption == 0  # of 4 features a tenth is none
-    assert ms.memory_load(10, [1], corruption=0.26, seeds=1).corruption == 0.3
-    (axes,) = ms.memory_load(4, [1, 64], corruption=0.1, seeds=2).figure().axes
+    assert ms.measure_load(10, [1], corruption=0.26, seeds=1).corruption == 0.3
+    (axes,) = ms.measure_load(4, [1, 64], corruption=0.1, seeds=2).figure().axes
     assert "recalled, 0% of signs flipped" in axes.get_legend_handles_labels()[1]
 
 

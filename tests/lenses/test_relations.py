@@ -22,10 +22,10 @@ from mnemoscope.lenses.relations import (
     Trained,
     auc,
     d_prime,
-    drift_of,
     log_odds,
-    occlusion_of,
-    relations_of,
+    measure_drift,
+    measure_occlusion,
+    record_relations,
 )
 from mnemoscope.networks.relational import MODELS, relational_model
 from mnemoscope.relational import Comparing, CoRelNet, Scenes, Sizes
@@ -73,7 +73,7 @@ def test_all_models_are_one_kind_or_the_other():
 @pytest.mark.parametrize("name", COMPARING)
 def test_relations_are_what_the_answer_comes_from(name):
     model, scenes = model_of(name).eval(), scenes_of()
-    seen = relations_of(model, scenes)
+    seen = record_relations(model, scenes)
     with torch.no_grad():
         torch.testing.assert_close(seen.logits, model(scenes.images, scenes.objects), rtol=0, atol=ROUNDING)
         z = model.see(scenes.images, scenes.objects).z if model.sensory else None
@@ -93,7 +93,7 @@ def softmax_of(values):
 
 @pytest.mark.parametrize("name", ["corelnet", "corelnet-asymmetric", "corelnet-printed"])
 def test_relations_of_corelnet_are_rows_of_scores_shared_out(name):
-    seen = relations_of(model_of(name), scenes_of())
+    seen = record_relations(model_of(name), scenes_of())
     for problem in range(6):
         for R, scores in zip(seen.relations[problem], seen.scores[problem], strict=True):
             for i in range(4):
@@ -105,7 +105,7 @@ def test_relations_of_corelnet_are_rows_of_scores_shared_out(name):
 
 
 def test_learned_relations_are_their_scores():
-    seen = relations_of(model_of("corelnet-multi"), scenes_of())
+    seen = record_relations(model_of("corelnet-multi"), scenes_of())
     assert torch.equal(seen.relations, seen.scores.tril())
     assert seen.used.all()
 
@@ -114,7 +114,7 @@ def test_relations_of_esbn_are_weights_and_confidences_of_what_is_stored():
     model = model_of("esbn")
     model.gain.data.fill_(0.7)
     model.bias.data.fill_(-0.3)
-    seen = relations_of(model, scenes_of())
+    seen = record_relations(model, scenes_of())
     assert seen.relation_names == ("weights", "confidences")
     for problem in range(6):
         scores, (weights, confidences) = seen.scores[problem, 0], seen.relations[problem]
@@ -128,7 +128,7 @@ def test_relations_of_esbn_are_weights_and_confidences_of_what_is_stored():
 
 def test_relations_of_a_transformer_are_torchs_attention():
     model, scenes = model_of("transformer"), scenes_of()
-    seen = relations_of(model, scenes)
+    seen = record_relations(model, scenes)
     with torch.no_grad():
         x = model.see(scenes.images, scenes.objects).z + model.places
         _, attention = model.layer.self_attn(x, x, x, average_attn_weights=False)
@@ -137,7 +137,7 @@ def test_relations_of_a_transformer_are_torchs_attention():
 
 def test_relations_of_an_abstractor_are_those_of_all_layers():
     model, scenes = model_of("abstractor", heads=2, layers=2, shared=False), scenes_of()
-    seen = relations_of(model, scenes)
+    seen = record_relations(model, scenes)
     assert seen.relation_names == ("layer 1 head 1", "layer 1 head 2", "layer 2 head 1", "layer 2 head 2")
     with torch.no_grad():
         z = model.see(scenes.images, scenes.objects).z
@@ -153,7 +153,7 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
     model, scenes = model_of("corelnet-mix"), scenes_of(batch=64)
     model.train()
     before = torch.random.get_rng_state()
-    seen = relations_of(model, scenes)
+    seen = record_relations(model, scenes)
     assert model.training
     assert torch.equal(torch.random.get_rng_state(), before)  # nothing is drawn, although it is in training
     assert seen.score_names == ("symmetric", "difference")
@@ -166,7 +166,7 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
         else:
             expected = difference.tril()
         torch.testing.assert_close(seen.relations[problem, 0], expected.double(), rtol=0, atol=1e-6)
-    several = relations_of(model_of("corelnet-mix", relations=2), scenes)
+    several = record_relations(model_of("corelnet-mix", relations=2), scenes)
     assert several.score_names == (
         "symmetric relation 1", "symmetric relation 2", "difference relation 1", "difference relation 2",
     )  # fmt: skip
@@ -178,13 +178,13 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
 def test_models_without_relations_say_so(name):
     model = model_of(name)
     assert not isinstance(model, Comparing)
-    for lens in (relations_of, occlusion_of):
+    for lens in (record_relations, measure_occlusion):
         with pytest.raises(TypeError, match=OTHERS[name]):
             lens(model, scenes_of())
 
 
 def test_what_is_read_of_same_and_of_different_objects():
-    seen = relations_of(model_of("corelnet"), scenes_of(batch=40, distinct=3))
+    seen = record_relations(model_of("corelnet"), scenes_of(batch=40, distinct=3))
     told = {True: [], False: []}
     for problem in range(40):
         for i in range(4):
@@ -229,7 +229,7 @@ def slow_loss(model, R, z, labels, changed_R, changed_z):
 def test_what_is_lost_is_the_mean_over_problems_of_hiding_one_number(name):
     options = {"relations": 2} if name == "corelnet-multi" else {}
     model, scenes = model_of(name, **options).eval(), scenes_of(batch=5)
-    found = occlusion_of(model, scenes)
+    found = measure_occlusion(model, scenes)
     with torch.no_grad():
         seen = model.see(scenes.images, scenes.objects)
         R, z = model.compare(seen), seen.z if model.sensory else None
@@ -288,10 +288,10 @@ def test_of_a_linear_decoder_hiding_loses_gradient_times_what_it_differs_from_th
     model = planted(torch.randn(4, 4, dtype=torch.float64))
     scenes = scenes_of(batch=30)
     scenes = scenes._replace(labels=scenes.labels % 2)
-    R = relations_of(model, scenes).relations.requires_grad_()
+    R = record_relations(model, scenes).relations.requires_grad_()
     (gradient,) = torch.autograd.grad(log_odds(model.decide(R, None), scenes.labels).sum(), R)
     expected = (gradient * (R - R.mean(0))).mean(0).masked_fill(~model.read, torch.nan).detach()
-    found = occlusion_of(model, scenes)
+    found = measure_occlusion(model, scenes)
     assert float(expected.nan_to_num().abs().max()) > 1e-3
     torch.testing.assert_close(found.entries.log_odds, expected, rtol=0, atol=ROUNDING, equal_nan=True)
 
@@ -301,10 +301,10 @@ def test_nothing_is_lost_with_what_is_not_read():
     weights[3, 1] = 50.0
     model = planted(weights, torch.zeros(4, 128, dtype=torch.float64))
     scenes = scenes_of(batch=60, distinct=3)
-    R = relations_of(model, scenes).relations[:, 0, 3, 1]
+    R = record_relations(model, scenes).relations[:, 0, 3, 1]
     model.decoder.threshold = 50 * float(R.mean()) + 1e-9
     scenes = scenes._replace(labels=(R.mean() < R).long())
-    found = occlusion_of(model, scenes)
+    found = measure_occlusion(model, scenes)
     assert found.accuracy == 1.0
     elsewhere = found.pairs.log_odds.clone()
     assert elsewhere[3, 1] > 0.1
@@ -320,8 +320,8 @@ def test_a_model_that_answers_from_pixels_loses_nothing_with_its_relations():
     features[2] = torch.randn(128, dtype=torch.float64)
     model = planted(torch.zeros(4, 4, dtype=torch.float64), features)
     scenes = scenes_of(batch=60)
-    scenes = scenes._replace(labels=relations_of(model, scenes._replace(labels=scenes.labels % 2)).answers)
-    found = occlusion_of(model, scenes)
+    scenes = scenes._replace(labels=record_relations(model, scenes._replace(labels=scenes.labels % 2)).answers)
+    found = measure_occlusion(model, scenes)
     assert found.accuracy == 1.0
     assert float(found.relations.log_odds) == 0
     assert found.objects.log_odds[[0, 1, 3]].abs().max() < ROUNDING
@@ -354,7 +354,7 @@ def test_drift_is_of_products_of_normalised_objects():
     for model in networks.values():
         model.norm.gain.data.fill_(0.1)  # so small that some are mistaken
     sets = {"seen": scenes_of(batch=20, distinct=3), "unseen": scenes_of(batch=20, distinct=5)}
-    found = drift_of(networks, sets)
+    found = measure_drift(networks, sets)
     for n, model in enumerate(networks.values()):
         for s, scenes in enumerate(sets.values()):
             z = model.see(scenes.images, scenes.objects).z.detach()
@@ -401,21 +401,21 @@ def test_drift_is_of_products_of_normalised_objects():
 
 def test_sets_of_problems_must_be_as_large():
     with pytest.raises(ValueError, match=r"'unseen': \(5, 4\)"):
-        drift_of({"one": model_of("corelnet")}, {"seen": scenes_of(), "unseen": scenes_of(batch=5)})
+        measure_drift({"one": model_of("corelnet")}, {"seen": scenes_of(), "unseen": scenes_of(batch=5)})
     with pytest.raises(ValueError, match="at least one network"):
-        drift_of({}, {"seen": scenes_of()})
+        measure_drift({}, {"seen": scenes_of()})
 
 
 def test_empty_cells_are_no_objects():
     task = RelationalGame("left-of")  # two objects of nine cells, never the same ones
     scenes = task.batch(20, 0, 0, "test")
     model = relational_model("corelnet", task)
-    found = drift_of({"it": model}, {"these": scenes}, task)
+    found = measure_drift({"it": model}, {"these": scenes}, task)
     same, different = found.pairs(0, 0)
     assert (len(same), len(different)) == (0, 20)
     assert isnan(float(found.auc[0, 0]))
     assert "nan" not in " ".join(axes.get_xlabel() for axes in found.figure().axes)
-    seen = relations_of(model, scenes, task)
+    seen = record_relations(model, scenes, task)
     assert bool(seen.read_of(True).isnan().all())
     places = [[at for at, image in enumerate(row) if scenes.images[image].any()] for row in scenes.objects.tolist()]
     assert [len(two) for two in places] == [2] * 20
@@ -427,7 +427,7 @@ def test_empty_cells_are_no_objects():
 def test_features_that_do_not_matter_make_no_other_object(feature):
     task = SameDifferent(m=50, spurious=feature)
     scenes = task.batch(200, 0, 0, "test")
-    found = drift_of({"it": relational_model("corelnet", task)}, {"these": scenes}, task)
+    found = measure_drift({"it": relational_model("corelnet", task)}, {"these": scenes}, task)
     assert torch.equal(found.same[0, :, 0, 1], scenes.labels == 0)
     assert torch.equal(found.different[0, :, 0, 1], scenes.labels == 1)
     assert not bool((scenes.objects[:, 0] == scenes.objects[:, 1])[scenes.labels == 0].all())  # in other colours
@@ -436,7 +436,7 @@ def test_features_that_do_not_matter_make_no_other_object(feature):
 def test_colours_beside_shapes_are_no_objects():
     task = SameDifferent(m=50, spurious="separated")
     scenes = task.batch(50, 0, 0, "test")
-    found = drift_of({"it": relational_model("corelnet", task)}, {"these": scenes}, task)
+    found = measure_drift({"it": relational_model("corelnet", task)}, {"these": scenes}, task)
     assert torch.equal(found.same[0, :, 0, 2], scenes.labels == 0)
     assert not bool(found.same[0, :, [1, 3]].any() | found.different[0, :, [1, 3]].any())
 
@@ -513,7 +513,7 @@ def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
     unseen = task.of.batch(PROBLEMS, config.seed, 0, "test")
     kept = Drift.load(looked.page.with_name("page.drift.safetensors"))
     before = build_model(config, task)
-    expected = drift_of({"before training": before.network, "after training": model.network},
+    expected = measure_drift({"before training": before.network, "after training": model.network},
                         {"seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"), "unseen": unseen})  # fmt: skip
     assert kept.networks == expected.networks
     assert torch.equal(kept.similarities, expected.similarities)
@@ -522,20 +522,22 @@ def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
         assert seen.relations is None
         return
     kept = Relations.load(looked.page.with_name("page.relations.safetensors"))
-    assert torch.equal(kept.relations, relations_of(model.network, unseen).relations)
+    assert torch.equal(kept.relations, record_relations(model.network, unseen).relations)
     assert seen.relations.summary() in text
     for name in ("seen", "unseen"):
         kept = Occlusion.load(looked.page.with_name(f"page.occlusion-{name}.safetensors"))
         assert kept.accuracy == seen.occlusion[name].accuracy
         assert kept.summary() in text
     first = Scenes(unseen.images, unseen.objects[:HIDDEN_IN], unseen.labels[:HIDDEN_IN])
-    assert torch.equal(kept.pairs.log_odds.nan_to_num(), occlusion_of(model.network, first).pairs.log_odds.nan_to_num())
+    assert torch.equal(
+        kept.pairs.log_odds.nan_to_num(), measure_occlusion(model.network, first).pairs.log_odds.nan_to_num()
+    )
 
 
 def test_the_lenses_are_registered():
-    assert ms.registry.lenses.load("relations") is ms.relations_of
-    assert ms.registry.lenses.load("occlusion") is ms.occlusion_of
-    assert ms.registry.lenses.load("drift") is ms.drift_of
+    assert ms.registry.lenses.load("relations") is ms.record_relations
+    assert ms.registry.lenses.load("occlusion") is ms.measure_occlusion
+    assert ms.registry.lenses.load("drift") is ms.measure_drift
     assert ms.registry.lenses.load("generalisation") is ms.Generalisation
 
 
@@ -554,9 +556,9 @@ def equal(one, other):
 def test_results_are_saved_and_loaded(tmp_path, name):
     model, scenes = model_of(name), scenes_of()
     for kind, result in (
-        (Relations, relations_of(model, scenes)),
-        (Occlusion, occlusion_of(model, scenes)),
-        (Drift, drift_of({"it": model}, {"these": scenes})),
+        (Relations, record_relations(model, scenes)),
+        (Occlusion, measure_occlusion(model, scenes)),
+        (Drift, measure_drift({"it": model}, {"these": scenes})),
     ):
         assert is_dataclass(result)
         result.save(tmp_path / "result.safetensors")
@@ -581,7 +583,7 @@ def test_pictures_show_the_problem_and_its_matrices(name):
     task = TASKS[name]
     torch.manual_seed(0)
     model, scenes = relational_model(name, task), task.batch(6, seed=0, number=0, split="test")
-    seen = relations_of(model, scenes)
+    seen = record_relations(model, scenes)
     figure = seen.figure(task, problem=2)
     figure.draw_without_rendering()
     (problem,) = (axes for axes in figure.axes if axes.get_title())
@@ -606,7 +608,7 @@ def test_pictures_of_what_is_read_of_drift_and_of_generalisation():
     torch.manual_seed(0)
     model = relational_model("corelnet-sensory", task)
     test, seen = (task.batch(20, seed=0, number=0, split=split) for split in ("test", "validation"))
-    found = occlusion_of(model, test)
+    found = measure_occlusion(model, test)
     figure = found.figure()
     lost = next(axes for axes in figure.axes if axes.get_title() == "Log-odds lost, nats" and axes.images)
     assert torch.equal(
@@ -616,7 +618,7 @@ def test_pictures_of_what_is_read_of_drift_and_of_generalisation():
     assert [bar.get_width() for bar in hidden.patches] == pytest.approx(
         [found.accuracy - float(lost) for lost in (0, found.relations.accuracy, found.sensory.accuracy)]
     )
-    figure = drift_of({"before": model, "after": model}, {"seen": seen, "unseen": test}).figure()
+    figure = measure_drift({"before": model, "after": model}, {"seen": seen, "unseen": test}).figure()
     assert [axes.get_title() for axes in figure.axes] == [
         "before, seen",
         "before, unseen",

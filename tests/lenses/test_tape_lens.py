@@ -22,7 +22,7 @@ from mnemoscope.lenses import Adaptive
 from mnemoscope.lenses.attractors import Kind
 from mnemoscope.lenses.fisher.covariance import UnstableError
 from mnemoscope.lenses.gradients.lens import GradientNorms
-from mnemoscope.lenses.tape import EvenTape, Tape, even_rests, evened, tape_of
+from mnemoscope.lenses.tape import EvenTape, Tape, even_rests, evened, record_tape
 from mnemoscope.lenses.tape.figure import draw_tape, used_slots
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.bounds import ROOM
@@ -263,7 +263,7 @@ def test_a_head_that_moves_on_runs_round_the_tape():
     for wave in range(1, slots):
         turned = (shift * torch.exp(-2j * pi * wave * moves / slots)).sum()
         assert (fp.eigenvalues[0] - gamma * (1 - gate) * turned).abs().min() < 1e-6
-    seen = ms.attractors(dynamics, 3, transient=200, steps=50, longest=8)
+    seen = ms.find_attractors(dynamics, 3, transient=200, steps=50, longest=8)
     assert seen.kind == [Kind.CYCLE]
     assert seen.periods.tolist() == [slots]
 
@@ -527,7 +527,7 @@ def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_pat
     batch = looked.tape.batch
     assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
     kept = Tape.load(looked.page.with_name("page.tape.safetensors"))
-    assert torch.equal(kept.memory, tape_of(model, batch.inputs).memory)
+    assert torch.equal(kept.memory, record_tape(model, batch.inputs).memory)
     parts = GradientNorms.load(looked.page.with_name("page.parts.safetensors"))
     norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
     torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
@@ -558,10 +558,10 @@ def test_outputs_are_shown_where_they_are_due():
     assert lengths.max() > lengths.min()
     assert lengths[longest(batch)] == lengths.max()
     machine = Model(ntm(3, 4, slots=5, slot_size=2), 2)
-    tape = tape_of(machine, batch.inputs)
+    tape = record_tape(machine, batch.inputs)
     assert "as chances of a 1" in tape_section(tape, batch).html
     with pytest.raises(ValueError, match="same sequences"):
-        tape_section(tape_of(machine, batch.inputs[1:]), batch)
+        tape_section(record_tape(machine, batch.inputs[1:]), batch)
 
 
 @pytest.mark.parametrize(
@@ -590,7 +590,7 @@ def test_slots_of_a_ring_have_their_own_numbers(matrices):
     """Heads that walk from slot 117 over the end of 120 slots to slot 3."""
     pytest.importorskip("matplotlib")
     machine = matntm(4, 3, output_size=4, slots=120) if matrices else ntm(4, 3, slots=120, slot_size=5)
-    tape = tape_of(Model(machine, 4), torch.zeros(7, 1, 4))
+    tape = record_tape(Model(machine, 4), torch.zeros(7, 1, 4))
     walked = torch.eye(120)[torch.arange(117, 124) % 120].view(7, 1, 1, 120)
     tape = replace(tape, write_weights=walked, read_weights=walked)
     figure = draw_tape(tape)
@@ -626,7 +626,7 @@ def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monke
     xs = torch.rand(steps, 1, size).round()
     batch = Batch(xs, torch.rand(steps, 1, size) > 0.5, torch.arange(steps)[:, None] >= steps // 2)
     shape = (5, 5) if matrices else None
-    tape_section(tape_of(Model(machine, size), xs), batch, shapes=(shape, shape))
+    tape_section(record_tape(Model(machine, size), xs), batch, shapes=(shape, shape))
     (figure,) = figures
     figure.draw_without_rendering()
     words = {}
@@ -651,5 +651,5 @@ def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monke
 
 
 def test_the_lenses_are_registered():
-    assert ms.registry.lenses.load("tape") is ms.tape_of
+    assert ms.registry.lenses.load("tape") is ms.record_tape
     assert ms.registry.lenses.load("gradients-by-part") is ms.gradients_by_part

@@ -47,7 +47,7 @@ def random_selection(variables, size, seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
     net = planted(4, 3, units=30, transients=10, generator=generator(seed))
-    found = ms.variable_memories(net.model)
+    found = ms.find_variables(net.model)
     assert (found.status, found.variables, found.size) == ("explained", 4, 3)
     assert found.selection == SignedSelection.repeat_copy(4, 3)
     assert worst_block(net.basis, found.basis) < 1e-6
@@ -61,7 +61,7 @@ def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
 def test_orthogonal_memories_that_are_read_alone_are_found_by_the_published_way_too():
     Xi = torch.linalg.qr(torch.randn(20, 12, dtype=torch.float64, generator=generator()))[0]
     network = BindingNetwork(SignedSelection.repeat_copy(4, 3), Xi)
-    by_powers = ms.variable_memories(network.elman(), method="published", number=4)
+    by_powers = ms.find_variables(network.elman(), method="published", number=4)
     assert by_powers.status == "explained"
     assert worst_block(network.basis, by_powers.basis) < 1e-12
 
@@ -73,7 +73,7 @@ def test_the_linearisation_of_a_tanh_network_is_found_at_its_fixed_point(bias):
     assert torch.allclose(looked.A, net.A, atol=1e-10)
     assert torch.allclose(looked.B, net.B, atol=1e-10)
     assert torch.allclose(looked.C, net.C, atol=1e-10)
-    found = ms.variable_memories(net.model, rest=net.fixed_point)
+    found = ms.find_variables(net.model, rest=net.fixed_point)
     assert (found.variables, found.size) == (3, 2)
     assert worst_block(net.basis, found.basis) < 1e-6
     # small inputs stay where the network is linear; so large ones as these do not, and the report says so
@@ -85,7 +85,7 @@ def test_a_network_without_bias_rests_at_zero_and_small_inputs_are_held_as_numbe
     net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh")
     numbers = torch.randn(3, 32, 2, generator=generator(), dtype=torch.float64)
     small = 1e-4 * torch.cat([numbers, torch.zeros(15, 32, 2).double()])
-    found = ms.variable_memories(net.model, inputs=small)
+    found = ms.find_variables(net.model, inputs=small)
     assert torch.equal(found.fixed_point, torch.zeros(16, dtype=torch.float64))
     assert not found.trials.bits
     assert found.status == "explained"
@@ -111,7 +111,7 @@ def test_any_signed_selection_is_read_off_its_own_network(seed):
     start = 30
     N = found.basis.variables
     assert torch.equal(found.selection.continued(x[start : start + N], 20)[N:], x[start + N : start + N + 20])
-    assert float(ms.analysis.binding.angle_error(modes.kept, found.selection.eigenvalues()).mean) < 1e-6
+    assert float(ms.lenses.variables.angle_error(modes.kept, found.selection.eigenvalues()).mean) < 1e-6
 
 
 def test_memory_modes_against_plain_eigenvectors():
@@ -174,7 +174,7 @@ def trained(tmp_path_factory):
 def test_a_trained_network_is_explained(trained):
     model, task, _ = trained
     batch = task.batch(64, 0, 0, "test")
-    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets)
+    found = ms.find_variables(model, inputs=batch.inputs, variables=batch.targets)
     assert found.status == "explained"
     assert (found.variables, found.size, found.modes.count) == (3, 2, 6)
     assert found.selection == task.F
@@ -191,27 +191,27 @@ def test_a_trained_network_is_explained(trained):
 
 def test_weights_alone_will_do(trained):
     model, _, _ = trained
-    assert ms.variable_memories(model).status == "explained"
+    assert ms.find_variables(model).status == "explained"
     as_torch = nn.RNN(2, 24, bias=False)
     with torch.no_grad():
         as_torch.weight_hh_l0.copy_(model.cell.connectivity())
         as_torch.weight_ih_l0.copy_(model.cell.drive.weight)
-    found = ms.variable_memories(as_torch, model.readout)
+    found = ms.find_variables(as_torch, model.readout)
     assert found.status == "explained"
-    assert torch.allclose(found.basis.duals, ms.variable_memories(as_torch, model.readout.weight).basis.duals)
+    assert torch.allclose(found.basis.duals, ms.find_variables(as_torch, model.readout.weight).basis.duals)
 
 
 def test_a_linear_step_fitted_to_the_states_turns_as_the_network_does(trained):
     model, task, _ = trained
     batch = task.batch(64, 0, 0, "test")
-    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets, around="states")
+    found = ms.find_variables(model, inputs=batch.inputs, variables=batch.targets, around="states")
     assert found.status == "explained"
     assert found.eigenvalues.abs() == pytest.approx(torch.ones(6), abs=0.02)
 
 
 def test_what_is_written_into_a_state_is_read_from_it(trained):
     model, _, _ = trained
-    found = ms.variable_memories(model)
+    found = ms.find_variables(model)
     states = found.trials.states[20]
     values = torch.tensor([1.0, -1.0]).double().expand(len(states), 2)
     held, after = found.decode(states), found.decode(found.write(states, 1, values))
@@ -222,7 +222,7 @@ def test_what_is_written_into_a_state_is_read_from_it(trained):
 def test_wrong_variables_refute_the_explanation(trained):
     model, task, _ = trained
     batch = task.batch(64, 0, 0, "test")
-    found = ms.variable_memories(model, inputs=batch.inputs, variables=batch.targets.roll(1, 1))
+    found = ms.find_variables(model, inputs=batch.inputs, variables=batch.targets.roll(1, 1))
     assert found.status == "refuted"
 
 
@@ -239,7 +239,7 @@ def test_wrong_variables_refute_the_explanation(trained):
     ids=["rnn", "rnn with bias", "gru", "lstm", "memoryless"],
 )  # fmt: skip
 def test_no_variables_are_invented_in_untrained_and_memoryless_networks(network, readout):
-    found = ms.variable_memories(network, readout)
+    found = ms.find_variables(network, readout)
     assert found.status == "none"
     assert (found.variables, found.size, len(found)) == (0, 0, 0)
     assert "lasts for 32 steps" in found.reason
@@ -255,7 +255,7 @@ def test_an_untrained_orthogonal_network_keeps_everything_and_binds_nothing(seed
     torch.manual_seed(seed)
     network = nn.RNN(2, 12, bias=False)
     nn.init.orthogonal_(network.weight_hh_l0)
-    found = ms.variable_memories(network, torch.randn(2, 12))
+    found = ms.find_variables(network, torch.randn(2, 12))
     assert found.status in ("refuted", "none")
 
 
@@ -264,7 +264,7 @@ def test_a_network_that_only_adds_up_its_inputs_holds_no_variables():
     with torch.no_grad():
         cell.connectivity.matrix.copy_(torch.eye(6))
         cell.drive.weight.fill_(1)
-    found = ms.variable_memories(cell, torch.eye(2, 6))
+    found = ms.find_variables(cell, torch.eye(2, 6))
     assert found.status == "refuted"
 
 
@@ -283,7 +283,7 @@ def test_networks_whose_inputs_are_no_variables_are_left_untested():
     with torch.no_grad():
         cell.connectivity.matrix.copy_(looked.A)
         cell.drive.weight.copy_(torch.cat([looked.B, torch.randn(12, 3)], 1))
-    found = ms.variable_memories(cell, net.C)
+    found = ms.find_variables(cell, net.C)
     assert found.status == "untested"
     assert "5 inputs" in found.reason
     assert (found.variables, found.size) == (3, 2)
@@ -309,18 +309,18 @@ def test_networks_whose_inputs_are_no_variables_are_left_untested():
 def test_bad_input_is_told_in_words(options, words):
     net = planted(3, 2, units=12, transients=3, generator=generator())
     with pytest.raises(ValueError, match=words):
-        ms.variable_memories(net.model, **options)
+        ms.find_variables(net.model, **options)
 
 
 def test_the_readout_must_be_known():
     with pytest.raises(ValueError, match="pass readout="):
-        ms.variable_memories(nn.RNN(2, 8))
+        ms.find_variables(nn.RNN(2, 8))
     with pytest.raises(ValueError, match="takes 9 features"):
-        ms.variable_memories(nn.RNN(2, 8), nn.Linear(9, 2))
+        ms.find_variables(nn.RNN(2, 8), nn.Linear(9, 2))
     with pytest.raises(ValueError, match=r"\(outputs, 8\)"):
-        ms.variable_memories(nn.RNN(2, 8), torch.zeros(2, 9))
+        ms.find_variables(nn.RNN(2, 8), torch.zeros(2, 9))
     with pytest.raises(ValueError, match="its own readout"):
-        ms.variable_memories(Model(Elman(2, 8), 2), torch.zeros(2, 8))
+        ms.find_variables(Model(Elman(2, 8), 2), torch.zeros(2, 8))
 
 
 def bits(*shape, seed=0):
@@ -338,7 +338,7 @@ def bits(*shape, seed=0):
 )
 def test_inputs_that_tell_nothing_leave_it_untested(inputs, words):
     net = planted(3, 2, units=12, transients=3, generator=generator())
-    found = ms.variable_memories(net.model, inputs=inputs)
+    found = ms.find_variables(net.model, inputs=inputs)
     assert found.status == "untested"
     assert words in found.reason
     assert found.confidence == 0
@@ -361,7 +361,7 @@ def test_conjugate_pairs_stay_together_where_eigenvalues_repeat():
             assert len(kept) % 2 == 0
             assert torch.allclose(kept.sum().imag, torch.zeros((), dtype=torch.float64), atol=1e-12)
             assert cut.operator(1).isfinite().all()
-        found = ms.variable_memories(linear(torch.block_diag(turn, turn), B, C))
+        found = ms.find_variables(linear(torch.block_diag(turn, turn), B, C))
         # a quarter turn is x(t) = -x(t - 2); an element that is hardly driven is parted off
         assert found.selection == SignedSelection(2, (2,) * found.size, tuple(range(found.size)), (-1,) * found.size)
         assert found.size == (2 if strength > 1e-3 else 1)
@@ -371,26 +371,26 @@ def test_conjugate_pairs_stay_together_where_eigenvalues_repeat():
 def test_long_shift_registers_amplify_and_forget(units):
     Q = torch.linalg.qr(torch.randn(units, units, dtype=torch.float64, generator=generator()))[0]
     shift = torch.diag(torch.ones(units - 1, dtype=torch.float64), 1)
-    found = ms.variable_memories(linear(Q @ shift @ Q.mT, Q[:, -1:], Q[:, :1].mT))
+    found = ms.find_variables(linear(Q @ shift @ Q.mT, Q[:, -1:], Q[:, :1].mT))
     assert found.status == "none"
     assert found.reason
 
 
 def test_a_jordan_block_that_lasts_has_no_variables():
     A = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
-    found = ms.variable_memories(linear(A, torch.eye(2).double(), torch.eye(2).double()))
+    found = ms.find_variables(linear(A, torch.eye(2).double(), torch.eye(2).double()))
     assert found.status == "none"
 
 
 @pytest.mark.parametrize(("variables", "size"), [(65, 1), (40, 2), (128, 1), (1, 3)])
 def test_many_variables_are_found_as_well_as_few(variables, size):
-    found = ms.variable_memories(BindingNetwork(SignedSelection.repeat_copy(variables, size)).elman())
+    found = ms.find_variables(BindingNetwork(SignedSelection.repeat_copy(variables, size)).elman())
     assert (found.status, found.variables, found.size) == ("explained", variables, size)
 
 
 def test_variables_that_fade_are_refuted():
     network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
-    found = ms.variable_memories(elman_model(0.9 * network.W_hh, network.W_uh, network.W_r, "tanh"))
+    found = ms.find_variables(elman_model(0.9 * network.W_hh, network.W_uh, network.W_r, "tanh"))
     assert found.status == "refuted"
     assert "fade" in found.reason
     assert found.trials.kept < 0.05
@@ -400,7 +400,7 @@ def test_variables_that_turn_into_others_are_refuted():
     angle = torch.tensor(math.radians(5))
     turn = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]], dtype=torch.float64)
     F = torch.cat([turn, torch.zeros(2, 4, dtype=torch.float64)], 1)
-    found = ms.variable_memories(BindingNetwork(F).elman())
+    found = ms.find_variables(BindingNetwork(F).elman())
     assert found.selection == SignedSelection.repeat_copy(3, 2)  # 5 degrees are not seen in one period
     assert found.status == "refuted"
 
@@ -419,7 +419,7 @@ def test_bits_may_have_any_two_values(trained):
     batch = task.batch(64, 0, 0, "test")
     shifted = ms.adapt(lambda x, h: rnn(x[None] + 0.5, h[None])[0][0], state_size=24, input_size=2)
     inputs = torch.where(batch.inputs == 0, 0.0, batch.inputs / 2)
-    found = ms.variable_memories(shifted, readout, inputs=inputs, variables=(batch.targets + 1) / 2)
+    found = ms.find_variables(shifted, readout, inputs=inputs, variables=(batch.targets + 1) / 2)
     assert found.status == "explained"
     assert found.trials.bits
     assert found.trials.r2 > 0.9
@@ -429,15 +429,15 @@ def test_bits_may_have_any_two_values(trained):
 def test_a_readout_may_be_nonlinear(trained):
     model, _, _ = trained
     readout = nn.Sequential(model.readout, nn.Sigmoid())
-    found = ms.variable_memories(model.cell, readout)
+    found = ms.find_variables(model.cell, readout)
     assert found.status == "explained"
     with pytest.raises(ValueError, match="pass the module itself"):
-        ms.variable_memories(model.cell, lambda seen: model.readout(seen))
+        ms.find_variables(model.cell, lambda seen: model.readout(seen))
 
 
 def test_relu_units_at_their_kink_are_told():
     network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
-    found = ms.variable_memories(elman_model(network.W_hh, network.W_uh, network.W_r, "relu"))
+    found = ms.find_variables(elman_model(network.W_hh, network.W_uh, network.W_r, "relu"))
     assert found.status == "none"
     assert "6 units rest at the kink" in found.reason
 
@@ -445,16 +445,16 @@ def test_relu_units_at_their_kink_are_told():
 def test_outputs_that_say_nothing_new_are_no_elements():
     network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
     C = torch.cat([network.W_r[:1], torch.zeros(1, 6).double(), network.W_r[:1] * 2, network.W_r[1:]])
-    found = ms.variable_memories(linear(network.W_hh, network.W_uh, C))
+    found = ms.find_variables(linear(network.W_hh, network.W_uh, C))
     assert (found.status, found.variables, found.size) == ("explained", 3, 2)
     assert found.found.outputs.tolist() == [0, 3]
 
 
 def test_a_wrong_number_is_told():
     model = BindingNetwork(SignedSelection.repeat_copy(3, 2)).elman()
-    assert "3 variables at most, not 10" in ms.variable_memories(model, number=10).reason
-    assert "not a succession of 2 variables" in ms.variable_memories(model, number=2).reason
-    assert ms.variable_memories(model, number=3).status == "explained"
+    assert "3 variables at most, not 10" in ms.find_variables(model, number=10).reason
+    assert "not a succession of 2 variables" in ms.find_variables(model, number=2).reason
+    assert ms.find_variables(model, number=3).status == "explained"
 
 
 def test_modes_that_fade_within_the_time_asked_for_are_told():
@@ -466,7 +466,7 @@ def test_modes_that_fade_within_the_time_asked_for_are_told():
 
 def test_confidence_is_the_least_of_all_scores(trained):
     model, _, _ = trained
-    found = ms.variable_memories(model)
+    found = ms.find_variables(model)
     scores = [test.score for test in found.tests]
     assert found.confidence == min(found.trials.right, found.trials.kept, *scores)
     assert 0.95 < found.confidence <= 1
@@ -474,7 +474,7 @@ def test_confidence_is_the_least_of_all_scores(trained):
 
 def test_what_is_the_same_is_written_alike():
     network = BindingNetwork(SignedSelection.compose_copy(4)).elman()
-    found = ms.variable_memories(network)
+    found = ms.find_variables(network)
     states = found.trials.states[-1]
     held = found.decode(states)
     values = -held[:, 0]
@@ -491,7 +491,7 @@ def test_what_is_the_same_is_written_alike():
 
 def test_a_blind_readout_is_told():
     net = planted(3, 2, units=12, transients=3, generator=generator())
-    found = ms.variable_memories(net.model.cell, torch.zeros(2, 12))
+    found = ms.find_variables(net.model.cell, torch.zeros(2, 12))
     assert found.status == "none"
     assert "of 6 that last" in found.reason
 
@@ -507,7 +507,7 @@ def test_bits_may_be_rare(around):
     symbols = torch.randint(0, 6, (3, 256), generator=generator())
     first = nn.functional.one_hot(symbols, 6).double()
     x = SignedSelection.repeat_copy(3, 6).continued(first, 70)
-    found = ms.variable_memories(net.model, inputs=shown(first), variables=x, around=around)
+    found = ms.find_variables(net.model, inputs=shown(first), variables=x, around=around)
     assert found.status == "explained"
     assert found.tests[-1].agreement > 0.99
 
@@ -517,7 +517,7 @@ def test_variables_may_be_told_after_the_inputs_alone_and_have_values_of_their_o
     batch = task.batch(128, 0, 0, "test")
     silent = batch.targets.clone()
     silent[:3] = 0
-    found = ms.variable_memories(model, inputs=batch.inputs, variables=silent)
+    found = ms.find_variables(model, inputs=batch.inputs, variables=silent)
     assert found.trials.bits
     assert found.status == "explained"
     other = batch.targets.clone()
@@ -527,7 +527,7 @@ def test_variables_may_be_told_after_the_inputs_alone_and_have_values_of_their_o
         readout.weight.copy_(model.readout.weight)
         readout.weight[1] /= 2
         readout.bias.copy_(torch.tensor([0.0, 0.5]))
-    found = ms.variable_memories(model.cell, readout, inputs=batch.inputs, variables=other)
+    found = ms.find_variables(model.cell, readout, inputs=batch.inputs, variables=other)
     assert found.trials.bits
     assert found.status == "explained"
 
@@ -541,7 +541,7 @@ def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
         scaled.bias.fill_(2)
     batch = task.batch(128, 0, 0, "test")
     readout = nn.Sequential(scaled, nn.Sigmoid())
-    found = ms.variable_memories(
+    found = ms.find_variables(
         model.cell, readout, inputs=batch.inputs, variables=(batch.targets + 1) / 2, around=around
     )
     assert found.status == "explained"
@@ -552,14 +552,14 @@ def test_fading_is_seen_whatever_the_values_of_bits(low):
     net = planted(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
     first = torch.where(bits(3, 64, 2) > 0, 1.0, low).double()
     x = SignedSelection.repeat_copy(3, 2).continued(first, 70)
-    found = ms.variable_memories(net.model, inputs=shown(first), variables=x)
+    found = ms.find_variables(net.model, inputs=shown(first), variables=x)
     assert found.status == "refuted"
     assert found.trials.kept < 0.01
 
 
 def test_growing_variables_are_refuted():
     net = planted(3, 2, units=12, transients=3, generator=generator(), gain=1.3)
-    found = ms.variable_memories(net.model)
+    found = ms.find_variables(net.model)
     assert found.status == "refuted"
     assert "grow" in found.reason
 
@@ -568,17 +568,17 @@ def test_growing_variables_are_refuted():
 def test_numbers_need_not_be_balanced(around):
     net = planted(3, 2, units=12, transients=3, generator=generator())
     first = torch.rand(3, 128, 2, generator=generator(), dtype=torch.float64)
-    found = ms.variable_memories(net.model, inputs=shown(first), around=around)
+    found = ms.find_variables(net.model, inputs=shown(first), around=around)
     assert not found.trials.bits
     assert found.status == "explained"
     assert found.trials.r2 > 1 - 1e-6
 
 
 def test_files_may_leave_the_states_out(tmp_path):
-    found = ms.variable_memories(planted(3, 2, units=12, transients=3, generator=generator()).model)
+    found = ms.find_variables(planted(3, 2, units=12, transients=3, generator=generator()).model)
     found.save(tmp_path / "all.safetensors")
     found.save(tmp_path / "small.safetensors", states=False)
     assert (tmp_path / "small.safetensors").stat().st_size < (tmp_path / "all.safetensors").stat().st_size * 0.6
-    small = ms.VariableMemories.load(tmp_path / "small.safetensors")
+    small = ms.Variables.load(tmp_path / "small.safetensors")
     assert small.summary() == found.summary()
     assert small.trials.states.numel() == 0

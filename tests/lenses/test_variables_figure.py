@@ -14,7 +14,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity.factory import SignedSelection, selection
 from mnemoscope.inspection import inspect_run
 from mnemoscope.inspection.run import Look, _memories
-from mnemoscope.lenses import VariableMemories, variable_memories
+from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.spectra.figure import new_figure
 from mnemoscope.lenses.storage import load_result, save_result
 from mnemoscope.lenses.variables import planted
@@ -38,14 +38,14 @@ def memories(status):
     """The answer with this status, of networks whose variables are known."""
     net = network()
     if status == "none":
-        found = variable_memories(torch.nn.RNN(2, 12), torch.nn.Linear(12, 2))
+        found = find_variables(torch.nn.RNN(2, 12), torch.nn.Linear(12, 2))
     elif status == "untested":  # it takes a number more than a variable has
         B = torch.cat([net.B, torch.zeros(len(net.B), 1, dtype=torch.float64)], 1)
-        found = variable_memories(elman_model(net.A, B, net.C, "linear"))
+        found = find_variables(elman_model(net.A, B, net.C, "linear"))
     elif status == "refuted":
-        found = variable_memories(net.model, method="published", number=3)
+        found = find_variables(net.model, method="published", number=3)
     else:
-        found = variable_memories(net.model)
+        found = find_variables(net.model)
     assert found.status == status
     return found
 
@@ -108,7 +108,7 @@ def test_the_wave_is_what_was_decoded():
 
 
 def test_many_subspaces_are_not_all_numbered():
-    found = variable_memories(network(30, 1).model, lasting=100)
+    found = find_variables(network(30, 1).model, lasting=100)
     assert found.variables == 30
     labels = [label.get_text() for label in draw_wave(found).axes[0].get_yticklabels()]
     assert len(labels) <= 13
@@ -213,7 +213,7 @@ def _same(one, other):
 def test_saved_and_loaded(status, tmp_path):
     found = memories(status)
     found.save(tmp_path / "variables.safetensors")
-    back = VariableMemories.load(tmp_path / "variables.safetensors")
+    back = Variables.load(tmp_path / "variables.safetensors")
     _same(found, back)
     assert back.summary() == found.summary()
     if status != "none":
@@ -299,4 +299,4 @@ def test_the_page_of_a_run_on_variable_binding(tmp_path):
     assert looked.variables.reason in plain(html)
     assert '<section id="variables"' in html
     assert "@inproceedings{karuvally2023," in html
-    _same(VariableMemories.load(looked.page.with_name("page.variables.safetensors")), looked.variables)
+    _same(Variables.load(looked.page.with_name("page.variables.safetensors")), looked.variables)

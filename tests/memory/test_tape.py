@@ -15,7 +15,7 @@ from mnemoscope.cells.cell import check_step_input
 from mnemoscope.cells.matrix import Bilinear, DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels.tape_looks import Products
-from mnemoscope.lenses.tape import Tape, tape_of
+from mnemoscope.lenses.tape import Tape, record_tape
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
 from mnemoscope.memory.tape.heads import written
@@ -606,7 +606,7 @@ def test_a_tape_is_seen_saved_and_drawn(tmp_path, matrices):
         else Model(ntm(4, 5, slots=9, slot_size=6), 3)
     )
     xs = torch.randn(6, 2, 4)
-    tape = tape_of(machine, xs)
+    tape = record_tape(machine, xs)
     outputs = machine(xs)[0] if isinstance(machine, Model) else ms.scan(machine, xs)[0]
     torch.testing.assert_close(tape.outputs, outputs.detach())
     # the last slot of the last step, by what was said of each step
@@ -630,7 +630,7 @@ def test_a_tape_is_seen_saved_and_drawn(tmp_path, matrices):
     with pytest.raises(ValueError, match="sequence 2"):
         tape.figure(2)
     with pytest.raises(TypeError, match="GRU"):
-        tape_of(Model(GRU(4, 3), 2), xs)
+        record_tape(Model(GRU(4, 3), 2), xs)
 
 
 def copy_batch(generator, size=16, bits=4, longest=5):

@@ -10,7 +10,7 @@ from html import unescape
 import pytest
 import torch
 
-from mnemoscope.lenses import spectrum, variable_memories
+from mnemoscope.lenses import find_variables, spectrum
 from mnemoscope.lenses.variables import planted
 from mnemoscope.report import NetworkPage, Section, render_page
 from mnemoscope.report.binding import binding_section
@@ -337,7 +337,7 @@ def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, 
 @pytest.mark.parametrize("width", [None, 380])
 def test_variables_in_the_page(tmp_path, width):
     net = planted(3, 2, 12, 4, torch.Generator().manual_seed(0))
-    section = binding_section(variable_memories(net.model))
+    section = binding_section(find_variables(net.model))
     answer = visit_in_health(
         NetworkPage("Variables", empty(3), sections=[section]),
         tmp_path,

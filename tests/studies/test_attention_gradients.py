@@ -7,7 +7,7 @@ import torch
 
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.gradients import gradients_on
-from mnemoscope.lenses.attention import attention_of
+from mnemoscope.lenses.attention import record_attention
 from mnemoscope.lenses.gradients.lens import GradientNorms
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import attention_gradients, screening_tradeoff
@@ -67,7 +67,7 @@ def test_the_theory_is_that_of_the_measured_attention(tmp_path, cell):
     model, task, config = load_model(folder)
     batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
     with torch.no_grad():
-        seen = attention_of(model.cell, model.encode(batch.inputs)).dependencies()
+        seen = record_attention(model.cell, model.encode(batch.inputs)).dependencies()
     line = bound_of(found, "1/κᵈ")
     last = found["curves"][1][-1]
     for t in range(len(line)):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from mnemoscope.cells import GRU, LSTM, Elman, Model
-from mnemoscope.lenses.attention import attention_of
+from mnemoscope.lenses.attention import record_attention
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import (
@@ -73,7 +73,7 @@ def test_what_is_kept_is_what_a_slow_screen_keeps(score):
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4, score)).double()
     cell.alignment.direction.mul_(20)  # attention that differs from state to state
     xs = torch.randn(40, 3, 5, dtype=torch.float64)
-    seen = attention_of(cell, xs)
+    seen = record_attention(cell, xs)
     for b in range(3):
         held, scores = slow_screen(cell, xs[:, b])
         for t, (new, relevant) in enumerate(held):
@@ -86,7 +86,7 @@ def test_what_is_kept_is_what_a_slow_screen_keeps(score):
 def test_equal_attention_keeps_the_first_states():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
     nn.init.zeros_(cell.alignment.direction)
-    seen = attention_of(cell, torch.randn(30, 2, 5, dtype=torch.float64))
+    seen = record_attention(cell, torch.randn(30, 2, 5, dtype=torch.float64))
     assert seen.scores[:27, 0].tolist() == pytest.approx(primacy_bias.equal_attention(3, 4, 27))
     assert seen.chosen[-1].T.tolist() == [[True] * 4 + [False] * 26] * 2
 

@@ -7,7 +7,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, EchoState, Elman, Model, Reservoirs
 from mnemoscope.tasks import FlipFlop
-from mnemoscope.training import RecursiveLeastSquares, fit_readout, force, ridge
+from mnemoscope.training import RecursiveLeastSquares, fit_readout, ridge, train_force
 from tests.slow import SLOW, slow
 
 
@@ -129,7 +129,7 @@ def signals(time=150, batch=1, seed=0):
 def test_force_is_the_loop_that_was_published(every):
     cell, (inputs, targets) = reservoir(), signals()
     outputs, W_o = slow_force(cell, inputs[:, 0].numpy(), targets[:, 0].numpy(), every, 0.7)
-    run = force(cell, inputs, targets, every=every, alpha=0.7)
+    run = train_force(cell, inputs, targets, every=every, alpha=0.7)
     np.testing.assert_allclose(run.outputs[:, 0].numpy(), outputs, rtol=0, atol=1e-9)
     np.testing.assert_allclose(cell.readout.detach().numpy(), W_o, rtol=0, atol=1e-9)
     assert run.steps.tolist() == list(range(0, 150, every))
@@ -139,17 +139,17 @@ def test_force_is_the_loop_that_was_published(every):
 def test_several_reservoirs_are_taught_as_each_alone():
     inputs, targets = signals()
     together, alone = ([reservoir(seed=seed) for seed in range(3)] for _ in range(2))
-    run = force(together, inputs, targets)
+    run = train_force(together, inputs, targets)
     assert run.outputs.shape == (150, 3, 1, 2)
     for number, (one, other) in enumerate(zip(together, alone, strict=True)):
-        own = force(other, inputs, targets)
+        own = train_force(other, inputs, targets)
         torch.testing.assert_close(one.readout, other.readout, rtol=0, atol=1e-9)
         torch.testing.assert_close(run.outputs[:, number], own.outputs, rtol=0, atol=1e-9)
 
 
 def test_a_batch_shares_one_readout():
     cell, (inputs, targets) = reservoir(outputs=2, feedback_scale=0.0), signals(batch=4)
-    force(cell, inputs, targets, every=1, alpha=0.3)
+    train_force(cell, inputs, targets, every=1, alpha=0.3)
     with torch.no_grad():
         rates, _ = ms.scan(cell, inputs)
     expected = ridge(rates.flatten(0, 1), targets.flatten(0, 1), alpha=0.3)
@@ -167,7 +167,7 @@ def test_any_cell_is_taught_by_both_ways_to_the_same_readout(kind, bias):
         torch.nn.init.zeros_(model.readout.weight)
         if bias:
             torch.nn.init.zeros_(model.readout.bias)
-    force(models[0], inputs, targets, every=1, alpha=0.1)
+    train_force(models[0], inputs, targets, every=1, alpha=0.1)
     fit_readout(models[1], inputs, targets, alpha=0.1)
     for name, value in models[0].readout.named_parameters():
         torch.testing.assert_close(value, dict(models[1].readout.named_parameters())[name], rtol=0, atol=1e-8)
@@ -177,7 +177,7 @@ def test_masked_steps_teach_nothing():
     inputs, targets = signals(batch=2)
     mask = torch.rand(150, 2, generator=torch.Generator().manual_seed(1)) < 0.5
     spoiled = torch.where(mask.unsqueeze(-1), targets, 1e3)
-    for way in (lambda *a, **k: force(*a, every=1, **k), fit_readout):
+    for way in (lambda *a, **k: train_force(*a, every=1, **k), fit_readout):
         cells = [reservoir(feedback_scale=0.0) for _ in range(2)]
         for cell, f in zip(cells, (targets, spoiled), strict=True):
             way(cell, inputs, f, mask=mask)
@@ -187,10 +187,10 @@ def test_masked_steps_teach_nothing():
 def test_snapshots_are_the_readout_of_a_shorter_run():
     inputs, targets = signals()
     cell = reservoir()
-    run = force(cell, inputs, targets, keep=[0, 60, 150])
+    run = train_force(cell, inputs, targets, keep=[0, 60, 150])
     assert [one.step for one in run.snapshots] == [0, 60, 150]
     short = reservoir()
-    force(short, inputs[:60], targets[:60])
+    train_force(short, inputs[:60], targets[:60])
     torch.testing.assert_close(run.snapshots[1].readout, short.readout.detach())
     assert not run.snapshots[0].readout.any()
     torch.testing.assert_close(run.snapshots[2].readout, cell.readout.detach())
@@ -222,7 +222,7 @@ def test_a_flip_flop_is_taught(dtype):
     cell = EchoState(2, 300, 2, input_scale=4.0).to(dtype)
     task = FlipFlop(2, 8000, rate=0.03, width=11, apart=30, settle=15)
     batch = task.batch(1, seed=0, number=0)
-    force(cell, batch.inputs.to(dtype), batch.targets.to(dtype), mask=batch.mask)
+    train_force(cell, batch.inputs.to(dtype), batch.targets.to(dtype), mask=batch.mask)
     test = task.batch(1, seed=0, number=0, split="test")
     with torch.no_grad():
         z, _ = cell.as_model()(test.inputs.to(dtype))
@@ -233,18 +233,18 @@ def test_a_flip_flop_is_taught(dtype):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda c, x, f: force(c, x, f, every=0), ValueError, "every counts"),
-        (lambda c, x, f: force(c, x, f[:-1]), ValueError, "targets must have shape"),
-        (lambda c, x, f: force(c, x, f * torch.nan), ValueError, "targets contain NaN"),
-        (lambda c, x, f: force(c, x * torch.inf, f), ValueError, "inputs must be"),
-        (lambda c, x, f: force(c, x, f, alpha=0.0), ValueError, "alpha must be positive"),
-        (lambda c, x, f: force(c, x, f, forgetting=1.5), ValueError, "forgetting"),
-        (lambda c, x, f: force(c, x, f, noise=-1.0), ValueError, "noise"),
-        (lambda c, x, f: force(c, x, f, keep=[999]), ValueError, "keep holds"),
-        (lambda c, x, f: force(c, x, f, mask=torch.ones(3, 1, dtype=torch.bool)), ValueError, "mask must be"),
-        (lambda c, x, f: force(EchoState(2, 9).double(), x, f), ValueError, "has no outputs"),
-        (lambda c, x, f: force(Model(c, 2), x, f), ValueError, "feeds back an output of its own"),
-        (lambda c, x, f: force(Model(GRU(2, 4).double(), 2).double(), x, f, noise=0.1), ValueError, "takes none"),
+        (lambda c, x, f: train_force(c, x, f, every=0), ValueError, "every counts"),
+        (lambda c, x, f: train_force(c, x, f[:-1]), ValueError, "targets must have shape"),
+        (lambda c, x, f: train_force(c, x, f * torch.nan), ValueError, "targets contain NaN"),
+        (lambda c, x, f: train_force(c, x * torch.inf, f), ValueError, "inputs must be"),
+        (lambda c, x, f: train_force(c, x, f, alpha=0.0), ValueError, "alpha must be positive"),
+        (lambda c, x, f: train_force(c, x, f, forgetting=1.5), ValueError, "forgetting"),
+        (lambda c, x, f: train_force(c, x, f, noise=-1.0), ValueError, "noise"),
+        (lambda c, x, f: train_force(c, x, f, keep=[999]), ValueError, "keep holds"),
+        (lambda c, x, f: train_force(c, x, f, mask=torch.ones(3, 1, dtype=torch.bool)), ValueError, "mask must be"),
+        (lambda c, x, f: train_force(EchoState(2, 9).double(), x, f), ValueError, "has no outputs"),
+        (lambda c, x, f: train_force(Model(c, 2), x, f), ValueError, "feeds back an output of its own"),
+        (lambda c, x, f: train_force(Model(GRU(2, 4).double(), 2).double(), x, f, noise=0.1), ValueError, "takes none"),
         (lambda c, x, f: fit_readout(c, x, f, washout=150), ValueError, "washout"),
         (lambda c, x, f: fit_readout(c, x, f, mask=torch.zeros(150, 1, dtype=torch.bool)), ValueError, "Nothing is"),
         (lambda c, x, f: ridge(x[:, 0], f[:3, 0]), ValueError, "ridge takes"),
@@ -262,7 +262,7 @@ def test_growth_without_bound_is_told():
     cell = EchoState(2, 20, 2, gain=30.0, tau=1.0, density=1.0, nonlinearity="relu")
     inputs, targets = (part.float() for part in signals())
     with pytest.raises(FloatingPointError, match="did not stay finite"):
-        force(cell, inputs, targets)
+        train_force(cell, inputs, targets)
     assert not cell.readout.any()  # as it was
 
 
@@ -270,7 +270,7 @@ def test_errors_are_of_the_steps_that_count_and_large_batches_are_taken():
     cell, (inputs, targets) = reservoir(), signals(time=3, batch=70)
     mask = torch.zeros(3, 70, dtype=torch.bool)
     mask[:, 4] = True
-    run = force(cell, inputs, targets, every=1, mask=mask)
+    run = train_force(cell, inputs, targets, every=1, mask=mask)
     own = (run.outputs - targets)[:, 4].abs().mean(1)
     torch.testing.assert_close(run.errors, own)
 

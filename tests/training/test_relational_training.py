@@ -273,8 +273,8 @@ def test_images_too_small_for_the_encoder_are_refused(monkeypatch, tmp_path):
     "look",
     [
         lambda model, xs: ms.Dynamics(model.cell),
-        lambda model, xs: ms.tape_of(model, xs),
-        lambda model, xs: ms.variable_memories(model),
+        lambda model, xs: ms.record_tape(model, xs),
+        lambda model, xs: ms.find_variables(model),
         lambda model, xs: ms.spectrum(model.cell),
         lambda model, xs: ms.gradients_of(model.cell, xs, torch.sum),
         lambda model, xs: fit_readout(model, xs, xs),
@@ -289,7 +289,7 @@ def test_lenses_of_recurrent_cells_say_why_they_do_not_apply(look):
 
 def test_a_whole_relational_model_is_no_cell_either():
     model = build_model(CONFIG, build_task(CONFIG))
-    for look in (ms.Dynamics, ms.spectrum, ms.energy_report):
+    for look in (ms.Dynamics, ms.spectrum, ms.energy_descent):
         with pytest.raises(TypeError, match="look at the cell itself"):
             look(model)
 

@@ -28,8 +28,8 @@ class EchoState(Cell):
       r(x) (Sussillo & Abbott 2009);
     - "rate": `r' = (1 - leak) r + leak phi(W_c r + B u + b)`; the state is the rates (Jaeger et al. 2007).
 
-    W_r, B, W_fb and b are random and stay; W_o, at first zero, is what `mnemoscope.force` and `fit_readout` learn. All
-    are parameters, those that stay without gradients, so that whoever wants to train them can let them.
+    W_r, B, W_fb and b are random and fixed; `mnemoscope.train_force` and `fit_readout` learn W_o, which starts at zero.
+    All of them are parameters; the fixed ones have `requires_grad=False`, so that you can choose to train them too.
 
     Args:
         input_size: number of input features.

@@ -78,7 +78,7 @@ class Connectivity(nn.Module):
         return iter(())
 
     def after_step(self) -> None:
-        """What is to be done after every step of an optimiser; `follow` sees to it."""
+        """What is to be done after every step of an optimiser; the training loop calls it."""
 
     def follow(self, optimiser: torch.optim.Optimizer) -> None:
         """Call `after_step`, also of the matrices that this one is made of, whenever this optimiser has made a step;

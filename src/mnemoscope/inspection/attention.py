@@ -10,7 +10,7 @@ import torch
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.gradients import before_and_after
-from mnemoscope.lenses.attention import Attention, attention_of
+from mnemoscope.lenses.attention import Attention, record_attention
 from mnemoscope.lenses.gradients.lens import GradientNorms
 from mnemoscope.memory.attention import Attentive, SparseBacktracking
 from mnemoscope.report import Section
@@ -59,7 +59,7 @@ def look_at_attention(model: Model, task: Task, config: RunConfig) -> AttentionS
     if isinstance(cell, Attentive) and isinstance(cell.past, SparseBacktracking):
         return AttentionSeen(both, None)
     with torch.no_grad():
-        return AttentionSeen(both, attention_of(cell, model.encode(batch.inputs)))
+        return AttentionSeen(both, record_attention(cell, model.encode(batch.inputs)))
 
 
 def without_fixed_points(cell: Cell) -> str | None:

@@ -22,9 +22,9 @@ from mnemoscope.lenses.relations import (
     Occlusion,
     Relations,
     Trained,
-    drift_of,
-    occlusion_of,
-    relations_of,
+    measure_drift,
+    measure_occlusion,
+    record_relations,
 )
 from mnemoscope.relational import Comparing, Solver
 from mnemoscope.relational.scenes import Scenes
@@ -95,14 +95,14 @@ def look_at_relations(model: Solver, task: Problems, config: RunConfig) -> Relat
         "seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"),
         unseen: task.of.batch(PROBLEMS, config.seed, 0, "test"),
     }
-    apart = drift_of({BEFORE: fresh.network, AFTER: network}, scenes, task.of)
+    apart = measure_drift({BEFORE: fresh.network, AFTER: network}, scenes, task.of)
     confused = apart.confused(apart.networks.index(AFTER), apart.sets.index(unseen), scenes[unseen].objects)
     images = scenes[unseen].images
     if not isinstance(network, Comparing):
         instead = f"This network has no matrix of how alike its objects are: {network.instead}."
         return RelationsSeen(task.of, apart, None, {}, confused, images, instead)
-    read = {name: occlusion_of(network, _first(problems)) for name, problems in scenes.items()}
-    return RelationsSeen(task.of, apart, relations_of(network, scenes[unseen], task.of), read, confused, images)
+    read = {name: measure_occlusion(network, _first(problems)) for name, problems in scenes.items()}
+    return RelationsSeen(task.of, apart, record_relations(network, scenes[unseen], task.of), read, confused, images)
 
 
 def _first(scenes: Scenes) -> Scenes:

@@ -24,9 +24,9 @@ from mnemoscope.lenses import (
     Box,
     Dynamics,
     FixedPoints,
-    VariableMemories,
+    Variables,
     find_fixed_points,
-    variable_memories,
+    find_variables,
 )
 from mnemoscope.lenses.tape import EvenRests, even_rests, evened
 from mnemoscope.memory.tape import TuringMachine
@@ -53,7 +53,7 @@ class Inspection:
     page: Path
     saved: Path | None
     """The fixed points as a `.safetensors` file."""
-    variables: VariableMemories | None = None
+    variables: Variables | None = None
     """What a network that was taught variable binding holds where, if it can be told; saved beside the page too."""
     attention: AttentionSeen | None = None
     """Of a network that attends to its past: what it attends to and keeps, and what of the loss reaches back; saved
@@ -150,7 +150,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     )
     more = [*(() if memories is None else ["variables"]), *(() if tape is None else _OF_TAPES), *said]
     content = _used(content, [*_OF_POINTS, *more], config)
-    found = memories if isinstance(memories, VariableMemories) else None
+    found = memories if isinstance(memories, Variables) else None
     return _write(fp, content, page, found, tape)
 
 
@@ -267,7 +267,7 @@ def _write(
     fp: FixedPoints,
     content: NetworkPage,
     page: Path,
-    variables: VariableMemories | None = None,
+    variables: Variables | None = None,
     tape: TapeSeen | None = None,
 ) -> Inspection:
     saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
@@ -281,12 +281,12 @@ def _write(
     return Inspection(fp, page, saved, variables, tape=tape)
 
 
-def _memories(model: Model, task: Task, batch: Batch) -> VariableMemories | str | None:
+def _memories(model: Model, task: Task, batch: Batch) -> Variables | str | None:
     """What a network holds that was taught variable binding, or why that cannot be told; None for other tasks."""
     if not isinstance(task, VariableBinding):
         return None
     try:
-        return variable_memories(model, inputs=batch.inputs, variables=batch.targets)
+        return find_variables(model, inputs=batch.inputs, variables=batch.targets)
     except ValueError as error:
         return str(error)
 

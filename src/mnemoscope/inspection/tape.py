@@ -11,7 +11,7 @@ import torch
 from mnemoscope.cells import Cell, Layout, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.gradients import before_and_after
-from mnemoscope.lenses import GradientNorms, Tape, gradients_by_part, tape_of
+from mnemoscope.lenses import GradientNorms, Tape, gradients_by_part, record_tape
 from mnemoscope.report import Section
 from mnemoscope.report.tape import tape_section
 from mnemoscope.tasks import Batch, Task
@@ -64,7 +64,7 @@ def look_at_tape(model: Model, task: Task, config: RunConfig) -> TapeSeen:
         xs = exact.encode(batch.inputs.double())
     parts = gradients_by_part(exact.cell, xs, lambda outputs: task.loss(exact.readout(outputs), batch))
     shape = task.shape if isinstance(task, MatrixItems) else None
-    return TapeSeen(tape_of(model, batch.inputs), batch, before_and_after(config, task, model, batch), parts, shape)
+    return TapeSeen(record_tape(model, batch.inputs), batch, before_and_after(config, task, model, batch), parts, shape)
 
 
 def is_large(machine: Cell) -> bool:

@@ -1,28 +1,33 @@
 """The lenses."""
 
-from mnemoscope.lenses.attention import Attention, Dependencies, attention_of
+from mnemoscope.lenses.attention import Attention, AttentionDependencies, record_attention
 from mnemoscope.lenses.attractors import (
     Attractors,
     Cycles,
     Kind,
     LyapunovSpectrum,
-    attractors,
+    find_attractors,
     find_cycles,
     lyapunov_spectrum,
 )
-from mnemoscope.lenses.bifurcations import Evolution, along_inputs, between, follow
+from mnemoscope.lenses.bifurcations import (
+    BifurcationDiagram,
+    interpolate_inputs,
+    interpolate_weights,
+    track_fixed_points,
+)
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.energy import EnergyReport, EnergySurface, energy_report, energy_surface
+from mnemoscope.lenses.energy import EnergyDescent, EnergySurface, energy_descent, energy_surface
 from mnemoscope.lenses.fisher import (
-    Design,
     FisherMemory,
     MatrixSystem,
     MemoryCapacity,
+    MemoryDesign,
     TrajectoryMemory,
     design_memory,
     fisher_along,
     fisher_memory,
-    measured_memory_capacity,
+    measure_memory_capacity,
     memory_capacity,
 )
 from mnemoscope.lenses.fixed_points.descent import Tolerances
@@ -33,41 +38,40 @@ from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
 from mnemoscope.lenses.fixed_points.solvers import LevenbergMarquardt, Newton
 from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
 from mnemoscope.lenses.gradients.lens import GradientNorms, gradients_by_part, gradients_of
-from mnemoscope.lenses.recall.memory_kinds import MemoryKind, MemoryKinds, classify_memories
-from mnemoscope.lenses.recall.retrieval import Basin, MemoryLoad, basin, memory_load
-from mnemoscope.lenses.recall.sequences import Recall, recall
+from mnemoscope.lenses.recall.memory_kinds import MemoryClass, MemoryClasses, classify_memories
+from mnemoscope.lenses.recall.retrieval import Basin, Load, measure_basin, measure_load
+from mnemoscope.lenses.recall.sequences import Recall, measure_recall
 from mnemoscope.lenses.relations import (
     Drift,
     Generalisation,
     Occlusion,
     Relations,
-    drift_of,
-    occlusion_of,
-    relations_of,
+    measure_drift,
+    measure_occlusion,
+    record_relations,
 )
 from mnemoscope.lenses.spectra.growth import Growth
 from mnemoscope.lenses.spectra.lens import Spectrum, spectrum
 from mnemoscope.lenses.spectra.pseudospectra import Pseudospectrum
 from mnemoscope.lenses.spectra.schur import SchurForm, SubDiagonals, schur_form
 from mnemoscope.lenses.spectra.transient_growth import Transients, transients
-from mnemoscope.lenses.tape import Tape, tape_of
-from mnemoscope.lenses.variables import MemoryBasis, VariableMemories, variable_memories
+from mnemoscope.lenses.tape import Tape, record_tape
+from mnemoscope.lenses.variables import MemoryBasis, Variables, find_variables
 
 __all__ = [
     "Adaptive",
     "Attention",
+    "AttentionDependencies",
     "Attractors",
     "Basin",
+    "BifurcationDiagram",
     "Box",
     "ChordNewton",
     "Cycles",
-    "Dependencies",
-    "Design",
     "Drift",
     "Dynamics",
-    "EnergyReport",
+    "EnergyDescent",
     "EnergySurface",
-    "Evolution",
     "FisherMemory",
     "FixedPoints",
     "FromOutputs",
@@ -78,13 +82,14 @@ __all__ = [
     "Growth",
     "Kind",
     "LevenbergMarquardt",
+    "Load",
     "LyapunovSpectrum",
     "MatrixSystem",
     "MemoryBasis",
     "MemoryCapacity",
-    "MemoryKind",
-    "MemoryKinds",
-    "MemoryLoad",
+    "MemoryClass",
+    "MemoryClasses",
+    "MemoryDesign",
     "Newton",
     "NewtonKrylov",
     "Occlusion",
@@ -101,34 +106,34 @@ __all__ = [
     "Tolerances",
     "TrajectoryMemory",
     "Transients",
-    "VariableMemories",
-    "along_inputs",
-    "attention_of",
-    "attractors",
-    "basin",
-    "between",
+    "Variables",
     "classify_memories",
     "design_memory",
-    "drift_of",
-    "energy_report",
+    "energy_descent",
     "energy_surface",
+    "find_attractors",
     "find_cycles",
     "find_fixed_points",
+    "find_variables",
     "fisher_along",
     "fisher_memory",
-    "follow",
     "gradients_by_part",
     "gradients_of",
+    "interpolate_inputs",
+    "interpolate_weights",
     "lyapunov_spectrum",
-    "measured_memory_capacity",
+    "measure_basin",
+    "measure_drift",
+    "measure_load",
+    "measure_memory_capacity",
+    "measure_occlusion",
+    "measure_recall",
     "memory_capacity",
-    "memory_load",
-    "occlusion_of",
-    "recall",
-    "relations_of",
+    "record_attention",
+    "record_relations",
+    "record_tape",
     "schur_form",
     "spectrum",
-    "tape_of",
+    "track_fixed_points",
     "transients",
-    "variable_memories",
 ]

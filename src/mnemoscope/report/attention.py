@@ -10,7 +10,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
 from mnemoscope.lenses.attention import (
     Attention,
-    Dependencies,
+    AttentionDependencies,
     linear_norms,
     scaled,
     sparse_bound,
@@ -59,7 +59,7 @@ def gradients_section(gradients: GradientNorms, lead: str) -> Section:
     return Section("Gradients", lead, _norms(gradients, {}, ()))
 
 
-def _lead(attention: Attention, seen: Dependencies) -> str:
+def _lead(attention: Attention, seen: AttentionDependencies) -> str:
     return f"{attention.summary()} {seen.summary()}"
 
 
@@ -114,7 +114,7 @@ def _table(attention: Attention, sample: int) -> str:
 
 
 def _gradients(
-    attention: Attention, seen: Dependencies, gradients: GradientNorms, linear: Float[Tensor, " time"] | None
+    attention: Attention, seen: AttentionDependencies, gradients: GradientNorms, linear: Float[Tensor, " time"] | None
 ) -> str:
     norms = gradients.norms[-1].nanmean(1)
     if len(norms) != len(attention):
@@ -143,7 +143,7 @@ def _norms(gradients: GradientNorms, bounds: dict[str, Tensor], notes: Sequence[
     return drawn(figure, "gradients", alt=alt, caption=" ".join([gradients.summary(), *notes]))
 
 
-def _bounds(attention: Attention, seen: Dependencies, norms: Tensor) -> dict[str, Tensor]:
+def _bounds(attention: Attention, seen: AttentionDependencies, norms: Tensor) -> dict[str, Tensor]:
     """Of all sequences, the way with the most weights."""
     bounds = {"1/κᵈ": scaled(sparse_bound(seen.sparsity, seen.skips.amax(1).clamp(min=0)), norms)}
     if attention.scores is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, inline
-from mnemoscope.lenses.variables import VariableMemories
+from mnemoscope.lenses.variables import Variables
 from mnemoscope.lenses.variables.causal import PASSED
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_wave
 from mnemoscope.lenses.variables.memories import rule_in_words
@@ -17,7 +17,7 @@ from mnemoscope.report.words import number, plural
 TITLE = "Variables"
 
 
-def binding_section(memories: VariableMemories | str) -> Section:
+def binding_section(memories: Variables | str) -> Section:
     """The section with the variables of a network; a text in their place says why they cannot be told."""
     if isinstance(memories, str):
         return Section(TITLE, f"Which variables the network holds cannot be told: {memories}", "")
@@ -28,7 +28,7 @@ def binding_section(memories: VariableMemories | str) -> Section:
     return Section(TITLE, " ".join(_sentences(memories)), "\n".join(parts))
 
 
-def _sentences(memories: VariableMemories) -> list[str]:
+def _sentences(memories: Variables) -> list[str]:
     """What was found, and whether it explains the network."""
     published = memories.method == "published"
     way = ["The directions are those of the published way, the pseudo-inverse of the readout and powers."] * published
@@ -49,7 +49,7 @@ def _sentences(memories: VariableMemories) -> list[str]:
     return said
 
 
-def _wave(memories: VariableMemories) -> str:
+def _wave(memories: Variables) -> str:
     alt = (
         f"What {plural(memories.variables, 'subspace')} of {memories.size} held at each step of one trial, by colour: "
         f"diagonal stripes where variables travel from the newest subspace to the oldest."
@@ -60,7 +60,7 @@ def _wave(memories: VariableMemories) -> str:
     return _figure(inline(figure, "wave", alt=alt), caption)
 
 
-def _evidence(memories: VariableMemories) -> str:
+def _evidence(memories: Variables) -> str:
     found, tried = memories.found is not None, memories.trials is not None
     seen = ["eigenvalues", "scores of the modes"] + ["rank of the readings", "F"] * found
     seen += ["what is decoded over time", "causal tests"] * tried
@@ -78,7 +78,7 @@ def _evidence(memories: VariableMemories) -> str:
     return _figure(inline(figure, "evidence", alt=alt[0].upper() + alt[1:]), " ".join(caption))
 
 
-def _table(memories: VariableMemories) -> str:
+def _table(memories: Variables) -> str:
     headings = ("Causal test", "Prediction", "As predicted", "Of what should change", "Control", "")
     rows = [
         (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bifurcations.evolution import Evolution
+from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram
 from mnemoscope.lenses.bifurcations.figure import LABELS, shown_kinds
 from mnemoscope.lenses.fixed_points.view import strung
 from mnemoscope.report.frame import LegendEntry, Section, fill, plot
@@ -27,7 +27,7 @@ MOST_STATES = 3000
 
 
 def evolution_section(
-    seen: Evolution,
+    seen: BifurcationDiagram,
     *,
     projection: Float[Tensor, "size axes"] | None = None,
     trajectories: Sequence[Float[Tensor, "time batch size"] | None] | None = None,
@@ -38,7 +38,7 @@ def evolution_section(
     """The section with the view that moves, and what happens when.
 
     Args:
-        seen: what `follow` found.
+        seen: what `track_fixed_points` found.
         projection: three directions (size, 3), the readout for example; by default the principal components of the last
             snapshot's points.
         trajectories: of each snapshot, or None where there is none.
@@ -77,7 +77,7 @@ def evolution_section(
     return Section(title, lead, html)
 
 
-def _axes(seen: Evolution, projection: Tensor | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _axes(seen: BifurcationDiagram, projection: Tensor | None) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Directions (size, 3), the origin of the picture, and the names of the axes."""
     size = seen.states.shape[1]
     if projection is not None:
@@ -98,7 +98,7 @@ def _axes(seen: Evolution, projection: Tensor | None) -> tuple[np.ndarray, np.nd
     return axes, centre, tuple(names)
 
 
-def _paths(states: Tensor | None, axes: np.ndarray, centre: np.ndarray, seen: Evolution) -> np.ndarray:
+def _paths(states: Tensor | None, axes: np.ndarray, centre: np.ndarray, seen: BifurcationDiagram) -> np.ndarray:
     """Trajectories as one run of states with gaps (-1, 3), thinned."""
     if states is None:
         return np.zeros((0, 3))
@@ -110,7 +110,7 @@ def _paths(states: Tensor | None, axes: np.ndarray, centre: np.ndarray, seen: Ev
     return strung((kept.detach().double().numpy().swapaxes(0, 1) - centre) @ axes)
 
 
-def _traces(seen: Evolution, points: np.ndarray, paths: list[np.ndarray]) -> list[dict[str, Any]]:
+def _traces(seen: BifurcationDiagram, points: np.ndarray, paths: list[np.ndarray]) -> list[dict[str, Any]]:
     """Ways of the branches, which stay; trajectories and points by kind, which change with the snapshot."""
     ways = [points[(seen.branch == number).numpy()] for number in range(len(seen))]
     whole = np.concatenate([strung(way[None]) for way in ways]) if ways else np.zeros((0, 3))
@@ -152,7 +152,7 @@ def _moving(frames: list[dict[str, Any]], tags: list[str], **style: Any) -> dict
     return trace
 
 
-def _hover(seen: Evolution, row: int) -> str:
+def _hover(seen: BifurcationDiagram, row: int) -> str:
     up, index = int(seen.unstable[row]), int(seen.index[row])
     lines = [f"<b>branch {int(seen.branch[row])}</b>", f"index {index:+d}"]
     if up >= 0:
@@ -186,14 +186,14 @@ def _layout(points: np.ndarray, paths: list[np.ndarray], labels: tuple[str, ...]
     return {"scene": {**named, "aspectmode": "cube", "camera": camera}, "margin": dict.fromkeys("lrtb", 0)}
 
 
-def _drawn(seen: Evolution) -> set[str]:
+def _drawn(seen: BifurcationDiagram) -> set[str]:
     """Kinds that any snapshot has."""
     own = [row for row, snapshot in enumerate(seen.snapshot.tolist()) if snapshot >= 0]
     kinds = shown_kinds(seen)
     return {kinds[row] or UNDECIDED for row in own}
 
 
-def _legend(seen: Evolution, paths: list[np.ndarray]) -> list[LegendEntry]:
+def _legend(seen: BifurcationDiagram, paths: list[np.ndarray]) -> list[LegendEntry]:
     drawn = _drawn(seen)
     entries = [
         LegendEntry(kind, words, kind, SYMBOLS[kind.partition("-")[0]])
@@ -205,7 +205,7 @@ def _legend(seen: Evolution, paths: list[np.ndarray]) -> list[LegendEntry]:
     return [*entries, LegendEntry("ways", "ways of the points", "ink", "line")]
 
 
-def _frame(seen: Evolution, at: float) -> int:
+def _frame(seen: BifurcationDiagram, at: float) -> int:
     """The first snapshot after an event."""
     later = (seen.snapshots >= at).nonzero()[:, 0]
     return int(later[0]) if len(later) else len(seen.snapshots) - 1

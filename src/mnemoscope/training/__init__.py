@@ -3,7 +3,7 @@
 from mnemoscope.training.build import build_model, build_task, task_named
 from mnemoscope.training.callbacks import Begun, Follower, StepInfo
 from mnemoscope.training.evaluation import evaluate
-from mnemoscope.training.force_learning import ForceRun, Snapshot, fit_readout, force
+from mnemoscope.training.force_learning import ForceRun, Snapshot, fit_readout, train_force
 from mnemoscope.training.least_squares import RecursiveLeastSquares, ridge
 from mnemoscope.training.lengths import evaluate_each
 from mnemoscope.training.loop import NonFiniteLoss, train
@@ -25,9 +25,9 @@ __all__ = [
     "evaluate",
     "evaluate_each",
     "fit_readout",
-    "force",
     "load_model",
     "ridge",
     "task_named",
     "train",
+    "train_force",
 ]

@@ -53,7 +53,7 @@ class ForceRun:
         )
 
 
-def force(
+def train_force(
     network: Network,
     inputs: Float[Tensor, "time ... features"],
     targets: Float[Tensor, " ..."],
@@ -91,7 +91,7 @@ def force(
     >>> from mnemoscope.cells import EchoState
     >>> reservoir = EchoState(1, 50, output_size=1, input_scale=2.0)
     >>> pulses = torch.randn(500, 1, 1).sign() * (torch.rand(500, 1, 1) < 0.05)
-    >>> run = force(reservoir, pulses, pulses.cumsum(0).tanh(), keep=[100])
+    >>> run = train_force(reservoir, pulses, pulses.cumsum(0).tanh(), keep=[100])
     >>> len(run.errors), run.snapshots[0].readout.shape
     (250, torch.Size([1, 50]))
 
@@ -166,8 +166,8 @@ def fit_readout(
 
     Args:
         network: an EchoState with outputs, a list of them, or a Model of any cell.
-        inputs: as for `force`.
-        targets: as for `force`.
+        inputs: as for `train_force`.
+        targets: as for `train_force`.
         alpha: weight of |W_o|^2.
         washout: steps at the beginning that are left out.
         mask: (time, batch): where False, a step is left out.

@@ -27,7 +27,7 @@ def sparse_bound(kappa: int, exponent: Int[Tensor, " time"]) -> Float[Tensor, " 
 
     The proof (B.1.286) has one weight for each of the d + 1 factors of a chain over d states, and so kappa^-(d + 1);
     factors by recurrence are 1 or more. So the exponent is the number of attention weights on the way,
-    `Dependencies.skips`, of which there are at most d + 1.
+    `AttentionDependencies.skips`, of which there are at most d + 1.
 
     >>> sparse_bound(10, torch.tensor([2, 1, 0]))
     tensor([0.0100, 0.1000, 1.0000], dtype=torch.float64)

@@ -20,7 +20,7 @@ NONE = -1
 
 
 @dataclass(frozen=True)
-class Dependencies:
+class AttentionDependencies:
     """Sparsity and dependency depth, measured from attention weights.
 
     A gradient goes from s_T back to h_t over hidden states h_{t+i+1}. From h_t it is read by s_t itself, with a factor
@@ -60,20 +60,20 @@ class Dependencies:
         )
 
     def __repr__(self) -> str:
-        return f"Dependencies({self.summary()})"
+        return f"AttentionDependencies({self.summary()})"
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `Dependencies.load` reads it back."""
+        """Write one `.safetensors` file; `AttentionDependencies.load` reads it back."""
         names = ("kappa", "depth", "skips", "threshold")
         save_result(path, "Dependencies", {name: getattr(self, name).clone() for name in names}, {})
 
     @classmethod
-    def load(cls, path: str | Path) -> Dependencies:
+    def load(cls, path: str | Path) -> AttentionDependencies:
         """Read what `save` wrote."""
         return cls(**load_result(path, "Dependencies", "dependencies")[0])
 
 
-def dependencies(attention: Attention, threshold: float | None = None) -> Dependencies:
+def dependencies(attention: Attention, threshold: float | None = None) -> AttentionDependencies:
     """Sparsity and dependency depth of recorded attention.
 
     Args:
@@ -103,7 +103,7 @@ def dependencies(attention: Attention, threshold: float | None = None) -> Depend
     counted = weights > limit.unsqueeze(1)
     depth, skips = _fewest(counted, taken)
     kappa = counted.sum(1).masked_fill(~taken, NONE)
-    return Dependencies(kappa, depth.masked_fill(~taken, NONE), skips.masked_fill(~taken, NONE), limit)
+    return AttentionDependencies(kappa, depth.masked_fill(~taken, NONE), skips.masked_fill(~taken, NONE), limit)
 
 
 def _fewest(counted: Tensor, taken: Tensor) -> tuple[Int[Tensor, "time batch"], Int[Tensor, "time batch"]]:

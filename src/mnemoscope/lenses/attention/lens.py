@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells import Cell
-from mnemoscope.lenses.attention.dependencies import Dependencies, dependencies
+from mnemoscope.lenses.attention.dependencies import AttentionDependencies, dependencies
 from mnemoscope.lenses.storage import load_result, save_result
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
 from mnemoscope.memory.attention.places import Seen
@@ -32,7 +32,7 @@ class Attention:
 
     >>> import mnemoscope as ms
     >>> from mnemoscope.networks.attentive import relrnn
-    >>> attention = ms.attention_of(relrnn(3, 8, short_term=2, relevant=2), torch.randn(9, 5, 3))
+    >>> attention = ms.record_attention(relrnn(3, 8, short_term=2, relevant=2), torch.randn(9, 5, 3))
     >>> attention.weights.shape, attention.kept[-1].sum(0).tolist()
     (torch.Size([9, 9, 5]), [4, 4, 4, 4, 4])
     """
@@ -94,7 +94,7 @@ class Attention:
         first = held & (number <= held.sum(0))
         return first.sum(0) / held.sum(0).to(self.weights)
 
-    def dependencies(self, threshold: float | None = None) -> Dependencies:
+    def dependencies(self, threshold: float | None = None) -> AttentionDependencies:
         """Sparsity and dependency depth of these weights; a weight counts above `threshold`."""
         return dependencies(self, threshold)
 
@@ -136,7 +136,7 @@ class Attention:
         return draw_attention(self, sample)
 
 
-def attention_of(cell: Cell, xs: Float[Tensor, "time batch features"], mask: Tensor | None = None) -> Attention:
+def record_attention(cell: Cell, xs: Float[Tensor, "time batch features"], mask: Tensor | None = None) -> Attention:
     """What `cell` attends to along `xs`, from its initial state; time^2 numbers of each sequence.
 
     A copy of the cell runs in float64. Where two relevances differ by less than float32 tells apart, the cell itself
@@ -150,7 +150,7 @@ def attention_of(cell: Cell, xs: Float[Tensor, "time batch features"], mask: Ten
     >>> from mnemoscope.networks.attentive import memrnn
     >>> cell = memrnn(3, 8)
     >>> _ = torch.nn.init.zeros_(cell.alignment.direction)  # all states are aligned alike
-    >>> attention_of(cell, torch.randn(4, 1, 3)).weights[3, :, 0].tolist()
+    >>> record_attention(cell, torch.randn(4, 1, 3)).weights[3, :, 0].tolist()
     [0.25, 0.25, 0.25, 0.25]
 
     """

@@ -70,11 +70,11 @@ def lyapunov_spectrum(
     drive = None if inputs is None else _drive(system, inputs, len(states))
     block = _block_length(steps, transient, every, None if drive is None else len(drive))
     drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
-    logs = follow(Tangents(system, count), states, torch.linalg.qr(drawn)[0], transient, block, every, drive)
+    logs = average_growth(Tangents(system, count), states, torch.linalg.qr(drawn)[0], transient, block, every, drive)
     return LyapunovSpectrum(logs.cpu() / (dt or 1.0), BLOCKS * block, system.size, dt, drive is not None)
 
 
-def follow(
+def average_growth(
     tangents: Tangents, x: Tensor, Q: Tensor, transient: int, block: int, every: int, drive: Tensor | None
 ) -> Float[Tensor, "starts blocks count"]:
     """Mean logarithm of |R_ii| per step in each block."""

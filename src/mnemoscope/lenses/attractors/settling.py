@@ -26,7 +26,7 @@ BEYOND = 10.0
 """A way that was undecided is drawn no further than this many times the largest number seen before."""
 
 
-def attractors(
+def find_attractors(
     dynamics: Dynamics,
     starts: int | State | StartStrategy = 32,
     *,
@@ -72,7 +72,7 @@ def attractors(
     >>> turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=torch.float64)
     >>> def circling(x, h):
     ...     return 1.2 * (h @ turn.T) / (1 + h.square().sum(1, keepdim=True)).sqrt()
-    >>> print(attractors(ms.Dynamics(ms.adapt(circling, state_size=2)), 4).verdict)
+    >>> print(find_attractors(ms.Dynamics(ms.adapt(circling, state_size=2)), 4).verdict)
     Left alone, the system runs round a closed curve, which no number of steps up to 64 closes (all of 4 starts).
 
     """

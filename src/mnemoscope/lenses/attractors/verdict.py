@@ -56,7 +56,7 @@ class Attractors:
 
     >>> import mnemoscope as ms
     >>> double_well = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1)))
-    >>> seen = ms.attractors(double_well, 20)
+    >>> seen = ms.find_attractors(double_well, 20)
     >>> [kind.words for kind in seen.kind], seen.shares.sum().item()
     (['point attractor', 'point attractor'], 1.0)
     >>> print(seen.verdict)

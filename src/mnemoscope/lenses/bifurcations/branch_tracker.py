@@ -1,4 +1,4 @@
-"""Branches while they are followed: the work of `follow`, snapshot by snapshot."""
+"""Branches while they are followed: the work of `track_fixed_points`, snapshot by snapshot."""
 
 from __future__ import annotations
 

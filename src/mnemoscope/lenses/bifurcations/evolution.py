@@ -67,13 +67,13 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Evolution:
+class BifurcationDiagram:
     """Fixed points of a family of systems, followed over its parameter (Jang, section 6.1 and Fig 7).
 
     >>> import mnemoscope as ms
     >>> def family(mu):  # x' = x + mu - x^2 has two points from mu = 0 on
     ...     return ms.Dynamics(ms.adapt(lambda x, h: h + mu - h**2, state_size=1), bounds=None)
-    >>> seen = ms.follow(family, [-0.2, 0.3], starts=torch.linspace(-1, 1, 9)[:, None], tolerance=1e-6)
+    >>> seen = ms.track_fixed_points(family, [-0.2, 0.3], starts=torch.linspace(-1, 1, 9)[:, None], tolerance=1e-6)
     >>> event, = seen.events
     >>> event.name, event.low <= 0 <= event.high, seen.count(0), seen.count(1)
     ('saddle-node', True, 0, 2)
@@ -199,7 +199,7 @@ class Evolution:
         return " ".join(said)
 
     def __repr__(self) -> str:
-        return f"Evolution({self.summary()})"
+        return f"BifurcationDiagram({self.summary()})"
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Headings and rows, one for each event, as texts."""
@@ -210,13 +210,13 @@ class Evolution:
         ]
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `Evolution.load` reads it back."""
+        """Write one `.safetensors` file; `BifurcationDiagram.load` reads it back."""
         flags: dict[str, Any] = {name: getattr(self, name) for name in _FLAGS}
         flags |= {"events": json.dumps([asdict(event) for event in self.events]), "notes": json.dumps(self.notes)}
         save_result(path, "Evolution", {name: getattr(self, name) for name in _TENSORS}, flags)
 
     @classmethod
-    def load(cls, path: str | Path) -> Evolution:
+    def load(cls, path: str | Path) -> BifurcationDiagram:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "Evolution", "an evolution of fixed points")
         events = tuple(Event(**{**one, "branches": tuple(one["branches"])}) for one in json.loads(flags["events"]))

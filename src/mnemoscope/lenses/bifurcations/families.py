@@ -19,7 +19,7 @@ Family = Callable[[float], Dynamics]
 """The system at a parameter: an iteration of training, the strength of an input, a gain."""
 
 
-def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: Any) -> Family:
+def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: Any) -> Family:
     """Systems whose weights are linear in the parameter between snapshots of one cell.
 
     Args:
@@ -28,7 +28,7 @@ def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: A
         options: of `Dynamics`: the constant input, whether it is a flow, and so on.
 
     >>> weak, strong = torch.nn.RNN(1, 4), torch.nn.RNN(1, 4)
-    >>> family = between([weak, strong], [0, 100])
+    >>> family = interpolate_weights([weak, strong], [0, 100])
     >>> middle = family(50).cell.state_dict()
     >>> mean = (weak.bias_hh_l0 + strong.bias_hh_l0) / 2
     >>> torch.allclose(next(value for name, value in middle.items() if "bias_hh" in name), mean.double())
@@ -56,7 +56,7 @@ def between(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: A
     return family
 
 
-def along_inputs(
+def interpolate_inputs(
     cell: Cell | nn.Module,
     inputs: Float[Tensor, "snapshots ..."],
     at: Sequence[float] | None = None,
@@ -70,7 +70,7 @@ def along_inputs(
         at: the parameter of each input, increasing; 0, 1, 2 ... by default.
         options: of `Dynamics`, other than its input.
 
-    >>> family = along_inputs(torch.nn.GRU(2, 8), torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
+    >>> family = interpolate_inputs(torch.nn.GRU(2, 8), torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
     >>> family(0.25).input
     tensor([[ 0.2500, -0.2500]], dtype=torch.float64)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bifurcations.evolution import Evolution
+from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram
 from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MARKS = {
 
 
 def draw_evolution(
-    seen: Evolution,
+    seen: BifurcationDiagram,
     projection: Float[Tensor, " size"] | Sequence[float] | None = None,
     colours: Mapping[str, str] = LIGHT,
     *,
@@ -68,7 +68,7 @@ def draw_evolution(
     return figure
 
 
-def shown_kinds(seen: Evolution) -> list[str]:
+def shown_kinds(seen: BifurcationDiagram) -> list[str]:
     """The kind of each place; where unstable directions were not counted, that of the nearest one of equal index."""
     kinds = list(seen.kind)
     for row, kind in enumerate(kinds):
@@ -81,7 +81,7 @@ def shown_kinds(seen: Evolution) -> list[str]:
     return kinds
 
 
-def _direction(seen: Evolution, projection: Any) -> tuple[Tensor, str]:
+def _direction(seen: BifurcationDiagram, projection: Any) -> tuple[Tensor, str]:
     size = seen.states.shape[1]
     if projection is not None:
         given = torch.as_tensor(projection, dtype=torch.float64)
@@ -110,7 +110,7 @@ def _pieces(rows: list[int], kinds: list[str]) -> list[tuple[str, list[int]]]:
     return pieces
 
 
-def _height(seen: Evolution, branches: tuple[int, ...], at: float, heights: np.ndarray) -> float:
+def _height(seen: BifurcationDiagram, branches: tuple[int, ...], at: float, heights: np.ndarray) -> float:
     """Where an event is marked: the mean of its branches, each at its nearest place."""
     nearest = []
     for number in branches:
@@ -119,7 +119,7 @@ def _height(seen: Evolution, branches: tuple[int, ...], at: float, heights: np.n
     return float(np.mean(nearest))
 
 
-def _counts(axes: Any, seen: Evolution, colours: Mapping[str, str]) -> None:
+def _counts(axes: Any, seen: BifurcationDiagram, colours: Mapping[str, str]) -> None:
     """All points, and the stable ones, at each snapshot."""
     kinds = seen.kind
     at = seen.snapshots.numpy()
@@ -133,7 +133,7 @@ def _counts(axes: Any, seen: Evolution, colours: Mapping[str, str]) -> None:
     axes.yaxis.get_major_locator().set_params(integer=True)
 
 
-def _legend(figure: Any, seen: Evolution, drawn: set[str], colours: Mapping[str, str], letters: float) -> None:
+def _legend(figure: Any, seen: BifurcationDiagram, drawn: set[str], colours: Mapping[str, str], letters: float) -> None:
     from matplotlib.lines import Line2D
 
     handles = [

@@ -12,7 +12,7 @@ from mnemoscope.lenses.bifurcations.bifurcations import bifurcations
 from mnemoscope.lenses.bifurcations.branch_tracker import Follower
 from mnemoscope.lenses.bifurcations.branches import Node
 from mnemoscope.lenses.bifurcations.events import Bifurcation
-from mnemoscope.lenses.bifurcations.evolution import Evolution
+from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram
 from mnemoscope.lenses.bifurcations.families import Family, increasing
 from mnemoscope.lenses.bifurcations.snapshots import Given
 from mnemoscope.lenses.bifurcations.summary import told
@@ -23,7 +23,7 @@ TOLERANCE = 1e-4
 """Of the whole range of the parameter: how closely events are located by default."""
 
 
-def follow(
+def track_fixed_points(
     family: Family,
     at: Sequence[float],
     *,
@@ -33,7 +33,7 @@ def follow(
     count_at: Sequence[float] | None = None,
     seed: int = 0,
     progress: bool = False,
-) -> Evolution:
+) -> BifurcationDiagram:
     """All fixed points of a family as its parameter grows, and the bifurcations on the way (Jang, section 6.1).
 
     Points are continued from snapshot to snapshot, with steps halved where they turn or meet. At each snapshot a search
@@ -43,7 +43,8 @@ def follow(
     stability and regains it.
 
     Args:
-        family: the system at a parameter; `between(cells, at)` and `along_inputs(cell, inputs)` make such functions.
+        family: a function from a parameter to the system there; `interpolate_weights(cells, at)` and
+            `interpolate_inputs(cell, inputs)` make such functions.
         at: snapshots to visit, increasing. Systems between them are asked for as well.
         starts: of the search at each snapshot: states (starts, size), a strategy, "adaptive", or a function that
             yields states for a parameter (trajectories of that snapshot, say). Mid-points of what was found are added.
@@ -58,7 +59,7 @@ def follow(
     >>> import mnemoscope as ms
     >>> def family(gain):
     ...     return ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(gain * h), state_size=1, bounds=(-1, 1)))
-    >>> seen = ms.follow(family, [0.5, 1.3, 2.0])
+    >>> seen = ms.track_fixed_points(family, [0.5, 1.3, 2.0])
     >>> [(event.name, round(event.at, 3), event.branches) for event in seen.events]
     [('pitchfork', 1.0, (0, 1, 2))]
 
@@ -99,7 +100,7 @@ def follow(
     return _answer(follower, found, symmetric)
 
 
-def _answer(follower: Follower, found: list[Bifurcation], symmetric: bool) -> Evolution:
+def _answer(follower: Follower, found: list[Bifurcation], symmetric: bool) -> BifurcationDiagram:
     first = follower.tracer.system(follower.at[0])
     rows = [(number, node) for number, track in enumerate(follower.tracks) for node in _ordered(track.nodes)]
     leading = min(follower.number, first.size)
@@ -112,7 +113,7 @@ def _answer(follower: Follower, found: list[Bifurcation], symmetric: bool) -> Ev
     notes = list(dict.fromkeys(follower.notes))
     events = [told(one, first.size, follower.tracer.tolerance, symmetric) for one in found]
     notes += [f"Not explained: {event.sentence}" for event in events if event.name == "unknown"]
-    return Evolution(
+    return BifurcationDiagram(
         snapshots=torch.tensor(follower.at, dtype=torch.float64),
         at=torch.tensor([node.at for _, node in rows], dtype=torch.float64),
         states=states,

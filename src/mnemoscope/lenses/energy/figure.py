@@ -15,7 +15,7 @@ from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.energy.report import EnergyReport
+    from mnemoscope.lenses.energy.report import EnergyDescent
     from mnemoscope.lenses.energy.surface import EnergySurface
 
 MOST_CURVES = 50
@@ -24,7 +24,7 @@ _SERIES = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 _STYLES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
 
-def draw_report(report: EnergyReport, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_report(report: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
     """The energy with its rises, its terms, and what moves it; the latter two as means over the trajectories."""
     figure = new_figure(11.5, 3.7)
     energy, terms, causes = figure.subplots(1, 3)
@@ -49,7 +49,7 @@ def draw_report(report: EnergyReport, colours: Mapping[str, str] = LIGHT, *, let
     return figure
 
 
-def _rises(axes: Any, report: EnergyReport, ends: np.ndarray, colours: Mapping[str, str]) -> None:
+def _rises(axes: Any, report: EnergyDescent, ends: np.ndarray, colours: Mapping[str, str]) -> None:
     risen = report.rises[:, :MOST_CURVES].numpy()
     if not risen.any():
         return

@@ -12,11 +12,11 @@ from mnemoscope.lenses.energy.lyapunov import TOLERANCE
 from mnemoscope.lenses.energy.of_memories import flow_report, map_report
 from mnemoscope.lenses.energy.of_networks import recurrence_report
 from mnemoscope.lenses.energy.recurrence import elman_recurrence
-from mnemoscope.lenses.energy.report import EnergyReport
+from mnemoscope.lenses.energy.report import EnergyDescent
 from mnemoscope.lenses.energy.simulating import checked_states
 
 
-def energy_report(
+def energy_descent(
     system: Cell | nn.Module,
     trajectory: Float[Tensor, "time *batch size"] | EpisodicState | None = None,
     *,
@@ -28,7 +28,7 @@ def energy_report(
     starts: int = 16,
     seed: int = 0,
     tolerance: float = TOLERANCE,
-) -> EnergyReport:
+) -> EnergyDescent:
     """What energy a network has, whether and why it falls, and where it does not (Karuvally et al. 2023, Eq 3).
 
     Args:
@@ -49,9 +49,9 @@ def energy_report(
     >>> from mnemoscope.cells import EpisodicMemory
     >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])  # Phi^T rotates by 90 degrees
     >>> memory = EpisodicMemory(torch.eye(2), turn).discrete()
-    >>> energy_report(memory, torch.tensor([[0.8, 0.1], [0.56, 0.76]])).guaranteed
+    >>> energy_descent(memory, torch.tensor([[0.8, 0.1], [0.56, 0.76]])).guaranteed
     False
-    >>> energy_report(memory, delayed=torch.tensor([1.0, 0.0])).kind
+    >>> energy_descent(memory, delayed=torch.tensor([1.0, 0.0])).kind
     'frozen'
 
     """

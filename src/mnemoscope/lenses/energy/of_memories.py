@@ -23,7 +23,7 @@ from mnemoscope.lenses.energy.flow import (
 from mnemoscope.lenses.energy.lyapunov import lyapunov_functions
 from mnemoscope.lenses.energy.of_networks import recurrence_report
 from mnemoscope.lenses.energy.recurrence import EPS, Recurrence
-from mnemoscope.lenses.energy.report import EnergyReport
+from mnemoscope.lenses.energy.report import EnergyDescent
 from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.simulating import (
     SEARCHED,
@@ -47,7 +47,7 @@ def map_report(
     starts: int,
     generator: torch.Generator,
     tolerance: float,
-) -> EnergyReport:
+) -> EnergyDescent:
     """Of a map, with V_d frozen at `delayed`, or taking the rates after every `hold` steps."""
     memory = cell.memory
     weights = Weights.of_memory(memory, input)
@@ -75,7 +75,7 @@ def map_report(
     energy = schedule.energy(run, held_at, kind == "schedule")
     change = schedule.change(run, held_at, kind == "schedule")
     bound = lower_bound(weights, held_at[0]) if kind == "frozen" else None
-    report = EnergyReport(
+    report = EnergyDescent(
         name, sure, kind, why, torch.arange(len(run)).double(), tuple(energy.terms), energy.stacked,
         tuple(change.terms), change.stacked, energy.size[1:] + energy.size[:-1], False, trajectory is not None,
         precision_of(rates), 0.0 if rates is None else schedule.deviation(run, held_at),
@@ -123,7 +123,7 @@ def flow_report(
     starts: int,
     generator: torch.Generator,
     tolerance: float,
-) -> EnergyReport:
+) -> EnergyDescent:
     """Of the three populations in continuous time."""
     memory = cell.frozen(torch.float64)
     assert isinstance(memory, EpisodicMemory)
@@ -151,7 +151,7 @@ def flow_report(
     rates = flow_rates(memory, weights, kind, states, velocities)
     sizes = flow_sizes(memory, weights, kind, states, velocities)
     bound = lower_bound(weights, states.V_d[0]) if kind == "frozen" else None
-    report = EnergyReport(
+    report = EnergyDescent(
         f"the episodic memory ({weights.sigma_f.name}, {weights.features} features, {weights.Xi.shape[1]} memories)",
         guarantee.guaranteed, kind, guarantee.why, times, tuple(energy.terms), energy.stacked, tuple(rates.terms),
         rates.stacked, sizes, True, trajectory is not None, torch.finfo(torch.float64).eps,

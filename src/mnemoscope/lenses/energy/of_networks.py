@@ -12,7 +12,7 @@ from mnemoscope.lenses.energy.bounds import lower_bound
 from mnemoscope.lenses.energy.counterexample import periodic_orbit
 from mnemoscope.lenses.energy.lyapunov import Lyapunov, lyapunov_functions
 from mnemoscope.lenses.energy.recurrence import EPS, Recurrence
-from mnemoscope.lenses.energy.report import EnergyReport
+from mnemoscope.lenses.energy.report import EnergyDescent
 from mnemoscope.lenses.energy.simulating import (
     SEARCHED,
     deviation_of,
@@ -32,7 +32,7 @@ def recurrence_report(
     starts: int,
     generator: torch.Generator,
     tolerance: float,
-) -> EnergyReport:
+) -> EnergyDescent:
     """The function that says most, along rates (time, batch, size) that are given or simulated."""
     best, *others = lyapunov_functions(recurrence, tolerance)
     if trajectory is None:
@@ -45,7 +45,7 @@ def recurrence_report(
         )
     energy, change = best.energy(rates), best.change(rates)
     first = len(rates) - len(energy.total)
-    report = EnergyReport(
+    report = EnergyDescent(
         name, best.guaranteed, best.kind, best.why, torch.arange(first, len(rates)).double(),
         tuple(energy.terms), energy.stacked, tuple(change.terms), change.stacked, best.size(rates), False,
         trajectory is not None, precision_of(trajectory), deviation_of(recurrence.step, rates, trajectory),

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EnergyReport:
+class EnergyDescent:
     """An energy along trajectories, its terms, the causes of its changes, and whether it is bound to fall.
 
     >>> import mnemoscope as ms
     >>> network = torch.nn.RNN(3, 8)
     >>> W = network.weight_hh_l0.data
     >>> network.weight_hh_l0.data = W @ W.mT  # symmetric, and positive
-    >>> report = ms.energy_report(network)
+    >>> report = ms.energy_descent(network)
     >>> report.guaranteed, report.kind, int(report.rises.sum())
     (True, 'one-step', 0)
     """
@@ -117,17 +117,17 @@ class EnergyReport:
         return " ".join(sentences(self))
 
     def __repr__(self) -> str:
-        return f"EnergyReport({self.summary()})"
+        return f"EnergyDescent({self.summary()})"
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `EnergyReport.load` reads it back."""
+        """Write one `.safetensors` file; `EnergyDescent.load` reads it back."""
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
         tensors = {name: part.clone() for name, part in parts.items() if isinstance(part, Tensor)}
         flags = {name: _plain(part) for name, part in parts.items() if name not in tensors}
         save_result(path, "EnergyReport", tensors, flags)
 
     @classmethod
-    def load(cls, path: str | Path) -> EnergyReport:
+    def load(cls, path: str | Path) -> EnergyDescent:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "EnergyReport", "an energy report")
         lists = {name: tuple(part) for name, part in flags.items() if isinstance(part, list)}

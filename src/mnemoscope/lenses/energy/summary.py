@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mnemoscope.lenses.energy.descent import ROUNDING
 
 if TYPE_CHECKING:
-    from mnemoscope.lenses.energy.report import EnergyReport
+    from mnemoscope.lenses.energy.report import EnergyDescent
 
 _FUNCTION = {
     "frozen": "energy",
@@ -22,7 +22,7 @@ _FUNCTION = {
 }
 
 
-def sentences(report: EnergyReport) -> Iterator[str]:
+def sentences(report: EnergyDescent) -> Iterator[str]:
     """Whether it must fall and why, what was seen, how low it can get, and a counter-example."""
     if report.guaranteed:
         yield f"The {_FUNCTION[report.kind]} of {report.system} never rises: {report.why}."
@@ -45,7 +45,7 @@ def sentences(report: EnergyReport) -> Iterator[str]:
     yield from _counter_example(report)
 
 
-def _seen(report: EnergyReport) -> str:
+def _seen(report: EnergyDescent) -> str:
     steps, rises = report.change.numel(), int(report.rises.sum())
     what = "states" if report.continuous else "steps"
     source = "given" if report.given else "simulated"
@@ -61,7 +61,7 @@ def _seen(report: EnergyReport) -> str:
     return f"On {rises} of {steps} {source} {what} it rises; {unit} {report.largest_rise:.3g}."
 
 
-def _step(report: EnergyReport) -> str:
+def _step(report: EnergyDescent) -> str:
     if not report.continuous:
         return "a step"
     apart = report.times.diff()
@@ -69,7 +69,7 @@ def _step(report: EnergyReport) -> str:
     return f"the next of its times, which are {low if low == high else f'{low} to {high}'} apart,"
 
 
-def _counter_example(report: EnergyReport) -> Iterator[str]:
+def _counter_example(report: EnergyDescent) -> Iterator[str]:
     if report.guaranteed:
         return
     if report.rise is None or report.rise_energy is None:

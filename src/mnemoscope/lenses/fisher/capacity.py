@@ -110,7 +110,7 @@ def memory_capacity(
     Args:
         system: a square matrix A or a `Connectivity`; an `Elman` cell whose nonlinearity is linear; a `Dynamics` (its
             linearisation at `state`), one fixed point, `fp[0]`; or a `MatrixSystem`. For other cells, whose readout is
-            not known in closed form, there is `measured_memory_capacity`.
+            not known in closed form, there is `measure_memory_capacity`.
         direction: where signals enter, w (size,); for cells and a `Dynamics` also the number of an input feature. A
             `MatrixSystem` has its own.
         state: where a `Dynamics` is linearised, (size,).

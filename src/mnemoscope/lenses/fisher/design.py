@@ -46,7 +46,7 @@ FEWEST_LAGS = 100
 
 
 @dataclass(frozen=True)
-class Design:
+class MemoryDesign:
     """The best network that was found; another may be better.
 
     >>> import mnemoscope as ms
@@ -126,17 +126,17 @@ class Design:
         return " ".join(_sentences(self))
 
     def __repr__(self) -> str:
-        return f"Design({self.summary()})"
+        return f"MemoryDesign({self.summary()})"
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `Design.load` reads it back."""
+        """Write one `.safetensors` file; `MemoryDesign.load` reads it back."""
         names = ("V", "ascent", "values", "v", "U", "W")
         tensors = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         flags = {name: getattr(self, name) for name in ("norm", "frobenius", "radius", "lags", "converged", "reason")}
         save_result(path, "Design", tensors, flags)
 
     @classmethod
-    def load(cls, path: str | Path) -> Design:
+    def load(cls, path: str | Path) -> MemoryDesign:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "Design", "a designed network")
         return cls(**tensors, **flags)
@@ -161,7 +161,7 @@ def design_memory(
     seed: int = 0,
     tolerance: float = 1e-7,
     progress: bool = True,
-) -> Design:
+) -> MemoryDesign:
     """Look for the network that remembers most of its past signals, from several starts; noise is white.
 
     Args:
@@ -212,7 +212,7 @@ def design_memory(
     best = max(found, key=lambda one: one.value)
     parts = _turned(best.point, lags, False)
     named = dict(zip(("V", "v") if len(shape) == 1 else ("U", "V", "W"), parts, strict=True))
-    return Design(
+    return MemoryDesign(
         **named, ascent=torch.tensor(best.values, dtype=torch.float64),
         values=torch.tensor([one.value for one in found], dtype=torch.float64), norm=norm, frobenius=frobenius,
         radius=radius, lags=lags, converged=best.converged, reason=best.reason,
@@ -372,7 +372,7 @@ def _checked_start(start: Sequence[Tensor], shape: tuple[int, ...], constraint: 
     return [*(form.theta for form in forms), source if len(shape) == 1 else source @ forms[1].P]
 
 
-def _sentences(design: Design) -> list[str]:
+def _sentences(design: MemoryDesign) -> list[str]:
     size = " x ".join(map(str, design.shape))
     named = {"norm": design.norm, "Frobenius norm": design.frobenius, "spectral radius": design.radius}
     limits = [f"{name} {limit:g}" for name, limit in named.items() if limit is not None]

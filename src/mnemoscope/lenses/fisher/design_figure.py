@@ -13,10 +13,10 @@ from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.fisher.design import Design
+    from mnemoscope.lenses.fisher.design import MemoryDesign
 
 
-def draw_design(design: Design, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
     """The matrix (of a matrix network, both) as a line, singular values, memory under its bound, and the ascent. Needs
     the `report` extra.
 

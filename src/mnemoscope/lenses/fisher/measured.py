@@ -18,7 +18,7 @@ BLOCKS = 20
 """Pieces of a sequence, whose spread gives the standard errors."""
 
 
-def measured_memory_capacity(
+def measure_memory_capacity(
     cell: Cell | nn.Module,
     direction: Inexact[Tensor, " features"] | np.ndarray | int = 0,
     *,
@@ -50,7 +50,7 @@ def measured_memory_capacity(
         seed: of signals and noise.
 
     >>> from mnemoscope.cells import Elman
-    >>> capacity = measured_memory_capacity(Elman(1, 8, "tanh"), strength=0.1, delays=20, steps=2000)
+    >>> capacity = measure_memory_capacity(Elman(1, 8, "tanh"), strength=0.1, delays=20, steps=2000)
     >>> 1 < capacity.total < 8
     tensor(True)
 

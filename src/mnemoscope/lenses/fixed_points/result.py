@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Int
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, Boundary, unstable_directions
-from mnemoscope.lenses.storage import load_result, save_result
+from mnemoscope.lenses.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,8 +68,8 @@ class Starts:
         return {status: counted[status] for status in Status if counted[status]}
 
 
-@dataclass(frozen=True)
-class FixedPoints:
+@dataclass(frozen=True, repr=False)
+class FixedPoints(Result):
     """Fixed points of one system. Indexing with a mask, a slice or a list selects points; iterating yields one by one.
 
     >>> import mnemoscope as ms
@@ -79,6 +78,9 @@ class FixedPoints:
     >>> len(fp), fp.index_sum, sorted(fp.kind)
     (3, 1, ['stable', 'stable', 'unstable'])
     """
+
+    noun: ClassVar[str] = "fixed points"
+    drawn_by: ClassVar[str] = "draw_fixed_points"
 
     states: Float[Tensor, "points size"]
     q: Float[Tensor, " points"]
@@ -239,25 +241,9 @@ class FixedPoints:
         """The result in words."""
         return " ".join(_sentences(self))
 
-    def __repr__(self) -> str:
-        return f"FixedPoints({self.summary()})"
-
-    def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `FixedPoints.load` reads it back."""
-        tensors, flags = _pack(self, "")
-        save_result(path, "FixedPoints", tensors, flags)
-
-    @classmethod
-    def load(cls, path: str | Path) -> FixedPoints:
-        """Read what `save` wrote."""
-        tensors, flags = load_result(path, "FixedPoints", "fixed points")
-        return _unpack(tensors, flags, "")
-
     def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
-        """Principal components and eigenvalues, side by side (needs the `report` extra)."""
-        from mnemoscope.lenses.fixed_points.figure import draw_fixed_points
-
-        return draw_fixed_points(self, trajectories)
+        """Draw principal components and eigenvalues, side by side (needs the `report` extra)."""
+        return super().figure(trajectories)
 
 
 def inverse_and_sign(
@@ -335,33 +321,3 @@ def _completeness(fp: FixedPoints) -> str:
         f"{'even' if total < 1 else 'odd'} number of real eigenvalues above {0 if fp.continuous else 1} "
         f"{'is' if missing == 1 else 'are'} missing. Search again from more starts."
     )
-
-
-_TENSORS = ("states", "q", "jacobians", "reached")
-_OPTIONAL = ("regular", "signs")
-_FLAGS = ("continuous", "bounded", "rate", "left_box", "stopped")
-
-
-def _pack(fp: FixedPoints, prefix: str) -> tuple[dict[str, Tensor], dict[str, float | str]]:
-    tensors = {prefix + name: getattr(fp, name) for name in _TENSORS}
-    flags = {prefix + name: getattr(fp, name) for name in _FLAGS}
-    tensors |= {prefix + name: getattr(fp, name) for name in _OPTIONAL if getattr(fp, name) is not None}
-    if fp.starts is not None:
-        tensors |= {f"{prefix}starts.{field.name}": getattr(fp.starts, field.name) for field in fields(Starts)}
-    if fp.slow is not None:
-        inner_tensors, inner_flags = _pack(fp.slow, f"{prefix}slow.")
-        tensors |= inner_tensors
-        flags |= inner_flags
-    return tensors, flags
-
-
-def _unpack(tensors: dict[str, Tensor], flags: dict[str, Any], prefix: str) -> FixedPoints:
-    starts = slow = None
-    if f"{prefix}starts.status" in tensors:
-        starts = Starts(**{field.name: tensors[f"{prefix}starts.{field.name}"] for field in fields(Starts)})
-    if f"{prefix}slow.states" in tensors:
-        slow = _unpack(tensors, flags, f"{prefix}slow.")
-    main: dict[str, Any] = {name: tensors[prefix + name] for name in _TENSORS}
-    main |= {name: flags[prefix + name] for name in _FLAGS if prefix + name in flags}  # older files have fewer
-    main |= {name: tensors.get(prefix + name) for name in _OPTIONAL}
-    return FixedPoints(**main, starts=starts, slow=slow)

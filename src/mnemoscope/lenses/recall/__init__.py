@@ -1,17 +1,17 @@
 """Episodic memories: what they recall, how much they hold, and which of their fixed points are memories."""
 
-from mnemoscope.lenses.recall.memory_kinds import MemoryKind, MemoryKinds, classify_memories
-from mnemoscope.lenses.recall.retrieval import Basin, MemoryLoad, basin, memory_load
-from mnemoscope.lenses.recall.sequences import Recall, recall
+from mnemoscope.lenses.recall.memory_kinds import MemoryClass, MemoryClasses, classify_memories
+from mnemoscope.lenses.recall.retrieval import Basin, Load, measure_basin, measure_load
+from mnemoscope.lenses.recall.sequences import Recall, measure_recall
 
 __all__ = [
     "Basin",
-    "MemoryKind",
-    "MemoryKinds",
-    "MemoryLoad",
+    "Load",
+    "MemoryClass",
+    "MemoryClasses",
     "Recall",
-    "basin",
     "classify_memories",
-    "memory_load",
-    "recall",
+    "measure_basin",
+    "measure_load",
+    "measure_recall",
 ]

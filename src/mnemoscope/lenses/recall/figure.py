@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.lenses.recall.memory_kinds import MemoryKind
+from mnemoscope.lenses.recall.memory_kinds import MemoryClass
 from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.recall.memory_kinds import MemoryKinds
-    from mnemoscope.lenses.recall.retrieval import Basin, MemoryLoad
+    from mnemoscope.lenses.recall.memory_kinds import MemoryClasses
+    from mnemoscope.lenses.recall.retrieval import Basin, Load
     from mnemoscope.lenses.recall.sequences import Recall
 
 MOST_NAMED = 30
@@ -52,7 +52,7 @@ def draw_recall(
     return figure
 
 
-def draw_kinds(seen: MemoryKinds, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_kinds(seen: MemoryClasses, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
     """Overlap of every point with every memory, points ordered and named by what they are, and how long each holds."""
     order = seen.order
     figure = new_figure(10, max(3.0, 1.4 + 0.24 * min(len(order), MOST_NAMED)))
@@ -78,7 +78,7 @@ def draw_kinds(seen: MemoryKinds, colours: Mapping[str, str] = LIGHT, *, letters
     return figure
 
 
-def _name_rows(axes: Any, seen: MemoryKinds, order: list[int], colours: Mapping[str, str]) -> None:
+def _name_rows(axes: Any, seen: MemoryClasses, order: list[int], colours: Mapping[str, str]) -> None:
     """Each point by its name, or, where they are too many, each kind by its own and its number."""
     if len(order) <= MOST_NAMED:
         names = seen.names
@@ -88,13 +88,13 @@ def _name_rows(axes: Any, seen: MemoryKinds, order: list[int], colours: Mapping[
     for kind, members in groupby(order, key=lambda point: int(seen.kind[point])):
         number = len(list(members))
         ticks.append(first + (number - 1) / 2)
-        labels.append(f"{number} {MemoryKind(kind).word}")
+        labels.append(f"{number} {MemoryClass(kind).word}")
         first += number
         axes.axhline(first - 0.5, color=colours["ink"], linewidth=0.8)
     axes.set_yticks(ticks, labels=labels)
 
 
-def draw_load(seen: MemoryLoad, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_load(seen: Load, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
     """Shares of patterns that stay and that are recalled, with standard errors over the seeds, against the load."""
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()

@@ -33,7 +33,7 @@ MEMBER = 0.5
 equal, and what leaks in by chance is of the order of 1 / sqrt(features)."""
 
 
-class MemoryKind(IntEnum):
+class MemoryClass(IntEnum):
     """What a fixed or slow point is to the memory (Karuvally et al. 2023, sections 1 and 2)."""
 
     STORED = 0
@@ -49,7 +49,7 @@ class MemoryKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class MemoryKinds:
+class MemoryClasses:
     """Fixed points, and slow points after them, told apart.
 
     Stable ones are stored (nearer to one memory than to all others together), reversed (to minus one), a mixture
@@ -66,7 +66,7 @@ class MemoryKinds:
     """
 
     kind: Int[Tensor, " points"]
-    """Values of `MemoryKind`."""
+    """Values of `MemoryClass`."""
     overlaps: Float[Tensor, "points memories"]
     """Cosine with each memory (`analysis.episodic.overlap`)."""
     parts: Float[Tensor, "points memories"]
@@ -93,7 +93,7 @@ class MemoryKinds:
     @property
     def lost(self) -> list[int]:
         """Memories at which no stable point was found, neither as they are nor reversed."""
-        held = self.nearest[self.kind <= MemoryKind.REVERSED].tolist()
+        held = self.nearest[self.kind <= MemoryClass.REVERSED].tolist()
         return sorted({*range(self.overlaps.shape[1])} - {*held})
 
     def members(self, point: int) -> list[tuple[int, int]]:
@@ -116,20 +116,20 @@ class MemoryKinds:
         return sorted(range(len(self)), key=lambda point: (kind[point], nearest[point]))
 
     def _name(self, point: int) -> str:
-        kind = MemoryKind(int(self.kind[point]))
+        kind = MemoryClass(int(self.kind[point]))
         word, nearest = kind.word, int(self.nearest[point])
-        if kind <= MemoryKind.REVERSED:
+        if kind <= MemoryClass.REVERSED:
             return f"{word} {nearest}"
-        if kind == MemoryKind.MIXTURE:
+        if kind == MemoryClass.MIXTURE:
             return "mixture of " + " ".join(f"{'-' if sign < 0 else '+'}{one}" for one, sign in self.members(point))
         overlap = float(self.overlaps[point, nearest])
         near = f" near {'-' if overlap < 0 else ''}{nearest}" if abs(overlap) > self.threshold else ""
-        return f"{word}{near}" if kind != MemoryKind.UNRELATED else word
+        return f"{word}{near}" if kind != MemoryClass.UNRELATED else word
 
     def summary(self) -> str:
         """The result in words."""
         count = Counter(self.kind.tolist())
-        told = [f"{count[kind]} {kind.word}" for kind in MemoryKind if count[kind]]
+        told = [f"{count[kind]} {kind.word}" for kind in MemoryClass if count[kind]]
         said = [f"Of {len(self)} points, {', '.join(told)}." if told else "There is no point."]
         memories = self.overlaps.shape[1]
         if self.lost:
@@ -137,22 +137,22 @@ class MemoryKinds:
             said.append(f"No stable point was found at {len(self.lost)} of {memories} memories: {some}.")
         else:
             said.append(f"All {memories} memories have a stable point.")
-        held = self.dwell[self.kind == MemoryKind.METASTABLE]
+        held = self.dwell[self.kind == MemoryClass.METASTABLE]
         if len(held):
             said.append(f"Metastable states hold for {float(held.min()):.3g} to {float(held.max()):.3g} steps.")
         return " ".join([*said, self.completeness])
 
     def __repr__(self) -> str:
-        return f"MemoryKinds({self.summary()})"
+        return f"MemoryClasses({self.summary()})"
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `MemoryKinds.load` reads it back."""
+        """Write one `.safetensors` file; `MemoryClasses.load` reads it back."""
         tensors = {name: getattr(self, name) for name in ("kind", "overlaps", "parts", "dwell", "slow")}
         names = ("threshold", "lasting", "completeness")
         save_result(path, "MemoryKinds", tensors, {name: getattr(self, name) for name in names})
 
     @classmethod
-    def load(cls, path: str | Path) -> MemoryKinds:
+    def load(cls, path: str | Path) -> MemoryClasses:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "MemoryKinds", "kinds of memories")
         return cls(**tensors, **flags)
@@ -171,7 +171,7 @@ def classify_memories(
     conjugate: bool = False,
     threshold: float = NEARER_THAN_ALL_OTHERS,
     lasting: float = 10.0,
-) -> MemoryKinds:
+) -> MemoryClasses:
     """Tell stored memories from spurious, metastable and unstable states.
 
     Args:
@@ -205,10 +205,10 @@ def classify_memories(
     dwell = torch.cat([_dwell(part, drifts=part is slow) for part in found])
     overlaps, parts = overlap_with(own, read), _parts(own, read)
     rests = torch.isinf(dwell)
-    kind = torch.where(dwell * fixed_points.rate > lasting, MemoryKind.METASTABLE, MemoryKind.UNSTABLE)
+    kind = torch.where(dwell * fixed_points.rate > lasting, MemoryClass.METASTABLE, MemoryClass.UNSTABLE)
     kind[rests] = _of_stable(own, overlaps[rests], read[rests], parts[rests], threshold)
     is_slow = torch.cat([torch.full((len(part),), part is slow) for part in found])
-    return MemoryKinds(
+    return MemoryClasses(
         kind, overlaps, parts, dwell, is_slow, float(threshold), float(lasting), fixed_points.completeness
     )
 
@@ -249,9 +249,9 @@ def _of_stable(memory: EpisodicMemory, overlaps: Tensor, read: Tensor, parts: Te
     Xi = directions(memory)
     inside = (parts / Xi.norm(dim=0) @ Xi.mT).norm(dim=1) / length
     mixed = (inside > NEARER_THAN_ALL_OTHERS) & ~is_silent(read)
-    kind = torch.where(mixed, MemoryKind.MIXTURE, MemoryKind.UNRELATED)
+    kind = torch.where(mixed, MemoryClass.MIXTURE, MemoryClass.UNRELATED)
     signed = overlaps.gather(1, which.unsqueeze(1)).squeeze(1)
-    return torch.where(single, torch.where(signed > 0, MemoryKind.STORED, MemoryKind.REVERSED), kind)
+    return torch.where(single, torch.where(signed > 0, MemoryClass.STORED, MemoryClass.REVERSED), kind)
 
 
 def _dwell(points: FixedPoints, drifts: bool) -> Tensor:

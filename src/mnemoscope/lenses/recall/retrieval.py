@@ -26,11 +26,11 @@ RETRIEVED = 0.95
 
 
 @dataclass(frozen=True)
-class MemoryLoad:
+class Load:
     """Shares of random patterns that a memory of them holds, for each number of patterns and each seed.
 
     >>> import mnemoscope as ms
-    >>> load = ms.memory_load(50, [2, 40], seeds=4)
+    >>> load = ms.measure_load(50, [2, 40], seeds=4)
     >>> [round(share, 1) for share in load.mean("recalled").tolist()]
     [1.0, 0.0]
     """
@@ -85,16 +85,16 @@ class MemoryLoad:
         return f"{what}: half of the patterns or more are recalled up to {most} memories at least."
 
     def __repr__(self) -> str:
-        return f"MemoryLoad({self.summary()})"
+        return f"Load({self.summary()})"
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `MemoryLoad.load` reads it back."""
+        """Write one `.safetensors` file; `Load.load` reads it back."""
         tensors = {name: getattr(self, name) for name in ("memories", "stable", "recalled")}
         names = ("features", "corruption", "threshold", "sigma_f", "sigma_h")
         save_result(path, "MemoryLoad", tensors, {name: getattr(self, name) for name in names})
 
     @classmethod
-    def load(cls, path: str | Path) -> MemoryLoad:
+    def load(cls, path: str | Path) -> Load:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "MemoryLoad", "a memory load")
         return cls(**tensors, **flags)
@@ -112,7 +112,7 @@ class Basin:
 
     >>> import mnemoscope as ms
     >>> patterns = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).sign()
-    >>> found = ms.basin(ms.cells.EpisodicMemory(patterns), 0, [0.0, 0.2, 0.5], trials=50)
+    >>> found = ms.measure_basin(ms.cells.EpisodicMemory(patterns), 0, [0.0, 0.2, 0.5], trials=50)
     >>> found.share.tolist()[:2], bool(found.share[2] < 0.5)
     ([1.0, 1.0], True)
     """
@@ -176,7 +176,7 @@ class Basin:
         return draw_basin(self)
 
 
-def memory_load(
+def measure_load(
     features: int,
     memories: Sequence[int],
     sigma_h: str | Lagrangian = "linear",
@@ -187,7 +187,7 @@ def memory_load(
     tried: int = 50,
     steps: int = 100,
     threshold: float = RETRIEVED,
-) -> MemoryLoad:
+) -> Load:
     """Store random patterns of +-1, and see which are held, for each number of them.
 
     Patterns are stored as they are. With linear memories what drives a feature is as large as there are features, and
@@ -226,11 +226,11 @@ def memory_load(
 
     found = torch.tensor([[shares(number, seed) for seed in range(seeds)] for number in counts], dtype=torch.float64)
     stable, recalled = found.unbind(2)
-    return MemoryLoad(torch.tensor(counts), stable, recalled, features, flips / features, float(threshold),
+    return Load(torch.tensor(counts), stable, recalled, features, flips / features, float(threshold),
                       of_features.extra_repr(), of_memories.extra_repr())  # fmt: skip
 
 
-def basin(
+def measure_basin(
     memory: EpisodicMemory,
     which: int,
     corruptions: Sequence[float],

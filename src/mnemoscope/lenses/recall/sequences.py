@@ -26,7 +26,7 @@ class Recall:
     >>> import mnemoscope as ms
     >>> Xi = torch.linalg.qr(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)).sign())[0].double()
     >>> memory = ms.cells.EpisodicMemory(2 * Xi, 1.5 * torch.eye(3).roll(1, 1))  # 0 calls for 1, 1 for 2, 2 for 0
-    >>> recalled = ms.recall(memory, 0, periods=7)
+    >>> recalled = ms.measure_recall(memory, 0, periods=7)
     >>> recalled.sequence[:, 0].tolist(), bool(recalled.exact.all())
     ([1, 2, 0, 1, 2, 0, 1], True)
     """
@@ -110,7 +110,7 @@ class Recall:
         return draw_recall(self, which)
 
 
-def recall(
+def measure_recall(
     memory: EpisodicMemory,
     start: int | Float[Tensor, "batch features"],
     periods: int,

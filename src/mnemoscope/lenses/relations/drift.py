@@ -152,7 +152,7 @@ class Drift:
         return torch.tensor([[separation(*self.pairs(n, s)) for s in sets] for n in networks], dtype=torch.float64)
 
 
-def drift_of(
+def measure_drift(
     networks: Mapping[str, RelationalModel], problems: Mapping[str, Scenes], task: RelationalTask | None = None
 ) -> Drift:
     """How alike same and different objects are to each network, in each set of problems.

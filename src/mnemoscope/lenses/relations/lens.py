@@ -29,7 +29,7 @@ class Relations:
 
     >>> from mnemoscope.networks.relational import relational_model
     >>> from mnemoscope.tasks.relational import RMTS
-    >>> seen = relations_of(relational_model("esbn", RMTS()), RMTS().batch(8, seed=0, number=0))
+    >>> seen = record_relations(relational_model("esbn", RMTS()), RMTS().batch(8, seed=0, number=0))
     >>> seen.relation_names, seen.relations.shape
     (('weights', 'confidences'), torch.Size([8, 2, 6, 6]))
     """
@@ -133,7 +133,7 @@ def kinds_of(scenes: Scenes, task: RelationalTask | None) -> Int[Tensor, " image
     return torch.arange(len(scenes.images)) if task is None else task.kinds(scenes.images.cpu())
 
 
-def relations_of(model: RelationalModel, scenes: Scenes, task: RelationalTask | None = None) -> Relations:
+def record_relations(model: RelationalModel, scenes: Scenes, task: RelationalTask | None = None) -> Relations:
     """The matrices by which a model compares the objects of problems, before the softmax and as they are decided by.
 
     Of CoRelNet and its kin they are the similarity matrices, of ESBN the weights and confidences by which memory is

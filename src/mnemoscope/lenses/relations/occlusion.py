@@ -108,13 +108,13 @@ _PARTS = ("entries", "pairs", "relations", "objects", "sensory")
 _FLAGS = ("log_odds", "accuracy", "relation_names", "problems")
 
 
-def occlusion_of(model: RelationalModel, scenes: Scenes) -> Occlusion:
+def measure_occlusion(model: RelationalModel, scenes: Scenes) -> Occlusion:
     """How much each number of the relations matters to the answer, and how much the objects themselves.
 
     The decoder runs once for every number that is read, and once more for it in all relations together.
 
     Args:
-        model: one that decides by relations, as `relations_of` takes it.
+        model: one that decides by relations, as `record_relations` takes it.
         scenes: problems with their right answers; means are over them, 100 problems or more are advisable.
 
     """

@@ -43,7 +43,7 @@ def draw_tape(
     the slots are matrices and their number of features is a square.
 
     Args:
-        tape: what `tape_of` saw.
+        tape: what `record_tape` saw.
         sample: which sequence.
         colours: by the names of `LIGHT`.
         input_shape: of an input that is a matrix.

@@ -23,7 +23,7 @@ class Tape:
     """What a machine wrote and read (Graves et al. 2014, Fig 6; Renanse et al. 2021, Fig 6 and 8).
 
     >>> from mnemoscope.networks import ntm
-    >>> tape = tape_of(ntm(3, 8, slots=6, slot_size=4), torch.randn(9, 2, 3))
+    >>> tape = record_tape(ntm(3, 8, slots=6, slot_size=4), torch.randn(9, 2, 3))
     >>> tape.memory.shape, tape.write_weights.shape
     (torch.Size([9, 2, 6, 4]), torch.Size([9, 2, 1, 6]))
     """
@@ -80,7 +80,7 @@ class Tape:
         return draw_tape(self, sample)
 
 
-def tape_of(machine: TuringMachine | Model, xs: Float[Tensor, "time batch features"]) -> Tape:
+def record_tape(machine: TuringMachine | Model, xs: Float[Tensor, "time batch features"]) -> Tape:
     """The tape of a machine along `xs`, from its initial state; of a model, outputs are those of its readout.
 
     Args:

@@ -3,8 +3,8 @@
 from mnemoscope.lenses.variables.angles import AngleError, angle_error
 from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.causal import CausalTest
-from mnemoscope.lenses.variables.extraction import variable_memories
-from mnemoscope.lenses.variables.memories import VariableMemories
+from mnemoscope.lenses.variables.extraction import find_variables
+from mnemoscope.lenses.variables.memories import Variables
 from mnemoscope.lenses.variables.planted import Planted, planted
 from mnemoscope.lenses.variables.theory import BindingNetwork, BindingRun, largest_interference, variables_at
 
@@ -15,10 +15,10 @@ __all__ = [
     "CausalTest",
     "MemoryBasis",
     "Planted",
-    "VariableMemories",
+    "Variables",
     "angle_error",
+    "find_variables",
     "largest_interference",
     "planted",
-    "variable_memories",
     "variables_at",
 ]

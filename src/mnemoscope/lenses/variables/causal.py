@@ -12,7 +12,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.variables.linearised import Linearised
 from mnemoscope.lenses.variables.structure import Structure
-from mnemoscope.lenses.variables.trials import Trials, follow, r2
+from mnemoscope.lenses.variables.trials import Trials, evolve_variables, r2
 
 PASSED = 0.95
 """Of the future that must be as predicted."""
@@ -85,13 +85,15 @@ class _Bench:
     def __init__(self, network: Linearised, found: Structure, trials: Trials, time: int, steps: int) -> None:
         self.network, self.found, self.steps = network, found, steps
         self.state, self.bits, self.centre = trials.states[time], trials.bits, trials.centre
-        self.old = follow(found, trials.variables[time - found.basis.variables + 1 : time + 1], steps)[-steps:]
+        self.old = evolve_variables(found, trials.variables[time - found.basis.variables + 1 : time + 1], steps)[
+            -steps:
+        ]
 
     def test(
         self, name: str, prediction: str, change: Tensor, window: Float[Tensor, "batch variables size"],
         generator: torch.Generator,
     ) -> CausalTest:  # fmt: skip
-        new = follow(self.found, window.movedim(1, 0), self.steps)[-self.steps :]
+        new = evolve_variables(self.found, window.movedim(1, 0), self.steps)[-self.steps :]
         outputs = self._future(change)
         differs = new != self.old
         changed = self._score(outputs[differs], new[differs]) if differs.any() else float("nan")

@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.variables.causal import causal_tests
 from mnemoscope.lenses.variables.linearised import Linearised, Readout, checked_inputs, fitted, linearised
-from mnemoscope.lenses.variables.memories import Status, VariableMemories, judged
+from mnemoscope.lenses.variables.memories import Status, Variables, judged
 from mnemoscope.lenses.variables.modes import KEPT, LASTING_STEPS, Modes, memory_modes
 from mnemoscope.lenses.variables.published import published_structure
 from mnemoscope.lenses.variables.structure import Structure, structure
@@ -20,7 +20,7 @@ BATCH = 64
 LASTING_ALONG_STATES = 256
 
 
-def variable_memories(
+def find_variables(
     network: Any,
     readout: Readout | None = None,
     *,
@@ -32,7 +32,7 @@ def variable_memories(
     rest: Float[Tensor, " units"] | None = None,
     lasting: int | None = None,
     seed: int = 0,
-) -> VariableMemories:
+) -> Variables:
     """Which variables a network holds, in which directions, and whether that explains what it does.
 
     From the weights alone: the network is linearised where it rests; its memory modes are those that inputs reach, the
@@ -58,7 +58,7 @@ def variable_memories(
 
     >>> from mnemoscope.lenses.variables.planted import planted
     >>> net = planted(3, 2, units=12, transients=4, generator=torch.Generator().manual_seed(0))
-    >>> found = variable_memories(net.model)
+    >>> found = find_variables(net.model)
     >>> found.status, found.variables, found.size
     ('explained', 3, 2)
 
@@ -71,8 +71,8 @@ def variable_memories(
         looked = fitted(looked, inputs) if around == "states" else looked
     modes = memory_modes(looked.A, looked.B, looked.C, lasting)
 
-    def answer(status: Status, reason: str, found: Structure | None = None, **more: Any) -> VariableMemories:
-        return VariableMemories(
+    def answer(status: Status, reason: str, found: Structure | None = None, **more: Any) -> Variables:
+        return Variables(
             looked.name, method, around, status, reason, looked.fixed_point, looked.rest_outputs, modes, found, **more
         )
 

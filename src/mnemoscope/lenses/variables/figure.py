@@ -20,15 +20,15 @@ from mnemoscope.lenses.variables.wave import draw_wave, tinted, wave_height
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.variables.memories import VariableMemories
+    from mnemoscope.lenses.variables.memories import Variables
 
 __all__ = ["draw_evidence", "draw_memories", "draw_wave"]
 
-Panel = Callable[[Any, "VariableMemories", Mapping[str, str]], None]
+Panel = Callable[[Any, "Variables", Mapping[str, str]], None]
 
 
 def draw_memories(
-    memories: VariableMemories, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+    memories: Variables, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
 ) -> Figure:
     """The wave above, and below it the evidence: modes, scores, ranks, F, what is decoded, and the causal tests.
 
@@ -46,7 +46,7 @@ def draw_memories(
 
 
 def draw_evidence(
-    memories: VariableMemories,
+    memories: Variables,
     colours: Mapping[str, str] = LIGHT,
     *,
     figure: Any = None,
@@ -67,7 +67,7 @@ def draw_evidence(
     return figure
 
 
-def _panels(memories: VariableMemories) -> list[Panel]:
+def _panels(memories: Variables) -> list[Panel]:
     panels: list[Panel] = [_plane, _scores]
     if memories.found is not None:
         panels += [_ranks, _boundary]
@@ -78,7 +78,7 @@ def _panels(memories: VariableMemories) -> list[Panel]:
     return panels
 
 
-def _plane(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
+def _plane(axes: Any, memories: Variables, colours: Mapping[str, str]) -> None:
     values, count = memories.modes.eigenvalues.numpy(), memories.modes.count
     turn = np.linspace(0, 2 * np.pi, 361)
     axes.fill(np.cos(turn), np.sin(turn), facecolor=colours["inside"], edgecolor=colours["muted"], linewidth=0.8)
@@ -98,7 +98,7 @@ def _plane(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) ->
     )
 
 
-def _scores(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
+def _scores(axes: Any, memories: Variables, colours: Mapping[str, str]) -> None:
     modes = memories.modes
     scores, count = modes.scores.numpy(), modes.count
     highest = float(scores.max(initial=0))
@@ -133,7 +133,7 @@ def _scores(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def _ranks(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
+def _ranks(axes: Any, memories: Variables, colours: Mapping[str, str]) -> None:
     assert memories.found is not None
     ranks, count = memories.found.rank_profile.numpy(), memories.modes.count
     steps = np.arange(len(ranks) + 1)
@@ -149,7 +149,7 @@ def _ranks(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) ->
     axes.set(xlabel="readings of the last steps", ylabel="independent", title="Rank of the readings")
 
 
-def _boundary(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
+def _boundary(axes: Any, memories: Variables, colours: Mapping[str, str]) -> None:
     F, N, size = memories.F.numpy(), memories.variables, memories.size
     reach = max(float(np.abs(F).max()), 1.0)
     extent = (-0.5, N * size - 0.5, size - 0.5, -0.5)
@@ -167,7 +167,7 @@ def _boundary(axes: Any, memories: VariableMemories, colours: Mapping[str, str])
     axes.set_title(f"F, largest entry {np.abs(F).max():.3g} (blue +)")
 
 
-def _decoding(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
+def _decoding(axes: Any, memories: Variables, colours: Mapping[str, str]) -> None:
     trials = memories.trials
     assert trials is not None
     first = trials.number - 1  # before, some subspaces hold nothing yet
@@ -185,7 +185,7 @@ def _decoding(axes: Any, memories: VariableMemories, colours: Mapping[str, str])
     axes.set(xlabel="step", ylabel="share decoded", title="What is decoded from the states")
 
 
-def _tests(axes: Any, memories: VariableMemories, colours: Mapping[str, str]) -> None:
+def _tests(axes: Any, memories: Variables, colours: Mapping[str, str]) -> None:
     for place, test in enumerate(memories.tests):
         key = "stable" if test.passed else "unstable"
         axes.barh(place + 0.22, max(test.agreement, 0), 0.3, color=colours[key], alpha=0.75, linewidth=0)

@@ -28,7 +28,7 @@ Status = Literal["none", "untested", "refuted", "explained"]
 
 
 @dataclass(frozen=True)
-class VariableMemories:
+class Variables:
     """Variables that a network holds, with the evidence.
 
     `status` is "none" (no variables were found; `reason` says why), "untested" (found, but there was nothing to try
@@ -186,7 +186,7 @@ class VariableMemories:
         save_result(path, "variable memories", tensors, flags)
 
     @classmethod
-    def load(cls, path: str | Path) -> VariableMemories:
+    def load(cls, path: str | Path) -> Variables:
         """Read what `save` wrote."""
         tensors, flags = load_result(path, "variable memories", "variable memories")
 

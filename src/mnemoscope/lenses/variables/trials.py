@@ -103,7 +103,9 @@ def r2(estimate: Float[Tensor, "*shape"], truth: Float[Tensor, "*shape"]) -> Flo
     return 1 - (estimate - truth).square().sum() / (truth - truth.mean()).square().sum()
 
 
-def follow(found: Structure, first: Float[Tensor, "variables batch size"], steps: int) -> Float[Tensor, "time ..."]:
+def evolve_variables(
+    found: Structure, first: Float[Tensor, "variables batch size"], steps: int
+) -> Float[Tensor, "time ..."]:
     """The variables that follow from the first N: by the signed selection where there is one, else by F_emp."""
     if found.selection is not None:
         return found.selection.continued(first, steps)
@@ -139,7 +141,7 @@ def run_trials(
                 f"{N} variables of {size} elements were found, but the inputs last for {silent} steps and have "
                 f"{inputs.shape[2]} features: pass variables=..., the sequence x(t) that is to be held"
             )
-        x = follow(found, inputs[:N], len(inputs) - N)
+        x = evolve_variables(found, inputs[:N], len(inputs) - N)
     else:
         x = _chosen(variables, network, found, inputs)
     if len(inputs) < silent + 2 * N:

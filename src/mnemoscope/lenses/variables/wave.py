@@ -15,7 +15,7 @@ from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.variables.memories import VariableMemories
+    from mnemoscope.lenses.variables.memories import Variables
 
 PERIODS = 4
 """How long the picture is after the last input, in numbers of variables."""
@@ -25,7 +25,7 @@ MOST_LABELS = 12
 
 
 def draw_wave(
-    memories: VariableMemories,
+    memories: Variables,
     trial: int = 0,
     colours: Mapping[str, str] = LIGHT,
     *,
@@ -78,7 +78,7 @@ def draw_wave(
     return figure
 
 
-def wave_height(memories: VariableMemories) -> float:
+def wave_height(memories: Variables) -> float:
     """Inches that the wave needs: more of them for more rows."""
     if memories.trials is None:
         return 1.2

@@ -17,7 +17,15 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import run_with_cache
 from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.drawing.svg import COLOUR, blank, quiet
-from mnemoscope.lenses import Dynamics, Evolution, FromOutputs, FromTrajectories, Several, between, follow
+from mnemoscope.lenses import (
+    BifurcationDiagram,
+    Dynamics,
+    FromOutputs,
+    FromTrajectories,
+    Several,
+    interpolate_weights,
+    track_fixed_points,
+)
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
@@ -175,17 +183,17 @@ class FlipFlopEvolution(Study):
         return figure
 
 
-def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progress: bool) -> Evolution:
+def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progress: bool) -> BifurcationDiagram:
     """The evolution, read from its file where that was made in the same way, and followed anew otherwise."""
     saved, at = folder / "evolution.safetensors", list(trial.settings["at"])
     starts = Several([FromTrajectories(recipe.test(trial.seed).inputs, STARTS), FromOutputs(STARTS, *OUTPUTS)])
     made = {"recipe": recipe.settings(), "seed": trial.seed, "at": at, "starts": STARTS, "outputs": OUTPUTS,
             "within": WITHIN}  # fmt: skip
     about = json.dumps(made, sort_keys=True)
-    if saved.exists() and (kept := Evolution.load(saved)).about == about:
+    if saved.exists() and (kept := BifurcationDiagram.load(saved)).about == about:
         return kept
-    family = between([taught.at(step) for step in at], at)
-    seen = follow(family, at, starts=starts, tolerance=WITHIN, seed=trial.seed, progress=progress)
+    family = interpolate_weights([taught.at(step) for step in at], at)
+    seen = track_fixed_points(family, at, starts=starts, tolerance=WITHIN, seed=trial.seed, progress=progress)
     write_json(folder / "environment.json", environment())
     seen = replace(seen, about=about)
     seen.save(saved)
@@ -195,7 +203,7 @@ def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progre
 _ROUND = (0, 50, 200, 1000, 5000, 30_000)
 
 
-def _kinds(seen: Evolution, snapshot: int) -> dict[str, int]:
+def _kinds(seen: BifurcationDiagram, snapshot: int) -> dict[str, int]:
     """Points of a snapshot by kind, as in `PALETTE`."""
     counted = Counter(seen.kind[place] for place in seen.points(snapshot).tolist())
     return {kind: counted[kind] for kind in PALETTE if counted[kind]}
@@ -211,7 +219,7 @@ def _origin(recipe: Recipe, seed: int, gain: float) -> int:
     return int(((1 - leak + leak * values).abs() > 1).sum())
 
 
-def _origin_leaves(seen: Evolution) -> tuple[float, str] | None:
+def _origin_leaves(seen: BifurcationDiagram) -> tuple[float, str] | None:
     """When and how the point that is stable before the lesson ceases to be."""
     first = seen.branch[seen.points(0)].tolist()
     stable = [branch for branch, place in zip(first, seen.points(0).tolist(), strict=True) if seen.unstable[place] == 0]
@@ -225,7 +233,9 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values) or "none"
 
 
-def _write_page(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, seen: Evolution, inputs: Tensor) -> None:
+def _write_page(
+    folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, seen: BifurcationDiagram, inputs: Tensor
+) -> None:
     traces = [_trace(Dynamics(taught.at(int(step))), inputs[:TRACE]) for step in seen.snapshots.tolist()]
     section = evolution_section(seen, trajectories=traces, parameter="step")
     lead = (

@@ -22,7 +22,7 @@ from mnemoscope.lenses import (
     FromOutputs,
     FromTrajectories,
     Several,
-    attractors,
+    find_attractors,
     find_fixed_points,
 )
 from mnemoscope.replication.computing import above, spread
@@ -101,7 +101,7 @@ class FlipFlopReservoir(Study):
         z = cell.read(cell.output(fp.states.to(cell.recurrent)))
         ways = ways_down(dynamics, fp, cell)
         thrown = _throws(recipe.bits, trial.seed)
-        seen = attractors(dynamics, hearing(cell, torch.cat([one[:16] for one in thrown.values()])).double())
+        seen = find_attractors(dynamics, hearing(cell, torch.cat([one[:16] for one in thrown.values()])).double())
         result = {
             "accuracy": trial_run["accuracy"],
             "mse": trial_run["mse"],

@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import EchoState, Reservoirs
 from mnemoscope.tasks import Batch, FlipFlop
-from mnemoscope.training import force
+from mnemoscope.training import train_force
 from mnemoscope.training.seeding import seeded
 
 LEFT_ALONE = 1000
@@ -141,8 +141,16 @@ def lesson(
         return _read(cell, file, about)
     batch = recipe.task(recipe.steps).batch(1, seed, 0)
     begin = perf_counter()
-    run = force(cell, batch.inputs, batch.targets, every=recipe.every, alpha=recipe.alpha, mask=batch.mask, keep=keep,
-                progress=progress)  # fmt: skip
+    run = train_force(
+        cell,
+        batch.inputs,
+        batch.targets,
+        every=recipe.every,
+        alpha=recipe.alpha,
+        mask=batch.mask,
+        keep=keep,
+        progress=progress,
+    )
     seconds = torch.tensor(perf_counter() - begin, dtype=torch.float64)
     kept = {f"snapshot.{one.step}": one.readout for one in run.snapshots}
     weights = {f"cell.{name}": value.detach() for name, value in cell.state_dict().items()}

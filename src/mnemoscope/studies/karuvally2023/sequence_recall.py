@@ -23,7 +23,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangian import Tanh
 from mnemoscope.drawing.svg import COLOUR, blank, quiet
-from mnemoscope.lenses import recall
+from mnemoscope.lenses import measure_recall
 from mnemoscope.replication.computing import ComputedStudy, above, kept
 from mnemoscope.replication.study import Finished, Preset, Published, Row
 
@@ -92,12 +92,14 @@ class SequenceRecall(ComputedStudy):
         drawn = [2.0 * torch.randint(0, 2, shape, generator=generator).double() - 1 for _ in range(case["networks"])]
         whole, right, least = [], [], []
         for gain in case["gains"]:
-            seen = [recall(cyclic_memory(one, gain, case["beta"]), 0, case["periods"], case["k"]) for one in drawn]
+            seen = [
+                measure_recall(cyclic_memory(one, gain, case["beta"]), 0, case["periods"], case["k"]) for one in drawn
+            ]
             exact = torch.stack([one.exact[:, 0] for one in seen])
             whole.append(exact.all(1).double().mean())
             right.append(exact.double().mean())
             least.append(torch.stack([one.margin.min() for one in seen]).median())
-        example = recall(cyclic_memory(drawn[0], EXAMPLE, case["beta"]), 0, -(-SHOWN // case["k"]), case["k"])
+        example = measure_recall(cyclic_memory(drawn[0], EXAMPLE, case["beta"]), 0, -(-SHOWN // case["k"]), case["k"])
         return {"exact": kept(torch.stack(whole)), "periods": kept(torch.stack(right)),
                 "margin": kept(torch.stack(least)),
                 "example": [kept(one) for one in example.overlaps[: SHOWN + 1, 0].mT]}  # fmt: skip

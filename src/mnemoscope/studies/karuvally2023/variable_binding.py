@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.lenses import VariableMemories, variable_memories
+from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.replication.learning import LearningStudy
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -42,7 +42,7 @@ class BindingStudy(LearningStudy):
         model, task, config = load_model(run)
         assert isinstance(task, VariableBinding)
         batch = task.batch(TRIALS, config.seed, 0, "test")
-        look = partial(variable_memories, model, inputs=batch.inputs, variables=batch.targets)
+        look = partial(find_variables, model, inputs=batch.inputs, variables=batch.targets)
         seen, fitted, by_powers = look(), look(around="states"), look(number=task.variables, method="published")
         title = f"{task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
         page = render_frame(title, "", [binding_section(seen), citing(self.cites)])
@@ -98,7 +98,7 @@ class SolvedStudy(BindingStudy):
         return "steps" not in trial.settings or trial.settings["steps"] >= self.base.steps
 
 
-def _decoded(name: str, seen: VariableMemories) -> dict[str, float]:
+def _decoded(name: str, seen: Variables) -> dict[str, float]:
     right, r2 = (0.0, 0.0) if seen.trials is None else (seen.trials.right, seen.trials.r2)
     return {name: right, f"{name}_r2": r2}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.inspection.gradients import AFTER, BEFORE, before_and_after
-from mnemoscope.lenses.attention import attention_of, sparse_bound, uniform_bound
+from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_bound
 from mnemoscope.lenses.gradients.lens import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
 from mnemoscope.replication.computing import kept
@@ -119,7 +119,7 @@ class AttentionGradients(LearningStudy):
         cell = model.cell
         if isinstance(cell, Attentive) and not isinstance(cell.past, SparseBacktracking):
             with torch.no_grad():
-                seen = attention_of(cell, model.encode(batch.inputs)).dependencies()
+                seen = record_attention(cell, model.encode(batch.inputs)).dependencies()
             found |= {"kappa": seen.sparsity, "skips": seen.skips.amax(1).tolist()}
             found["full"] = isinstance(cell.past, FullHistory)
         return found

@@ -10,7 +10,7 @@ import torch
 
 from mnemoscope import registry
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
-from mnemoscope.lenses.attention import attention_of
+from mnemoscope.lenses.attention import record_attention
 from mnemoscope.replication.computing import ComputedStudy, kept, plain_powers, spread
 from mnemoscope.replication.learning import by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -80,7 +80,7 @@ class PrimacyBias(ComputedStudy):
         batch = task.batch(case["sequences"], seed, 0, "validation")
         recall = len(batch.inputs) - task.symbols  # the first step at which a symbol is due
         inputs = batch.inputs[: recall + 1]
-        seen = [attention_of(cell, part) for part in inputs.split(AT_ONCE, dim=1)]
+        seen = [record_attention(cell, part) for part in inputs.split(AT_ONCE, dim=1)]
         held = torch.cat([one.chosen[-1] for one in seen], dim=1)  # (time, batch)
         scores = torch.cat([one.scores for one in seen if one.scores is not None], dim=1)
         bears = inputs[..., : task.alphabet].any(-1)

@@ -22,7 +22,7 @@ from mnemoscope.cells import Cell, Elman
 from mnemoscope.cells.nonlinearity import nonlinearity
 from mnemoscope.connectivity import Dense
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
-from mnemoscope.lenses import MatrixSystem, fisher_along, fisher_memory, measured_memory_capacity, memory_capacity
+from mnemoscope.lenses import MatrixSystem, fisher_along, fisher_memory, measure_memory_capacity, memory_capacity
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed
     cell.drive.weight = torch.nn.Parameter(torch.cat([w[:, None], torch.eye(size, dtype=torch.float64)], 1))
     noise = torch.full((1 + size,), strength**2, dtype=torch.float64)
     noise[0] = 0
-    capacity = measured_memory_capacity(cell, 0, signal="normal", strength=strength, noise=noise, seed=seed,
+    capacity = measure_memory_capacity(cell, 0, signal="normal", strength=strength, noise=noise, seed=seed,
                                         steps=chosen["measured"], delays=chosen["delays"])  # fmt: skip
     spread = float(totals.std() / len(totals) ** 0.5)
     return {"total": float(totals.mean()), "total_error": spread, "capacity": float(capacity.total),

@@ -1,0 +1,173 @@
+"""The base class of what lenses return: a frozen dataclass that saves, loads, summarises and draws itself."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from html import escape
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_type_hints
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from mnemoscope.base.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_HEADER = "mnemoscope"
+"""Key of our entry in the header of a `.safetensors` file."""
+
+Flags = dict[str, Any]
+"""What is no tensor: numbers, truth values, texts, and lists of these."""
+
+
+class Result:
+    """The answer of a lens. A subclass is a frozen dataclass and defines `summary`.
+
+    Its fields are tensors, numbers, texts, tuples of numbers or texts, other dataclasses of this kind, or None. From
+    these follow `save`, `load` and `to_dict`. `figure` calls the function named by `drawn_by` in the module `figure`
+    beside the subclass, so that a result never imports its figure.
+    """
+
+    noun: ClassVar[str]
+    """What the result is, for error messages: "fixed points", "an energy surface"."""
+    drawn_by: ClassVar[str]
+    """Name of the function in the sibling module `figure` that draws it."""
+    former_kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds under which earlier versions saved it; its own kind is the name of the class."""
+
+    def summary(self) -> str:
+        """Return the result in sentences."""
+        raise NotImplementedError(f"{type(self).__name__} must define summary().")
+
+    def figure(self, *args: Any, **options: Any) -> Figure:
+        """Draw the result (needs the `report` extra)."""
+        module = import_module(f"{type(self).__module__.rpartition('.')[0]}.figure")
+        return getattr(module, self.drawn_by)(self, *args, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write one `.safetensors` file; `load` reads it back."""
+        tensors, flags = self.pack()
+        complex_names = [name for name, tensor in tensors.items() if tensor.is_complex()]
+        # safetensors has no complex128, and refuses tensors that share memory
+        real = {name: torch.view_as_real(tensor) if tensor.is_complex() else tensor for name, tensor in tensors.items()}
+        real = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in real.items()}
+        header = {"kind": type(self).__name__, "flags": flags, "complex": complex_names}
+        write_atomically(Path(path), save(real, {_HEADER: json.dumps(header)}))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file that `save` wrote."""
+        with safe_open(str(path), "pt") as file:
+            header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
+            if header.get("kind") not in (cls.__name__, *cls.former_kinds):
+                raise ValueError(f"{path} does not hold {cls.noun} saved by mnemoscope.")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        for name in header.get("complex", ()):
+            # Clone first: pairs may start at any multiple of 8 bytes, and torch crashes on complex numbers so aligned.
+            tensors[name] = torch.view_as_complex(tensors[name].clone())
+        return cls.unpack(tensors, header["flags"])
+
+    def pack(self) -> tuple[dict[str, Tensor], Flags]:
+        """Return the tensors and the flags that determine the result, by the names of its fields."""
+        return _pack(self)
+
+    @classmethod
+    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Self:
+        """Make a result from what `pack` returned, now or in an earlier version."""
+        return _unpack(cls, tensors, flags)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain Python values that `json.dumps` takes; complex numbers as [real, imaginary]."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}  # pyright: ignore[reportArgumentType]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary()})"
+
+    def _repr_html_(self) -> str:
+        """Show the summary and the figure in a notebook."""
+        text = f"<p><b>{type(self).__name__}</b>: {escape(self.summary())}</p>"
+        try:
+            figure = self.figure()
+        except ImportError as error:
+            return f"{text}<p>{escape(str(error))}</p>"
+        image = BytesIO()
+        figure.savefig(image, format="png", dpi=96)
+        data = b64encode(image.getvalue()).decode()
+        return f'{text}<img alt="{type(self).__name__}" src="data:image/png;base64,{data}">'
+
+
+def _pack(data: Any) -> tuple[dict[str, Tensor], Flags]:
+    tensors: dict[str, Tensor] = {}
+    flags: Flags = {}
+    for each in fields(data):
+        name, value = each.name, getattr(data, each.name)
+        if isinstance(value, Tensor):
+            tensors[name] = value
+        elif is_dataclass(value):
+            inner_tensors, inner_flags = _pack(value)
+            tensors |= {f"{name}.{key}": tensor for key, tensor in inner_tensors.items()}
+            flags |= {f"{name}.{key}": flag for key, flag in inner_flags.items()}
+        elif value is not None:
+            flags[name] = _flag(value, f"{type(data).__name__}.{name}")
+    return tensors, flags
+
+
+def _flag(value: Any, where: str) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_flag(each, where) for each in value]
+    raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved: override pack and unpack.")
+
+
+def _unpack(cls: type, tensors: dict[str, Tensor], flags: Flags) -> Any:
+    known = {each.name for each in fields(cls) if each.init}
+    values: dict[str, Any] = {name: tensor for name, tensor in tensors.items() if name in known}
+    values |= {name: _tuples(flag) for name, flag in flags.items() if name in known}
+    for name in sorted({key.partition(".")[0] for key in (*tensors, *flags) if "." in key} & known):
+        inner_tensors, inner_flags = (
+            {key.partition(".")[2]: value for key, value in part.items() if key.startswith(f"{name}.")}
+            for part in (tensors, flags)
+        )
+        values[name] = _unpack(_field_class(cls, name), inner_tensors, inner_flags)
+    return cls(**values)
+
+
+def _field_class(cls: type, name: str) -> type:
+    """Return the dataclass in the annotation of a field, such as `Starts` in `Starts | None`."""
+    hint = get_type_hints(cls)[name]
+    return next(each for each in (*get_args(hint), hint) if is_dataclass(each) and each is not NoneType)  # pyright: ignore[reportReturnType]
+
+
+def _tuples(flag: Any) -> Any:
+    return tuple(_tuples(each) for each in flag) if isinstance(flag, list) else flag
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        return (torch.view_as_real(value) if value.is_complex() else value).tolist()
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(torch.as_tensor(value))
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    return value
