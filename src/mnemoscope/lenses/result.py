@@ -11,7 +11,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ _HEADER = "mnemoscope"
 
 Flags = dict[str, Any]
 """What is no tensor: numbers, truth values, texts, and lists of these."""
+R = TypeVar("R", bound="Result")
 
 
 class Result:
@@ -66,7 +67,7 @@ class Result:
         write_atomically(Path(path), save(real, {_HEADER: json.dumps(header)}))
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls: type[R], path: str | Path) -> R:
         """Read a file that `save` wrote."""
         with safe_open(str(path), "pt") as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
@@ -83,7 +84,7 @@ class Result:
         return _pack(self)
 
     @classmethod
-    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Self:
+    def unpack(cls: type[R], tensors: dict[str, Tensor], flags: Flags) -> R:
         """Make a result from what `pack` returned, now or in an earlier version."""
         return _unpack(cls, tensors, flags)
 
