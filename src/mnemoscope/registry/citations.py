@@ -1,12 +1,16 @@
-"""Whom to cite: BibTeX by key, as data that can be read without importing torch.
+"""The works to cite: their BibTeX by key, readable without importing torch.
 
-The entries are in `references.bib`, with an empty line between any two. A registry entry names its keys in `cites`; the
-page of a network prints them with `bibtex`, and `mnemoscope cite` with `commented_bibtex`.
+The BibTeX entries are in `references.bib`, separated by empty lines. A registry entry lists its keys in `cites`; a
+`Source` is one place in one of these works. The page of a network prints the entries with `bibtex`, and
+`mnemoscope cite` prints them with `commented_bibtex`.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from textwrap import wrap
@@ -22,6 +26,28 @@ OWN = f"""\
   year    = {{2026}},
   version = {{{__version__}}}
 }}"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place in a published work: its BibTeX key, and where in the work to look.
+
+    >>> print(Source("kerg2022thesis", "Table 2"))
+    Kerg 2022, Table 2
+    >>> print(Source("karuvally2023"))
+    Karuvally et al. 2023
+    """
+
+    work: str
+    """Key into `BIBTEX`."""
+    locus: str = ""
+    """Place in the work, as the work numbers it: "Table 2", "Eq 3.4.1"; "" for the work as a whole."""
+
+    def __post_init__(self) -> None:
+        _entry(self.work)  # raises on an unknown key
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (short_name(self.work), self.locus)))
 
 
 class Use(NamedTuple):
@@ -66,6 +92,20 @@ def add_bibtex(text: str) -> None:
             raise ValueError(f"There is already a citation with the key {key!r}, and it is another one.")
 
 
+def short_name(key: str) -> str:
+    """Return the authors and the year of a work, as running text cites them.
+
+    >>> short_name("hochreiter1997"), short_name("arjovsky2016"), short_name("jang")
+    ('Hochreiter & Schmidhuber 1997', 'Arjovsky et al. 2016', 'Jang')
+    """
+    entry = _entry(key)
+    if entry == OWN:
+        return "mnemoscope"
+    surnames = [_plain(author.partition(",")[0]) for author in re.split(r"\s+and\s+", _field(entry, "author"))]
+    authors = " & ".join(surnames) if len(surnames) < 3 and "others" not in surnames else f"{surnames[0]} et al."
+    return f"{authors} {_field(entry, 'year')}".strip()
+
+
 def cited(uses: Iterable[Use]) -> dict[str, list[str]]:
     """For which of these each work is cited, in words, by its key.
 
@@ -107,3 +147,32 @@ def _entry(key: str) -> str:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise KeyError(f"There is no citation with the key {key!r}.{hint} Known: {', '.join(BIBTEX)}.")
     return BIBTEX[key]
+
+
+def _field(entry: str, name: str) -> str:
+    """Return the content of a field of a BibTeX entry, without its outer braces; "" where it is absent."""
+    start = re.search(rf"^\s*{name}\s*=\s*\{{", entry, re.MULTILINE)
+    if start is None:
+        return ""
+    depth = 1
+    for end in range(start.end(), len(entry)):
+        depth += (entry[end] == "{") - (entry[end] == "}")
+        if not depth:
+            return entry[start.end() : end]
+    raise ValueError(f"The field {name!r} of this BibTeX entry has no closing brace:\n{entry}")
+
+
+_ACCENTS = {"'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "v": "\u030c"}
+"""Combining characters of the accents that LaTeX writes with a backslash."""
+
+
+def _plain(latex: str) -> str:
+    r"""Return a name in Unicode.
+
+    >>> _plain(r"Mart{\'i}nez-Rubio"), _plain(r"Luko{\v{s}}evi{\v{c}}ius")
+    ('Martínez-Rubio', 'Lukoševičius')
+    """
+    accented = re.sub(
+        r"\\(['`^\"~]|v(?=\W))\s*\{?\\?([A-Za-z])\}?", lambda match: match[2] + _ACCENTS[match[1]], latex.strip()
+    )
+    return unicodedata.normalize("NFC", re.sub(r"[{}]", "", accented))
