@@ -26,7 +26,7 @@ from mnemoscope.lenses.bifurcations.families import increasing
 from mnemoscope.lenses.bifurcations.leading import leading_eigenvalues
 from mnemoscope.lenses.bifurcations.tracing import Tracer
 from mnemoscope.replication.study import Trial
-from mnemoscope.report import render_frame
+from mnemoscope.report import render_document
 from mnemoscope.report.evolution import evolution_section
 from mnemoscope.studies.jang import flipflop_evolution
 from mnemoscope.studies.jang.reservoirs import Recipe, lesson
@@ -409,7 +409,7 @@ def test_bad_input_is_refused_in_words():
 def test_the_page_shows_every_snapshot_and_event(growing):
     paths = [torch.randn(5, 2, UNITS).double() if snapshot != 2 else None for snapshot in range(4)]
     section = evolution_section(growing, trajectories=paths, parameter="scale")
-    html = render_frame("Test", "", [section])
+    html = render_document("Test", "", [section])
     spec = json.loads(re.search(r'id="plot-evolution-spec">(.*?)</script>', html, re.DOTALL)[1])
     moving = [trace for trace in spec["data"] if "frames" in trace["meta"]]
     for snapshot in range(4):

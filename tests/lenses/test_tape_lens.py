@@ -620,7 +620,7 @@ def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monke
     pytest.importorskip("matplotlib")
     torch.manual_seed(0)
     figures, size = [], 25 if matrices else 8
-    monkeypatch.setattr("mnemoscope.report.tape.drawn", lambda figure, *_, **__: figures.append(figure) or "")
+    monkeypatch.setattr("mnemoscope.report.tape.figure_markup", lambda figure, *_, **__: figures.append(figure) or "")
     how = {"slots": slots, "read_heads": heads, "write_heads": heads}
     machine = matntm(25, 9, output_size=25, **how) if matrices else ntm(8, 6, slot_size=5, **how)
     xs = torch.rand(steps, 1, size).round()

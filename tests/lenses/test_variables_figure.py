@@ -22,7 +22,7 @@ from mnemoscope.lenses.variables.figure import draw_evidence, draw_memories, dra
 from mnemoscope.lenses.variables.matrices import elman_model
 from mnemoscope.lenses.variables.wave import tinted, way
 from mnemoscope.report.binding import binding_section
-from mnemoscope.report.frame import render_frame
+from mnemoscope.report.document import render_document
 from mnemoscope.tasks import RepeatCopy
 from mnemoscope.training import train
 from tests.report.test_report import Outline, plain
@@ -254,7 +254,7 @@ def test_the_section_says_what_was_found_and_whether_it_holds(status, words):
     assert found.reason in section.lead
     assert ("x(t) = x(t - 3), repeat copy" in section.lead) == (status in ("untested", "explained"))
     assert ("published way" in section.lead) == (status == "refuted")
-    html = render_frame("Variables", "", [section])
+    html = render_document("Variables", "", [section])
     elements = Outline(html).elements
     pictures = [attributes for tag, attributes in elements if attributes.get("role") == "img"]
     assert len(pictures) == (1 if found.trials is None else 2)

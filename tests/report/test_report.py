@@ -16,11 +16,11 @@ from mnemoscope.lenses import spectrum
 from mnemoscope.lenses.fixed_points import figure as drawing
 from mnemoscope.lenses.fixed_points import view as projection
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
-from mnemoscope.report import NetworkPage, Section, frame, render_frame, render_page, write_page
+from mnemoscope.report import NetworkPage, Section, markup, render_document, render_page, write_page
 from mnemoscope.report import eigenvalues as eigenvalue_section
 from mnemoscope.report import spectra as spectrum_section
-from mnemoscope.report import states as state_section
-from mnemoscope.report.words import lead, verdict
+from mnemoscope.report import state_space as state_section
+from mnemoscope.report.fixed_point_facts import completeness_verdict, headline
 from tests.lenses.points import empty
 from tests.slow import SLOW
 
@@ -281,39 +281,42 @@ def _lab(linear):
 
 def test_the_lead_sentence():
     fp = cube()
-    assert lead(fp) == (
+    assert headline(fp) == (
         "At this input the network can rest at 27 points: 8 are stable, where a memory can stay; and 19 are saddles, "
         "the passes between them."
     )
-    assert lead(fp[fp.unstable == 0][0]) == "At this input the network has one fixed point, and it is stable."
-    assert "1 is unstable in every direction" in lead(cube(3))
-    assert lead(fp[fp.unstable == 1]) == (
+    assert headline(fp[fp.unstable == 0][0]) == "At this input the network has one fixed point, and it is stable."
+    assert "1 is unstable in every direction" in headline(cube(3))
+    assert headline(fp[fp.unstable == 1]) == (
         "At this input the network can rest at 12 points: all are saddles. None is stable, so the network stays at "
         "none of them."
     )
-    assert lead(empty(3, bounded=False)).startswith("No fixed point was found: ")
-    assert "the search has missed it" in lead(empty(3))
+    assert headline(empty(3, bounded=False)).startswith("No fixed point was found: ")
+    assert "the search missed it" in headline(empty(3))
 
 
 def test_the_verdict_by_index_sum():
     fp = cube()
-    assert verdict(fp).state == "complete"
-    assert verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection is not meant to be complete
+    assert completeness_verdict(fp).state == "complete"
+    assert completeness_verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection is not meant to be complete
     saddles, corners = (replace(fp[chosen], bounded=True) for chosen in (fp.unstable > 0, fp.unstable == 0))
-    assert verdict(saddles).state == "incomplete"
-    assert "at least 8 points with an even number" in verdict(saddles).reason
-    assert "at least 7 points with an odd number" in verdict(corners).reason
-    assert verdict(replace(fp, bounded=False)).state == "unknown"
+    assert completeness_verdict(saddles).state == "incomplete"
+    assert "at least 8 points with an even number" in completeness_verdict(saddles).reason
+    assert "at least 7 points with an odd number" in completeness_verdict(corners).reason
+    assert completeness_verdict(replace(fp, bounded=False)).state == "unknown"
     degenerate = replace(fp, jacobians=torch.eye(16).double().expand(27, 16, 16))
-    assert verdict(degenerate).state == "unknown"
-    assert "degenerate" in verdict(degenerate).reason
+    assert completeness_verdict(degenerate).state == "unknown"
+    assert "degenerate" in completeness_verdict(degenerate).reason
 
 
 @pytest.mark.parametrize("bounded", [True, False])
 def test_the_verdict_agrees_with_the_lens(bounded):
     for fp in (cube(), cube()[3:9], cube(3), empty(3)):
         fp = replace(fp, bounded=bounded)
-        assert verdict(fp).state == {True: "complete", False: "incomplete", None: "unknown"}[fp.may_be_complete]
+        assert (
+            completeness_verdict(fp).state
+            == {True: "complete", False: "incomplete", None: "unknown"}[fp.may_be_complete]
+        )
 
 
 # --- page -----------------------------------------------------------------------------------------------------------
@@ -329,7 +332,7 @@ def test_the_page_tells_everything(tmp_path):
         "12 saddle, 1 unstable direction",
         "2 slow, kept apart (q from 3e-07)",
         "Of 100 starts, 90 reached a fixed point, 6 came to rest at a slow point, 4 left to infinity.",
-        "The test loss is 0.004 after 49 steps, 1.21 % of the 0.33 that is reached without memory.",
+        "The test loss is 0.004 after 49 steps, 1.21 % of the 0.33 reached without memory.",
         "accuracy 0.99",
         "@article{sussillo2013,",
         "@software{mnemoscope,",
@@ -385,7 +388,7 @@ def test_a_lens_adds_its_section_without_a_template():
     assert '<section id="fisher-memory"' in html
     assert '<section id="fisher-memory-2"' in html
     assert '<a href="#fisher-memory">Fisher memory</a>' in html
-    alone = render_frame("Only text", "", [lens])
+    alone = render_document("Only text", "", [lens])
     assert len(alone) < 30_000  # no picture that turns, so no plotly
 
 
@@ -482,7 +485,7 @@ def test_the_page_of_nothing():
             "1 value not finite and not drawn.",
         ),
         ([{"step": 1, "train_loss": 0.0}, {"step": 2, "train_loss": 0.0}], "The training loss is 0 after 2 steps"),
-        ([{"step": 3, "loss": 2.0, "done": True}], "no better than 1, which is reached without memory."),
+        ([{"step": 3, "loss": 2.0, "done": True}], "no better than the 1 reached without memory."),
         ([{"step": step, "train_loss": 1 / (step + 1)} for step in range(9001)], "after 9000 steps"),
     ],
 )
@@ -524,7 +527,7 @@ def test_a_missing_extra_is_met_with_what_to_do(missing, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.setattr(frame, "_environment", frame._environment.__wrapped__)  # kept from earlier pages
+    monkeypatch.setattr(markup, "_environment", markup._environment.__wrapped__)  # kept from earlier pages
     one = torch.ones(1).double()
     fp = FixedPoints(one[None], one, 0.5 * one[None, None], one.long(), False, True)
     with pytest.raises(ImportError, match=re.escape("pip install 'mnemoscope[report]'")):

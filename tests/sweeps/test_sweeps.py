@@ -41,7 +41,7 @@ def figures():
 @pytest.fixture(autouse=True)
 def _no_other_figures(request, monkeypatch):
     if "figures" not in request.fixturenames:  # to draw its page takes longer than anything else in a small sweep
-        monkeypatch.setattr("mnemoscope.report.sections.inline", lambda *_, **__: "")
+        monkeypatch.setattr("mnemoscope.report.markup.inline", lambda *_, **__: "")
 
 
 def sweep(*words, name="tiny", **more):

@@ -13,7 +13,7 @@ import torch
 from mnemoscope import registry
 from mnemoscope.cells import LSTM, Model
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.report.bits import draw_bits
+from mnemoscope.report.bit_sequences import draw_bits
 from mnemoscope.tasks import AssociativeRecall, Batch, BitCopy, BitRepeatCopy, BitTask, MatrixCopy, MatrixRecall
 from mnemoscope.training import build_task, evaluate_each, train
 
@@ -332,15 +332,15 @@ def test_a_figure_shows_what_is_due_and_marks_what_is_wrong():
     outputs = 2 * batch.targets.float() - 1
     outputs[4, 1, 2] *= -1
     figure = draw_bits(task, batch, outputs, sequence=1)
-    shown, due, said = figure.axes
+    inputs, targets, predicted = figure.axes
     assert [len(axes.images[0].get_array()) for axes in figure.axes] == [5, 4, 4]  # channels, end marker
-    image = due.images[0].get_array().T
+    image = targets.images[0].get_array().T
     assert image.mask[:4].all()
     assert (image[4:] == batch.targets[4:, 1].numpy()).all()
-    assert [text.get_text() for text in shown.texts] == ["-1.2"]
-    crosses = next(line for line in said.lines if line.get_marker() == "x")
+    assert [text.get_text() for text in inputs.texts] == ["-1.2"]
+    crosses = next(line for line in predicted.lines if line.get_marker() == "x")
     assert crosses.get_xydata().tolist() == [[4, 2]]
-    assert said.get_title("left") == "0.20 wrong bits at a step, on average"
+    assert predicted.get_title("left") == "0.20 wrong bits per step, on average"
 
 
 def test_a_figure_refuses_what_does_not_fit():

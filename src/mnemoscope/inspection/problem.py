@@ -14,7 +14,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
 from mnemoscope.relational import Scenes, Solver
 from mnemoscope.report import Section
-from mnemoscope.report.sections import drawn
+from mnemoscope.report.markup import figure_markup
 from mnemoscope.tasks import Problems
 from mnemoscope.tasks.relational import RelationalTask, picture
 from mnemoscope.tasks.splits import Split
@@ -66,7 +66,7 @@ class ProblemsSeen:
         which = f"With {held_out} that were held out of training" if held_out else "New ones"
         return Section(
             "Problems", f"{which}, and what the network says to them.",
-            drawn(self.figure(), "problems", alt=alt, caption=caption),
+            figure_markup(self.figure(), "problems", alt=alt, caption=caption),
         )  # fmt: skip
 
     def figure(self) -> Figure:

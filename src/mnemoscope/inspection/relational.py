@@ -29,7 +29,7 @@ from mnemoscope.lenses.relations import (
 from mnemoscope.relational import Comparing, Solver
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.report import Section
-from mnemoscope.report.relational import drift_section, occlusion_section, relations_section
+from mnemoscope.report.relations import drift_section, occlusion_section, relations_section
 from mnemoscope.tasks import Problems
 from mnemoscope.tasks.relational import HeldOut, RelationalTask
 from mnemoscope.training import build_model, load_model

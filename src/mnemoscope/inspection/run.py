@@ -32,9 +32,9 @@ from mnemoscope.lenses.tape import EvenRests, even_rests, evened
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.registry.citations import Use, cited
 from mnemoscope.relational import Solver
-from mnemoscope.report import Looked, NetworkPage, lens_sections, write_page
+from mnemoscope.report import InspectedNetwork, NetworkPage, lens_sections, write_page
 from mnemoscope.report.binding import binding_section
-from mnemoscope.report.frame import check_extra
+from mnemoscope.report.markup import check_report_extra
 from mnemoscope.report.tape import rests_section
 from mnemoscope.tasks import Batch, Problems, Task, VariableBinding
 from mnemoscope.training import RunFolder, load_model
@@ -109,7 +109,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     Turing machine its tape too, and where its state is large only fixed points at which all slots hold the same; of a
     relational network, how it answers problems of its task, what it compares and what its decoder reads.
     """
-    check_extra()
+    check_report_extra()
     folder = Path(folder)
     page = folder / "page.html" if page is None else Path(page)
     model, task, config = load_model(folder)
@@ -136,7 +136,7 @@ def inspect_run(folder: str | Path, *, page: str | Path | None = None, look: Loo
     fp = look.find(dynamics, pool if tape is None else torch.cat([pool, evened(dynamics, pool)]))
     memories = _memories(model, task, batch)
     content = _of_run(folder, model, task, config, look)
-    said = lens_sections(Looked(model.cell, dynamics, fp, visited))
+    said = lens_sections(InspectedNetwork(model.cell, dynamics, fp, visited))
     content = replace(
         content,
         facts=[*content.facts, ("Constant input", _input(dynamics))],
@@ -246,7 +246,7 @@ def _score(name: str, value: float, task: Task) -> str:
 
 def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUAL) -> Inspection:
     """The fixed points of any network at a constant input, and its page; trajectories start at random states."""
-    check_extra()
+    check_report_extra()
     if not all(torch.isfinite(weight).all() for weight in cell.parameters()):
         raise ValueError("The network has NaN or infinite weights.")
     dynamics = Dynamics(cell, look.tensor())
@@ -257,7 +257,7 @@ def inspect_cell(cell: Cell, title: str, page: str | Path, *, look: Look = _USUA
         ("Constant input", _input(dynamics)),
     ]
     trajectories = _relaxations(dynamics, fp, look.seed)
-    said = lens_sections(Looked(cell, dynamics, fp, trajectories))
+    said = lens_sections(InspectedNetwork(cell, dynamics, fp, trajectories))
     sections = [*chain(*said.values())]
     content = NetworkPage(title, fp, facts, trajectories, command=look.command, sections=sections)
     return _write(fp, _used(content, [*_OF_POINTS, *said]), Path(page))

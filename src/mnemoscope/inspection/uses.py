@@ -10,7 +10,7 @@ from torch import nn
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Use
-from mnemoscope.report.frame import lenses_of
+from mnemoscope.report.document import lenses_shown
 from mnemoscope.training import RunFolder, build_model, build_task
 
 
@@ -48,7 +48,7 @@ def uses_of_run(folder: str | Path) -> list[Use]:
     page = folder / "page.html"
     if not page.exists():
         return uses
-    lenses = lenses_of(page.read_text(encoding="utf-8", errors="replace"))
+    lenses = lenses_shown(page.read_text(encoding="utf-8", errors="replace"))
     if lenses is None:
         raise ValueError(
             f"{page} does not say what it shows: it was cut short, or made by another version of mnemoscope. Make it "

@@ -25,9 +25,8 @@ class Entry:
     cites: tuple[str, ...] = ()
     """Keys into `citations.BIBTEX`; "mnemoscope" where it is ours."""
     sections: str = ""
-    """Of a lens, the `module:function` that makes its sections of a network's page, of a `report.Looked`; "": it has
-    none that suits every network.
-    """
+    """`module:function` that returns the sections of a lens for a `report.InspectedNetwork`; "" if it adds none to the
+    page of every network."""
 
     def load(self) -> Any:
         return _load(self.target)

@@ -9,8 +9,9 @@ from pathlib import Path
 from mnemoscope.drawing.svg import inline
 from mnemoscope.replication.citing import cited_by_study
 from mnemoscope.replication.study import NOT_COMPARED, Finished, Preset, Published, Row, Study
-from mnemoscope.report import Section, render_frame
-from mnemoscope.report.sections import citing, links, making, plain_table
+from mnemoscope.report import Section, render_document
+from mnemoscope.report.markup import links_markup, table_markup
+from mnemoscope.report.provenance import citation_section, provenance_section
 
 
 def render_study(
@@ -20,7 +21,7 @@ def render_study(
     """The page as text; `folder` holds the trials, each of which may have a page of its own."""
     compared = [(row.quantity, row.published, row.ours, row.verdict, row.remark) for row in rows]
     stated = [(one.quantity, str(one.value), _range(one), one.source) for one in study.published]
-    measured = plain_table("Published and measured", ("Quantity", "Published", "Here", "Verdict", "Remark"), compared)
+    measured = table_markup("Published and measured", ("Quantity", "Published", "Here", "Verdict", "Remark"), compared)
     sections = [Section("Published and measured", "What was claimed, and what came out here.", measured)]
     figure = study.figure(finished)
     if figure is not None:
@@ -28,17 +29,17 @@ def render_study(
         sections.append(Section("Figure", study.caption, drawn))
     pages = [one.trial for one in finished if (folder / one.trial.hash / "page.html").exists()]
     if pages:
-        listed = links([(f"{trial.name}, seed {trial.seed}", f"{trial.hash}/page.html") for trial in pages])
+        listed = links_markup([(f"{trial.name}, seed {trial.seed}", f"{trial.hash}/page.html") for trial in pages])
         sections.append(Section("Trials", "A page for each.", listed))
-    sources = plain_table("What was published", ("Quantity", "Value", "Agrees with", "Source"), stated)
+    sources = table_markup("What was published", ("Quantity", "Value", "Agrees with", "Source"), stated)
     sections.append(
         Section("What was published", "As the source has it, and which measured values agree with it.", sources)
     )
     cited = cited_by_study(study, trials=[one.trial for one in finished])
-    return render_frame(
+    return render_document(
         study.title,
         f"<p>{escape(study.question)}</p>",
-        [*sections, citing(list(cited)), making(command, preset.summary + _not_run(missing))],
+        [*sections, citation_section(list(cited)), provenance_section(command, preset.summary + _not_run(missing))],
     )
 
 

@@ -25,7 +25,7 @@ from mnemoscope.replication.trial_files import (
     trial_file,
     written_by_newer,
 )
-from mnemoscope.report.frame import check_extra
+from mnemoscope.report.markup import check_report_extra
 from mnemoscope.training.files import write_json
 
 FAILED = "failed.log"
@@ -75,7 +75,7 @@ def run_study(
         engine: where the trials are run; None: one after the other, here. One which fails takes no other with it.
 
     """
-    check_extra()
+    check_report_extra()
     study: Study = registry.studies.load(name)
     chosen = preset_of(study, preset)
     folder = study_folder(study, preset, root)

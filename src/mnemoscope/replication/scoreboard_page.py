@@ -11,8 +11,8 @@ from mnemoscope import registry
 from mnemoscope.base.files import write_atomically
 from mnemoscope.replication.results import Told
 from mnemoscope.replication.scoreboard import KINDS, OTHERS, OURS, WORKS, Item, Line, Scoreboard, counts
-from mnemoscope.report.frame import Section, fill, render_frame
-from mnemoscope.report.sections import plain_table
+from mnemoscope.report.document import Section, render_document
+from mnemoscope.report.markup import render_template, table_markup
 from mnemoscope.store import Held
 
 HEADINGS = ("quantity", "published", "ours", "preset", "verdict", "source")
@@ -51,12 +51,14 @@ class OfStudy:
 def write_scoreboard(path: str | Path, board: Scoreboard) -> Path:
     """Write the page as one HTML file, with links from where it lies to the results."""
     path = Path(path)
-    facts = fill("scoreboard_summary.html", summary=board.summary(), counts=_counted(board.published()))
-    sections = [Section("By source", LEAD, plain_table("By source", ("source", *KINDS, "all"), _by_work(board)))]
+    facts = render_template("scoreboard_summary.html", summary=board.summary(), counts=_counted(board.published()))
+    sections = [Section("By source", LEAD, table_markup("By source", ("source", *KINDS, "all"), _by_work(board)))]
     for work in board.works():
         studies = list(_studies(board, work, path.parent))
-        sections.append(Section(work, _ABOUT[work], fill("scoreboard.html", studies=studies, headings=HEADINGS)))
-    return _write(path, render_frame("Scoreboard", facts + fill("scoreboard_style.html"), sections))
+        sections.append(
+            Section(work, _ABOUT[work], render_template("scoreboard.html", studies=studies, headings=HEADINGS))
+        )
+    return _write(path, render_document("Scoreboard", facts + render_template("scoreboard_style.html"), sections))
 
 
 def write_markdown(path: str | Path, board: Scoreboard) -> Path:

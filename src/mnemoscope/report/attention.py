@@ -18,9 +18,9 @@ from mnemoscope.lenses.attention import (
 )
 from mnemoscope.lenses.attention.figure import draw_gradients, draw_kept, draw_received, draw_scores, draw_weights
 from mnemoscope.lenses.gradients.lens import GradientNorms
-from mnemoscope.report.frame import Section
-from mnemoscope.report.sections import drawn, plain_table
-from mnemoscope.report.words import number
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import figure_markup, table_markup
+from mnemoscope.report.numbers import format_number
 
 TITLE = "Attention"
 
@@ -74,14 +74,14 @@ def _map(attention: Attention, sample: int) -> str:
             "One sequence. Left: what each step attends to. Right: the attention that each state received in all; "
             "earlier states are there for longer."
         )
-        return drawn(figure, "attention", alt=f"{alt}, and what each state received in all.", caption=caption)
+        return figure_markup(figure, "attention", alt=f"{alt}, and what each state received in all.", caption=caption)
     draw_kept(figure, right, attention, sample, COLOUR, LARGEST_LETTERS)
     right.set_title("In memory")
     caption = (
         f"One sequence. Left: what each step attends to. Right: when each state lay in memory, grey while it was among "
         f"the {attention.short_term} newest, and then coloured by its relevance."
     )
-    return drawn(figure, "attention", alt=f"{alt}, and when each state lay in memory.", caption=caption)
+    return figure_markup(figure, "attention", alt=f"{alt}, and when each state lay in memory.", caption=caption)
 
 
 def _why(attention: Attention, sample: int) -> str:
@@ -91,7 +91,7 @@ def _why(attention: Attention, sample: int) -> str:
         "Why: a state's relevance is the attention that it received while it was new. When it leaves the newest, it "
         "takes the place of the least relevant one, if it is more relevant."
     )
-    return drawn(figure, "relevance", alt="Relevance of each state, and what became of it.", caption=caption)
+    return figure_markup(figure, "relevance", alt="Relevance of each state, and what became of it.", caption=caption)
 
 
 def _table(attention: Attention, sample: int) -> str:
@@ -103,14 +103,14 @@ def _table(attention: Attention, sample: int) -> str:
     rows = [
         (
             str(state),
-            number(float(attention.scores[state, sample])),
+            format_number(float(attention.scores[state, sample])),
             str(int(attention.chosen[:, state, sample].nonzero()[0])),
             f"{float(attention.weights[last, state, sample]):.1%}",
         )
         for state in held
     ]
     headings = ("State of step", "Relevance", "Kept from step", f"Attention at step {last}")
-    return plain_table("Relevant states that are held at the end", headings, rows)
+    return table_markup("Relevant states that are held at the end", headings, rows)
 
 
 def _gradients(
@@ -140,7 +140,7 @@ def _gradients(
 def _norms(gradients: GradientNorms, bounds: dict[str, Tensor], notes: Sequence[str]) -> str:
     figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
     alt = "Norm of the gradient of the loss with respect to each hidden state, over the steps."
-    return drawn(figure, "gradients", alt=alt, caption=" ".join([gradients.summary(), *notes]))
+    return figure_markup(figure, "gradients", alt=alt, caption=" ".join([gradients.summary(), *notes]))
 
 
 def _bounds(attention: Attention, seen: AttentionDependencies, norms: Tensor) -> dict[str, Tensor]:

@@ -10,9 +10,9 @@ from mnemoscope.lenses.variables.causal import PASSED
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_wave
 from mnemoscope.lenses.variables.memories import rule_in_words
 from mnemoscope.lenses.variables.wave import wave_height
-from mnemoscope.report.frame import Section
-from mnemoscope.report.sections import plain_table
-from mnemoscope.report.words import number, plural
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import table_markup
+from mnemoscope.report.numbers import format_number, pluralise
 
 TITLE = "Variables"
 
@@ -35,7 +35,7 @@ def _sentences(memories: Variables) -> list[str]:
     if memories.found is None:
         return ["No variables were found.", memories.reason, *way]
     N, size = memories.variables, memories.size
-    holds = f"{plural(N, 'variable')} of {plural(size, 'element')} {'each ' if N > 1 else ''}"
+    holds = f"{pluralise(N, 'variable')} of {pluralise(size, 'element')} {'each ' if N > 1 else ''}"
     kept = f"in {memories.modes.count} memory modes of {len(memories.modes.eigenvalues)}"
     if memories.status == "refuted":
         said = [f"It looks as if the network held {holds}{kept}, but that does not explain what it does."]
@@ -51,8 +51,8 @@ def _sentences(memories: Variables) -> list[str]:
 
 def _wave(memories: Variables) -> str:
     alt = (
-        f"What {plural(memories.variables, 'subspace')} of {memories.size} held at each step of one trial, by colour: "
-        f"diagonal stripes where variables travel from the newest subspace to the oldest."
+        f"What {pluralise(memories.variables, 'subspace')} of {memories.size} held at each step of one trial, by "
+        f"colour: diagonal stripes where variables travel from the newest subspace to the oldest."
     )
     figure = draw_wave(memories, 0, COLOUR, figure=blank(7.2, wave_height(memories)), letters=LARGEST_LETTERS)
     follows = " The line follows one number: it travels with its variable, until what comes next takes it up."
@@ -74,7 +74,7 @@ def _evidence(memories: Variables) -> str:
         caption.append(f"Memory modes beside the theory's: {memories.angle_error.summary()}.")
     if memories.trials is not None:
         words = f"{memories.trials.right:.2%} of the signs, " if memories.trials.bits else ""
-        caption.append(f"Decoded once settled: {words}R² {number(memories.trials.r2)}.")
+        caption.append(f"Decoded once settled: {words}R² {format_number(memories.trials.r2)}.")
     return _figure(inline(figure, "evidence", alt=alt[0].upper() + alt[1:]), " ".join(caption))
 
 
@@ -95,7 +95,7 @@ def _table(memories: Variables) -> str:
         f"The state is changed once, and the future after it compared with what was predicted; {PASSED:.0%} is asked "
         f"for. Control: how much of the old future is left after a push as long, but in a random direction."
     )
-    return plain_table("Causal tests", headings, rows) + f'<p class="small">{note}</p>'
+    return table_markup("Causal tests", headings, rows) + f'<p class="small">{note}</p>'
 
 
 def _figure(svg: str, caption: str) -> str:

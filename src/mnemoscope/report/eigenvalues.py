@@ -1,4 +1,4 @@
-"""The eigenvalues of every fixed point in the complex plane, beside the boundary of stability."""
+"""The eigenvalues of every fixed point in the complex plane, with the stability boundary."""
 
 from __future__ import annotations
 
@@ -9,25 +9,29 @@ from numpy.typing import NDArray
 
 from mnemoscope.lenses.fixed_points.figure import drawn_eigenvalues, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.report.frame import LegendEntry, Section, plot
-from mnemoscope.report.states import rounded
-from mnemoscope.report.words import SYMBOLS, number, plural
+from mnemoscope.report.document import Section
+from mnemoscope.report.fixed_point_facts import SYMBOLS
+from mnemoscope.report.markup import LegendEntry, plot_markup
+from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.state_space import rounded
 
 
-def eigenvalue_plane(fp: FixedPoints) -> Section:
-    """The section with the complex plane."""
+def eigenvalue_section(fp: FixedPoints) -> Section:
+    """Return the section with the complex plane."""
     boundary = "left of the vertical line" if fp.continuous else "inside the unit circle"
-    lead = f"Modes {boundary} decay and the others grow, slowly if near it; modes off the real axis rotate."
+    lead = f"Modes {boundary} decay and the others grow, slowly near the boundary. Modes off the real axis rotate."
     shown = drawn_eigenvalues(fp).shape[1]
     size = fp.states.shape[1]
-    notes = [f"Of each point, the {shown} least stable of its {size} eigenvalues are drawn."] if shown < size else []
+    notes = (
+        [f"Only the {shown} least stable of the {size} eigenvalues of each point are drawn."] if shown < size else []
+    )
     legend = [LegendEntry(group.key, group.label, group.key, SYMBOLS[group.kind]) for group in groups(fp)]
-    alt = f"Eigenvalues of {plural(len(fp), 'fixed point')} in the complex plane."
-    return Section("Eigenvalues", lead, plot("eigenvalues", spec(fp), alt=alt, legend=legend, notes=notes))
+    alt = f"Eigenvalues of {pluralise(len(fp), 'fixed point')} in the complex plane."
+    return Section("Eigenvalues", lead, plot_markup("eigenvalues", spec(fp), alt=alt, legend=legend, notes=notes))
 
 
 def spec(fp: FixedPoints) -> dict[str, Any]:
-    """The plotly figure, as plain data."""
+    """Return the plotly figure as plain data."""
     values = drawn_eigenvalues(fp)
     data = [] if fp.continuous else [_circle()]
     for group in groups(fp):
@@ -86,8 +90,8 @@ def _layout(continuous: bool) -> dict[str, Any]:
 
 def _complex(value: complex) -> str:
     if value.imag == 0:
-        return number(value.real)
-    return f"{number(value.real)} {'+' if value.imag > 0 else '−'} {number(abs(value.imag))}i"
+        return format_number(value.real)
+    return f"{format_number(value.real)} {'+' if value.imag > 0 else '−'} {format_number(abs(value.imag))}i"
 
 
 def _pace(value: complex, continuous: bool) -> str:
@@ -95,4 +99,5 @@ def _pace(value: complex, continuous: bool) -> str:
         growth = value.real if continuous else float(np.log(abs(value)))
     if growth == 0:
         return "neither grows nor decays"
-    return f"{'grows' if growth > 0 else 'decays'} by e in {number(1 / abs(growth))}{'' if continuous else ' steps'}"
+    duration = f"{format_number(1 / abs(growth))}{'' if continuous else ' steps'}"
+    return f"{'grows' if growth > 0 else 'decays'} by e in {duration}"

@@ -13,10 +13,11 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram
 from mnemoscope.lenses.bifurcations.figure import LABELS, shown_kinds
 from mnemoscope.lenses.fixed_points.view import strung
-from mnemoscope.report.frame import LegendEntry, Section, fill, plot
-from mnemoscope.report.sections import plain_table
-from mnemoscope.report.states import rounded
-from mnemoscope.report.words import SYMBOLS, number, plural
+from mnemoscope.report.document import Section
+from mnemoscope.report.fixed_point_facts import SYMBOLS
+from mnemoscope.report.markup import LegendEntry, plot_markup, render_template, table_markup
+from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.state_space import rounded
 
 PAUSE = 350
 """Milliseconds that a snapshot is shown while it plays."""
@@ -56,22 +57,24 @@ def evolution_section(
     spec = {"data": _traces(seen, points, paths), "layout": _layout(points, paths, labels)}
     sums = seen.index_sum.tolist()
     frames = [
-        f"{parameter} {at:g} · snapshot {place + 1} of {count} · {plural(seen.count(place), 'point')}, "
+        f"{parameter} {at:g} · snapshot {place + 1} of {count} · {pluralise(seen.count(place), 'point')}, "
         f"{sum(seen.kind[row] == 'stable' for row in seen.points(place).tolist())} stable"
         + (f" · index sum {sums[place]}" if bool(seen.bounded[place]) else "")
         for place, at in enumerate(seen.snapshots.tolist())
     ]
-    picture = plot(
+    picture = plot_markup(
         name, spec, alt=f"Fixed points at {count} snapshots in three dimensions.", legend=_legend(seen, paths)
     )
     events = [{"frame": _frame(seen, event.high), "sentence": event.sentence} for event in seen.events]
-    html = fill("evolution.html", name=name, frames=frames, picture=_markup(picture), events=events, pause=PAUSE)
+    html = render_template(
+        "evolution.html", name=name, frames=frames, picture=_markup(picture), events=events, pause=PAUSE
+    )
     unknown = [*seen.missing, *seen.notes]
     if unknown:
-        html += plain_table("What is not known", ("",), [(one,) for one in unknown])
+        html += table_markup("What is not known", ("",), [(one,) for one in unknown])
     first, last = seen.count(0), seen.count(-1)
     lead = (
-        f"From {plural(first, 'fixed point')} to {last}. {seen.how_located} Play it or move the slider; drag the "
+        f"From {pluralise(first, 'fixed point')} to {last}. {seen.how_located} Play it or move the slider; drag the "
         f"picture to turn it. Axes: {', '.join(labels)}."
     )
     return Section(title, lead, html)
@@ -112,7 +115,7 @@ def _paths(states: Tensor | None, axes: np.ndarray, centre: np.ndarray, seen: Bi
 
 def _traces(seen: BifurcationDiagram, points: np.ndarray, paths: list[np.ndarray]) -> list[dict[str, Any]]:
     """Ways of the branches, which stay; trajectories and points by kind, which change with the snapshot."""
-    ways = [points[(seen.branch == number).numpy()] for number in range(len(seen))]
+    ways = [points[(seen.branch == branch).numpy()] for branch in range(len(seen))]
     whole = np.concatenate([strung(way[None]) for way in ways]) if ways else np.zeros((0, 3))
     line = {"color": "var(--ink)", "width": 2, "dash": "dot"}
     data = [_trace(_columns(whole), ["ways"], mode="lines", line=line, opacity=0.35, hoverinfo="skip")]
@@ -158,9 +161,9 @@ def _hover(seen: BifurcationDiagram, row: int) -> str:
     if up >= 0:
         value = seen.eigenvalues[row, 0]
         largest = (
-            f"largest Re λ: {number(float(value.real))}"
+            f"largest Re λ: {format_number(float(value.real))}"
             if seen.continuous
-            else f"largest |λ|: {number(float(value.abs()))}"
+            else f"largest |λ|: {format_number(float(value.abs()))}"
         )
         lines += [f"unstable directions: {up}", largest]
     return "<br>".join(lines)

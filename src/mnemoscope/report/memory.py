@@ -12,10 +12,10 @@ from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import FisherMemory, fisher_memory
 from mnemoscope.lenses.fisher.linearised import matrix_cell
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.report.frame import Section
-from mnemoscope.report.lens import Looked
+from mnemoscope.report.document import Section
+from mnemoscope.report.numbers import format_number
+from mnemoscope.report.registered_lenses import InspectedNetwork
 from mnemoscope.report.spectra import LARGEST
-from mnemoscope.report.words import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ MOST_FEATURES = 6
 FEWEST_LAGS, MOST_LAGS = 12, 400
 
 
-def memory_sections(looked: Looked) -> list[Section]:
+def memory_sections(looked: InspectedNetwork) -> list[Section]:
     """Memory near a fixed point, if there is one that is stable and the state is not too large."""
     fp = looked.fixed_points
     section = memory_section(looked.dynamics, fp) if len(fp) and fp.states.shape[1] <= LARGEST else None
@@ -51,7 +51,7 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
     if not memories:
         return None
     published, said = _published(dynamics, state, list(memories), lags)
-    left = ", ".join(f"{number(float(one.relative))} of input {feature}" for feature, one in memories.items())
+    left = ", ".join(f"{format_number(float(one.relative))} of input {feature}" for feature, one in memories.items())
     near = matrix_cell(dynamics, state)
     entered = "every unit" if near is None or near.queue is None else "every unit of the newest matrix"
     lead = (
@@ -75,7 +75,7 @@ def _published(
         found = {one: fisher_memory(dynamics, one, state=state, lags=lags, method="published") for one in features}
     except ValueError as error:
         return {}, f" {error}"
-    shares = ", ".join(f"{number(float(one.relative))} of input {feature}" for feature, one in found.items())
+    shares = ", ".join(f"{format_number(float(one.relative))} of input {feature}" for feature, one in found.items())
     return found, (
         f" Dashed is what the formulas published for matrix networks tell (Renanse et al. 2021, Theorem 1), {shares}: "
         f"they overstate the noise, and so understate the memory."

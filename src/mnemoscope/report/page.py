@@ -1,4 +1,4 @@
-"""One self-contained HTML page per network."""
+"""The page of a network: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.report.curve import training_curve
-from mnemoscope.report.eigenvalues import eigenvalue_plane
-from mnemoscope.report.frame import Section, fill, render_frame
-from mnemoscope.report.sections import citing, making
-from mnemoscope.report.states import state_space
-from mnemoscope.report.table import point_table
-from mnemoscope.report.words import SYMBOLS, ends, lead, number, verdict
+from mnemoscope.report.document import Section, render_document
+from mnemoscope.report.eigenvalues import eigenvalue_section
+from mnemoscope.report.fixed_point_facts import SYMBOLS, completeness_verdict, headline, start_outcomes
+from mnemoscope.report.fixed_point_table import fixed_point_section
+from mnemoscope.report.markup import render_template
+from mnemoscope.report.numbers import format_number
+from mnemoscope.report.provenance import citation_section, provenance_section
+from mnemoscope.report.state_space import state_space_section
+from mnemoscope.report.training_curve import training_section
 
 
 @dataclass(frozen=True)
@@ -27,26 +29,26 @@ class NetworkPage:
 
     title: str
     fixed_points: FixedPoints | None = None
-    """None where they are not looked for; `lead` says why."""
+    """None if no search was made; `lead` gives the reason."""
     facts: Sequence[tuple[str, str]] = ()
-    """(label, value): cell, size, parameters, task, seed and so on."""
+    """(label, value) pairs: cell, size, parameters, task, seed and so on."""
     trajectories: Float[Tensor, "time batch size"] | None = None
     curve: Sequence[Mapping[str, Any]] | None = None
     """Lines of `metrics.jsonl`: step, train_loss (on the training stream), loss (on test batches) and scores."""
     baseline: float | None = None
-    """The loss of the best network without memory, or of who guesses."""
+    """The loss of the best network without memory, or of guessing."""
     cites: Sequence[str] = ()
-    """Keys into `citations.BIBTEX`; mnemoscope itself is added."""
+    """Keys into `citations.BIBTEX`; mnemoscope and PyTorch are added."""
     command: str = ""
-    """How this page was made."""
+    """The command that made this page."""
     sections: Sequence[Section] = ()
-    """What further lenses have to say; shown before the training curve."""
+    """Sections of further lenses, shown before the training curve."""
     lead: str = ""
-    """The first sentences of a page without fixed points; with them they are told by the points."""
+    """First sentences of a page without fixed points; otherwise the fixed points provide them."""
     baseline_is: str = "without memory"
-    """How the baseline is come to, in words (`Task.baseline_is`)."""
+    """What the baseline is, in words (`Task.baseline_is`)."""
     lenses: Sequence[str] = ()
-    """Names of the lenses that the page shows something of, for `mnemoscope cite`."""
+    """Names of the lenses on the page, for `mnemoscope cite`."""
 
 
 def write_page(path: str | Path, page: NetworkPage) -> Path:
@@ -59,42 +61,42 @@ def write_page(path: str | Path, page: NetworkPage) -> Path:
 
 
 def render_page(page: NetworkPage) -> str:
-    """The page as text."""
-    sections = [] if page.fixed_points is None else _of_points(page.fixed_points, page.trajectories)
+    """Return the page as text."""
+    sections = [] if page.fixed_points is None else _fixed_point_sections(page.fixed_points, page.trajectories)
     sections += page.sections
     if page.curve:
-        sections.append(training_curve(page.curve, page.baseline, page.baseline_is))
-    sections += [citing(page.cites), making(page.command)]
-    return render_frame(page.title, _summary(page), sections, page.lenses)
+        sections.append(training_section(page.curve, page.baseline, page.baseline_is))
+    sections += [citation_section(page.cites), provenance_section(page.command)]
+    return render_document(page.title, _summary(page), sections, page.lenses)
 
 
-def _of_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> list[Section]:
+def _fixed_point_sections(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> list[Section]:
     found = len(fp) > 0 or (fp.slow is not None and len(fp.slow) > 0)
     sections: list[Section] = []
     if found or trajectories is not None:
-        sections.append(state_space(fp, trajectories))
+        sections.append(state_space_section(fp, trajectories))
     if len(fp):
-        sections.append(eigenvalue_plane(fp))
+        sections.append(eigenvalue_section(fp))
     if found:
-        sections.append(point_table(fp))
+        sections.append(fixed_point_section(fp))
     return sections
 
 
 def _summary(page: NetworkPage) -> str:
     fp = page.fixed_points
     if fp is None:
-        return fill("summary_without_points.html", lead=page.lead, facts=page.facts)
+        return render_template("summary_without_points.html", lead=page.lead, facts=page.facts)
     slow = fp.slow if fp.slow is not None and len(fp.slow) else None
-    return fill(
+    return render_template(
         "summary.html",
         facts=page.facts,
-        lead=lead(fp),
+        lead=headline(fp),
         groups=groups(fp),
         symbols=SYMBOLS,
         slow=0 if slow is None else len(slow),
-        slow_q="" if slow is None else number(float(slow.q.min())),
-        worst_q=number(float(fp.q.max())) if len(fp) else "",
-        verdict=verdict(fp),
-        ends=ends(fp),
+        slow_q="" if slow is None else format_number(float(slow.q.min())),
+        worst_q=format_number(float(fp.q.max())) if len(fp) else "",
+        verdict=completeness_verdict(fp),
+        ends=start_outcomes(fp),
         starts=0 if fp.starts is None else len(fp.starts),
     )

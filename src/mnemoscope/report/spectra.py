@@ -8,16 +8,16 @@ from mnemoscope.lenses.fixed_points.figure import Group, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.spectra.figure import draw_spectrum
 from mnemoscope.lenses.spectra.lens import Spectrum, spectrum
-from mnemoscope.report.frame import Section
-from mnemoscope.report.lens import Looked
-from mnemoscope.report.sections import plain_table
-from mnemoscope.report.words import number
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import table_markup
+from mnemoscope.report.numbers import format_number
+from mnemoscope.report.registered_lenses import InspectedNetwork
 
 LARGEST = 512
 """States with more numbers than this are not looked at: the page would wait for it."""
 
 
-def spectra_sections(looked: Looked) -> list[Section]:
+def spectra_sections(looked: InspectedNetwork) -> list[Section]:
     """Growth near the fixed points, and the matrix of an Elman cell, if the state is not too large."""
     fp = looked.fixed_points
     if fp.states.shape[1] > LARGEST:
@@ -51,17 +51,23 @@ def linearisation_section(fp: FixedPoints) -> Section:
         f"until then it may grow by as much as the largest {power}. Of each kind, the point that most starts reached."
     )
     rows = [_row(fp, group) for group in groups(fp)]
-    return Section("Growth near the fixed points", lead, plain_table("Jacobians of fixed points", headings, rows))
+    return Section("Growth near the fixed points", lead, table_markup("Jacobians of fixed points", headings, rows))
 
 
 def _row(fp: FixedPoints, group: Group) -> tuple[str, ...]:
     point = max(group.members, key=lambda member: int(fp.reached[member]))
     seen = spectrum(fp[point])
     leading = seen.abscissa if fp.continuous else seen.radius
-    amplification = number(seen.amplification)
+    amplification = format_number(seen.amplification)
     if not seen.unbounded and seen.amplification > 1:
         followed = seen.growth_until_settled
-        at = f"t = {number(followed.time)}" if fp.continuous else f"step {followed.time:.0f}"
+        at = f"t = {format_number(followed.time)}" if fp.continuous else f"step {followed.time:.0f}"
         amplification = f"{amplification} at {at}" if followed.settled else f"{amplification} at least"
     shares = (f"{seen.relative_departure:.0%}", amplification)
-    return (f"{group.label} ({len(group.members)})", str(point), number(leading), number(seen.norm), *shares)
+    return (
+        f"{group.label} ({len(group.members)})",
+        str(point),
+        format_number(leading),
+        format_number(seen.norm),
+        *shares,
+    )

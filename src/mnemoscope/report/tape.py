@@ -11,8 +11,8 @@ from mnemoscope.lenses.attention.figure import draw_gradients
 from mnemoscope.lenses.gradients.lens import GradientNorms
 from mnemoscope.lenses.tape import EvenRests, Tape
 from mnemoscope.lenses.tape.figure import draw_tape
-from mnemoscope.report.frame import Section
-from mnemoscope.report.sections import drawn, plain_table
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import figure_markup, table_markup
 from mnemoscope.tasks import Batch
 
 TITLE = "The tape"
@@ -60,7 +60,7 @@ def rests_section(rests: EvenRests) -> Section:
         "that are the same in all slots (together) and of others (apart), and by what a step multiplies the least "
         "stable of either. Above 1, it grows."
     )
-    table = plain_table("Fixed points on an even tape", headings, rows) if rows else ""
+    table = table_markup("Fixed points on an even tape", headings, rows) if rows else ""
     return Section("Fixed points on an even tape", lead if rows else rests.summary(), table)
 
 
@@ -90,7 +90,7 @@ def _tape(tape: Tape, batch: Batch, sample: int, shapes: tuple[tuple[int, int] |
         f"longest run of slots to which no head came is left out, and the others begin behind it."
     )
     alt = "Inputs, outputs and what was written over time; the tape at the end; weights of the heads over time."
-    return drawn(figure, "tape", alt=alt, caption=caption)
+    return figure_markup(figure, "tape", alt=alt, caption=caption)
 
 
 def _gradients(gradients: GradientNorms | None, parts: GradientNorms | None) -> list[str]:
@@ -98,10 +98,10 @@ def _gradients(gradients: GradientNorms | None, parts: GradientNorms | None) -> 
     alt = "Norm of the gradient of the loss with respect to the state of each step"
     if gradients is not None:
         figure = draw_gradients(gradients, COLOUR, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
-        found.append(drawn(figure, "gradients", alt=f"{alt}.", caption=gradients.summary()))
+        found.append(figure_markup(figure, "gradients", alt=f"{alt}.", caption=gradients.summary()))
     if parts is not None:
         figure = draw_gradients(parts, COLOUR, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
-        found.append(drawn(figure, "parts", alt=f"{alt}, by its parts.", caption=_ways(parts)))
+        found.append(figure_markup(figure, "parts", alt=f"{alt}, by its parts.", caption=_ways(parts)))
     return found
 
 

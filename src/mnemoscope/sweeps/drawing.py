@@ -9,7 +9,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
-from mnemoscope.report.curve import logarithmic
+from mnemoscope.report.training_curve import use_log_scale
 from mnemoscope.sweeps.results import PointResult
 from mnemoscope.sweeps.search_space import Choices, Distribution, Value
 from mnemoscope.sweeps.sweep import Sweep
@@ -115,9 +115,9 @@ def _dress(axes: Any, scale: _Scale, objective: _Scale, name_values: bool) -> No
         axes.set_ylabel(objective.name)
     axes.tick_params(labelleft=name_values)
     if objective.log:
-        logarithmic(axes, axes.yaxis)
+        use_log_scale(axes, axes.yaxis)
     if scale.log:
-        logarithmic(axes, axes.xaxis)
+        use_log_scale(axes, axes.xaxis)
     if scale.ticks is not None:
         axes.set_xticks(*scale.ticks)
         axes.set_xticks([], minor=True)

@@ -8,8 +8,9 @@ from typing import Any
 from mnemoscope import registry
 from mnemoscope.inspection.uses import uses_of_config
 from mnemoscope.registry.citations import Use, cited
-from mnemoscope.report import Section, render_frame
-from mnemoscope.report.sections import citing, drawn, links, making, plain_table
+from mnemoscope.report import Section, render_document
+from mnemoscope.report.markup import figure_markup, links_markup, table_markup
+from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.sweeps.drawing import against_each_field, parallel
 from mnemoscope.sweeps.results import PointResult, SweepResult, best_run
 from mnemoscope.sweeps.sweep import Point
@@ -25,10 +26,10 @@ def render_sweep(result: SweepResult, command: str = "") -> str:
     sweep, best = result.sweep, result.best
     rows = [[_text(value) for value in row.values()] for row in result.table()[:MOST_ROWS]]
     left = f" The first {MOST_ROWS} of {len(result.points)}." if len(result.points) > MOST_ROWS else ""
-    table = plain_table("Points", list(result.table()[0]), rows)
+    table = table_markup("Points", list(result.table()[0]), rows)
     sections = [Section("Points", f"The best first; the mean over the seeds counts.{left}", table)]
     if best is not None:
-        listed = links([_link(result, point) for point in result.points[:LISTED] if point.value is not None])
+        listed = links_markup([_link(result, point) for point in result.points[:LISTED] if point.value is not None])
         sections.insert(0, Section("Best runs", "Of each of the best points, its best run.", listed + _look(result)))
         caption = (
             f"Every run; a ring marks the best point. Over a list of values, the line is their mean {sweep.objective}."
@@ -36,17 +37,19 @@ def render_sweep(result: SweepResult, command: str = "") -> str:
         figure = against_each_field(sweep, result.points)
         sections.append(Section(
             "What varies", f"The {sweep.objective} against each field.",
-            drawn(figure, "fields", alt=f"{sweep.objective} against {', '.join(sweep.over)}", caption=caption),
+            figure_markup(figure, "fields", alt=f"{sweep.objective} against {', '.join(sweep.over)}", caption=caption),
         ))  # fmt: skip
         if len(sweep.over) > 1:
             figure = parallel(sweep, result.points)
             sections.append(Section(
                 "All fields together", "A line for each point: its values, and what came of them.",
-                drawn(figure, "parallel", alt=f"A line for each point through {', '.join(sweep.over)} and its "
+                figure_markup(figure, "parallel", alt=f"A line for each point through {', '.join(sweep.over)} and its "
                       f"{sweep.objective}", caption="The best point is on top, the best quarter in colour."),
             ))  # fmt: skip
-    return render_frame(
-        f"Sweep: {sweep.base.name}", _summary(result), [*sections, citing(_cites(result)), making(command)]
+    return render_document(
+        f"Sweep: {sweep.base.name}",
+        _summary(result),
+        [*sections, citation_section(_cites(result)), provenance_section(command)],
     )
 
 

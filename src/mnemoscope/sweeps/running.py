@@ -10,7 +10,7 @@ from typing import Any
 from mnemoscope.base.files import claimed, write_atomically, write_json
 from mnemoscope.engines import Engine, Event, Here, Job
 from mnemoscope.engines.display import Display
-from mnemoscope.report.frame import check_extra
+from mnemoscope.report.markup import check_report_extra
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps.page import render_sweep
 from mnemoscope.sweeps.proposing import Proposer, proposer, storage_name, without_password
@@ -45,7 +45,7 @@ def run_sweep(
         command: that asked for it, for the page.
 
     """
-    check_extra()
+    check_report_extra()
     kept_in = storage_name(sweep, storage)
     for point in sweep.probes():
         sweep.check(point)

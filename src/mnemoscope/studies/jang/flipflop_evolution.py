@@ -29,9 +29,9 @@ from mnemoscope.lenses import (
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
-from mnemoscope.report import render_frame
+from mnemoscope.report import render_document
 from mnemoscope.report.evolution import evolution_section
-from mnemoscope.report.sections import citing, making
+from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang.reservoirs import Lesson, Recipe, lesson, tried, written
 from mnemoscope.training.files import read_json, write_json
 from mnemoscope.training.run_folder import environment
@@ -243,8 +243,8 @@ def _write_page(
         f"flip-flop by FORCE. Its fixed points are followed through the lesson, between the snapshots too, where W_o "
         f"is taken to change evenly."
     )
-    html = render_frame("Evolution of a reservoir's memories", f"<p>{escape(lead)}</p>",
-                        [section, citing(FlipFlopEvolution.cites), making("")])  # fmt: skip
+    html = render_document("Evolution of a reservoir's memories", f"<p>{escape(lead)}</p>",
+                        [section, citation_section(FlipFlopEvolution.cites), provenance_section("")])  # fmt: skip
     (folder / "page.html").write_text(html, encoding="utf-8")
 
 

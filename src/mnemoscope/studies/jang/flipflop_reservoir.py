@@ -29,7 +29,7 @@ from mnemoscope.replication.computing import above, spread
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.report import NetworkPage, Section, write_page
-from mnemoscope.report.sections import plain_table
+from mnemoscope.report.markup import table_markup
 from mnemoscope.studies.jang.reservoirs import Recipe, corners, hearing, lesson, released, table, tried, written
 from mnemoscope.studies.jang.saddles import NEAR, Way, neighbours, ways_down
 
@@ -302,14 +302,14 @@ def _between(ways: Sequence[Way], bits: int) -> Section:
         f"From every saddle with one unstable direction two ways lead down. {edges} of the {len(neighbours(bits))} "
         f"pairs of corners one bit apart have such a saddle between them."
     )
-    return Section("Saddles between memories", lead, plain_table("Saddles", ("It lies between", "Saddles"), rows))
+    return Section("Saddles between memories", lead, table_markup("Saddles", ("It lies between", "Saddles"), rows))
 
 
 def _released_section(thrown: Mapping[str, Mapping[str, float]]) -> Section:
     rows = [(f"{name} the cube", f"{one['corner']:.0%}", f"{one['own']:.0%}") for name, one in thrown.items()]
     headings = ("Random outputs", "go to a corner", "go to the corner of their signs")
     lead = f"{THROWS} random outputs each are fed back in place of the network's own, until it is released."
-    return Section("Released from random outputs", lead, plain_table("Where they go", headings, rows))
+    return Section("Released from random outputs", lead, table_markup("Where they go", headings, rows))
 
 
 def _lesson_section(curve: Mapping[str, Sequence[float]]) -> Section:

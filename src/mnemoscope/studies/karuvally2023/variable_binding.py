@@ -14,8 +14,8 @@ from mnemoscope.lenses.variables import angle_error
 from mnemoscope.replication.learning import LearningStudy
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.report.binding import binding_section
-from mnemoscope.report.frame import render_frame
-from mnemoscope.report.sections import citing
+from mnemoscope.report.document import render_document
+from mnemoscope.report.provenance import citation_section
 from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 
@@ -45,7 +45,7 @@ class BindingStudy(LearningStudy):
         look = partial(find_variables, model, inputs=batch.inputs, variables=batch.targets)
         seen, fitted, by_powers = look(), look(around="states"), look(number=task.variables, method="published")
         title = f"{task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
-        page = render_frame(title, "", [binding_section(seen), citing(self.cites)])
+        page = render_document(title, "", [binding_section(seen), citation_section(self.cites)])
         (run.parents[1] / "page.html").write_text(page, encoding="utf-8")  # the trial's: the study's page links to it
         angles, along = (angle_error(one.modes.eigenvalues, task.F.eigenvalues()) for one in (seen, fitted))
         return {

@@ -1,4 +1,4 @@
-"""A sequence of a bit task as images: what was shown, what was due, what the network said, and where it was wrong."""
+"""A sequence of a bit task as images: inputs, targets, outputs and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STEP, LEAST_WIDTH = 0.16, 4.0
-"""Inches of a step, and of a figure."""
+"""Width of a step, and least width of the figure, in inches."""
 
 
 def draw_bits(
@@ -27,16 +27,16 @@ def draw_bits(
     sequence: int = 0,
     colours: Mapping[str, str] = LIGHT,
 ) -> Figure:
-    """Inputs, targets and outputs of one sequence over time, a row for each bit. Needs the `report` extra.
+    """Draw inputs, targets and outputs of one sequence over time, one row per bit (needs the `report` extra).
 
-    Outputs are drawn as the chance that they give to a 1; a cross is on each bit that is wrong. What does not count is
-    left out. Lines part the rows of a matrix, or the bits from the channels.
+    Outputs are drawn as the probability of a 1, with a cross on each wrong bit. Masked steps are blank. Lines separate
+    the rows of a matrix, or the bits from the channels.
 
     Args:
-        task: that the batch is of.
+        task: the task of the batch.
         batch: on any device.
-        outputs: of a network, as logits; without them, inputs and targets alone.
-        sequence: of the batch.
+        outputs: logits of a network; without them, only inputs and targets are drawn.
+        sequence: index of the sequence in the batch.
         colours: by the names of `LIGHT`.
 
     >>> from mnemoscope.tasks import BitCopy
@@ -53,20 +53,20 @@ def draw_bits(
             f"{tuple(outputs.shape)}."
         )
     inputs, targets, mask = (part[:, sequence].detach().cpu() for part in batch)
-    end = int(mask.nonzero()[-1]) + 1 if mask.any() else len(mask)  # zeros after it are padding
+    end = int(mask.nonzero()[-1]) + 1 if mask.any() else len(mask)  # the rest is padding
     inputs, targets, mask = inputs[:end], targets[:end].float(), mask[:end]
-    panels = [("shown", inputs), ("due", targets.where(mask[:, None], float("nan")))]
+    panels = [("input", inputs), ("target", targets.where(mask[:, None], float("nan")))]
     if outputs is not None:
-        said = outputs[:end, sequence].detach().cpu().sigmoid()
-        panels.append(("said", said.where(mask[:, None], float("nan"))))
+        probabilities = outputs[:end, sequence].detach().cpu().sigmoid()
+        panels.append(("output", probabilities.where(mask[:, None], float("nan"))))
 
     heights = [values.shape[1] for _, values in panels]
     figure = new_figure(max(LEAST_WIDTH, STEP * end + 0.8), STEP * sum(heights) + 0.35 * len(panels) + 0.4)
     rows: Any = figure.subplots(len(panels), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (name, values) in zip(rows, panels, strict=True):
         axes.imshow(values.T.numpy(), cmap=_shades(colours), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        part = task.columns if isinstance(task, MatrixItems) else task.random_bits
-        for line in range(part, values.shape[1], part):
+        group = task.columns if isinstance(task, MatrixItems) else task.random_bits
+        for line in range(group, values.shape[1], group):
             axes.axhline(line - 0.5, color=colours["path"], linewidth=0.8)
         axes.set(ylabel=name, yticks=[])
         calm(axes, colours, 9)
@@ -76,14 +76,14 @@ def draw_bits(
         wrong = ((outputs[:end, sequence].detach().cpu() > 0) != (targets > 0)) & mask[:, None]
         at, bit = wrong.nonzero().T.numpy()
         rows[2].plot(at, bit, "x", color=colours["unstable"], markersize=5)
-        title = f"{wrong.sum() / mask.sum().clamp(min=1):.2f} wrong bits at a step, on average"
+        title = f"{wrong.sum() / mask.sum().clamp(min=1):.2f} wrong bits per step, on average"
         rows[2].set_title(title, loc="left", size=9, color=colours["ink"])
     rows[-1].set_xlabel("step")
     return figure
 
 
 def _shades(colours: Mapping[str, str]) -> Any:
-    """From the ground to ink; nothing is drawn where nothing counts."""
+    """Return a colour map from the background to ink; NaN is transparent."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("bits", [colours["line"], colours["ink"]]).with_extremes(bad="none")

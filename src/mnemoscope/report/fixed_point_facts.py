@@ -1,22 +1,21 @@
-"""Fixed points in words: what a reader should know before looking at any picture."""
+"""Facts about fixed points in words: what a reader should know before seeing any picture."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import isinf, isnan
 from typing import Literal
 
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
 
 SYMBOLS = {"stable": "circle", "saddle": "diamond", "unstable": "square", "marginal": "cross", "slow": "circle-open"}
-"""Plotly's names of the shapes that tell the kinds apart without colour."""
+"""Plotly's names of the shapes by which the kinds differ without colour."""
 
 
 @dataclass(frozen=True)
 class PointFacts:
-    """One line of the table, and the text shown at a point."""
+    """One row of the table, and the text shown at a point."""
 
     name: str
     """The index of the point, `3` for `fp[3]`; `s3` for a slow point, `fp.slow[3]`."""
@@ -25,25 +24,28 @@ class PointFacts:
     """Such as "stable node" or "spiral saddle"."""
     colour: str
     unstable: int
+    """Number of unstable directions."""
     largest: float
     """Largest |lambda| of a map, largest Re lambda of a flow."""
     slowest: float
+    """Longest time constant, in steps of a map or in time of a flow."""
     q: float
     reached: int
+    """Number of starts that ended here."""
     index: int
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the set of fixed points is complete, as far as the index sum tells."""
+    """Whether the set of fixed points is complete, as far as the index sum shows."""
 
     state: Literal["complete", "incomplete", "unknown"]
     badge: str
     reason: str
 
 
-def facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
-    """What is to be said of each point."""
+def point_facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
+    """Return the facts about each point."""
     colours = {point: group.key for group in groups(fp) for point in group.members}
     leading = fp.eigenvalues.real if fp.continuous else fp.eigenvalues.abs()
     largest = leading.max(1).values.tolist() if len(fp) else []
@@ -54,28 +56,26 @@ def facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
             kind=kind,
             description=description,
             colour="slow" if slow else colours[point],
-            unstable=up,
+            unstable=unstable,
             largest=largest[point],
             slowest=slowest[point],
             q=float(fp.q[point]),
             reached=int(fp.reached[point]),
             index=int(fp.index[point]),
         )
-        for point, (kind, description, up) in enumerate(zip(fp.kind, fp.description, fp.unstable.tolist(), strict=True))
+        for point, (kind, description, unstable) in enumerate(
+            zip(fp.kind, fp.description, fp.unstable.tolist(), strict=True)
+        )
     ]
 
 
-def lead(fp: FixedPoints) -> str:
-    """The result in a sentence or two."""
-    count = Counter(fp.kind)
+def headline(fp: FixedPoints) -> str:
+    """Return the result in one or two sentences."""
     if len(fp) == 0 and fp.bounded:
-        return (
-            "No fixed point was found, although a system that never leaves its box has one: the search has missed it."
-        )
+        return "No fixed point was found, although a system that never leaves its box has one: the search missed it."
     if len(fp) == 0:
-        return (
-            "No fixed point was found: at this input the network never rests, or the search has missed where it does."
-        )
+        return "No fixed point was found: at this input the network never rests, or the search missed where it does."
+    count = Counter(fp.kind)
     stable, saddles = count["stable"], count["saddle"]
     parts = []
     if stable:
@@ -93,44 +93,22 @@ def lead(fp: FixedPoints) -> str:
     return f"At this input the network can rest at {len(fp)} points: {split}.{closing}"
 
 
-def verdict(fp: FixedPoints) -> Verdict:
-    """The completeness of the set, by the index sum."""
+def completeness_verdict(fp: FixedPoints) -> Verdict:
+    """Return the completeness of the set, judged by the index sum."""
     if fp.may_be_complete is None:
-        return Verdict("unknown", "Completeness cannot be told", fp.completeness)
+        return Verdict("unknown", "Completeness unknown", fp.completeness)
     if fp.may_be_complete:
         return Verdict("complete", "Index sum agrees", fp.completeness)
     return Verdict("incomplete", "Incomplete", fp.completeness)
 
 
-def ends(fp: FixedPoints) -> list[tuple[Status, int]]:
-    """What became of the starts."""
+def start_outcomes(fp: FixedPoints) -> list[tuple[Status, int]]:
+    """Return how many starts ended in each way."""
     return [] if fp.starts is None else list(fp.starts.counts().items())
 
 
-def number(value: float) -> str:
-    """A number to three significant digits.
-
-    >>> number(1234.5), number(2e-28), number(float("inf")), number(float("nan"))
-    ('1234', '2e-28', '∞', '–')
-    """
-    if isnan(value):
-        return "–"
-    if isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return f"{value:.0f}" if 1000 <= abs(value) < 100_000 else f"{value:.3g}"
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """A count with its noun.
-
-    >>> plural(1, "start"), plural(3, "start")
-    ('1 start', '3 starts')
-    """
-    return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def _are(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} is {one}" if count == 1 else f"{count} are {many or one}"
+def _are(count: int, singular: str, plural: str | None = None) -> str:
+    return f"{count} is {singular}" if count == 1 else f"{count} are {plural or singular}"
 
 
 def _joined(parts: list[str]) -> str:

@@ -11,8 +11,8 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS
 from mnemoscope.lenses.relations import Confused, Drift, Occlusion, Relations
 from mnemoscope.lenses.relations.figure import draw_confused, draw_drift, draw_occlusion, draw_relations
-from mnemoscope.report.frame import Section
-from mnemoscope.report.sections import drawn, plain_table
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import figure_markup, table_markup
 from mnemoscope.tasks.relational import RelationalTask
 
 WIDTH = 7.2
@@ -33,7 +33,7 @@ def relations_section(seen: Relations, task: RelationalTask, problems: Sequence[
             f"gets, blank where it gets nothing."
         )
         alt = "The images of a problem, and matrices of how alike its objects are, before and after a softmax."
-        parts.append(drawn(figure, f"relations-{problem}", alt=alt, caption=caption))
+        parts.append(figure_markup(figure, f"relations-{problem}", alt=alt, caption=caption))
     return Section("Relations", seen.summary(), "\n".join(parts))
 
 
@@ -48,7 +48,7 @@ def occlusion_section(found: Mapping[str, Occlusion], task: RelationalTask) -> S
             f"that is left when all numbers of a kind are replaced. {one.summary()}"
         )
         alt = "Maps of what is lost with each pair of objects, and bars of the accuracy left without all of them."
-        parts.append(drawn(figure, f"occlusion-{name}", alt=alt, caption=caption))
+        parts.append(figure_markup(figure, f"occlusion-{name}", alt=alt, caption=caption))
     lead = (
         "What the decoder gets is hidden from it, part by part. What matters is lost with it, unless another part "
         "tells the same."
@@ -82,15 +82,17 @@ def drift_section(
         for s, of in enumerate(found.sets)
     ]
     alt = "Histograms of the similarities of same and of different pairs of objects."
-    table = plain_table("Different objects that are mistaken for one another", headings, rows)
-    body = drawn(figure, "drift", alt=alt, caption=caption) + table
+    table = table_markup("Different objects that are mistaken for one another", headings, rows)
+    body = figure_markup(figure, "drift", alt=alt, caption=caption) + table
     if confused and images is not None:
         shown = draw_confused(confused[:CONFUSED], images, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
         caption = (
             f"Objects of the test that are mistaken for one another after training, the most frequent of "
             f"{len(confused)} pairs: how often, of all times that both stand in a problem."
         )
-        body += drawn(shown, "confused", alt="Pairs of images that are mistaken for one another.", caption=caption)
+        body += figure_markup(
+            shown, "confused", alt="Pairs of images that are mistaken for one another.", caption=caption
+        )
     return Section("How well objects are kept apart", found.summary(), body)
 
 

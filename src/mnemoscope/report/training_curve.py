@@ -1,4 +1,4 @@
-"""The training curve, against what is reached without memory, or by guessing."""
+"""The training curve, with the loss that a network without memory, or a guess, reaches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from mnemoscope.base.lazy_imports import need
 from mnemoscope.drawing.svg import COLOUR, blank, inline, legend, quiet
-from mnemoscope.report.frame import Section, fill
-from mnemoscope.report.words import number, plural
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import render_template
+from mnemoscope.report.numbers import format_number, pluralise
 
 MOST_STEPS = 2000
 """At most this many values of a curve are drawn."""
@@ -18,29 +19,34 @@ Record = Mapping[str, Any]
 Series = list[tuple[float, float]]
 
 
-def training_curve(records: Sequence[Record], baseline: float | None, baseline_is: str = "without memory") -> Section:
-    """The section with the loss over the steps; `baseline_is` says in words how the baseline is come to."""
-    training, left_out = _series(records, "train_loss")
-    test, left_out_of_test = _series(records, "loss")
-    left_out += left_out_of_test
-    notes = [f"{plural(left_out, 'value')} not finite and not drawn."] if left_out else []
-    last = [f"{name.replace('_', ' ')} {number(float(value))}" for name, value in _last(records).items()]
+def training_section(records: Sequence[Record], baseline: float | None, baseline_is: str = "without memory") -> Section:
+    """Return the section with the loss over the steps; `baseline_is` describes the baseline in words."""
+    training, omitted = _series(records, "train_loss")
+    test, omitted_of_test = _series(records, "loss")
+    omitted += omitted_of_test
+    notes = [f"{pluralise(omitted, 'value')} not finite and not drawn."] if omitted else []
+    last = [f"{name.replace('_', ' ')} {format_number(float(value))}" for name, value in _last(records).items()]
     svg = _draw(training, test, baseline, baseline_is) if training or test else None
-    html = fill("curve.html", svg=svg, notes=notes, last=last)
+    html = render_template("training_curve.html", svg=svg, notes=notes, last=last)
     return Section("Training", _lead(training, test, baseline, baseline_is), html)
 
 
 def _series(records: Sequence[Record], name: str) -> tuple[Series, int]:
-    values = [(float(one["step"]), float(one[name])) for one in records if "step" in one and one.get(name) is not None]
+    """Return (step, value) for the finite values of one column, and the number of other values."""
+    values = [
+        (float(record["step"]), float(record[name]))
+        for record in records
+        if "step" in record and record.get(name) is not None
+    ]
     finite = [(step, value) for step, value in values if isfinite(value)]
     return finite, len(values) - len(finite)
 
 
 def _last(records: Sequence[Record]) -> Record:
-    """The last evaluation, all its numbers."""
-    for one in reversed(records):
-        if "loss" in one:
-            return {name: value for name, value in one.items() if type(value) in (int, float)}
+    """Return all numbers of the last evaluation."""
+    for record in reversed(records):
+        if "loss" in record:
+            return {name: value for name, value in record.items() if type(value) in (int, float)}
     return {}
 
 
@@ -48,13 +54,13 @@ def _lead(training: Series, test: Series, baseline: float | None, baseline_is: s
     if not training and not test:
         return "No finite loss was recorded."
     name, (step, loss) = ("test loss", test[-1]) if test else ("training loss", training[-1])
-    sentence = f"The {name} is {number(loss)} after {plural(int(step), 'step')}"
+    sentence = f"The {name} is {format_number(loss)} after {pluralise(int(step), 'step')}"
     if baseline is None or baseline <= 0 or not isfinite(baseline):
         return f"{sentence}."
     share = loss / baseline
     if share >= 1:
-        return f"{sentence}: no better than {number(baseline)}, which is reached {baseline_is}."
-    return f"{sentence}, {number(100 * share)} % of the {number(baseline)} that is reached {baseline_is}."
+        return f"{sentence}: no better than the {format_number(baseline)} reached {baseline_is}."
+    return f"{sentence}, {format_number(100 * share)} % of the {format_number(baseline)} reached {baseline_is}."
 
 
 def _thinned(series: Series) -> tuple[list[float], list[float]]:
@@ -72,24 +78,24 @@ def _draw(training: Series, test: Series, baseline: float | None, baseline_is: s
     if test:
         axes.plot(*_thinned(test), color=COLOUR["stable"], linewidth=2, marker="o", markersize=3.5, label="test loss")
     if baseline is not None and isfinite(baseline):
-        label = f"{baseline_is}: {number(baseline)}"
+        label = f"{baseline_is}: {format_number(baseline)}"
         axes.axhline(baseline, color=COLOUR["ink"], linewidth=1.2, linestyle=(0, (4, 3)), label=label)
     if any(value > 0 for _, value in training + test):
-        logarithmic(axes, axes.yaxis)
+        use_log_scale(axes, axes.yaxis)
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
     legend(axes)
     quiet(axes)
-    alt = f"Loss over {plural(len(training), 'training step')} and {plural(len(test), 'evaluation')}."
+    alt = f"Loss over {pluralise(len(training), 'training step')} and {pluralise(len(test), 'evaluation')}."
     return inline(figure, "curve", alt=alt)
 
 
-def logarithmic(axes: Any, axis: Any) -> None:
-    """Make one axis of the axes logarithmic, with numbers as words have them."""
+def use_log_scale(axes: Any, axis: Any) -> None:
+    """Make one axis logarithmic, with numbers formatted as in the text of the page."""
     ticker = need("matplotlib.ticker")
     (axes.set_yscale if axis is axes.yaxis else axes.set_xscale)("log", nonpositive="mask")
     low, high = axis.get_view_interval()
     digits = (1,) if high > 100 * low else (1, 2, 5)
     axis.set_major_locator(ticker.LogLocator(subs=digits))
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: format_number(value)))
     axis.set_minor_formatter(ticker.NullFormatter())
