@@ -14,7 +14,7 @@ from mnemoscope.connectivity import Dense
 from mnemoscope.inspection import Look, inspect_run
 from mnemoscope.inspection.attention import SEQUENCES, without_fixed_points
 from mnemoscope.lenses.attention import Attention, record_attention
-from mnemoscope.lenses.gradients.lens import GradientNorms, gradient_norms
+from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
 from mnemoscope.training import build_model, load_model, train
 
@@ -40,7 +40,7 @@ def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
     assert ("has no fixed points" in text) == (cell == "memrnn")
     assert ("are never isolated" in text) == (cell == "relrnn")
     assert ("Relevant states that are held at the end" in text) == (cell == "relrnn")
-    assert "Before training: from step to step back" in text
+    assert "Before training: the gradient " in text
     assert "κ = " in text
     assert "state-space" not in html
     assert "@inproceedings{kerg2020," in html
@@ -54,7 +54,7 @@ def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
     for place, own in enumerate((build_model(config, task).double(), model.double())):
         found = gradient_norms(
             own.cell, batch.inputs.double(), lambda outputs, own=own: task.loss(own.readout(outputs), batch)
-        )
+        ).norms[0]
         assert torch.allclose(norms.norms[place], found, rtol=1e-12)
 
 
@@ -73,7 +73,7 @@ def test_inspect_tells_of_attention(tmp_path, capsys):
     assert main(["inspect", str(folder), "--output", str(tmp_path / "other" / "page.html")]) == 0
     told = capsys.readouterr().out
     assert "A step looks" in told
-    assert "After training: from step to step back" in told
+    assert "After training: the gradient " in told
     assert (tmp_path / "other" / "page.attention.safetensors").exists()
     assert main(["inspect", str(folder), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)

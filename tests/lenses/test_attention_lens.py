@@ -25,7 +25,7 @@ from mnemoscope.lenses.attention import (
     uniform_bound,
     uniform_exponent,
 )
-from mnemoscope.lenses.gradients.lens import GradientNorms, gradient_norms, gradients_of
+from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.report.attention import attention_section
 
@@ -141,7 +141,7 @@ def test_the_norm_is_that_of_the_loss_as_a_function_of_one_h(past, kind):
     def loss(outputs):
         return (outputs[5:] * toward[5:]).sum() + outputs[-1].square().sum()
 
-    found = gradient_norms(cell, xs, loss)
+    found = gradient_norms(cell, xs, loss).norms[0]
     own = cell.cell
     for t in range(9):
         push = torch.zeros(2, 6, dtype=torch.float64, requires_grad=True)
@@ -157,7 +157,7 @@ def test_nudges_move_the_loss_as_the_norms_say():
     xs = randn(8, 1, 3)
     nudges = torch.zeros(8, 1, 6, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(cell.watched(xs, nudges=nudges)[-1].square().sum(), nudges)
-    norms = gradient_norms(cell, xs, lambda outputs: outputs[-1].square().sum())
+    norms = gradient_norms(cell, xs, lambda outputs: outputs[-1].square().sum()).norms[0]
     for t in range(8):
         way = torch.zeros_like(slope)
         way[t] = 1e-5 * slope[t] / slope[t].norm()
@@ -169,8 +169,8 @@ def test_nudges_move_the_loss_as_the_norms_say():
 def test_norms_from_a_later_state(past):
     cell, xs = attentive(PASTS[past], LSTM), randn(12, 2, 3)
     state = ms.scan(cell, xs[:7])[1]
-    whole, late = (gradient_norms(cell, *given) for given in (
-        (xs, lambda outputs: outputs[-1].sum()), (xs[7:], lambda outputs: outputs[-1].sum(), state)))  # fmt: skip
+    whole = gradient_norms(cell, xs, lambda outputs: outputs[-1].sum()).norms[0]
+    late = gradient_norms(cell, xs[7:], lambda outputs: outputs[-1].sum(), state=state).norms[0]
     assert torch.allclose(whole[7:], late, rtol=1e-12)
 
 
@@ -197,31 +197,31 @@ def test_gradients_are_compared_described_and_kept(tmp_path):
     def loss(outputs):
         return outputs[-1].sum()
 
-    before, after = (gradients_of(cell, randn(7, 2, 2), loss, name=name)
+    before, after = (gradient_norms(cell, randn(7, 2, 2), loss, name=name)
                      for cell, name in ((shrinks, "before training"), (stays, "after training")))  # fmt: skip
-    both = before.beside(after)
+    both = before.concatenate(after)
     assert both.decay.tolist() == pytest.approx([0.5, 1.0])
-    assert both.summary().startswith("Before training: from step to step back the gradient shrinks to 0.5 of itself")
+    assert both.summary().startswith("Before training: the gradient shrinks by a factor of 0.5 per step back")
     both.save(tmp_path / "norms.safetensors")
     again = GradientNorms.load(tmp_path / "norms.safetensors")
     assert torch.equal(again.norms, both.norms)
     assert again.names == ("before training", "after training")
     assert len(both.figure().axes) == 1
     with pytest.raises(ValueError, match="the same steps and sequences"):
-        before.beside(gradients_of(stays, randn(6, 2, 2), loss))
+        before.concatenate(gradient_norms(stays, randn(6, 2, 2), loss))
 
 
 def test_a_gradient_that_rises_again_is_said_to():
     norms = torch.tensor([3.0, 1.0, 0.5, 1.0, 2.0]).double().view(1, 5, 1)
-    assert GradientNorms(norms).summary().endswith("it is 1.5 of that at the last, and smallest at step 2.")
+    assert GradientNorms(norms).summary().endswith("it is 1.5 of its value at the last, and smallest at step 2.")
 
 
 def test_a_gradient_that_never_arrives_is_said_not_to():
     cell = Elman(2, 3, "linear", Dense.holding(torch.zeros(3, 3)))
-    lost = gradients_of(cell, torch.randn(4, 1, 2), lambda outputs: outputs[-1].sum())
+    lost = gradient_norms(cell, torch.randn(4, 1, 2), lambda outputs: outputs[-1].sum())
     assert lost.curve[0, :3].isneginf().all()
     assert lost.decay.isnan().all()
-    assert "cannot be followed" in lost.summary()
+    assert "has no measurable decay" in lost.summary()
     lost.figure()
 
 
@@ -335,7 +335,8 @@ def test_a_linear_network_that_attends_uniformly_has_these_norms():
     nn.init.zeros_(cell.alignment.direction)  # uniform, whatever the states; the scores have no gradient
     found = torch.zeros(10, dtype=torch.float64)
     for unit in range(4):
-        found += gradient_norms(cell, randn(10, 1, 2), lambda outputs, unit=unit: outputs[-1, 0, unit])[:, 0].square()
+        result = gradient_norms(cell, randn(10, 1, 2), lambda outputs, unit=unit: outputs[-1, 0, unit])
+        found += result.norms[0, :, 0].square()
     V = cell.cell.connectivity().detach()
     assert torch.allclose(found.sqrt(), linear_norms(V, uniform(10), 0.7), rtol=1e-12)
 
@@ -423,7 +424,7 @@ def test_results_are_kept_and_drawn(tmp_path):
 def test_a_section_of_a_page(past):
     cell, xs = attentive(PASTS[past]), randn(20, 2, 3)
     attention = ms.record_attention(cell, xs)
-    gradients = gradients_of(cell, xs, lambda outputs: outputs[-1].sum(), name="<trained>")
+    gradients = gradient_norms(cell, xs, lambda outputs: outputs[-1].sum(), name="<trained>")
     matrix = cell.cell.connectivity().detach()
     section = attention_section(attention, gradients, sample=1, matrix=matrix)
     assert "<trained>" not in section.html
@@ -432,7 +433,7 @@ def test_a_section_of_a_page(past):
     assert attention.summary() in section.lead
     assert section.html.count("<svg") == (2 if past == "full" else 3)
     with pytest.raises(ValueError, match="of the same sequences"):
-        attention_section(attention, gradients_of(cell, xs[:9], lambda outputs: outputs[-1].sum()))
+        attention_section(attention, gradient_norms(cell, xs[:9], lambda outputs: outputs[-1].sum()))
 
 
 def test_primacy_is_what_uniform_attention_keeps():
@@ -446,7 +447,7 @@ def test_primacy_is_what_uniform_attention_keeps():
 
 def test_the_lenses_are_registered():
     assert ms.registry.lenses.load("attention") is ms.record_attention
-    assert ms.registry.lenses.load("gradients") is ms.gradients_of
+    assert ms.registry.lenses.load("gradients") is ms.gradient_norms
 
 
 @pytest.mark.parametrize(

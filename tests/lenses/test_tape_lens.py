@@ -21,7 +21,7 @@ from mnemoscope.inspection import Look, inspect_run
 from mnemoscope.lenses import Adaptive
 from mnemoscope.lenses.attractors import Kind
 from mnemoscope.lenses.fisher.covariance import UnstableError
-from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.lenses.tape import EvenTape, Tape, even_rests, evened, record_tape
 from mnemoscope.lenses.tape.figure import draw_tape, used_slots
 from mnemoscope.memory.tape import FeedForward, TuringMachine
@@ -447,9 +447,9 @@ def test_gradients_by_part_are_those_of_each_part_alone(name):
     def loss(outputs):
         return outputs[-2:].square().sum()
 
-    parts = ms.gradients_by_part(machine, xs, loss)
+    parts = ms.gradient_norms(machine, xs, loss, by="part")
     assert parts.names == ("controller", "memory", "read weights", "write weights", "reads")
-    whole = ms.gradients_of(machine, xs, loss)
+    whole = ms.gradient_norms(machine, xs, loss)
     torch.testing.assert_close(parts.norms.square().sum(0), whole.norms[0].square())
     # what the loss is to one who may change one part of the state after step t
     state, outputs = machine.initial_state(2), []
@@ -473,28 +473,28 @@ def test_a_part_that_nothing_reads_at_the_last_step_is_said_to_have_no_gradient_
     """Outputs are made from the controller and from what was read; weights and memory matter to later steps alone."""
     torch.manual_seed(0)
     machine = matntm(4, 3, slots=4, slot_rows=2, slot_columns=2, output_size=4)
-    parts = ms.gradients_by_part(machine, torch.randn(6, 2, 4), lambda outputs: outputs.square().sum())
+    parts = ms.gradient_norms(machine, torch.randn(6, 2, 4), lambda outputs: outputs.square().sum(), by="part")
     for name, norms in zip(parts.names, parts.norms, strict=True):
         words = GradientNorms(norms[None]).summary()
         at, told = (4, "step 4") if name in ("memory", "read weights", "write weights") else (5, "the last")
         ratio = norms[0].mean() / norms[at].mean()
-        assert f"at the first step it is {ratio:.3g} of that at {told}" in words
-        silent = ", and at the last step it is 0: the loss does not depend on what is there then."
+        assert f"at the first step it is {ratio:.3g} of its value at {told}" in words
+        silent = ", and at the last step it is 0: the loss does not depend on the state there."
         assert words.endswith(silent) is (at == 4)
-    early = ms.gradients_of(GRU(3, 4), torch.randn(7, 2, 3), lambda outputs: outputs[3].sum()).summary()
-    assert "of that at step 3, and at steps 4 to 6 it is 0: " in early
+    early = ms.gradient_norms(GRU(3, 4), torch.randn(7, 2, 3), lambda outputs: outputs[3].sum()).summary()
+    assert "of its value at step 3, and at steps 4 to 6 it is 0: " in early
     assert "inf" not in parts.summary() + early
     nothing = GradientNorms(torch.zeros(1, 3, 1)).summary()
-    assert nothing == "From step to step back the gradient cannot be followed; none arrives."
+    assert nothing == "The gradient has no measurable decay; it arrives nowhere."
 
 
 def test_parts_of_a_plain_state_and_of_a_masked_sequence():
     torch.manual_seed(10)
     xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
-    parts = ms.gradients_by_part(LSTM(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), mask=mask)
+    parts = ms.gradient_norms(LSTM(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), by="part", mask=mask)
     assert parts.names == ("h", "c")
     assert torch.equal(parts.norms.isnan(), ~mask.expand(2, 4, 2))
-    assert ms.gradients_by_part(GRU(3, 4).double(), xs, lambda outputs: outputs[-1].sum()).names == ("state",)
+    assert ms.gradient_norms(GRU(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), by="part").names == ("state",)
 
 
 # the page
@@ -520,7 +520,7 @@ def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_pat
     assert looked.saved.exists()
     assert "tiny: matntm with 4 x 4 units" in text
     assert looked.tape.tape.summary() in text
-    assert "Before training: from step to step back" in text
+    assert "Before training: the gradient " in text
     assert "by the parts of the state" in text
     assert "@misc{graves2014," in html
     model, task, config = load_model(folder)
@@ -652,4 +652,4 @@ def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monke
 
 def test_the_lenses_are_registered():
     assert ms.registry.lenses.load("tape") is ms.record_tape
-    assert ms.registry.lenses.load("gradients-by-part") is ms.gradients_by_part
+    assert ms.registry.lenses.load("gradients") is ms.gradient_norms

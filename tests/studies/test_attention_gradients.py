@@ -8,7 +8,7 @@ import torch
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.gradients import gradients_on
 from mnemoscope.lenses.attention import record_attention
-from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import attention_gradients, screening_tradeoff
 from mnemoscope.studies.kerg2022.attention_gradients import AFTER, BACK, bound_of, reach

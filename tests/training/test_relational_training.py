@@ -276,7 +276,7 @@ def test_images_too_small_for_the_encoder_are_refused(monkeypatch, tmp_path):
         lambda model, xs: ms.record_tape(model, xs),
         lambda model, xs: ms.find_variables(model),
         lambda model, xs: ms.spectrum(model.cell),
-        lambda model, xs: ms.gradients_of(model.cell, xs, torch.sum),
+        lambda model, xs: ms.gradient_norms(model.cell, xs, torch.sum),
         lambda model, xs: fit_readout(model, xs, xs),
         lambda model, xs: model.linear_readout,
     ],

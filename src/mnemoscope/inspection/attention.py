@@ -11,7 +11,7 @@ from mnemoscope.cells import Cell, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.gradients import before_and_after
 from mnemoscope.lenses.attention import Attention, record_attention
-from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, SparseBacktracking
 from mnemoscope.report import Section
 from mnemoscope.report.attention import attention_section, gradients_section

@@ -8,7 +8,7 @@ import torch
 
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.lenses.gradients.lens import GradientNorms, gradients_of
+from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.tasks import Batch, Task
 from mnemoscope.training import build_model
 
@@ -27,10 +27,10 @@ def gradients_on(task: Task, model: Model, batch: Batch, name: str = "") -> Grad
     model = deepcopy(model).double()
     with torch.no_grad():
         xs = model.encode(batch.inputs.double())
-    return gradients_of(model.cell, xs, lambda outputs: task.loss(model.readout(outputs), batch), name=name)
+    return gradient_norms(model.cell, xs, lambda outputs: task.loss(model.readout(outputs), batch), name=name)
 
 
 def before_and_after(config: RunConfig, task: Task, trained: Model, batch: Batch) -> GradientNorms:
     """Of a trained network, and of the one that its training began with."""
     untrained = build_model(config, task).eval()
-    return gradients_on(task, untrained, batch, BEFORE).beside(gradients_on(task, trained, batch, AFTER))
+    return gradients_on(task, untrained, batch, BEFORE).concatenate(gradients_on(task, trained, batch, AFTER))

@@ -315,7 +315,7 @@ def _options(options: dict[str, bool | int | float | str]) -> str:
 
 _OF_POINTS = ("fixed-points",)
 _OF_RELATIONS = ("relations", "occlusion", "drift")
-_OF_TAPES = ("tape", "gradients", "gradients-by-part")
+_OF_TAPES = ("tape", "gradients")
 
 
 def _used(page: NetworkPage, lenses: Sequence[str], config: RunConfig | None = None) -> NetworkPage:

@@ -11,7 +11,7 @@ import torch
 from mnemoscope.cells import Cell, Layout, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.gradients import before_and_after
-from mnemoscope.lenses import GradientNorms, Tape, gradients_by_part, record_tape
+from mnemoscope.lenses import GradientNorms, Tape, gradient_norms, record_tape
 from mnemoscope.report import Section
 from mnemoscope.report.tape import tape_section
 from mnemoscope.tasks import Batch, Task
@@ -62,7 +62,7 @@ def look_at_tape(model: Model, task: Task, config: RunConfig) -> TapeSeen:
     exact = deepcopy(model).double()
     with torch.no_grad():
         xs = exact.encode(batch.inputs.double())
-    parts = gradients_by_part(exact.cell, xs, lambda outputs: task.loss(exact.readout(outputs), batch))
+    parts = gradient_norms(exact.cell, xs, lambda outputs: task.loss(exact.readout(outputs), batch), by="part")
     shape = task.shape if isinstance(task, MatrixItems) else None
     return TapeSeen(record_tape(model, batch.inputs), batch, before_and_after(config, task, model, batch), parts, shape)
 

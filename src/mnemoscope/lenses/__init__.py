@@ -37,7 +37,7 @@ from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
 from mnemoscope.lenses.fixed_points.solvers import LevenbergMarquardt, Newton
 from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
-from mnemoscope.lenses.gradients.lens import GradientNorms, gradients_by_part, gradients_of
+from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.lenses.recall.memory_kinds import MemoryClass, MemoryClasses, classify_memories
 from mnemoscope.lenses.recall.retrieval import Basin, Load, measure_basin, measure_load
 from mnemoscope.lenses.recall.sequences import Recall, measure_recall
@@ -117,8 +117,7 @@ __all__ = [
     "find_variables",
     "fisher_along",
     "fisher_memory",
-    "gradients_by_part",
-    "gradients_of",
+    "gradient_norms",
     "interpolate_inputs",
     "interpolate_weights",
     "lyapunov_spectrum",

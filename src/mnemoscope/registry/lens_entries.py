@@ -152,19 +152,11 @@ lenses.add(
     ),
     Entry(
         "gradients",
-        "what of a loss reaches back to each step, by all ways, before and after training",
-        "Kerg, 4.7 and Fig 2",
-        "mnemoscope.lenses:gradients_of",
+        "how much of a loss reaches back to each step, and to each part of the state, before and after training",
+        "Kerg, 4.7 and Fig 2; Jang, section 9.2",
+        "mnemoscope.lenses:gradient_norms",
         ("gradients",),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "gradients-by-part",
-        "what of a loss reaches back to each part of the state: of a Turing machine its controller, memory and heads",
-        "Jang, section 9.2",
-        "mnemoscope.lenses:gradients_by_part",
-        ("gradients", "tape"),
-        ("jang", "graves2014"),
+        ("kerg2020", "kerg2022thesis", "jang"),
     ),
     Entry(
         "tape",

@@ -16,8 +16,9 @@ from mnemoscope.lenses.attention import (
     sparse_bound,
     uniform_bound,
 )
-from mnemoscope.lenses.attention.figure import draw_gradients, draw_kept, draw_received, draw_scores, draw_weights
-from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.attention.figure import draw_kept, draw_received, draw_scores, draw_weights
+from mnemoscope.lenses.gradients.figure import draw_gradients
+from mnemoscope.lenses.gradients.result import GradientNorms
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import figure_markup, table_markup
 from mnemoscope.report.numbers import format_number

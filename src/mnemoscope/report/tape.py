@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
-from mnemoscope.lenses.attention.figure import draw_gradients
-from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.gradients.figure import draw_gradients
+from mnemoscope.lenses.gradients.result import GradientNorms
 from mnemoscope.lenses.tape import EvenRests, Tape
 from mnemoscope.lenses.tape.figure import draw_tape
 from mnemoscope.report.document import Section

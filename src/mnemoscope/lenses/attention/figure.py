@@ -1,4 +1,4 @@
-"""Attention, what was kept, and gradients through time as figures; they need the `report` extra.
+"""Attention and what was kept as figures; they need the `report` extra.
 
 `colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
 """
@@ -6,28 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
-from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mnemoscope.lenses.attention.lens import Attention
-    from mnemoscope.lenses.gradients.lens import GradientNorms
 
 MAP = "viridis"
 GREY = "#9aa1a980"
 """Of states that are new, to be seen on a light and on a dark ground."""
 SMALLEST = 1e-3
 """Weights from here down have one colour."""
-LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1")
-"""Colours of networks side by side."""
 
 
 def draw_attention(
@@ -121,47 +115,9 @@ def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[s
     calm(axes, colours, letters)
 
 
-def draw_gradients(
-    gradients: GradientNorms,
-    colours: Mapping[str, str] = LIGHT,
-    *,
-    bounds: Mapping[str, Float[Tensor, " time"]] | None = None,
-    figure: Any = None,
-    letters: float = 9,
-) -> Figure:
-    """Log |dL/dh_t| against t, one line for each network; `bounds` are further lines by their names, dashed."""
-    if figure is None:
-        figure = new_figure(7, 4)
-    axes = figure.add_subplot()
-    for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.nanmean(2).numpy(), strict=True)):
-        axes.plot(norms, color=colours[LINES[number % len(LINES)]], linewidth=1.6, label=name or "measured")
-    styles = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)))
-    for number, (name, bound) in enumerate((bounds or {}).items()):
-        style = {"color": colours["muted"], "linestyle": styles[number % 3], "linewidth": 1.4}
-        axes.plot(bound.numpy(), label=name, **style)
-    axes.set_yscale("log", nonpositive="mask")
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    if _narrow(*axes.get_ylim()):
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(_plain)
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
-    if len(gradients) + len(bounds or {}) > 1:
-        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3}
-        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], **above)
-    calm(axes, colours, letters)
-    return figure
-
-
 def _plain(value: float, _: Any = None) -> str:
     """A number without raised letters, which the page's fonts do not have."""
     return f"{value:g}"
-
-
-def _narrow(low: float, high: float) -> bool:
-    """Whether fewer than two powers of ten lie between these, so that 2 and 5 need numbers too."""
-    return floor(log10(high)) - ceil(log10(low)) < 1
 
 
 def _reach(values: np.ndarray) -> float:

@@ -1,5 +1,6 @@
-"""Gradient norms: how much of a loss reaches each past step, and along which path."""
+"""Gradient norms: how much of a loss reaches each past step, and through which part of the state."""
 
-from mnemoscope.lenses.gradients.lens import GradientNorms, gradients_by_part, gradients_of
+from mnemoscope.lenses.gradients.lens import gradient_norms
+from mnemoscope.lenses.gradients.result import GradientNorms
 
-__all__ = ["GradientNorms", "gradients_by_part", "gradients_of"]
+__all__ = ["GradientNorms", "gradient_norms"]

@@ -14,7 +14,7 @@ from mnemoscope.base.array_types import Float, Int
 from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
 from mnemoscope.inspection.gradients import AFTER, BEFORE, before_and_after
 from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_bound
-from mnemoscope.lenses.gradients.lens import GradientNorms
+from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
 from mnemoscope.replication.computing import kept
 from mnemoscope.replication.learning import LearningStudy, by_name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mnemoscope.drawing.svg import blank, legend, quiet
-from mnemoscope.lenses.gradients.lens import gradient_norms
+from mnemoscope.lenses.gradients import gradient_norms
 from mnemoscope.replication.learning import colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row
 from mnemoscope.studies.kerg2022.ptb_bpc import GammaClamp
@@ -42,12 +42,12 @@ class GradientNorms(GammaClamp):
     def look(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         batch = task.batch(min(16, config.batch_size), config.seed, 0, "validation")
-        norms = gradient_norms(
+        result = gradient_norms(
             model.cell,
             model.encode(batch.inputs),
             lambda outputs: task.errors(model.readout(outputs), batch)[-1].mean(),
         )
-        back = norms.mean(1).flip(0)
+        back = result.norms[0].float().mean(1).flip(0)  # in the precision of the network
         return super().look(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:

@@ -1,0 +1,85 @@
+"""Norms of the gradient of a loss with respect to the states along a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.cells import Cell, State
+from mnemoscope.cells.loop import hold
+from mnemoscope.cells.state import leaves, map_state, named_leaves
+from mnemoscope.memory.attention import Attentive
+
+Loss = Callable[[Tensor], Tensor]
+"""A function from the outputs (time, batch, features) to one number."""
+
+
+def norms_over_time(
+    cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
+) -> Float[Tensor, "time batch"]:
+    """Return `|dL / dh_t|` of the whole state, or of the inner cell's output if the cell attends to its past."""
+    if not isinstance(cell, Attentive):
+        return _squared_norms(cell, xs, loss, state, mask).sum(0).sqrt()
+    xs = _without_masked_inputs(xs, mask)
+    with torch.enable_grad():
+        norms = _attentive_norms(cell, xs, loss, state, mask)
+    return norms if mask is None else norms.masked_fill(~mask, torch.nan)
+
+
+def norms_by_part(
+    cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
+) -> tuple[Float[Tensor, "parts time batch"], tuple[str, ...]]:
+    """Return `|dL / ds_t|` of each part s of the state, in float64, and the names of the parts."""
+    part_of_leaf = [name.partition(".")[0].replace("_", " ") for name, _ in named_leaves(state)]
+    squares = _squared_norms(cell, xs, loss, state, mask).double().cpu()
+    names = tuple(dict.fromkeys(part_of_leaf))
+    sums = [squares[[leaf for leaf, part in enumerate(part_of_leaf) if part == name]].sum(0) for name in names]
+    return torch.stack(sums).sqrt(), names
+
+
+@torch.enable_grad()
+def _squared_norms(
+    cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
+) -> Float[Tensor, "tensors time batch"]:
+    """Return `|dL / ds_t|^2` of every tensor s of the state; NaN where a sequence has no step."""
+    us, step = cell.prepare(_without_masked_inputs(xs, mask))
+    outputs, probes = [], []
+    for t, u in enumerate(us.detach().unbind()):
+        new = step(u, state)
+        probe = map_state(lambda tensor: torch.zeros_like(tensor, requires_grad=True), new)
+        new = map_state(torch.add, new, probe)  # adds zero; the gradient of the probe is that of the state
+        state = new if mask is None else hold(mask[t], new, state)
+        probes.append(leaves(probe))
+        outputs.append(cell.output(state))
+    flat = [tensor for probe in probes for tensor in probe]
+    gradients = iter(torch.autograd.grad(loss(torch.stack(outputs)), flat, materialize_grads=True))
+    squares = torch.stack(
+        [torch.stack([next(gradients).abs().square().flatten(1).sum(1) for _ in probe]) for probe in probes], 1
+    )
+    return squares if mask is None else squares.masked_fill(~mask, torch.nan)
+
+
+def _attentive_norms(
+    cell: Attentive, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
+) -> Float[Tensor, "time batch"]:
+    h = cell.cell.output(state.inner)
+    nudges = h.new_zeros(len(xs), *h.shape).requires_grad_()
+    outputs = cell.watched(xs, state, mask=mask, nudges=nudges)
+    (gradients,) = torch.autograd.grad(loss(outputs), nudges, materialize_grads=True)
+    return gradients.norm(dim=-1)
+
+
+def _without_masked_inputs(xs: Tensor, mask: Tensor | None) -> Tensor:
+    """Set masked inputs to 0, as `scan` does, so that NaN there does not reach the gradients."""
+    if mask is None:
+        return xs
+    expected = tuple(xs.shape[:2])
+    if tuple(mask.shape) != expected or mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask must be of bool and of shape (time, batch) = {expected}, but is {mask.dtype} of shape "
+            f"{tuple(mask.shape)}."
+        )
+    return xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)

@@ -1,0 +1,63 @@
+"""Figure of gradient norms through time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.gradients.result import GradientNorms
+from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1")
+"""Colours of the curves, by their names in `LIGHT`."""
+DASHES = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)))
+"""Line styles of the bounds."""
+
+
+def draw_gradients(
+    gradients: GradientNorms,
+    colours: Mapping[str, str] = LIGHT,
+    *,
+    bounds: Mapping[str, Float[Tensor, " time"]] | None = None,
+    figure: Any = None,
+    letters: float = 9,
+) -> Figure:
+    """Draw log |dL/dh_t| against t, one line for each curve (needs the `report` extra).
+
+    Args:
+        gradients: the gradient norms.
+        colours: colours by the names of `LIGHT`.
+        bounds: further curves by their labels, drawn dashed.
+        figure: an empty figure to draw into; a new one by default.
+        letters: font size for which the layout leaves room.
+
+    """
+    if figure is None:
+        figure = new_figure(7, 4)
+    axes = figure.add_subplot()
+    for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.nanmean(2).numpy(), strict=True)):
+        axes.plot(norms, color=colours[COLOURS[number % len(COLOURS)]], linewidth=1.6, label=name or "measured")
+    for number, (name, bound) in enumerate((bounds or {}).items()):
+        style = {"color": colours["muted"], "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4}
+        axes.plot(bound.numpy(), label=name, **style)
+    axes.set_yscale("log", nonpositive="mask")
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axes.get_ylim()
+    if floor(log10(high)) - ceil(log10(low)) < 1:  # fewer than two powers of ten: label 2 and 5 too
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the page's fonts have no superscripts
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
+    if len(gradients) + len(bounds or {}) > 1:
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3}
+        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], **above)
+    calm(axes, colours, letters)
+    return figure
