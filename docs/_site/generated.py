@@ -26,6 +26,7 @@ PARTS = (
     "mnemoscope.cells.nonlinearity",
     "mnemoscope.networks.matrix",
     "mnemoscope.networks.attentive",
+    "mnemoscope.drawing.axes",
     "mnemoscope.drawing.svg",
     "mnemoscope.replication.citing",
     "mnemoscope.replication.scoreboard",

@@ -12,10 +12,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity.factory import SignedSelection, selection
+from mnemoscope.drawing.axes import new_figure
 from mnemoscope.inspection import inspect_run
 from mnemoscope.inspection.run import Look, _memories
 from mnemoscope.lenses import Variables, find_variables
-from mnemoscope.lenses.spectra.figure import new_figure
 from mnemoscope.lenses.storage import load_result, save_result
 from mnemoscope.lenses.variables import planted
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_memories, draw_wave
@@ -140,7 +140,7 @@ def test_what_is_not_known_is_left_out(status, panels):
 def test_the_evidence_at_the_letters_of_a_narrow_page(status):
     found = memories(status)
     figure = draw_evidence(
-        found, columns=2, letters=13, figure=new_figure(7.2, 3.7 * (1 if found.found is None else 3))
+        found, columns=2, font_size=13, figure=new_figure(7.2, 3.7 * (1 if found.found is None else 3))
     )
     assert_nothing_overlaps(figure, figure.get_axes())
 

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.drawing.svg import COLOUR, blank, inline
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.projection import principal_projection
+from mnemoscope.drawing.svg import COLOUR, inline_svg
 from mnemoscope.lenses import spectrum
 from mnemoscope.lenses.fixed_points import figure as drawing
-from mnemoscope.lenses.fixed_points import view as projection
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
+from mnemoscope.lenses.fixed_points.view import ARM_LENGTH, MOST_TRAJECTORY_STATES, project_state_space
 from mnemoscope.report import NetworkPage, Section, markup, render_document, render_page, write_page
 from mnemoscope.report import eigenvalues as eigenvalue_section
 from mnemoscope.report import spectra as spectrum_section
@@ -106,7 +108,7 @@ def plain(html):
 
 def test_three_components_hold_the_cube():
     fp = cube()
-    seen = projection.view(fp)
+    seen = project_state_space(fp)
     distances = torch.cdist(fp.states, fp.states)
     assert np.allclose(torch.cdist(*[torch.from_numpy(seen.points)] * 2), distances, atol=1e-7)
     assert seen.principal
@@ -114,9 +116,8 @@ def test_three_components_hold_the_cube():
 
 
 def test_the_axes_are_orthonormal_and_follow_the_trajectories():
-    fp = cube()
     paths = torch.randn(50, 3, 16).double() * torch.linspace(3, 0.1, 16)
-    project = projection.principal_projection(fp, paths)
+    project = principal_projection(paths.reshape(-1, 16))
     assert np.allclose(project.axes @ project.axes.T, np.eye(3), atol=1e-12)
     cloud = paths.reshape(-1, 16).numpy()
     _, values, rows = np.linalg.svd(cloud - cloud.mean(0))
@@ -126,14 +127,12 @@ def test_the_axes_are_orthonormal_and_follow_the_trajectories():
 
 def test_unstable_directions_are_drawn_at_their_points():
     fp = cube()
-    seen = projection.view(fp)
+    seen = project_state_space(fp)
     assert np.bincount(seen.owners, minlength=len(fp)).tolist() == fp.unstable.tolist()
     assert np.allclose(seen.segments.mean(1), seen.points[seen.owners])
     lengths = np.linalg.norm(seen.segments[:, 1] - seen.segments[:, 0], axis=1)
     extent = np.ptp(seen.points, axis=0).max()
-    assert np.allclose(
-        lengths, 2 * projection.ARM * extent
-    )  # they lie in the three components, so none is foreshortened
+    assert np.allclose(lengths, 2 * ARM_LENGTH * extent)  # they lie in the three components, so none is foreshortened
 
 
 def test_a_complex_pair_spans_its_plane():
@@ -141,7 +140,7 @@ def test_a_complex_pair_spans_its_plane():
     fp = FixedPoints(
         torch.zeros(1, 3).double(), torch.zeros(1).double(), rotation[None], torch.ones(1).long(), False, True
     )
-    arms = projection.view(fp).segments
+    arms = project_state_space(fp).segments
     assert len(arms) == 2
     directions = arms[:, 1] - arms[:, 0]
     assert np.linalg.matrix_rank(directions) == 2
@@ -151,7 +150,7 @@ def test_a_complex_pair_spans_its_plane():
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_small_states(size):
     fp = cube(size, min(size, 3))
-    seen = projection.view(fp, walks(fp))
+    seen = project_state_space(fp, walks(fp))
     dims = {1: 2, 2: 2}.get(size, 3)
     assert seen.points.shape == (len(fp), dims)
     assert seen.paths.shape == (4, 30, dims)
@@ -166,17 +165,17 @@ def test_small_states(size):
 def test_a_single_saddle_shows_its_unstable_direction_in_full_length():
     fp = cube()
     saddle = fp[fp.unstable == 1][0]
-    arm = projection.view(saddle).segments[0]
-    assert np.linalg.norm(arm[1] - arm[0]) == pytest.approx(2 * projection.ARM)
+    arm = project_state_space(saddle).segments[0]
+    assert np.linalg.norm(arm[1] - arm[0]) == pytest.approx(2 * ARM_LENGTH)
 
 
 def test_too_many_trajectories_are_thinned_and_it_is_said():
     fp = cube()
-    many = projection.view(fp, torch.randn(1000, 40, 16).double())
+    many = project_state_space(fp, torch.randn(1000, 40, 16).double())
     assert many.paths.shape == (30, 1000, 3)
     assert many.notes == ("30 of the 40 trajectories are drawn.",)
-    long = projection.view(fp, torch.randn(70_000, 1, 16).double())
-    assert long.paths.shape[1] <= projection.MOST_PATH_STATES
+    long = project_state_space(fp, torch.randn(70_000, 1, 16).double())
+    assert long.paths.shape[1] <= MOST_TRAJECTORY_STATES
     assert "one in 3 steps" in long.notes[0]
 
 
@@ -185,14 +184,14 @@ def test_states_that_are_not_finite_leave_a_gap():
     paths = walks(fp)
     paths[7, 2] = float("nan")
     paths[9, 2, 0] = float("inf")
-    seen = projection.view(fp, paths)
+    seen = project_state_space(fp, paths)
     assert np.isnan(seen.paths[2, [7, 9]]).all()
     assert np.isfinite(seen.paths[[0, 1, 3]]).all()
 
 
 def test_trajectories_of_another_size_are_refused():
     with pytest.raises(ValueError, match=r"must have shape \(time, batch, 16\)"):
-        projection.view(cube(), torch.zeros(5, 2, 3).double())
+        project_state_space(cube(), torch.zeros(5, 2, 3).double())
 
 
 # --- figure ---------------------------------------------------------------------------------------------------------
@@ -393,9 +392,9 @@ def test_a_lens_adds_its_section_without_a_template():
 
 
 def test_a_figure_of_matplotlib_takes_the_colours_of_the_page():
-    figure = blank(3, 2)
+    figure = new_figure(3, 2)
     figure.add_subplot().plot([1, 2], color=COLOUR["saddle-2"])
-    svg = inline(figure, "mine", alt='with "quotes"')
+    svg = inline_svg(figure, "mine", alt='with "quotes"')
     assert "var(--saddle-2)" in svg
     assert "#0a0b" not in svg
     assert svg.startswith("<svg")
@@ -422,7 +421,9 @@ def test_plotly_accepts_the_figures(spec, size, continuous):
     import plotly.graph_objects as go
 
     fp = replace(cube(size, min(size, 3)), continuous=continuous, slow=cube(size, min(size, 3))[:2])
-    figure = state_section.spec(fp, projection.view(fp, walks(fp))) if spec == "states" else eigenvalue_section.spec(fp)
+    figure = (
+        state_section.spec(fp, project_state_space(fp, walks(fp))) if spec == "states" else eigenvalue_section.spec(fp)
+    )
     text = json.dumps(figure, allow_nan=False)
     drawn = go.Figure(json.loads(re.sub(r"var\(--[a-z0-9-]+\)", "red", text)))  # refuses what plotly does not know
     names = [name for trace in drawn.data for name in trace.customdata or ()]
@@ -436,7 +437,7 @@ def test_plotly_accepts_the_figures(spec, size, continuous):
 
 def test_hover_text_says_what_the_table_says():
     fp = cube()
-    figure = state_section.spec(fp, projection.view(fp))
+    figure = state_section.spec(fp, project_state_space(fp))
     text = next(
         text for trace in figure["data"] for text in trace.get("text", []) if text.startswith("<b>fixed point 13<")
     )

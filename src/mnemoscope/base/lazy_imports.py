@@ -34,10 +34,10 @@ def on_first_use(package: str, file: str) -> Callable[[str], Any]:
     return get
 
 
-def need(module: str) -> Any:
-    """A module of the `report` extra."""
+def import_report_extra(module: str) -> Any:
+    """Import and return a module of the `report` extra; raise an ImportError with the command that installs it."""
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"The page needs {package}: pip install 'mnemoscope[report]'.") from error
+        raise ImportError(f"Figures and pages need {package}: pip install 'mnemoscope[report]'.") from error

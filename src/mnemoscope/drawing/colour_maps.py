@@ -1,4 +1,4 @@
-"""Matrices as maps of colours: which colours, from where to where, and the bar that tells."""
+"""Matrices as heat maps: colour map, limits and colour bar."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FROM_0, AROUND_0 = "viridis", "RdBu_r"
-"""Colours of what is never negative, such as weights, and of what is."""
+SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+"""Colour maps of quantities that are never negative, such as weights, and of quantities with a sign."""
 
 
-def limits_of(picture: NDArray[np.floating]) -> tuple[float, float]:
-    """As far below 0 as above, or from 0 on where nothing is negative; blanks do not count."""
+def colour_limits(picture: NDArray[np.floating]) -> tuple[float, float]:
+    """Return limits symmetric around 0, or (0, largest value) where nothing is negative; NaN is ignored."""
     values = picture[~np.isnan(picture)]
     reach = float(np.abs(values).max(initial=1e-12))
     return (-reach if (values < 0).any() else 0.0), reach
 
 
-def colours_of(low: float) -> Any:
-    """From 0 on, the upper half of the colours, so that a colour means the same everywhere."""
+def colour_map(low: float) -> Any:
+    """Return the diverging map, or its upper half if `low` is 0, so that a colour means the same in every panel."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    whole = colormaps[AROUND_0]
-    return whole if low < 0 else ListedColormap(whole(np.linspace(0.5, 1, 256)))
+    diverging = colormaps[DIVERGING]
+    return diverging if low < 0 else ListedColormap(diverging(np.linspace(0.5, 1, 256)))
 
 
-def bar_below(axes: Any, drawn: Any) -> Any:
-    """A colour bar below the picture, where it takes no room from words, with few numbers."""
+def add_colour_bar(axes: Any, image: Any) -> Any:
+    """Add a colour bar with few ticks below the axes, where it takes no width from the panels."""
     from matplotlib.ticker import MaxNLocator
 
-    return axes.figure.colorbar(drawn, ax=axes, location="bottom", shrink=0.8, aspect=16, ticks=MaxNLocator(2))
+    return axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.8, aspect=16, ticks=MaxNLocator(2))

@@ -1,4 +1,4 @@
-"""The colours of all pictures."""
+"""The colours of all figures."""
 
 PALETTE: dict[str, tuple[str, str]] = {
     "stable": ("#0072b2", "#56b4e9"),
@@ -9,4 +9,14 @@ PALETTE: dict[str, tuple[str, str]] = {
     "marginal": ("#8d26e4", "#b066f0"),
     "slow": ("#2fae90", "#7ba6a1"),
 }
-"""Colours on a light and on a dark ground. Any two differ by more than 20 in CIELAB, to colour-blind eyes too."""
+"""Colours on a light and on a dark background. Any two differ by more than 20 in CIELAB, also for colour-blind eyes."""
+
+LIGHT: dict[str, str] = {
+    "ink": "#1b1f24",
+    "muted": "#59626c",
+    "line": "#dfdfd8",
+    "path": "#9aa1a9",
+    "inside": "#f5f5f1",
+    **{name: pair[0] for name, pair in PALETTE.items()},
+}
+"""Colours of a figure on white, by name; a page passes its own under the same names."""

@@ -1,8 +1,8 @@
-"""Matplotlib figures as elements of the page, in its colours and its font, on a light or a dark ground.
+"""Matplotlib figures as inline SVG that follows the colours and the font of a page, light or dark.
 
-figure = blank(7.2, 3.1)
+figure = new_figure(7.2, 3.1)
 figure.add_subplot().plot(x, y, color=COLOUR["stable"])
-Section("My lens", "What it tells.", inline(figure, "mine", alt="What is to be seen"))
+Section("My lens", "What it shows.", inline_svg(figure, "mine", alt="Description of the figure"))
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.base.lazy_imports import need
+from mnemoscope.base.lazy_imports import import_report_extra
+from mnemoscope.drawing.axes import mute_axes
 from mnemoscope.drawing.palette import PALETTE
 
 if TYPE_CHECKING:
@@ -19,40 +20,38 @@ if TYPE_CHECKING:
 
 _NAMES = ("ink", "muted", "line", "path", "accent", "inside", *PALETTE)
 COLOUR: dict[str, str] = {name: f"#0a0b{number:02x}" for number, name in enumerate(_NAMES)}
-"""The page's colours by name. These codes stand in for them, and are exchanged when the figure is put into the page."""
+"""Placeholders of the page's colours, by name. `inline_svg` replaces them by the page's CSS variables."""
 
-LARGEST_LETTERS = 13
-"""Size of letters on a narrow page, as in page.css: a figure is laid out such that they have room."""
-
-
-def blank(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches, which belongs to no window."""
-    return need("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+PAGE_FONT_SIZE = 13
+"""Size of text on a narrow page in pixels, as in page.css. Figures for a page must have room for it."""
 
 
-def quiet(axes: Any) -> None:
-    """Axes that step back behind what they hold."""
-    axes.tick_params(which="both", color=COLOUR["line"], labelcolor=COLOUR["muted"], labelsize=LARGEST_LETTERS)
-    axes.xaxis.label.set(color=COLOUR["muted"], size=LARGEST_LETTERS)
-    axes.yaxis.label.set(color=COLOUR["muted"], size=LARGEST_LETTERS)
+def style_page_axes(axes: Any) -> None:
+    """Mute the axes of a figure for a page, and add horizontal grid lines."""
+    mute_axes(axes, COLOUR, PAGE_FONT_SIZE)
     axes.grid(axis="y", color=COLOUR["line"], linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(COLOUR["line"])
 
 
-def legend(axes: Any, place: str = "best", beside: bool = False) -> None:
-    """A legend without a frame, within the axes or beside them."""
-    where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {"loc": place}
-    axes.legend(frameon=False, labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS, **where)
+def add_legend(axes: Any, place: str = "best", beside: bool = False) -> None:
+    """Add a legend without a frame, at `place` inside the axes or `beside` them on the right."""
+    position = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {"loc": place}
+    axes.legend(frameon=False, labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE, **position)
 
 
-def inline(figure: Figure, name: str, *, alt: str) -> str:
-    """The figure as markup. `name` keeps its ids apart from those of other figures; `alt` says what is to be seen."""
-    need("jinja2")
+def inline_svg(figure: Figure, name: str, *, alt: str) -> str:
+    """Return the figure as SVG markup for a page.
+
+    Args:
+        figure: drawn in the colours of `COLOUR`.
+        name: prefix that keeps its ids apart from those of other figures on the page.
+        alt: description for readers who cannot see it.
+
+    """
+    import_report_extra("jinja2")
     from markupsafe import escape
 
     target = io.StringIO()
-    with need("matplotlib").rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with import_report_extra("matplotlib").rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = target.getvalue()
     svg = svg[svg.index("<svg") :]

@@ -11,7 +11,8 @@ from torch import Tensor
 from mnemoscope.base.array_types import Int
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.relational import Scenes, Solver
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
@@ -76,7 +77,7 @@ class ProblemsSeen:
         chosen = [*wrong, *right.nonzero().flatten().tolist()][:SHOWN]
         columns = 3
         rows = -(-len(chosen) // columns)
-        figure = blank(7.2, 2.6 * rows)
+        figure = new_figure(7.2, 2.6 * rows)
         panels = figure.subplots(rows, columns, squeeze=False).flatten()
         for panel in panels:
             panel.axis("off")
@@ -85,7 +86,7 @@ class ProblemsSeen:
             label, answer = int(self.scenes.labels[problem]), int(self.answers[problem])
             words = f"right: {self.task.answers[label]}\nsaid: {self.task.answers[answer]}"
             colour = COLOUR["ink" if answer == label else "accent"]
-            panel.set_title(words, color=colour, fontsize=LARGEST_LETTERS, loc="left")
+            panel.set_title(words, color=colour, fontsize=PAGE_FONT_SIZE, loc="left")
         return figure
 
 

@@ -1,4 +1,4 @@
-"""A cell frozen at a constant input: the dynamical system that the lenses look at."""
+"""A cell frozen at a constant input: the dynamical system that the lenses analyse."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
 from mnemoscope.cells.cell import Step
 from mnemoscope.cells.loop import steps_of
-from mnemoscope.lenses.probes import check_step, keeps_box, typical_rate
+from mnemoscope.lenses.dynamics_checks import check_step, keeps_box, typical_rate
 
 Product = Callable[[Tensor], Tensor]
+"""Product with a matrix that is not formed."""
 Vector = Float[Tensor, " features"] | np.ndarray | Sequence[float]
+"""One number per input feature."""
 
 
 class Dynamics:
@@ -26,12 +28,13 @@ class Dynamics:
         cell: a `Cell`, or any torch.nn recurrent module. It is copied, and never changed.
         input: the constant input (features,); zeros by default.
         continuous: read the cell's step as a time derivative instead of the next state.
-        bounds: "auto" (what the cell knows of itself), None, or (low, high), numbers or tensors (size,), of a box.
-            Solvers stay inside it. The index sum is meaningful only if the system never leaves it: a box given by hand
-            is tried on some thousand states, and `invariant` says how it went.
-        rate: of a flow: how fast it typically moves, 1 / time. Tolerances are measured in it, so that they mean the
-            same in seconds and in milliseconds. Estimated from its Jacobian at random states by default.
-        dtype: float64 by default, as every analysis.
+        bounds: a box (low, high), numbers or tensors (size,); "auto" for the box that the cell declares; None for no
+            box. Solvers stay inside it. The index sum is meaningful only if the system never leaves it: a box given by
+            hand is tested on about 1500 states, and `invariant` holds the outcome.
+        rate: typical rate of a flow, 1 / time. Tolerances are relative to it, so that they mean the same in seconds
+            and in milliseconds. By default it is estimated from the Jacobian at random states.
+        dtype: torch.float64, or torch.float32.
+        device: where to compute; by default where the weights of the cell are.
 
     >>> import mnemoscope as ms
     >>> dynamics = ms.Dynamics(torch.nn.GRU(3, 16))
@@ -67,28 +70,28 @@ class Dynamics:
         self.bounds = self._box(bounds)
         check_step(self)
         self.declared = self.bounds is not None and (not isinstance(bounds, str) or isinstance(self.cell, FunctionCell))
-        """Whether the box is the user's word, not the cell's own."""
+        """Whether the box was given by the user instead of derived by the cell."""
         self.invariant = self.bounds is not None and (not self.declared or keeps_box(self))
         """Whether the system is known never to leave its box."""
         self.rate = self._rate(rate)
 
     def __call__(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
-        """F: the next states of a map, the velocities of a flow."""
-        if self._driven is None:  # the input is constant, and so is what the cell makes of it
+        """Return F(x): the next states of a map, the velocities of a flow."""
+        if self._driven is None:  # the input is constant, and so is its contribution to the step
             self._driven = steps_of(self.cell, self.input)
         u, step = self._driven
         return self.layout.flatten(step(u.expand(states.shape[0], *u.shape[1:]), self.layout.unflatten(states)))
 
     def residual(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
-        """What vanishes at a fixed point: F(x) - x of a map, F(x) / rate of a flow."""
+        """Return the residual, which vanishes at a fixed point: F(x) - x for a map, F(x) / rate for a flow."""
         return self(states) / self.rate if self.continuous else self(states) - states
 
     def jacobian(
         self, states: Float[Tensor, "batch size"], inputs: Float[Tensor, "batch ..."] | None = None
     ) -> Float[Tensor, "batch size size"]:
-        """dF/dx at each state, a new tensor: the cell's closed form where it has one, `torch.func` otherwise.
+        """Return dF/dx at each state in a new tensor: in closed form if the cell has one, else by `torch.func`.
 
-        With `inputs`, each state has an input of its own instead of the constant one, as along a trajectory.
+        `inputs` gives each state its own input instead of the constant one, as along a trajectory.
         """
         closed = self.cell.jacobian(self._inputs(states) if inputs is None else inputs, self.layout.unflatten(states))
         return self.jacobian_by_autograd(states, inputs) if closed is None else closed
@@ -96,27 +99,27 @@ class Dynamics:
     def jacobian_by_autograd(
         self, states: Float[Tensor, "batch size"], inputs: Float[Tensor, "batch ..."] | None = None
     ) -> Float[Tensor, "batch size size"]:
-        """dF/dx by `torch.func`; one pull-back per state coordinate, the batch in one piece."""
-        pull_back = torch.func.vjp(self if inputs is None else lambda own: self.driven(inputs, own), states)[1]
+        """Return dF/dx by `torch.func`, with one pull-back per coordinate for the whole batch."""
+        pull_back = torch.func.vjp(self if inputs is None else lambda x: self.driven(inputs, x), states)[1]
         basis = torch.eye(self.size, dtype=states.dtype, device=states.device)
         rows = torch.func.vmap(lambda row: pull_back(row.expand_as(states))[0])(basis)
-        return rows.transpose(0, 1).contiguous()  # never an expanded view, which nobody could write into
+        return rows.transpose(0, 1).contiguous()  # not an expanded view, which could not be written to
 
     def driven(self, inputs: Float[Tensor, "batch ..."], states: Float[Tensor, "batch size"]) -> Tensor:
-        """F with an input for each state."""
+        """Return F with an input for each state."""
         return self.layout.flatten(self.cell(inputs, self.layout.unflatten(states)))
 
     def input_jacobian(self, state: Float[Tensor, "1 size"]) -> Float[Tensor, "size features"]:
-        """Derivative of F by the input, at one state."""
-        own = self.unflatten(state)
+        """Return the derivative of F with respect to the input, at one state."""
+        cell_state = self.unflatten(state)
 
         def driven(x: Tensor) -> Tensor:
-            return self.layout.flatten(self.cell(x[None], own))[0]
+            return self.layout.flatten(self.cell(x[None], cell_state))[0]
 
         return torch.func.jacrev(driven)(self.input[0]).reshape(self.size, -1)
 
     def residual_jacobian(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size size"]:
-        """Derivative of `residual`."""
+        """Return the Jacobian of `residual` at each state."""
         J = self.jacobian(states)
         if self.continuous:
             return J.div_(self.rate)
@@ -124,26 +127,26 @@ class Dynamics:
         return J
 
     def residual_products(self, states: Float[Tensor, "batch size"]) -> tuple[Product, Product]:
-        """`v -> residual' v` and `w -> residual'^T w` at these states, without forming the Jacobian."""
+        """Return the products `v -> J v` and `w -> J^T w` with the Jacobian of `residual`, without forming it."""
         pull_back = torch.func.vjp(self.residual, states)[1]
 
         def pull(w: Tensor) -> Tensor:
             return pull_back(w)[0]
 
-        # pull is linear in w, so that its own transpose is the forward product; it costs no new pass through the cell
+        # pull is linear in w, so its transpose is the forward product, at no further pass through the cell
         transpose = torch.func.vjp(pull, torch.zeros_like(states))[1]
         return lambda v: transpose(v)[0], pull
 
     def flatten(self, state: State) -> Float[Tensor, "batch size"]:
-        """States of the cell's own form as flat vectors in this system's dtype."""
+        """Return states of the cell as flat vectors in the dtype of this system."""
         return self.layout.flatten(state).to(self.dtype)
 
     def unflatten(self, states: Float[Tensor, "batch size"]) -> State:
-        """Flat vectors as states of the cell's own form."""
+        """Return flat vectors as states of the cell."""
         return self.layout.unflatten(states)
 
     def inside(self, states: Float[Tensor, "batch size"]) -> Bool[Tensor, " batch"]:
-        """Whether each state lies in the invariant box, up to rounding; all do where no box is known."""
+        """Whether each state lies in the box, up to rounding; True if there is no box."""
         if self.bounds is None:
             return torch.ones(states.shape[0], dtype=torch.bool, device=states.device)
         low, high = self.bounds
@@ -151,14 +154,14 @@ class Dynamics:
         return ((states >= low - slack) & (states <= high + slack)).all(1)
 
     def on_edge(self, states: Float[Tensor, "batch size"]) -> Bool[Tensor, " batch"]:
-        """Whether each state touches the boundary of the invariant box; none does where no box is known."""
+        """Whether each state touches the boundary of the box; False if there is no box."""
         if self.bounds is None:
             return torch.zeros(states.shape[0], dtype=torch.bool, device=states.device)
         low, high = self.bounds
         return ((states <= low) | (states >= high)).any(1)
 
     def clamp(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
-        """The nearest states inside the invariant box; the same states where no box is known."""
+        """Return the nearest states inside the box; the same states if there is no box."""
         return states if self.bounds is None else torch.clamp(states, *self.bounds)
 
     def _inputs(self, states: Tensor) -> Tensor:
@@ -194,7 +197,7 @@ class Dynamics:
         if isinstance(bounds, str):
             if bounds != "auto":
                 raise ValueError(f'bounds must be "auto", None or (low, high), but is {bounds!r}.')
-            # a box that the map keeps says nothing of the flow with the same right-hand side
+            # a box that is invariant for the map need not be so for the flow with the same right-hand side
             return None if self.continuous else self.cell.bounds(self.input[0], self.input[0])
         try:
             low, high = (torch.as_tensor(edge, dtype=self.dtype, device=self.device) for edge in bounds)
@@ -210,5 +213,5 @@ class Dynamics:
 
 def _as_cell(network: Cell | nn.Module) -> Cell:
     if isinstance(network, Model):
-        raise TypeError("A Model reads its cell out; look at the cell itself: Dynamics(model.cell).")
+        raise TypeError("A Model is a cell with a readout; pass the cell itself: Dynamics(model.cell).")
     return adapt(network)

@@ -1,4 +1,4 @@
-"""The base class of what lenses return: a frozen dataclass that saves, loads, summarises and draws itself."""
+"""The base class of all results of lenses: frozen dataclasses that save, load, summarise and draw themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from html import escape
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -28,27 +27,27 @@ _HEADER = "mnemoscope"
 """Key of our entry in the header of a `.safetensors` file."""
 
 Flags = dict[str, Any]
-"""What is no tensor: numbers, truth values, texts, and lists of these."""
+"""The fields that are not tensors: numbers, truth values, strings, and lists of these."""
 R = TypeVar("R", bound="Result")
 
 
 class Result:
-    """The answer of a lens. A subclass is a frozen dataclass and defines `summary`.
+    """The answer of a lens. A subclass is a frozen dataclass that defines `summary`.
 
-    Its fields are tensors, numbers, texts, tuples of numbers or texts, other dataclasses of this kind, or None. From
-    these follow `save`, `load` and `to_dict`. `figure` calls the function named by `drawn_by` in the module `figure`
-    beside the subclass, so that a result never imports its figure.
+    Its fields are tensors, numbers, strings, tuples of numbers or strings, dataclasses with such fields, or None.
+    `save`, `load` and `to_dict` work on the fields. `figure` calls the function `drawn_by` of the module `figure` in
+    the folder of the subclass, so that a result never imports its figure.
     """
 
     noun: ClassVar[str]
-    """What the result is, for error messages: "fixed points", "an energy surface"."""
+    """Name of the result in error messages: "fixed points", "an energy surface"."""
     drawn_by: ClassVar[str]
-    """Name of the function in the sibling module `figure` that draws it."""
+    """Name of the function in the sibling module `figure` that draws the result."""
     former_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds under which earlier versions saved it; its own kind is the name of the class."""
+    """Kinds under which earlier versions saved this class; `save` writes the name of the class."""
 
     def summary(self) -> str:
-        """Return the result in sentences."""
+        """Return the main findings in sentences."""
         raise NotImplementedError(f"{type(self).__name__} must define summary().")
 
     def figure(self, *args: Any, **options: Any) -> Figure:
@@ -57,7 +56,7 @@ class Result:
         return getattr(module, self.drawn_by)(self, *args, **options)
 
     def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `load` reads it back."""
+        """Write a `.safetensors` file; `load` reads it back."""
         tensors, flags = self.pack()
         complex_names = [name for name, tensor in tensors.items() if tensor.is_complex()]
         # safetensors has no complex128, and refuses tensors that share memory
@@ -75,28 +74,28 @@ class Result:
                 raise ValueError(f"{path} does not hold {cls.noun} saved by mnemoscope.")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name in header.get("complex", ()):
-            # Clone first: pairs may start at any multiple of 8 bytes, and torch crashes on complex numbers so aligned.
+            # Clone: a pair may start at any multiple of 8 bytes, and torch crashes on complex numbers aligned so.
             tensors[name] = torch.view_as_complex(tensors[name].clone())
         return cls.unpack(tensors, header["flags"])
 
     def pack(self) -> tuple[dict[str, Tensor], Flags]:
-        """Return the tensors and the flags that determine the result, by the names of its fields."""
+        """Return the tensors and the other fields by name, fields of an inner dataclass as `outer.inner`."""
         return _pack(self)
 
     @classmethod
     def unpack(cls: type[R], tensors: dict[str, Tensor], flags: Flags) -> R:
-        """Make a result from what `pack` returned, now or in an earlier version."""
+        """Return the result with the fields that `pack` of this or an earlier version returned."""
         return _unpack(cls, tensors, flags)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain Python values that `json.dumps` takes; complex numbers as [real, imaginary]."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}  # pyright: ignore[reportArgumentType]
+        """Return the fields as plain Python values for `json.dumps`; a complex number becomes [real, imaginary]."""
+        return _plain(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary()})"
 
     def _repr_html_(self) -> str:
-        """Show the summary and the figure in a notebook."""
+        """Return the summary and the figure as HTML, for notebooks."""
         text = f"<p><b>{type(self).__name__}</b>: {escape(self.summary())}</p>"
         try:
             figure = self.figure()
@@ -111,8 +110,8 @@ class Result:
 def _pack(data: Any) -> tuple[dict[str, Tensor], Flags]:
     tensors: dict[str, Tensor] = {}
     flags: Flags = {}
-    for each in fields(data):
-        name, value = each.name, getattr(data, each.name)
+    for field in fields(data):
+        name, value = field.name, getattr(data, field.name)
         if isinstance(value, Tensor):
             tensors[name] = value
         elif is_dataclass(value):
@@ -125,17 +124,15 @@ def _pack(data: Any) -> tuple[dict[str, Tensor], Flags]:
 
 
 def _flag(value: Any, where: str) -> Any:
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
-        return [_flag(each, where) for each in value]
+        return [_flag(item, where) for item in value]
     raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved: override pack and unpack.")
 
 
 def _unpack(cls: type, tensors: dict[str, Tensor], flags: Flags) -> Any:
-    known = {each.name for each in fields(cls) if each.init}
+    known = {field.name for field in fields(cls) if field.init}
     values: dict[str, Any] = {name: tensor for name, tensor in tensors.items() if name in known}
     values |= {name: _tuples(flag) for name, flag in flags.items() if name in known}
     for name in sorted({key.partition(".")[0] for key in (*tensors, *flags) if "." in key} & known):
@@ -143,18 +140,18 @@ def _unpack(cls: type, tensors: dict[str, Tensor], flags: Flags) -> Any:
             {key.partition(".")[2]: value for key, value in part.items() if key.startswith(f"{name}.")}
             for part in (tensors, flags)
         )
-        values[name] = _unpack(_field_class(cls, name), inner_tensors, inner_flags)
+        values[name] = _unpack(_dataclass_of_field(cls, name), inner_tensors, inner_flags)
     return cls(**values)
 
 
-def _field_class(cls: type, name: str) -> type:
+def _dataclass_of_field(cls: type, name: str) -> type:
     """Return the dataclass in the annotation of a field, such as `Starts` in `Starts | None`."""
     hint = get_type_hints(cls)[name]
-    return next(each for each in (*get_args(hint), hint) if is_dataclass(each) and each is not NoneType)  # pyright: ignore[reportReturnType]
+    return next(part for part in (*get_args(hint), hint) if isinstance(part, type) and is_dataclass(part))
 
 
 def _tuples(flag: Any) -> Any:
-    return tuple(_tuples(each) for each in flag) if isinstance(flag, list) else flag
+    return tuple(_tuples(item) for item in flag) if isinstance(flag, list) else flag
 
 
 def _plain(value: Any) -> Any:
@@ -166,9 +163,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     return value

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.replication.study import Finished, Row, Study, Trial
 
 
@@ -52,7 +52,7 @@ def plain_powers(axis: Any) -> None:
 def above(figure: Any, columns: int) -> None:
     """The legend of all axes above them, where it covers nothing."""
     figure.legend(loc="outside upper center", ncols=columns, frameon=False, labelcolor=COLOUR["ink"],
-                  fontsize=LARGEST_LETTERS)  # fmt: skip
+                  fontsize=PAGE_FONT_SIZE)  # fmt: skip
 
 
 def spread(values: Sequence[float], form: str = ".3g") -> str:

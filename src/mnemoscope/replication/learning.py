@@ -11,8 +11,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import RunConfig, changed
+from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
-from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.replication.study import Finished, Row, Study, Trial
 from mnemoscope.training import NonFiniteLoss, build_model, build_task, train
 from mnemoscope.training.run_folder import RunFolder
@@ -116,7 +117,7 @@ class LearningStudy(Study):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves: the median over the seeds, and between which values they lie."""
-        figure = blank(7.2, 3.6)
+        figure = new_figure(7.2, 3.6)
         axes = figure.add_subplot()
         for colour, (name, own) in zip(colours(), by_name(results).items(), strict=False):
             curves = [one.result["curve"] for one in own if one.result["curve"]["step"]]
@@ -129,8 +130,8 @@ class LearningStudy(Study):
             axes.fill_between(steps, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15,
                               linewidth=0)  # fmt: skip
         axes.set(xlabel="iterations", ylabel=self.score_in_words)
-        legend(axes, beside=True)
-        quiet(axes)
+        add_legend(axes, beside=True)
+        style_page_axes(axes)
         return figure
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from mnemoscope.drawing.svg import inline
+from mnemoscope.drawing.svg import inline_svg
 from mnemoscope.replication.citing import cited_by_study
 from mnemoscope.replication.study import NOT_COMPARED, Finished, Preset, Published, Row, Study
 from mnemoscope.report import Section, render_document
@@ -25,7 +25,7 @@ def render_study(
     sections = [Section("Published and measured", "What was claimed, and what came out here.", measured)]
     figure = study.figure(finished)
     if figure is not None:
-        drawn = f'<figure class="drawn">{inline(figure, "study", alt=study.caption)}</figure>'
+        drawn = f'<figure class="drawn">{inline_svg(figure, "study", alt=study.caption)}</figure>'
         sections.append(Section("Figure", study.caption, drawn))
     pages = [one.trial for one in finished if (folder / one.trial.hash / "page.html").exists()]
     if pages:

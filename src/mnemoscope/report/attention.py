@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.lenses.attention import (
     Attention,
     AttentionDependencies,
@@ -66,17 +67,17 @@ def _lead(attention: Attention, seen: AttentionDependencies) -> str:
 
 def _map(attention: Attention, sample: int) -> str:
     alt = "Weight of the attention of each step to each state before it"
-    figure = blank(7.2, 3.5)
+    figure = new_figure(7.2, 3.5)
     left, right = figure.subplots(1, 2)
-    draw_weights(figure, left, attention, sample, COLOUR, LARGEST_LETTERS)
+    draw_weights(figure, left, attention, sample, COLOUR, PAGE_FONT_SIZE)
     if attention.scores is None:
-        draw_received(right, attention, sample, COLOUR, LARGEST_LETTERS)
+        draw_received(right, attention, sample, COLOUR, PAGE_FONT_SIZE)
         caption = (
             "One sequence. Left: what each step attends to. Right: the attention that each state received in all; "
             "earlier states are there for longer."
         )
         return figure_markup(figure, "attention", alt=f"{alt}, and what each state received in all.", caption=caption)
-    draw_kept(figure, right, attention, sample, COLOUR, LARGEST_LETTERS)
+    draw_kept(figure, right, attention, sample, COLOUR, PAGE_FONT_SIZE)
     right.set_title("In memory")
     caption = (
         f"One sequence. Left: what each step attends to. Right: when each state lay in memory, grey while it was among "
@@ -86,8 +87,8 @@ def _map(attention: Attention, sample: int) -> str:
 
 
 def _why(attention: Attention, sample: int) -> str:
-    figure = blank(7.2, 3.1)
-    draw_scores(figure.add_subplot(), attention, sample, COLOUR, LARGEST_LETTERS)
+    figure = new_figure(7.2, 3.1)
+    draw_scores(figure.add_subplot(), attention, sample, COLOUR, PAGE_FONT_SIZE)
     caption = (
         "Why: a state's relevance is the attention that it received while it was new. When it leaves the newest, it "
         "takes the place of the least relevant one, if it is more relevant."
@@ -139,7 +140,7 @@ def _gradients(
 
 
 def _norms(gradients: GradientNorms, bounds: dict[str, Tensor], notes: Sequence[str]) -> str:
-    figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
+    figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=new_figure(7.2, 3.6), font_size=PAGE_FONT_SIZE)
     alt = "Norm of the gradient of the loss with respect to each hidden state, over the steps."
     return figure_markup(figure, "gradients", alt=alt, caption=" ".join([gradients.summary(), *notes]))
 

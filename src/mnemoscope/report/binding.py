@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import isnan
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, inline
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, inline_svg
 from mnemoscope.lenses.variables import Variables
 from mnemoscope.lenses.variables.causal import PASSED
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_wave
@@ -54,10 +55,10 @@ def _wave(memories: Variables) -> str:
         f"What {pluralise(memories.variables, 'subspace')} of {memories.size} held at each step of one trial, by "
         f"colour: diagonal stripes where variables travel from the newest subspace to the oldest."
     )
-    figure = draw_wave(memories, 0, COLOUR, figure=blank(7.2, wave_height(memories)), letters=LARGEST_LETTERS)
+    figure = draw_wave(memories, 0, COLOUR, figure=new_figure(7.2, wave_height(memories)), font_size=PAGE_FONT_SIZE)
     follows = " The line follows one number: it travels with its variable, until what comes next takes it up."
     caption = f"One trial.{follows if memories.selection is not None else ''}"
-    return _figure(inline(figure, "wave", alt=alt), caption)
+    return _figure(inline_svg(figure, "wave", alt=alt), caption)
 
 
 def _evidence(memories: Variables) -> str:
@@ -65,8 +66,8 @@ def _evidence(memories: Variables) -> str:
     seen = ["eigenvalues", "scores of the modes"] + ["rank of the readings", "F"] * found
     seen += ["what is decoded over time", "causal tests"] * tried
     rows = -(-(2 + 2 * found + 2 * tried) // 2)
-    figure = blank(7.2, 3.7 * rows)
-    figure = draw_evidence(memories, COLOUR, figure=figure, columns=2, letters=LARGEST_LETTERS)
+    figure = new_figure(7.2, 3.7 * rows)
+    figure = draw_evidence(memories, COLOUR, figure=figure, columns=2, font_size=PAGE_FONT_SIZE)
     alt = f"{', '.join(seen)}."
     where = {"rest": "Where the network rests", "states": "Of a linear step fitted to its states"}[memories.around]
     caption = [f"{where}, without input."]
@@ -75,7 +76,7 @@ def _evidence(memories: Variables) -> str:
     if memories.trials is not None:
         words = f"{memories.trials.right:.2%} of the signs, " if memories.trials.bits else ""
         caption.append(f"Decoded once settled: {words}R² {format_number(memories.trials.r2)}.")
-    return _figure(inline(figure, "evidence", alt=alt[0].upper() + alt[1:]), " ".join(caption))
+    return _figure(inline_svg(figure, "evidence", alt=alt[0].upper() + alt[1:]), " ".join(caption))
 
 
 def _table(memories: Variables) -> str:

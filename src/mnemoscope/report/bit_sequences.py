@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.tasks.bits import BitTask, MatrixItems
 from mnemoscope.tasks.task import Batch
 
@@ -69,7 +70,7 @@ def draw_bits(
         for line in range(group, values.shape[1], group):
             axes.axhline(line - 0.5, color=colours["path"], linewidth=0.8)
         axes.set(ylabel=name, yticks=[])
-        calm(axes, colours, 9)
+        style_axes(axes, colours, 9)
     for t, feature in ((inputs != 0) & (inputs != 1)).nonzero().tolist():  # a number, not a bit
         rows[0].text(t, feature, f"{inputs[t, feature]:.2g}", ha="center", va="center", size=7, color=colours["ink"])
     if outputs is not None:

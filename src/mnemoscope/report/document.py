@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mnemoscope.base.lazy_imports import need
+from mnemoscope.base.lazy_imports import import_report_extra
 from mnemoscope.base.version import __version__
 from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.report.markup import escaped_already, read_resource, render_template
@@ -54,7 +54,7 @@ def render_document(title: str, summary: str, sections: Sequence[Section], lense
         palette=PALETTE,
         style=escaped_already(read_resource("page.css")),
         script=escaped_already(read_resource("page.js")),
-        plotly=escaped_already(need("plotly.offline").get_plotlyjs()) if has_plots else None,
+        plotly=escaped_already(import_report_extra("plotly.offline").get_plotlyjs()) if has_plots else None,
         version=__version__,
         lenses=(LENSES_META, " ".join(lenses)),
     )

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.projection import join_lines
 from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram
 from mnemoscope.lenses.bifurcations.figure import LABELS, shown_kinds
-from mnemoscope.lenses.fixed_points.view import strung
 from mnemoscope.report.document import Section
 from mnemoscope.report.fixed_point_facts import SYMBOLS
 from mnemoscope.report.markup import LegendEntry, plot_markup, render_template, table_markup
@@ -110,13 +110,13 @@ def _paths(states: Tensor | None, axes: np.ndarray, centre: np.ndarray, seen: Bi
         raise ValueError(f"Trajectories must have shape (time, batch, {size}), but have {tuple(states.shape)}.")
     kept = states[:, : max(1, MOST_STATES // max(1, states.shape[0]))]
     kept = kept[:: -(-kept.shape[0] // MOST_STATES)]
-    return strung((kept.detach().double().numpy().swapaxes(0, 1) - centre) @ axes)
+    return join_lines((kept.detach().double().numpy().swapaxes(0, 1) - centre) @ axes)
 
 
 def _traces(seen: BifurcationDiagram, points: np.ndarray, paths: list[np.ndarray]) -> list[dict[str, Any]]:
     """Ways of the branches, which stay; trajectories and points by kind, which change with the snapshot."""
     ways = [points[(seen.branch == branch).numpy()] for branch in range(len(seen))]
-    whole = np.concatenate([strung(way[None]) for way in ways]) if ways else np.zeros((0, 3))
+    whole = np.concatenate([join_lines(way[None]) for way in ways]) if ways else np.zeros((0, 3))
     line = {"color": "var(--ink)", "width": 2, "dash": "dot"}
     data = [_trace(_columns(whole), ["ways"], mode="lines", line=line, opacity=0.35, hoverinfo="skip")]
     if any(len(path) for path in paths):

@@ -9,8 +9,8 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.base.lazy_imports import need
-from mnemoscope.drawing.svg import inline
+from mnemoscope.base.lazy_imports import import_report_extra
+from mnemoscope.drawing.svg import inline_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,8 +44,8 @@ def plot_markup(
 
 
 def figure_markup(figure: Figure, name: str, *, alt: str, caption: str) -> str:
-    """Return the markup of a matplotlib figure with a caption in plain text; `name` and `alt` are those of `inline`."""
-    svg = inline(figure, name, alt=alt)
+    """Return the markup of a matplotlib figure with a caption in plain text; `name` and `alt` as in `inline_svg`."""
+    svg = inline_svg(figure, name, alt=alt)
     return f'<figure class="drawn">{svg}<figcaption class="small">{escape(caption)}</figcaption></figure>'
 
 
@@ -62,12 +62,12 @@ def links_markup(targets: Sequence[tuple[str, str]]) -> str:
 def check_report_extra() -> None:
     """Raise now if the `report` extra, which writing a page needs, is not installed."""
     for module in ("jinja2", "plotly.offline", "matplotlib.figure"):
-        need(module)
+        import_report_extra(module)
 
 
 def escaped_already(markup: str) -> Any:
     """Mark a text as markup, so that templates do not escape it."""
-    return need("markupsafe").Markup(markup)
+    return import_report_extra("markupsafe").Markup(markup)
 
 
 def read_resource(name: str) -> str:
@@ -77,7 +77,7 @@ def read_resource(name: str) -> str:
 
 @cache
 def _environment() -> Any:
-    jinja2 = need("jinja2")
+    jinja2 = import_report_extra("jinja2")
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: read_resource(f"templates/{name}")),
         autoescape=True,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, blank, inline, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, inline_svg, style_page_axes
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import FisherMemory, fisher_memory
 from mnemoscope.lenses.fisher.linearised import matrix_cell
@@ -61,7 +62,7 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
         f"matrix would hold 1, and none of {dynamics.size} numbers more than {dynamics.size}.{said}"
     )
     alt = "Share of the information of a signal that is left, over the steps since it came, for each input."
-    html = f'<figure class="drawn">{inline(_draw(memories, published), "memory", alt=alt)}</figure>'
+    html = f'<figure class="drawn">{inline_svg(_draw(memories, published), "memory", alt=alt)}</figure>'
     return Section("Memory near a fixed point", lead, html)
 
 
@@ -83,7 +84,7 @@ def _published(
 
 
 def _draw(memories: dict[int, FisherMemory], published: dict[int, FisherMemory]) -> Figure:
-    figure = blank(7.2, 3.1)
+    figure = new_figure(7.2, 3.1)
     axes = figure.add_subplot()
     names = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")
     for name, (feature, memory) in zip(names, memories.items(), strict=False):
@@ -93,6 +94,6 @@ def _draw(memories: dict[int, FisherMemory], published: dict[int, FisherMemory])
             share = (published[feature].curve / published[feature].input_information).detach().numpy()
             axes.plot(share, color=COLOUR[name], linestyle=(0, (4, 2)))
     axes.set(xlabel="steps since the signal came", ylabel="share that is left", ylim=(0, None))
-    legend(axes)
-    quiet(axes)
+    add_legend(axes)
+    style_page_axes(axes)
     return figure

@@ -8,7 +8,7 @@ from math import isnan
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.lenses.relations import Confused, Drift, Occlusion, Relations
 from mnemoscope.lenses.relations.figure import draw_confused, draw_drift, draw_occlusion, draw_relations
 from mnemoscope.report.document import Section
@@ -26,7 +26,7 @@ def relations_section(seen: Relations, task: RelationalTask, problems: Sequence[
     of = f"with unseen {held_out}" if held_out else "that is new"
     for problem in problems:
         right = bool(seen.answers[problem] == seen.labels[problem])
-        figure = draw_relations(seen, task, problem, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
+        figure = draw_relations(seen, task, problem, COLOUR, width=WIDTH, font_size=PAGE_FONT_SIZE)
         caption = (
             f"A problem {of} that is answered {'right' if right else 'wrong'}. Row i of a matrix is of object i with "
             f"each other one. Scores are before the softmax; what is read of them is what the decoder "
@@ -41,7 +41,7 @@ def occlusion_section(found: Mapping[str, Occlusion], task: RelationalTask) -> S
     """The section with what the decoder reads, by the names of the sets of problems, such as seen and unseen."""
     parts = []
     for name, one in found.items():
-        figure = draw_occlusion(one, task.rows, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
+        figure = draw_occlusion(one, task.rows, COLOUR, width=WIDTH, font_size=PAGE_FONT_SIZE)
         caption = (
             f"{name.capitalize()} objects: what the right answer loses, in the mean, when the relation of a pair is "
             f"replaced by its mean over the problems; lines are between rows of the problem. When hidden: the accuracy "
@@ -67,7 +67,7 @@ def drift_section(
         images: of which they are.
 
     """
-    figure = draw_drift(found, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
+    figure = draw_drift(found, COLOUR, width=WIDTH, font_size=PAGE_FONT_SIZE)
     caption = (
         "Similarities of the encoded and normalised objects of a problem, z . z. d' is the difference of the means by "
         "the root of the mean variance; AUC is how often a same pair is more alike than a different one. An object is "
@@ -85,7 +85,7 @@ def drift_section(
     table = table_markup("Different objects that are mistaken for one another", headings, rows)
     body = figure_markup(figure, "drift", alt=alt, caption=caption) + table
     if confused and images is not None:
-        shown = draw_confused(confused[:CONFUSED], images, COLOUR, width=WIDTH, letters=LARGEST_LETTERS)
+        shown = draw_confused(confused[:CONFUSED], images, COLOUR, width=WIDTH, font_size=PAGE_FONT_SIZE)
         caption = (
             f"Objects of the test that are mistaken for one another after training, the most frequent of "
             f"{len(confused)} pairs: how often, of all times that both stand in a problem."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mnemoscope.cells import Elman
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, inline
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, inline_svg
 from mnemoscope.lenses.fixed_points.figure import Group, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.spectra.figure import draw_spectrum
@@ -28,12 +29,12 @@ def spectra_sections(looked: InspectedNetwork) -> list[Section]:
 
 def matrix_section(seen: Spectrum) -> Section:
     """The section with the recurrent matrix of a network."""
-    figure = draw_spectrum(seen, COLOUR, figure=blank(7.2, 10.2), columns=2, letters=LARGEST_LETTERS)
+    figure = draw_spectrum(seen, COLOUR, figure=new_figure(7.2, 10.2), columns=2, font_size=PAGE_FONT_SIZE)
     alt = (
         "Eigenvalues and pseudospectra, growth of powers, singular values, Schur form, angles of rotation and mean "
         "size of each sub-diagonal of the recurrent matrix."
     )
-    html = f'<figure class="drawn">{inline(figure, "matrix", alt=alt)}</figure>'
+    html = f'<figure class="drawn">{inline_svg(figure, "matrix", alt=alt)}</figure>'
     lead = (
         f"The matrix alone, without the nonlinearity. {seen.summary()} Contours show how far eigenvalues could move if "
         f"the matrix were changed by as much as their label says."

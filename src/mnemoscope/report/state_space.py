@@ -9,9 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.projection import join_lines
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.view import View, strung, view
+from mnemoscope.lenses.fixed_points.view import StateSpaceView, project_state_space
 from mnemoscope.report.document import Section
 from mnemoscope.report.fixed_point_facts import SYMBOLS, PointFacts, point_facts
 from mnemoscope.report.markup import LegendEntry, plot_markup
@@ -20,7 +21,7 @@ from mnemoscope.report.numbers import format_number, pluralise
 
 def state_space_section(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> Section:
     """Return the section with the view of the state space."""
-    seen = view(fp, trajectories)
+    seen = project_state_space(fp, trajectories)
     in_3d = len(seen.labels) == 3
     lead = "Drag to rotate, scroll to zoom, " if in_3d else "Drag to zoom in, double-click to see all, "
     lead += "hover over a fixed point for its properties. " + _coordinates(seen, trajectories is not None)
@@ -28,7 +29,7 @@ def state_space_section(fp: FixedPoints, trajectories: Float[Tensor, "time batch
     return Section("State space", lead, html)
 
 
-def spec(fp: FixedPoints, seen: View) -> dict[str, Any]:
+def spec(fp: FixedPoints, seen: StateSpaceView) -> dict[str, Any]:
     """Return the plotly figure as plain data."""
     data = [_lines(seen.paths, ["paths"], "var(--path)", 1.5, seen.opacity)] if len(seen.paths) else []
     points = point_facts(fp)
@@ -79,7 +80,9 @@ def _trace(coordinates: np.ndarray, tags: list[str], **style: Any) -> dict[str, 
 def _lines(pieces: np.ndarray, tags: list[str], colour: str, width: float, opacity: float) -> dict[str, Any]:
     """Return lines of shape (pieces, length, dims) as one trace, with a gap after each piece."""
     line = {"color": colour, "width": width}
-    return _trace(strung(pieces), tags, mode="lines", line=line, opacity=opacity, hoverinfo="skip", connectgaps=False)
+    return _trace(
+        join_lines(pieces), tags, mode="lines", line=line, opacity=opacity, hoverinfo="skip", connectgaps=False
+    )
 
 
 def _markers(
@@ -101,7 +104,7 @@ def _ring(dims: int) -> dict[str, Any]:
     return {**ring, "meta": {"tags": [], "ring": True}}
 
 
-def _layout(seen: View) -> dict[str, Any]:
+def _layout(seen: StateSpaceView) -> dict[str, Any]:
     axis = {"gridcolor": "var(--line)", "zerolinecolor": "var(--line)", "color": "var(--muted)", "showspikes": False}
     named = {f"{name}axis": {**axis, "title": {"text": label}} for name, label in zip("xyz", seen.labels, strict=False)}
     if len(seen.labels) == 3:
@@ -114,7 +117,7 @@ def _layout(seen: View) -> dict[str, Any]:
     return {**named, "margin": {"l": 60, "r": 15, "t": 35, "b": 58}}
 
 
-def _legend(fp: FixedPoints, seen: View) -> list[LegendEntry]:
+def _legend(fp: FixedPoints, seen: StateSpaceView) -> list[LegendEntry]:
     entries = [
         LegendEntry(group.key, f"{group.label} ({len(group.members)})", group.key, SYMBOLS[group.kind])
         for group in groups(fp)
@@ -128,7 +131,7 @@ def _legend(fp: FixedPoints, seen: View) -> list[LegendEntry]:
     return entries
 
 
-def _coordinates(seen: View, driven: bool) -> str:
+def _coordinates(seen: StateSpaceView, driven: bool) -> str:
     if seen.labels[0] == "time step":
         return "Time runs to the right; the fixed points are at the right end."
     if not seen.principal:
@@ -136,7 +139,7 @@ def _coordinates(seen: View, driven: bool) -> str:
     return f"The axes are principal components of the {'trajectories' if driven else 'fixed points'}."
 
 
-def _alt(fp: FixedPoints, seen: View) -> str:
+def _alt(fp: FixedPoints, seen: StateSpaceView) -> str:
     content = f"{pluralise(len(fp), 'fixed point')}, {pluralise(len(seen.slow), 'slow point')} and "
     return (
         f"View of {content}{pluralise(len(seen.paths), 'trajectory', 'trajectories')} in {len(seen.labels)} dimensions."

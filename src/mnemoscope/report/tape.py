@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.lenses.gradients.figure import draw_gradients
 from mnemoscope.lenses.gradients.result import GradientNorms
 from mnemoscope.lenses.tape import EvenRests, Tape
@@ -80,7 +81,7 @@ def _tape(tape: Tape, batch: Batch, sample: int, shapes: tuple[tuple[int, int] |
     outputs = (outputs.sigmoid() if bits else outputs).masked_fill(~batch.mask[..., None], torch.nan)
     figure = draw_tape(
         replace(tape, outputs=outputs), sample, COLOUR,
-        input_shape=shapes[0], output_shape=shapes[1], chances=bits, width=7.2, letters=LARGEST_LETTERS,
+        input_shape=shapes[0], output_shape=shapes[1], chances=bits, width=7.2, font_size=PAGE_FONT_SIZE,
     )  # fmt: skip
     tiles = tape.memory.dim() == 5
     caption = (
@@ -97,10 +98,10 @@ def _gradients(gradients: GradientNorms | None, parts: GradientNorms | None) -> 
     found = []
     alt = "Norm of the gradient of the loss with respect to the state of each step"
     if gradients is not None:
-        figure = draw_gradients(gradients, COLOUR, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
+        figure = draw_gradients(gradients, COLOUR, figure=new_figure(7.2, 3.6), font_size=PAGE_FONT_SIZE)
         found.append(figure_markup(figure, "gradients", alt=f"{alt}.", caption=gradients.summary()))
     if parts is not None:
-        figure = draw_gradients(parts, COLOUR, figure=blank(7.2, 3.6), letters=LARGEST_LETTERS)
+        figure = draw_gradients(parts, COLOUR, figure=new_figure(7.2, 3.6), font_size=PAGE_FONT_SIZE)
         found.append(figure_markup(figure, "parts", alt=f"{alt}, by its parts.", caption=_ways(parts)))
     return found
 

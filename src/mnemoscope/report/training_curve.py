@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from mnemoscope.base.lazy_imports import need
-from mnemoscope.drawing.svg import COLOUR, blank, inline, legend, quiet
+from mnemoscope.base.lazy_imports import import_report_extra
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, inline_svg, style_page_axes
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import render_template
 from mnemoscope.report.numbers import format_number, pluralise
@@ -70,7 +71,7 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
 
 
 def _draw(training: Series, test: Series, baseline: float | None, baseline_is: str) -> str:
-    figure = blank(7.2, 3.1)
+    figure = new_figure(7.2, 3.1)
     axes = figure.add_subplot()
     if training:
         dot = "o" if len(training) == 1 else None
@@ -84,15 +85,15 @@ def _draw(training: Series, test: Series, baseline: float | None, baseline_is: s
         use_log_scale(axes, axes.yaxis)
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    legend(axes)
-    quiet(axes)
+    add_legend(axes)
+    style_page_axes(axes)
     alt = f"Loss over {pluralise(len(training), 'training step')} and {pluralise(len(test), 'evaluation')}."
-    return inline(figure, "curve", alt=alt)
+    return inline_svg(figure, "curve", alt=alt)
 
 
 def use_log_scale(axes: Any, axis: Any) -> None:
     """Make one axis logarithmic, with numbers formatted as in the text of the page."""
-    ticker = need("matplotlib.ticker")
+    ticker = import_report_extra("matplotlib.ticker")
     (axes.set_yscale if axis is axes.yaxis else axes.set_xscale)("log", nonpositive="mask")
     low, high = axis.get_view_interval()
     digits = (1,) if high > 100 * low else (1, 2, 5)

@@ -8,7 +8,8 @@ from math import ceil, log
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.report.training_curve import use_log_scale
 from mnemoscope.sweeps.results import PointResult
 from mnemoscope.sweeps.search_space import Choices, Distribution, Value
@@ -38,7 +39,7 @@ def against_each_field(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
     """The objective of every run against each field; a ring marks those of the best point."""
     columns = min(3, len(sweep.over))
     rows = ceil(len(sweep.over) / columns)
-    figure = blank(max(4.2, 2.9 * columns), 2.9 * rows)
+    figure = new_figure(max(4.2, 2.9 * columns), 2.9 * rows)
     objective = _objective_scale(sweep, points)
     own = [point for point in points if point.value is not None]
     axes = None
@@ -64,7 +65,7 @@ def parallel(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
     lines = [[scale.place(value) for scale, value in zip(scales, _all(point), strict=True)] for point in own]
     lines = [[log(place) if scale.log else place for scale, place in zip(scales, line, strict=True)] for line in lines]
     lows, highs = [min(at) for at in zip(*lines, strict=True)], [max(at) for at in zip(*lines, strict=True)]
-    figure = blank(max(5.2, 1.9 * len(scales)), 3.6)
+    figure = new_figure(max(5.2, 1.9 * len(scales)), 3.6)
     axes = figure.add_subplot()
     good = ceil(len(own) / 4)
     for rank, line in reversed(list(enumerate(lines))):
@@ -79,10 +80,10 @@ def parallel(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
         column = [_all(point)[place] for point in own]
         for height, text in _labels(scale, column, [line[place] for line in lines]):
             axes.annotate(text, (place, height), (5, 0), textcoords="offset points", va="bottom",
-                          color=COLOUR["muted"], fontsize=LARGEST_LETTERS)  # fmt: skip
+                          color=COLOUR["muted"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
     axes.set_xticks(range(len(scales)), [_broken(scale.name) for scale in scales])
     axes.set(xlim=(-0.15, len(scales) - 0.45), ylim=(-0.08, 1.08), yticks=[])
-    quiet(axes)
+    style_page_axes(axes)
     axes.spines[["left", "bottom"]].set_visible(False)
     return figure
 
@@ -122,7 +123,7 @@ def _dress(axes: Any, scale: _Scale, objective: _Scale, name_values: bool) -> No
         axes.set_xticks(*scale.ticks)
         axes.set_xticks([], minor=True)
     axes.margins(x=0.12)
-    quiet(axes)
+    style_page_axes(axes)
 
 
 def _gathered(drawn: Sequence[tuple[float, float | None]]) -> list[tuple[float, list[float]]]:

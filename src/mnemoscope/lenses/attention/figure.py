@@ -1,6 +1,6 @@
 """Attention and what was kept as figures; they need the `report` extra.
 
-`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +26,12 @@ SMALLEST = 1e-3
 
 
 def draw_attention(
-    attention: Attention, sample: int = 0, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+    attention: Attention,
+    sample: int = 0,
+    colours: Mapping[str, str] = LIGHT,
+    *,
+    figure: Any = None,
+    font_size: float = 9,
 ) -> Figure:
     """Weights as a map (Kerg, Fig 1); of a screen, what lay in memory over time, and the scores that decided."""
     if not 0 <= sample < attention.batch:
@@ -35,18 +41,18 @@ def draw_attention(
         figure = new_figure(13.5, 4.2) if screened else new_figure(9, 4.2)
     if not screened:
         weights, received = figure.subplots(1, 2)
-        draw_weights(figure, weights, attention, sample, colours, letters)
-        draw_received(received, attention, sample, colours, letters)
+        draw_weights(figure, weights, attention, sample, colours, font_size)
+        draw_received(received, attention, sample, colours, font_size)
         return figure
     weights, kept, scores = figure.subplots(1, 3)
-    draw_weights(figure, weights, attention, sample, colours, letters)
-    draw_kept(figure, kept, attention, sample, colours, letters)
-    draw_scores(scores, attention, sample, colours, letters)
+    draw_weights(figure, weights, attention, sample, colours, font_size)
+    draw_kept(figure, kept, attention, sample, colours, font_size)
+    draw_scores(scores, attention, sample, colours, font_size)
     return figure
 
 
 def draw_weights(
-    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float
 ) -> None:
     """Row: the step that attends; column: the state that it attends to. Blank where nothing was in memory."""
     weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
@@ -57,19 +63,19 @@ def draw_weights(
     drawn = axes.imshow(weights, cmap=MAP, norm=LogNorm(least, 1, clip=True), aspect="auto", interpolation="nearest")
     bar = figure.colorbar(drawn, ax=axes, format=_plain)
     axes.set(xlabel="to the state of step", ylabel="step", title="Attention")
-    _finished((axes, bar.ax), colours, letters)
+    _finished((axes, bar.ax), colours, font_size)
 
 
-def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
+def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float) -> None:
     """The attention that each state was given in all."""
     received = attention.received[:, sample].numpy()
     axes.vlines(range(len(received)), 0, received, color=colours["stable"], linewidth=1.6)
     axes.set(xlabel="state of step", ylabel="attention received in all", ylim=(0, None))
-    calm(axes, colours, letters)
+    style_axes(axes, colours, font_size)
 
 
 def draw_kept(
-    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float
 ) -> None:
     """Row: a state; column: the steps at which it lay in memory. Grey while it is new, by its score from then on."""
     assert attention.scores is not None
@@ -84,10 +90,10 @@ def draw_kept(
     drawn = axes.imshow(by_score, cmap=MAP, vmin=0, vmax=_reach(by_score), **how)
     bar = figure.colorbar(drawn, ax=axes)
     axes.set(xlabel="step", ylabel="state of step", title="In memory, by relevance")
-    _finished((axes, bar.ax), colours, letters)
+    _finished((axes, bar.ax), colours, font_size)
 
 
-def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], letters: float) -> None:
+def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float) -> None:
     """The relevance of each state, and what became of it."""
     assert attention.scores is not None
     scores, last = attention.scores[:, sample].numpy(), int(attention.last[sample])
@@ -111,8 +117,8 @@ def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[s
     axes.set(
         xlabel="state of step", ylabel="relevance", title="Why: attention received while new", ylim=(0, 1.35 * top)
     )
-    axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], ncols=2, loc="upper center")
-    calm(axes, colours, letters)
+    axes.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"], ncols=2, loc="upper center")
+    style_axes(axes, colours, font_size)
 
 
 def _plain(value: float, _: Any = None) -> str:
@@ -124,7 +130,7 @@ def _reach(values: np.ndarray) -> float:
     return float(np.nanmax(values)) or 1.0 if np.isfinite(values).any() else 1.0
 
 
-def _finished(panels: tuple[Any, ...], colours: Mapping[str, str], letters: float) -> None:
+def _finished(panels: tuple[Any, ...], colours: Mapping[str, str], font_size: float) -> None:
     for axes in panels:
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     panels[1].spines[:].set_visible(False)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.lenses.attractors.verdict import UNDEFINED, Kind
-from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.view import principal_projection
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ KEYS = {
 """The colour of each kind."""
 
 
-def draw_cycles(cycles: Cycles, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_cycles(cycles: Cycles, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """Orbits in the first two coordinates of the state space, and Floquet multipliers beside the unit circle.
 
     A state of one number is drawn against its next.
@@ -57,11 +57,11 @@ def draw_cycles(cycles: Cycles, colours: Mapping[str, str] = LIGHT, *, letters: 
     left.set(xlabel=labels[0], ylabel=labels[1], title=title if len(cycles) else "No cycle was found")
     _multipliers(right, cycles, order, colours)
     for axes in (left, right):
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure
 
 
-def draw_exponents(seen: LyapunovSpectrum, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_exponents(seen: LyapunovSpectrum, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """The exponents with two standard errors, and how the leading ones came to their values."""
     figure = new_figure(10, 3.8)
     left, right = figure.subplots(1, 2)
@@ -86,14 +86,16 @@ def draw_exponents(seen: LyapunovSpectrum, colours: Mapping[str, str] = LIGHT, *
         right.plot(times, curves[:, :, number].T, color=colour, linewidth=0.5, alpha=0.35)
         right.plot(times, curves[:, :, number].mean(0), color=colour, linewidth=1.8, label=f"{number + 1}")
     if shown:
-        right.legend(frameon=False, title="index", loc="upper left", bbox_to_anchor=(1, 1), title_fontsize=letters - 1)
+        right.legend(
+            frameon=False, title="index", loc="upper left", bbox_to_anchor=(1, 1), title_fontsize=font_size - 1
+        )
     right.set(xlabel="steps" if seen.dt is None else "time", title="Mean up to here: of each start, and of all")
     for axes in (left, right):
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure
 
 
-def draw_attractors(seen: Attractors, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_attractors(seen: Attractors, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """The attractors in the first two coordinates, and the share of the starts that come to each."""
     figure = new_figure(10, 4.4)
     dims = max(2, len(seen.labels))
@@ -116,9 +118,9 @@ def draw_attractors(seen: Attractors, colours: Mapping[str, str] = LIGHT, *, let
     right.set(xlim=(0, 1.15), ylim=(min(-0.5, len(seen) - 4.5), len(seen) - 0.5))
     right.set(xlabel="share of the starts", title="Basins")
     for axes in (left, right) if dims == 2 else (right,):
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     if dims == 3:
-        left.tick_params(labelsize=letters - 1)
+        left.tick_params(labelsize=font_size - 1)
         left.locator_params(nbins=4)
         for axis in (left.xaxis, left.yaxis, left.zaxis):
             axis.set_pane_color((1, 1, 1, 0))
@@ -155,9 +157,7 @@ def _flattened(cycles: Cycles, orbits: list[np.ndarray]) -> tuple[list[np.ndarra
             "state",
             "next state",
         )
-    none = cycles.states[:0]
-    nothing = FixedPoints(none, none[:, 0], none.reshape(0, size, size), none[:, 0].long(), False, False)
-    project = principal_projection(nothing, cycles.states[None] if len(cycles) else None)
+    project = principal_projection(cycles.states)
     return [project(orbit)[:, :2] for orbit in orbits], project.labels[:2]
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import State
+from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.lenses.attractors.exponents import checked_system
 from mnemoscope.lenses.attractors.judgement import Found, Judgement
 from mnemoscope.lenses.attractors.moving import judge_moving
@@ -16,9 +17,7 @@ from mnemoscope.lenses.attractors.tangents import drawn_starts, seeded
 from mnemoscope.lenses.attractors.verdict import UNDEFINED, Attractors, Kind
 from mnemoscope.lenses.attractors.watching import watch
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.starts import StartStrategy
-from mnemoscope.lenses.fixed_points.view import principal_projection
 
 DRAWN = 300
 """Steps of each attractor that are drawn."""
@@ -155,7 +154,5 @@ def _paths(judgement: Judgement, order: list[Found]) -> tuple[Float[Tensor, "att
             stays = stays | ~(torch.isfinite(new).all(1) & (new.abs().amax(1) <= limit))
             way.append(torch.where(stays[:, None], way[-1], new))
     whole, kept = torch.stack(way).cpu(), ~stays.cpu()  # (time, attractors, size)
-    none, size = x.new_zeros(0).cpu(), x.shape[1]
-    nothing = FixedPoints(none.reshape(0, size), none, none.reshape(0, size, size), none.long(), False, False)
-    project = principal_projection(nothing, whole[:, kept] if bool(kept.any()) else whole)
+    project = principal_projection((whole[:, kept] if bool(kept.any()) else whole).flatten(0, 1))
     return torch.from_numpy(project(whole.double().numpy())).transpose(0, 1).contiguous(), project.labels

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ def draw_evolution(
     colours: Mapping[str, str] = LIGHT,
     *,
     figure: Any = None,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """States along one direction over the parameter; below, how many points each snapshot has.
 
@@ -62,9 +63,9 @@ def draw_evolution(
     _counts(bottom, seen, colours)
     top.set(ylabel=label, title="Fixed points over the parameter")
     bottom.set(xlabel="parameter", ylabel="points,\nstable ones")
-    calm(top, colours, letters)
-    calm(bottom, colours, letters)
-    _legend(figure, seen, drawn, colours, letters)
+    style_axes(top, colours, font_size)
+    style_axes(bottom, colours, font_size)
+    _legend(figure, seen, drawn, colours, font_size)
     return figure
 
 
@@ -133,7 +134,9 @@ def _counts(axes: Any, seen: BifurcationDiagram, colours: Mapping[str, str]) -> 
     axes.yaxis.get_major_locator().set_params(integer=True)
 
 
-def _legend(figure: Any, seen: BifurcationDiagram, drawn: set[str], colours: Mapping[str, str], letters: float) -> None:
+def _legend(
+    figure: Any, seen: BifurcationDiagram, drawn: set[str], colours: Mapping[str, str], font_size: float
+) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -146,5 +149,5 @@ def _legend(figure: Any, seen: BifurcationDiagram, drawn: set[str], colours: Map
         Line2D([], [], color=colours["ink"], marker=MARKS[name], linestyle="none", markersize=4.5, label=name)
         for name in names
     ]
-    style = {"frameon": False, "fontsize": letters, "labelcolor": colours["ink"]}
+    style = {"frameon": False, "fontsize": font_size, "labelcolor": colours["ink"]}
     figure.legend(handles=handles, loc="outside lower center", ncols=3, **style)

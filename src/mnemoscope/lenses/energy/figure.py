@@ -1,6 +1,6 @@
 """Energies along trajectories, and as surfaces, as figures; they need the `report` extra.
 
-`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ _SERIES = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 _STYLES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
 
-def draw_report(report: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_report(report: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """The energy with its rises, its terms, and what moves it; the latter two as means over the trajectories."""
     figure = new_figure(11.5, 3.7)
     energy, terms, causes = figure.subplots(1, 3)
@@ -44,8 +45,8 @@ def draw_report(report: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, le
     causes.set(title="dE/dt by what moves, mean" if report.continuous else "Change in a step by cause, mean")
     for axes in (energy, terms, causes):
         axes.set_xlabel("time" if report.continuous else "step")
-        _legend_below(axes, letters)
-        calm(axes, colours, letters)
+        _legend_below(axes, font_size)
+        style_axes(axes, colours, font_size)
     return figure
 
 
@@ -68,11 +69,11 @@ def _lines(
         axes.plot(times, value, label=name, **style)
 
 
-def _legend_below(axes: Any, letters: float) -> None:
+def _legend_below(axes: Any, font_size: float) -> None:
     if axes.get_legend_handles_labels()[0]:
         axes.legend(
             frameon=False,
-            fontsize=letters,
+            fontsize=font_size,
             loc="upper center",
             bbox_to_anchor=(0.5, -0.2),
             ncols=2,
@@ -81,7 +82,7 @@ def _legend_below(axes: Any, letters: float) -> None:
         )
 
 
-def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """A panel for each V_d: the energy above its lowest point there, the path, and its part under this V_d."""
     count = len(surface)
     columns = min(count, 4)
@@ -116,16 +117,16 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
             axes.set_xlabel("first direction of V_f")
         if number % columns == 0:
             axes.set_ylabel("second direction of V_f")
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     bar = figure.colorbar(drawn, ax=list(panels[:count]), shrink=0.75, pad=0.015)
-    bar.set_label("energy above its lowest", color=colours["muted"], size=letters)
-    bar.ax.tick_params(labelsize=letters, labelcolor=colours["muted"], color=colours["line"])
+    bar.set_label("energy above its lowest", color=colours["muted"], size=font_size)
+    bar.ax.tick_params(labelsize=font_size, labelcolor=colours["muted"], color=colours["line"])
     bar.outline.set_visible(False)
     known = {}
     for axes in panels[:count]:  # a panel whose lowest point is on the grid's edge does not show it
         known |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(
-        list(known.values()), list(known), loc="outside upper center", ncols=3, frameon=False, fontsize=letters
+        list(known.values()), list(known), loc="outside upper center", ncols=3, frameon=False, fontsize=font_size
     )
     return figure
 

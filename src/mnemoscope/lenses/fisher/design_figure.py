@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.fisher.constraints import Constraint
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from mnemoscope.lenses.fisher.design import MemoryDesign
 
 
-def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """The matrix (of a matrix network, both) as a line, singular values, memory under its bound, and the ascent. Needs
     the `report` extra.
 
     Args:
         design: what is drawn.
         colours: by the names of `LIGHT`.
-        letters: size that all letters are given room for.
+        font_size: size of text, in points, that the layout has room for.
 
     """
     lines = design.lines
@@ -33,7 +34,7 @@ def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, let
     reach = max(float(line.abs().max()) for line in lines) or 1.0
     for axes, line, name in zip(pictures, lines, names, strict=True):
         axes.imshow(line.numpy(), cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="nearest")
-        axes.set_title(f"{name} as a line", fontsize=letters, color=colours["ink"])
+        axes.set_title(f"{name} as a line", fontsize=font_size, color=colours["ink"])
         axes.set(xticks=[], yticks=[])
     for one, name, marker in zip(design.parts[:-1], ["V"] if design.U is None else ["U", "V"], "os", strict=False):
         values = torch.linalg.svdvals(one).numpy()
@@ -60,7 +61,7 @@ def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, let
     ascent.xaxis.get_major_locator().set_params(integer=True)
     ascent.set(xlabel="iteration", ylabel="held", ylim=(0, None))
     for axes in (singular, curve, ascent):
-        axes.legend(frameon=False, fontsize=letters)
+        axes.legend(frameon=False, fontsize=font_size)
     for axes in (*pictures, singular, curve, ascent):
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure

@@ -1,6 +1,6 @@
 """Fisher memory, at rest and along trajectories, and linear memory capacity, as figures; they need the `report` extra.
 
-`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ MOST_CURVES = 50
 """Trajectories that are drawn one by one; the mean is of all."""
 
 
-def draw_memory(memory: FisherMemory, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_memory(memory: FisherMemory, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """The curve under its bound, the sum of it, and the Fisher memory matrix."""
     figure = new_figure(11.5, 3.6)
     curve, held, matrix = figure.subplots(1, 3)
@@ -35,10 +36,10 @@ def draw_memory(memory: FisherMemory, colours: Mapping[str, str] = LIGHT, *, let
     curve.set(xlabel="steps ago", ylabel="Fisher information", ylim=(0, None))
     _sum(held, J, float(memory.total.detach()), "held of these", colours)
     _matrix(figure, matrix, memory.matrix.detach().numpy())
-    return _finished(figure, (curve, held, matrix), (curve,), colours, letters)
+    return _finished(figure, (curve, held, matrix), (curve,), colours, font_size)
 
 
-def draw_along(memory: TrajectoryMemory, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_along(memory: TrajectoryMemory, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """Curves of the trajectories and their mean, the share of the signals that is left, the mean matrix."""
     figure = new_figure(11.5, 3.6)
     curve, left, matrix = figure.subplots(1, 3)
@@ -53,10 +54,10 @@ def draw_along(memory: TrajectoryMemory, colours: Mapping[str, str] = LIGHT, *, 
         axes.plot(mean, color=colours["stable"], linewidth=2, label="mean" if memory.batch > 1 else "J(k)")
         axes.set(xlabel="steps ago", ylabel=words, ylim=(0, None))
     _matrix(figure, matrix, memory.matrix.mean(0).numpy())
-    return _finished(figure, (curve, left, matrix), (curve,), colours, letters)
+    return _finished(figure, (curve, left, matrix), (curve,), colours, font_size)
 
 
-def draw_capacity(capacity: MemoryCapacity, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_capacity(capacity: MemoryCapacity, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """R^2 over the delay, with two standard errors where it was measured, and its sum under the number of units."""
     figure = new_figure(8, 3.6)
     curve, held = figure.subplots(1, 2)
@@ -68,7 +69,7 @@ def draw_capacity(capacity: MemoryCapacity, colours: Mapping[str, str] = LIGHT, 
     curve.set(xlabel="steps ago", ylabel="recovered, R²", ylim=(min(0.0, float(R2.min())), 1.03))
     held.axhline(capacity.size, color=colours["ink"], linestyle=(0, (4, 3)), linewidth=1, label="at most")
     _sum(held, R2, float(capacity.total.detach()), "recovered of these", colours)
-    return _finished(figure, (curve, held), (held,), colours, letters)
+    return _finished(figure, (curve, held), (held,), colours, font_size)
 
 
 def _sum(axes: Any, curve: np.ndarray, total: float, words: str, colours: Mapping[str, str]) -> None:
@@ -85,10 +86,10 @@ def _matrix(figure: Figure, axes: Any, J: np.ndarray) -> None:
 
 
 def _finished(
-    figure: Figure, panels: tuple[Any, ...], with_legend: tuple[Any, ...], colours: Mapping[str, str], letters: float
+    figure: Figure, panels: tuple[Any, ...], with_legend: tuple[Any, ...], colours: Mapping[str, str], font_size: float
 ) -> Figure:
     for axes in with_legend:
-        axes.legend(frameon=False, fontsize=letters)
+        axes.legend(frameon=False, fontsize=font_size)
     for axes in panels:
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
+from mnemoscope.drawing.projection import join_lines
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.view import View, strung, view
+from mnemoscope.lenses.fixed_points.view import StateSpaceView, project_state_space
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,13 +64,10 @@ def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch s
 
     Needs the `report` extra. The figure belongs to no window: show it in a notebook, or call its `savefig`.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib: pip install 'mnemoscope[report]'.") from error
-    figure = Figure(figsize=(11, 5.2), layout="constrained")
-    seen = view(fp, trajectories)
+    figure = new_figure(11, 5.2)
+    from matplotlib import rc_context
+
+    seen = project_state_space(fp, trajectories)
     grid = figure.add_gridspec(1, 2, wspace=0.12)
     with rc_context({"grid.color": "0.9", "grid.linewidth": 0.6}):
         left: Any = figure.add_subplot(grid[0], projection="rectilinear" if len(seen.labels) == 2 else "3d")
@@ -85,13 +84,13 @@ def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch s
 _MARKERS = {"stable": "o", "saddle": "D", "unstable": "s", "marginal": "P"}
 
 
-def _draw_states(axes: Any, fp: FixedPoints, seen: View) -> None:
+def _draw_states(axes: Any, fp: FixedPoints, seen: StateSpaceView) -> None:
     if len(seen.paths):
         axes.plot(
-            *strung(seen.paths).T, color="0.55", linewidth=0.6, alpha=seen.opacity, zorder=1, label="trajectories"
+            *join_lines(seen.paths).T, color="0.55", linewidth=0.6, alpha=seen.opacity, zorder=1, label="trajectories"
         )
     for group in groups(fp):
-        arms = strung(seen.segments[np.isin(seen.owners, group.members)])
+        arms = join_lines(seen.segments[np.isin(seen.owners, group.members)])
         axes.plot(*arms.T, color=group.colour, linewidth=1.4, zorder=2)
         coordinates = seen.points[group.members].T
         label = f"{group.label} ({len(group.members)})"

@@ -1,4 +1,4 @@
-"""What can be seen of a state space: fixed points, trajectories and unstable directions in two or three coordinates."""
+"""The state space around fixed points, projected for drawing: points, trajectories and unstable directions."""
 
 from __future__ import annotations
 
@@ -9,46 +9,23 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.projection import principal_projection, to_array
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 
-MOST_CLOUD_STATES = 2000
-"""Principal components are taken of at most this many states of the trajectories, drawn at random (always the same)."""
-MOST_PATH_STATES = 30_000
-"""At most this many states of trajectories are drawn."""
+MOST_TRAJECTORY_STATES = 30_000
+"""Upper limit of the trajectory states that are drawn."""
 MOST_DIRECTIONS = 6
-"""At most this many unstable directions of one point are drawn, the fastest first."""
-ARM = 0.1
-"""Half the length of a drawn direction, as a share of the extent of what is drawn."""
+"""Upper limit of the unstable directions that are drawn at one point; the fastest come first."""
+ARM_LENGTH = 0.1
+"""Half the length of a drawn direction, as a fraction of the extent of the points and trajectories."""
 
 
 @dataclass(frozen=True)
-class Projection:
-    """An orthogonal projection of states (..., size) to at most three coordinates (..., dims)."""
-
-    centre: np.ndarray
-    axes: np.ndarray
-    """Orthonormal rows (dims, size)."""
-    share: tuple[float, ...] | None
-    """Share of the variance along each axis; None where the axes are the states' own coordinates."""
-
-    def __call__(self, states: np.ndarray) -> np.ndarray:
-        return (states - self.centre) @ self.axes.T
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        if self.share is None:
-            return tuple(f"state {axis + 1}" for axis in range(len(self.axes)))
-        return tuple(
-            f"PC {axis + 1} ({share:.0%})" if share > 0 else f"direction {axis + 1}"
-            for axis, share in enumerate(self.share)
-        )
-
-
-@dataclass(frozen=True)
-class View:
-    """All that is drawn of a state space, in two or three coordinates; a one-dimensional state is drawn over time."""
+class StateSpaceView:
+    """All parts of a drawn state space, in two or three coordinates; a one-dimensional state is drawn over time."""
 
     labels: tuple[str, ...]
+    """Labels of the axes."""
     points: np.ndarray
     """Fixed points (points, dims)."""
     slow: np.ndarray
@@ -56,40 +33,24 @@ class View:
     paths: np.ndarray
     """Trajectories (batch, time, dims); NaN where a state was not finite."""
     segments: np.ndarray
-    """Unstable directions (segments, 2, dims)."""
+    """Unstable directions as line segments (segments, 2, dims)."""
     owners: np.ndarray
-    """The fixed point that each segment belongs to (segments,)."""
+    """Index of the fixed point that each segment belongs to (segments,)."""
     principal: bool
-    """Whether the coordinates are principal components, and not the states' own."""
+    """Whether the axes are principal components instead of the coordinates of the state."""
     notes: tuple[str, ...]
-    """What was left out of the picture, in sentences."""
+    """What the drawing omits, in sentences."""
 
     @property
     def opacity(self) -> float:
-        """Of the trajectories: the more there are, the fainter."""
+        """Opacity of the trajectories, lower the more states they have."""
         return min(0.8, max(0.15, 1200 / max(self.paths.shape[0] * self.paths.shape[1], 1)))
 
 
-def principal_projection(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None) -> Projection:
-    """Principal components of the trajectories, or of the fixed points where there are none.
-
-    States of up to three dimensions keep their own coordinates. Where the cloud is too flat to fix three axes (a single
-    point, say), unstable directions and then the first coordinates supply the rest.
-    """
-    size = fp.states.shape[1]
-    if size <= 3:
-        return Projection(np.zeros(size), np.eye(size), None)
-    cloud = _cloud(fp.states if trajectories is None else trajectories.reshape(-1, size))
-    centre = cloud.mean(0) if len(cloud) else np.zeros(size)
-    variance, found = _principal(cloud - centre)
-    spare = [vector for _, vector in _unstable_vectors(fp)] if len(found) < 3 else []
-    axes = np.array(_completed(found, [*spare, *np.eye(min(size, 6), size)], 3))
-    axes *= np.sign(np.take_along_axis(axes, np.abs(axes).argmax(1)[:, None], 1))  # a sign of its own, run after run
-    return Projection(centre, axes, (*variance, 0.0, 0.0, 0.0)[:3])
-
-
-def view(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None) -> View:
-    """Project everything that is drawn of a state space."""
+def project_state_space(
+    fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None
+) -> StateSpaceView:
+    """Project onto principal components of the trajectories, or of the fixed points if there are no trajectories."""
     size = fp.states.shape[1]
     if trajectories is not None and (trajectories.dim() != 3 or trajectories.shape[2] != size):
         raise ValueError(
@@ -98,33 +59,28 @@ def view(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None 
         )
     if trajectories is not None and trajectories.numel() == 0:
         trajectories = None
-    project = principal_projection(fp, trajectories)
-    points = project(_array(fp.states))
-    slow = project(_array(fp.slow.states)) if fp.slow is not None else points[:0]
-    drawn, notes = _thinned(trajectories)
+    spare = (vector for _, vector in _unstable_vectors(fp))
+    project = principal_projection(fp.states if trajectories is None else trajectories.reshape(-1, size), spare)
+    points = project(to_array(fp.states))
+    slow = project(to_array(fp.slow.states)) if fp.slow is not None else points[:0]
+    drawn, notes = _thin_out(trajectories)
     paths = np.zeros((0, 0, points.shape[1])) if drawn is None else project(drawn).swapaxes(0, 1)
     paths[~np.isfinite(paths).all(-1)] = np.nan
     directions = list(_unstable_vectors(fp))
     owners = np.array([owner for owner, _ in directions], dtype=int)
-    arms = ARM * _extent(points, paths) * np.array([vector for _, vector in directions]).reshape(-1, size)
+    arms = ARM_LENGTH * _extent(points, paths) * np.array([vector for _, vector in directions]).reshape(-1, size)
     arms = arms @ project.axes.T
     segments = np.stack([points[owners] - arms, points[owners] + arms], axis=1)
     if len(fp) and int(fp.unstable.max()) > MOST_DIRECTIONS:
         notes.append(f"At most {MOST_DIRECTIONS} unstable directions are drawn at each point, the fastest ones.")
     if size == 1:
-        points, slow, paths, segments = _over_time(points, slow, paths, segments)
+        points, slow, paths, segments = _against_time(points, slow, paths, segments)
     labels = ("time step", "state") if size == 1 else project.labels
-    return View(labels, points, slow, paths, segments, owners, project.share is not None, tuple(notes))
-
-
-def strung(pieces: np.ndarray) -> np.ndarray:
-    """Lines (pieces, length, dims) as one run of states (-1, dims), with a gap of NaN after each."""
-    gap = np.full((pieces.shape[0], 1, pieces.shape[2]), np.nan)
-    return np.concatenate([pieces, gap], axis=1).reshape(-1, pieces.shape[2])
+    return StateSpaceView(labels, points, slow, paths, segments, owners, project.share is not None, tuple(notes))
 
 
 def _unstable_vectors(fp: FixedPoints) -> Iterator[tuple[int, np.ndarray]]:
-    """(point, unit vector) for each unstable direction; a complex pair spans its plane by real and imaginary part."""
+    """Yield (point, unit vector) for each unstable direction; real and imaginary part for a complex pair."""
     for point, count in enumerate(fp.unstable.tolist()):
         values, vectors = fp.eigenvalues[point, :count].numpy(), fp.eigenvectors[point, :, :count].numpy()
         parts: list[np.ndarray] = []
@@ -139,54 +95,22 @@ def _unstable_vectors(fp: FixedPoints) -> Iterator[tuple[int, np.ndarray]]:
                 yield point, part / length
 
 
-def _cloud(states: Tensor) -> np.ndarray:
-    """The finite states, or enough of them."""
-    if len(states) > MOST_CLOUD_STATES:
-        chosen = np.random.default_rng(0).choice(len(states), MOST_CLOUD_STATES, replace=False)
-        states = states[chosen.tolist()]
-    cloud = _array(states)
-    return cloud[np.isfinite(cloud).all(1)]
-
-
-def _principal(centred: np.ndarray) -> tuple[list[float], list[np.ndarray]]:
-    """Share of the variance and axis of the leading principal components, at most three; fewer for a flatter cloud."""
-    wide = len(centred) < centred.shape[1]
-    powers, vectors = np.linalg.eigh(centred @ centred.T if wide else centred.T @ centred)
-    floor = max(1e-10 * powers.max(initial=0), 1e-24 * len(centred))  # what rounding alone makes of a flat cloud
-    leading = [mode for mode in range(len(powers))[:-4:-1] if powers[mode] > floor]
-    axes = [centred.T @ vectors[:, mode] / powers[mode] ** 0.5 if wide else vectors[:, mode] for mode in leading]
-    return [float(powers[mode] / powers.sum()) for mode in leading], axes
-
-
-def _completed(axes: list[np.ndarray], candidates: list[np.ndarray], dims: int) -> list[np.ndarray]:
-    """Orthonormal `axes`, lengthened to `dims` by what the candidates add (Gram-Schmidt)."""
-    for candidate in candidates:
-        if len(axes) == dims:
-            break
-        rest = candidate.astype(float)
-        for axis in [*axes, *axes]:  # twice, for rounding
-            rest = rest - (axis @ rest) * axis
-        length = np.linalg.norm(rest)
-        if length > 1e-6:
-            axes = [*axes, rest / length]
-    return axes
-
-
-def _thinned(trajectories: Tensor | None) -> tuple[np.ndarray | None, list[str]]:
-    """Few enough states to draw: whole trajectories are left out before any is thinned."""
+def _thin_out(trajectories: Tensor | None) -> tuple[np.ndarray | None, list[str]]:
+    """Reduce trajectories to a number that can be drawn: omit whole trajectories before steps of any one."""
     if trajectories is None:
         return None, []
     time, batch = trajectories.shape[:2]
-    kept, stride, notes = min(batch, max(1, MOST_PATH_STATES // time)), -(-time // MOST_PATH_STATES), []
+    kept, stride = min(batch, max(1, MOST_TRAJECTORY_STATES // time)), -(-time // MOST_TRAJECTORY_STATES)
+    notes = []
     if kept < batch:
         notes.append(f"{kept} of the {batch} trajectories are drawn.")
     if stride > 1:
         notes.append(f"Only one in {stride} steps of the trajectory is drawn.")
-    return _array(trajectories[::stride, :kept]), notes
+    return to_array(trajectories[::stride, :kept]), notes
 
 
 def _extent(points: np.ndarray, paths: np.ndarray) -> float:
-    """Of the fixed points, or of half the trajectories where the points lie close together."""
+    """Return the extent of the fixed points, or half that of the trajectories if it is larger."""
     return max(_width(points), 0.5 * _width(paths.reshape(-1, points.shape[1]))) or 1.0
 
 
@@ -195,18 +119,14 @@ def _width(cloud: np.ndarray) -> float:
     return float(np.ptp(cloud, axis=0).max()) if len(cloud) else 0.0
 
 
-def _over_time(
+def _against_time(
     points: np.ndarray, slow: np.ndarray, paths: np.ndarray, segments: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A one-dimensional state against time; the fixed points stand where the trajectories end."""
+    """Add time as the first coordinate of one-dimensional states; fixed points stand where the trajectories end."""
     steps = np.broadcast_to(np.arange(paths.shape[1], dtype=float)[:, None], (*paths.shape[:2], 1))
     end = max(paths.shape[1] - 1, 0)
 
-    def standing(states: np.ndarray) -> np.ndarray:
+    def at_end(states: np.ndarray) -> np.ndarray:
         return np.concatenate([np.full_like(states, end), states], axis=-1)
 
-    return standing(points), standing(slow), np.concatenate([steps, paths], axis=-1), standing(segments)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()
+    return at_end(points), at_end(slow), np.concatenate([steps, paths], axis=-1), at_end(segments)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.gradients.result import GradientNorms
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +28,7 @@ def draw_gradients(
     *,
     bounds: Mapping[str, Float[Tensor, " time"]] | None = None,
     figure: Any = None,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """Draw log |dL/dh_t| against t, one line for each curve (needs the `report` extra).
 
@@ -36,7 +37,7 @@ def draw_gradients(
         colours: colours by the names of `LIGHT`.
         bounds: further curves by their labels, drawn dashed.
         figure: an empty figure to draw into; a new one by default.
-        letters: font size for which the layout leaves room.
+        font_size: size of text, in points, that the layout has room for.
 
     """
     if figure is None:
@@ -58,6 +59,6 @@ def draw_gradients(
     axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
     if len(gradients) + len(bounds or {}) > 1:
         above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3}
-        axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], **above)
-    calm(axes, colours, letters)
+        axes.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"], **above)
+    style_axes(axes, colours, font_size)
     return figure

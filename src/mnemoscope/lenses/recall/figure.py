@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.recall.memory_kinds import MemoryClass
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ MOST_NAMED = 30
 
 
 def draw_recall(
-    seen: Recall, which: int = 0, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+    seen: Recall, which: int = 0, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """Overlaps with all memories over time, and of each period its overlap and its margin, of one start."""
     figure = new_figure(10, 4.6) if figure is None else figure
@@ -45,14 +46,14 @@ def draw_recall(
         if wrong.any():
             sure.plot(ends[wrong], np.zeros(wrong.sum()), label="not as Phi predicts", **style)
     sure.set(ylim=(0, 1.02), xlabel=f"inner step, {seen.k} to a period", ylabel="at its end")
-    calm(over_time, colours, letters)
-    calm(sure, colours, letters)
+    style_axes(over_time, colours, font_size)
+    style_axes(sure, colours, font_size)
     over_time.locator_params(axis="y", integer=True)
-    figure.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], loc="outside lower center", ncols=3)
+    figure.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"], loc="outside lower center", ncols=3)
     return figure
 
 
-def draw_kinds(seen: MemoryClasses, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_kinds(seen: MemoryClasses, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """Overlap of every point with every memory, points ordered and named by what they are, and how long each holds."""
     order = seen.order
     figure = new_figure(10, max(3.0, 1.4 + 0.24 * min(len(order), MOST_NAMED)))
@@ -72,9 +73,9 @@ def draw_kinds(seen: MemoryClasses, colours: Mapping[str, str] = LIGHT, *, lette
     dwell.plot(np.full((~finite).sum(), longest), places[~finite], ">", label="stays", **style)
     dwell.axvline(seen.lasting, color=colours["muted"], linestyle="dotted", linewidth=1)
     dwell.set(xscale="log", xlabel="steps until a deviation has grown by e", xlim=(None, longest))
-    calm(overlaps, colours, letters)
-    calm(dwell, colours, letters)
-    dwell.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"], loc="upper left", bbox_to_anchor=(1, 1))
+    style_axes(overlaps, colours, font_size)
+    style_axes(dwell, colours, font_size)
+    dwell.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"], loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
@@ -94,7 +95,7 @@ def _name_rows(axes: Any, seen: MemoryClasses, order: list[int], colours: Mappin
     axes.set_yticks(ticks, labels=labels)
 
 
-def draw_load(seen: Load, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_load(seen: Load, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """Shares of patterns that stay and that are recalled, with standard errors over the seeds, against the load."""
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
@@ -106,15 +107,15 @@ def draw_load(seen: Load, colours: Mapping[str, str] = LIGHT, *, letters: float 
     if seen.capacity is not None:
         axes.axvline(seen.capacity / seen.features, color=colours["muted"], linestyle="dotted", linewidth=1)
     axes.set(xlabel="memories / features", ylabel="share of patterns", ylim=(-0.03, 1.03))
-    calm(axes, colours, letters)
+    style_axes(axes, colours, font_size)
     if len(load) > 1 and load.max() > 20 * load.min():
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.legend(frameon=False, fontsize=letters, labelcolor=colours["ink"])
+    axes.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"])
     return figure
 
 
-def draw_basin(seen: Basin, colours: Mapping[str, str] = LIGHT, *, letters: float = 9) -> Figure:
+def draw_basin(seen: Basin, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
     """Share of starts that return, with its 95% interval, against the share of flipped signs."""
     figure = new_figure(6.0, 3.6)
     axes = figure.subplots()
@@ -124,7 +125,7 @@ def draw_basin(seen: Basin, colours: Mapping[str, str] = LIGHT, *, letters: floa
     axes.plot(corruptions, seen.share.numpy(), color=colours["stable"], marker="o", markersize=3.5)
     axes.set(xlabel="share of signs flipped at the start", ylabel=f"share that returns to memory {seen.which}",
              ylim=(-0.03, 1.03))  # fmt: skip
-    calm(axes, colours, letters)
+    style_axes(axes, colours, font_size)
     return figure
 
 

@@ -1,6 +1,6 @@
 """Relations, what a decoder reads of them, drift and generalisation as figures; they need the `report` extra.
 
-`colours` go by the names of `LIGHT`; `letters` is the size that all letters are given room for.
+`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.colour_maps import FROM_0, bar_below, colours_of, limits_of
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.relational import Scenes
 from mnemoscope.tasks.relational import RelationalTask, picture
 
@@ -46,7 +47,7 @@ def draw_relations(
     colours: Mapping[str, str] = LIGHT,
     *,
     width: float = 10.5,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """The images of a problem with its label and answer, then scores, then relations; blank where nothing is read.
 
@@ -62,22 +63,22 @@ def draw_relations(
     objects = seen.images[seen.objects[problem]]
     bars = []
     for axes, (title, matrix) in zip(panels[1:], matrices, strict=True):
-        low, high = limits_of(matrix)
+        low, high = colour_limits(matrix)
         if low == 0 and high <= 1:
-            drawn = axes.imshow(matrix, cmap=FROM_0, vmin=0, vmax=1, interpolation="nearest")
+            drawn = axes.imshow(matrix, cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
         else:
-            drawn = axes.imshow(matrix, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest")
+            drawn = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
         above = _beside(axes, objects)
         above.set_title(title)
-        calm(above, colours, letters)
-        bars.append(bar_below(axes, drawn))
+        style_axes(above, colours, font_size)
+        bars.append(add_colour_bar(axes, drawn))
     for axes in panels:
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
         axes.spines[:].set_visible(False)
     for bar in bars:
         bar.outline.set_visible(False)
-        calm(bar.ax, colours, letters - 1)
+        style_axes(bar.ax, colours, font_size - 1)
     return figure
 
 
@@ -87,7 +88,7 @@ def draw_occlusion(
     colours: Mapping[str, str] = LIGHT,
     *,
     width: float = 10.5,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """What is lost with each pair of objects, and with all of them; then by relations, and by objects where the model
     reads them.
@@ -97,7 +98,7 @@ def draw_occlusion(
         rows: objects of each row of the problem, as a task has them: lines are drawn between rows.
         colours: by the names of `LIGHT`.
         width: of the figure, in inches.
-        letters: size that all letters are given room for.
+        font_size: size of text, in points, that the layout has room for.
 
     """
     maps = [("Log-odds lost, nats", found.pairs.log_odds, None), ("Accuracy lost", found.pairs.accuracy, 100)]
@@ -111,14 +112,14 @@ def draw_occlusion(
     bars = []
     for axes, (title, values, percent) in zip(places, maps, strict=False):
         matrix = values.numpy() * (percent or 1)
-        low, high = limits_of(matrix)
+        low, high = colour_limits(matrix)
         high = max(high, 1.0 if percent else 1e-3)  # less is nothing
         low = -high if low < 0 else 0.0
-        drawn = axes.imshow(matrix, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest")
+        drawn = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
         axes.set(title=title + (", %" if percent else ""), xlabel="with object", ylabel="relation of object")
         _between(axes, rows, colours)
         _whole(axes)
-        bars.append(bar_below(axes, drawn))
+        bars.append(add_colour_bar(axes, drawn))
     rest = places[len(maps) :]
     _draw_whole(rest[0], found, colours)
     if found.objects is not None:
@@ -127,14 +128,16 @@ def draw_occlusion(
         rest[1].set(title="Log-odds lost, nats", xlabel="features of object")
         _whole(rest[1])
     for axes in places:
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     for bar in bars:
         bar.outline.set_visible(False)
-        calm(bar.ax, colours, letters - 1)
+        style_axes(bar.ax, colours, font_size - 1)
     return figure
 
 
-def draw_drift(found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float = 10.5, letters: float = 9) -> Figure:
+def draw_drift(
+    found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float = 10.5, font_size: float = 9
+) -> Figure:
     """A row for each network and a column for each set: how alike pairs of the same and of different objects are."""
     networks, sets = len(found.networks), len(found.sets)
     figure = new_figure(width, (0.22 * width + 0.9) * networks)
@@ -158,7 +161,7 @@ def draw_drift(found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float
         row[0].set_ylabel("share of pairs")
     panels[0, 0].legend(frameon=False, labelcolor=colours["ink"])
     for axes in panels.flatten():
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure
 
 
@@ -168,7 +171,7 @@ def draw_confused(
     colours: Mapping[str, str] = LIGHT,
     *,
     width: float = 10.5,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """Pairs of images side by side, and in how many of the cases one is mistaken for the other."""
     if not pairs:
@@ -178,12 +181,12 @@ def draw_confused(
         axes.imshow(torch.cat([images[pair.one], images[pair.other]], dim=2).permute(1, 2, 0).numpy())
         axes.set_title(f"{pair.times} of {pair.of}")
         axes.axis("off")
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure
 
 
 def draw_generalisation(
-    found: Generalisation, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+    found: Generalisation, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """Accuracy on unseen shapes, solid, and on those that were trained with, dashed, over how many were held out."""
     if figure is None:
@@ -201,7 +204,7 @@ def draw_generalisation(
     axes.plot([], [], color=colours["muted"], linestyle=(0, (4, 2)), label="seen shapes")
     axes.set(xlabel="m, shapes held out", ylabel="accuracy", ylim=(None, 1.02))
     axes.legend(frameon=False, labelcolor=colours["ink"], loc="center left", bbox_to_anchor=(1, 0.5))
-    calm(axes, colours, letters)
+    style_axes(axes, colours, font_size)
     return figure
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.drawing.palette import PALETTE
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, PALETTE
 from mnemoscope.lenses.spectra.growth import Growth
 from mnemoscope.lenses.spectra.kreiss import ROUNDING
 
@@ -16,16 +17,6 @@ if TYPE_CHECKING:
 
     from mnemoscope.lenses.spectra.lens import Spectrum
     from mnemoscope.lenses.spectra.transient_growth import Transients
-
-LIGHT: dict[str, str] = {
-    "ink": "#1b1f24",
-    "muted": "#59626c",
-    "line": "#dfdfd8",
-    "path": "#9aa1a9",
-    "inside": "#f5f5f1",
-    **{name: pair[0] for name, pair in PALETTE.items()},
-}
-"""Colours of a figure on white; a page passes its own."""
 
 STEPS = 60
 """Powers that are drawn at least."""
@@ -36,7 +27,7 @@ BINS = 24
 
 
 def draw_spectrum(
-    seen: Spectrum, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, columns: int = 3, letters: float = 9
+    seen: Spectrum, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, columns: int = 3, font_size: float = 9
 ) -> Figure:
     """Plane, growth and singular values; Schur form, angles and sub-diagonals. Needs the `report` extra.
 
@@ -45,7 +36,7 @@ def draw_spectrum(
         colours: by the names of `LIGHT`.
         figure: an empty figure to draw into; a new one by default.
         columns: panels side by side.
-        letters: size that all letters are given room for.
+        font_size: size of text, in points, that the layout has room for.
 
     """
     if figure is None:
@@ -54,7 +45,7 @@ def draw_spectrum(
     for number, draw in enumerate(panels):
         axes = figure.add_subplot(-(-len(panels) // columns), columns, number + 1)
         draw(axes, seen, colours)
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     return figure
 
 
@@ -74,31 +65,9 @@ def draw_transients(seen: Transients, colours: Mapping[str, str] = LIGHT) -> Fig
         if len(positive) and positive.max() > 100 * middle[0]:
             axes.set_yscale("log", nonpositive="mask")
         axes.set_title(title)
-        calm(axes, colours, 9)
+        style_axes(axes, colours, 9)
     bottom.set_xlabel("step", color=colours["muted"])
     return figure
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of these inches."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib: pip install 'mnemoscope[report]'.") from error
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def calm(axes: Any, colours: Mapping[str, str], letters: float) -> None:
-    """Axes that step back behind what they hold."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(colours["line"])
-    axes.tick_params(which="both", color=colours["line"], labelcolor=colours["muted"], labelsize=letters)
-    axes.xaxis.label.set(color=colours["muted"], size=letters)
-    axes.yaxis.label.set(color=colours["muted"], size=letters)
-    axes.title.set(color=colours["ink"], size=max(letters, 11))
-    legend = axes.get_legend()
-    for text in [*axes.texts, *(legend.get_texts() if legend else ())]:
-        text.set_size(letters - 1)
 
 
 def _plane(axes: Any, seen: Spectrum, colours: Mapping[str, str]) -> None:

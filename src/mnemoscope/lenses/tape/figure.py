@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.colour_maps import FROM_0, bar_below, colours_of, limits_of
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
+from mnemoscope.drawing.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +36,7 @@ def draw_tape(
     output_shape: tuple[int, int] | None = None,
     chances: bool = False,
     width: float = 10.5,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """Above, inputs, outputs and what was added at each step; below, the tape at the end and each head over time.
 
@@ -50,7 +51,7 @@ def draw_tape(
         output_shape: of an output that is a matrix.
         chances: whether outputs are chances, from 0 to 1.
         width: of the figure, in inches; its height goes by the number of heads.
-        letters: size that all letters are given room for.
+        font_size: size of text, in points, that the layout has room for.
 
     """
     if not 0 <= sample < tape.batch:
@@ -72,21 +73,21 @@ def draw_tape(
     )
     bars = []
     for axes, (title, values, limits) in zip(above, shown, strict=True):
-        bars.append(bar_below(axes, _strip(axes, values, "step", limits=limits)))
+        bars.append(add_colour_bar(axes, _strip(axes, values, "step", limits=limits)))
         axes.set_title(title)
-    bars.append(bar_below(below[0], _strip(below[0], memory[slots], "slot", slots, down=True)))
+    bars.append(add_colour_bar(below[0], _strip(below[0], memory[slots], "slot", slots, down=True)))
     below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
         picture = weights[:, slots].T.numpy()
-        drawn = axes.imshow(picture, cmap=FROM_0, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        drawn = axes.imshow(picture, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axes.set(xlabel="step", ylabel="slot", title=title)
         _whole(axes, slots)
-        bars.append(bar_below(axes, drawn))
+        bars.append(add_colour_bar(axes, drawn))
     for axes in (*above, *below):
-        calm(axes, colours, letters)
+        style_axes(axes, colours, font_size)
     for bar in bars:
         bar.outline.set_visible(False)
-        calm(bar.ax, colours, letters - 1)
+        style_axes(bar.ax, colours, font_size - 1)
     return figure
 
 
@@ -131,8 +132,8 @@ def _strip(
     """Vectors as columns, or as rows where `down`; matrices as tiles, row by row. Slots have their own numbers."""
     tiles = values.dim() == 3
     picture = _tiled(values.numpy()) if tiles else values.numpy() if down else values.T.numpy()
-    low, high = limits_of(picture) if limits is None else limits
-    drawn = axes.imshow(picture, cmap=colours_of(low), vmin=low, vmax=high, interpolation="nearest",
+    low, high = colour_limits(picture) if limits is None else limits
+    drawn = axes.imshow(picture, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest",
                         aspect="equal" if tiles else "auto")  # fmt: skip
     if tiles:
         axes.spines[:].set_visible(False)

@@ -1,7 +1,7 @@
 """Variable memories as a figure: the wave of variables through the subspaces, and the evidence for them.
 
-They need the `report` extra. `colours` go by the names of `LIGHT`; `letters` is the size that all letters are given
-room for.
+They need the `report` extra. `colours` go by the names of `LIGHT`; `font_size` is the size of text, in
+points, that the layout has room for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.variables.causal import PASSED
 from mnemoscope.lenses.variables.modes import FLOOR
 from mnemoscope.lenses.variables.wave import draw_wave, tinted, wave_height
@@ -28,7 +29,7 @@ Panel = Callable[[Any, "Variables", Mapping[str, str]], None]
 
 
 def draw_memories(
-    memories: Variables, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, letters: float = 9
+    memories: Variables, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """The wave above, and below it the evidence: modes, scores, ranks, F, what is decoded, and the causal tests.
 
@@ -40,8 +41,8 @@ def draw_memories(
         figure = new_figure(11.5, above + 3.1 * rows)
         figure.get_layout_engine().set(w_pad=0.07, h_pad=0.07)
     top, bottom = figure.subfigures(2, 1, height_ratios=(above, 3.1 * rows), hspace=0.04)
-    draw_wave(memories, 0, colours, figure=top, letters=letters)
-    draw_evidence(memories, colours, figure=bottom, letters=letters)
+    draw_wave(memories, 0, colours, figure=top, font_size=font_size)
+    draw_evidence(memories, colours, figure=bottom, font_size=font_size)
     return figure
 
 
@@ -51,7 +52,7 @@ def draw_evidence(
     *,
     figure: Any = None,
     columns: int = 3,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """The panels below the wave."""
     panels = _panels(memories)
@@ -62,8 +63,8 @@ def draw_evidence(
     for number, draw in enumerate(panels):
         axes = figure.add_subplot(rows, columns, number + 1)
         draw(axes, memories, colours)
-        _legend(axes, colours, letters)
-        calm(axes, colours, letters)
+        _legend(axes, colours, font_size)
+        style_axes(axes, colours, font_size)
     return figure
 
 
@@ -214,12 +215,12 @@ def _plainly(value: float, _: int) -> str:
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _legend(axes: Any, colours: Mapping[str, str], letters: float) -> None:
+def _legend(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
     """Below the panel, where it hides nothing; in two columns where letters are large."""
     from matplotlib.transforms import offset_copy
 
-    below = offset_copy(axes.transAxes, axes.figure, y=-3.4 * letters, units="points")
+    below = offset_copy(axes.transAxes, axes.figure, y=-3.4 * font_size, units="points")
     style = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below, "borderaxespad": 0}
-    style |= {"handletextpad": 0.3, "columnspacing": 0.9, "handlelength": 1.4, "ncols": 4 if letters < 12 else 2}
+    style |= {"handletextpad": 0.3, "columnspacing": 0.9, "handlelength": 1.4, "ncols": 4 if font_size < 12 else 2}
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, labelcolor=colours["ink"], **style)

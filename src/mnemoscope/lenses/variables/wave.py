@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mnemoscope.connectivity.factory import SignedSelection
-from mnemoscope.drawing.palette import PALETTE
-from mnemoscope.lenses.spectra.figure import LIGHT, calm, new_figure
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def draw_wave(
     colours: Mapping[str, str] = LIGHT,
     *,
     figure: Any = None,
-    letters: float = 9,
+    font_size: float = 9,
 ) -> Figure:
     """What each subspace holds at each step of one trial, by colour; the line follows one number on its way.
 
@@ -45,7 +45,7 @@ def draw_wave(
         axes = figure.add_subplot()
         axes.set_axis_off()
         words = "No variables were found." if memories.found is None else "Variables were found, but not tested."
-        _say(axes, f"{words}\n{fill(memories.reason, 96 if letters < 12 else 64)}", colours, letters)
+        _say(axes, f"{words}\n{fill(memories.reason, 96 if font_size < 12 else 64)}", colours, font_size)
         return figure
     batch = trials.decoded.shape[1]
     if not 0 <= trial < batch:
@@ -72,8 +72,8 @@ def draw_wave(
     places = sorted({*shown, N - 1} - ({max(shown)} if N - 1 - max(shown) == 1 < N - len(shown) else set()))
     axes.set_yticks([(place + 0.5) * size - 0.5 for place in places], [names.get(p, str(p + 1)) for p in places])
     axes.set(xlabel="step", ylabel=f"subspace of {size}")
-    axes.set_title("A wave of variables: what the state holds (blue +, red −)", pad=2.1 * letters)
-    calm(axes, colours, letters)
+    axes.set_title("A wave of variables: what the state holds (blue +, red −)", pad=2.1 * font_size)
+    style_axes(axes, colours, font_size)
     axes.tick_params(axis="y", length=0)
     return figure
 
@@ -137,6 +137,6 @@ def _phases(axes: Any, silent: int, steps: int, colours: Mapping[str, str]) -> N
             axes.annotate(words, ((first + last + 1) / 2, 1), ha="center", color=colours["muted"], **above)
 
 
-def _say(axes: Any, words: str, colours: Mapping[str, str], letters: float) -> None:
+def _say(axes: Any, words: str, colours: Mapping[str, str], font_size: float) -> None:
     place = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, words, color=colours["ink"], size=letters + 1, linespacing=1.5, **place)
+    axes.text(0.5, 0.5, words, color=colours["ink"], size=font_size + 1, linespacing=1.5, **place)

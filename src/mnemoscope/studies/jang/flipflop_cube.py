@@ -11,7 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import PRESETS, RunConfig
-from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.inspection.run import Look, inspect_run
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.training import build_task, train
@@ -120,7 +121,7 @@ class FlipFlopCube(Study):
         return self.stated(quantity).beside(f"{name}: {quantity}", measured, ours, remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 3.1)
+        figure = new_figure(7.2, 3.1)
         axes = figure.add_subplot()
         expected = cube(_bits(results[0].trial))
         ups = range(1 + max([*expected, *(int(up) for one in results for up in one.result["unstable"])]))
@@ -137,9 +138,9 @@ class FlipFlopCube(Study):
         axes.set_xticks(list(ups))
         axes.locator_params(axis="y", integer=True)
         axes.set(xlabel="unstable directions", ylabel="fixed points")
-        legend(axes, "upper right")
+        add_legend(axes, "upper right")
         axes.set_axisbelow(True)
-        quiet(axes)
+        style_page_axes(axes)
         return figure
 
 

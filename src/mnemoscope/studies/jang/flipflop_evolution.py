@@ -15,8 +15,9 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import run_with_cache
+from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import (
     BifurcationDiagram,
     Dynamics,
@@ -158,7 +159,7 @@ class FlipFlopEvolution(Study):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         first = results[0].result
-        figure = blank(7.2, 4.6)
+        figure = new_figure(7.2, 4.6)
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         for kind in KINDS:
             label = "stable" if kind == "stable" else f"{kind[-1]}{' or more' if kind[-1] == '3' else ''} unstable"
@@ -178,7 +179,7 @@ class FlipFlopEvolution(Study):
         )
         lower.minorticks_off()
         for axes in (upper, lower):
-            quiet(axes)
+            style_page_axes(axes)
         above(figure, 4)
         return figure
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import Bar
 from mnemoscope.cells import EchoState, Reservoirs
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
@@ -154,7 +155,7 @@ class FlipFlopNoise(Study):
         return rows + told
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(9.0, 4.2)
+        figure = new_figure(9.0, 4.2)
         left, right = figure.subplots(1, 2)
         bits = results[0].trial.settings["bits"]
         for kind, colour in KINDS.items():
@@ -174,7 +175,7 @@ class FlipFlopNoise(Study):
         right.set_yticks(range(0, 2**bits + 1, 2 ** (bits - 2)))
         for axes in (left, right):
             axes.locator_params(axis="x", nbins=4)
-            quiet(axes)
+            style_page_axes(axes)
         above(figure, len(KINDS))
         return figure
 

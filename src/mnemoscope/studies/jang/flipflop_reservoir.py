@@ -14,7 +14,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EchoState, run_with_cache
-from mnemoscope.drawing.svg import COLOUR, blank, inline, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, inline_svg, style_page_axes
 from mnemoscope.lenses import (
     Adaptive,
     Dynamics,
@@ -172,7 +173,7 @@ class FlipFlopReservoir(Study):
     def figure(self, results: Sequence[Finished]) -> Figure:
         first = results[0].result
         bits = len(first["test"]["outputs"][0])
-        figure = blank(7.2, 1.1 * bits + 3.2)
+        figure = new_figure(7.2, 1.1 * bits + 3.2)
         grid = figure.add_gridspec(bits + 1, bits, height_ratios=[1] * bits + [2.6])
         _draw_test(figure, grid, first["test"], bits)
         _draw_points(figure, grid, first, bits)
@@ -233,7 +234,7 @@ def _draw_test(figure: Any, grid: Any, test: Mapping[str, Any], bits: int) -> No
             axes.set_xticklabels([])
         else:
             axes.set_xlabel("steps of the test")
-        quiet(axes)
+        style_page_axes(axes)
 
 
 def _draw_points(figure: Any, grid: Any, result: Mapping[str, Any], bits: int) -> None:
@@ -253,7 +254,7 @@ def _draw_points(figure: Any, grid: Any, result: Mapping[str, Any], bits: int) -
             axes.scatter([z[a] for z in own], [z[b] for z in own], s=22, color=COLOUR[colour],
                          label=label if place == 0 and own else None, zorder=4 - least)  # fmt: skip
         axes.set(xlabel=f"output {a + 1}", ylabel=f"output {b + 1}")
-        quiet(axes)
+        style_page_axes(axes)
 
 
 def _write_page(
@@ -313,14 +314,13 @@ def _released_section(thrown: Mapping[str, Mapping[str, float]]) -> Section:
 
 
 def _lesson_section(curve: Mapping[str, Sequence[float]]) -> Section:
-    figure = blank(7.2, 2.6)
+    figure = new_figure(7.2, 2.6)
     axes = figure.add_subplot()
     axes.semilogy(curve["step"], curve["error"], color=COLOUR["stable"])
     axes.set(xlabel="steps of the lesson", ylabel="|z - f| before updates")
-    quiet(axes)
-    drawn = (
-        f'<figure class="drawn">{inline(figure, "lesson", alt="Error before each update over the lesson.")}</figure>'
-    )
+    style_page_axes(axes)
+    svg = inline_svg(figure, "lesson", alt="Error before each update over the lesson.")
+    drawn = f'<figure class="drawn">{svg}</figure>'
     return Section(
         "Lesson", escape("The error before each update stays small from the beginning: that is FORCE."), drawn
     )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, add_legend, style_page_axes
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
     LEFT_ALONE,
@@ -148,7 +149,7 @@ class FlipFlopTransfer(Study):
         return self.compared(own, stated, stated.quantity, spreads["currents"], ours, remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(9.0, 8.0)
+        figure = new_figure(9.0, 8.0)
         bits = results[0].trial.settings["bits"]
         parts: Any = figure.subfigures(2, 1, height_ratios=(1.5, 1))
         above, below = parts
@@ -178,8 +179,8 @@ class FlipFlopTransfer(Study):
         right.set_xticks(results[0].result["steps"], [f"{step:,}" for step in results[0].result["steps"]])
         right.set_xticks([], minor=True)
         for axes in (left, right):
-            quiet(axes)
-        legend(left, "lower right")
+            style_page_axes(axes)
+        add_legend(left, "lower right")
         return figure
 
 
@@ -271,7 +272,7 @@ def _draw_shape(
     axes: Any = figure.add_subplot(1, 2, place + 1, projection="3d" if deep else "rectilinear")
     axes.set_axis_off()
     title = f"{name}: not all are held" if shape is None else f"{name}: nearest to a {shape['shape']}"
-    axes.set_title(title, color=COLOUR["ink"], size=LARGEST_LETTERS)
+    axes.set_title(title, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
     if shape is None:
         return None
     points = torch.tensor(shape["projected"])

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.replication.computing import plain_powers
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -92,7 +93,7 @@ class BindingTable(BindingStudy):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Ours over the published value, for every cell that has both."""
-        figure = blank(7.2, 4.4)
+        figure = new_figure(7.2, 4.4)
         axes = figure.add_subplot()
         marks = {0.0: ("o", "stable"), 0.001: ("D", "saddle-1"), 0.1: ("s", "unstable")}
         for name, own in by_name(results).items():
@@ -110,10 +111,10 @@ class BindingTable(BindingStudy):
         edges = (2e-5, 2e-2)
         axes.plot(edges, edges, color=COLOUR["ink"], linestyle="dotted", linewidth=1, label="equal")
         axes.set(xscale="log", yscale="log", xlim=edges, ylim=edges, xlabel="published mean angle error", ylabel="ours")
-        quiet(axes)
+        style_page_axes(axes)
         plain_powers(axes.xaxis)
         plain_powers(axes.yaxis)
-        legend(axes, "upper left")
+        add_legend(axes, "upper left")
         return figure
 
 

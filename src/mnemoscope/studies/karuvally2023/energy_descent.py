@@ -19,7 +19,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EpisodicMemory, EpisodicState
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.energy.bounds import lower_bound
 from mnemoscope.lenses.energy.descent import beyond_rounding, descent
 from mnemoscope.lenses.energy.lyapunov import lyapunov_functions
@@ -274,7 +275,7 @@ class EnergyDescent(ComputedStudy):
         ]  # fmt: skip
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 4.6)
+        figure = new_figure(7.2, 4.6)
         left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
         keys = ("printed 28", "printed 35", "printed 45", "following", "exact")
         series = dict(zip(keys, ("saddle-1", "marginal", "unstable", "slow", "stable"), strict=True))
@@ -295,9 +296,9 @@ class EnergyDescent(ComputedStudy):
         right.axhline(0, color=COLOUR["muted"], linewidth=0.8)
         right.set(xlabel="step", ylabel="change since the start")
         for axes in (left, right):
-            quiet(axes)
+            style_page_axes(axes)
         left.grid(axis="y", visible=False)
-        left.tick_params(axis="y", labelsize=LARGEST_LETTERS, length=0)
+        left.tick_params(axis="y", labelsize=PAGE_FONT_SIZE, length=0)
         above(figure, 2)
         return figure
 

@@ -22,7 +22,8 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangian import Tanh
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import measure_recall
 from mnemoscope.replication.computing import ComputedStudy, above, kept
 from mnemoscope.replication.study import Finished, Preset, Published, Row
@@ -123,7 +124,7 @@ class SequenceRecall(ComputedStudy):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.6, 4.4)
+        figure = new_figure(7.6, 4.4)
         grid = figure.add_gridspec(2, 2)
         left, drawn = figure.add_subplot(grid[:, 0]), sorted(results, key=lambda one: one.trial.settings["k"])
         for one, colour in zip(drawn, COLOURS, strict=False):
@@ -132,14 +133,14 @@ class SequenceRecall(ComputedStudy):
         left.set(xscale="log", xlabel="gain of Phi", ylabel="networks without fault", ylim=(-0.03, 1.03))
         left.set_xticks([0.3, 1, 3, 8], labels=["0.3", "1", "3", "8"])
         left.minorticks_off()
-        quiet(left)
+        style_page_axes(left)
         chosen = [one for one in drawn if one.trial.settings["k"] in (1, 5)] or drawn
         for place, one in enumerate((chosen[0], chosen[-1])):
             axes = figure.add_subplot(grid[place, 1])
             for curve, colour in zip(one.result["example"], COLOURS, strict=False):
                 axes.plot(curve, color=COLOUR[colour], linewidth=1.4)
             axes.set(ylim=(-1.05, 1.05), ylabel=f"overlap, k = {one.trial.settings['k']}", yticks=[-1, 0, 1])
-            quiet(axes)
+            style_page_axes(axes)
             axes.set_xlabel("inner step" if place else "")
         above(figure, len(drawn))
         return figure

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import AFTER, BEFORE, before_and_after
 from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_bound
 from mnemoscope.lenses.gradients import GradientNorms
@@ -150,7 +151,7 @@ class AttentionGradients(LearningStudy):
         looked = [one for one in results if "curves" in one.result]
         networks = list(dict.fromkeys(one.trial.settings["cell"] for one in looked)) or [""]
         tasks = list(dict.fromkeys(one.trial.settings["task"] for one in looked)) or [""]
-        figure = blank(7.2, 0.7 + 1.75 * len(networks))
+        figure = new_figure(7.2, 0.7 + 1.75 * len(networks))
         panels = figure.subplots(len(networks), len(tasks), squeeze=False, sharex="col")
         for own in by_name(looked).values():
             settings, result = own[0].trial.settings, own[0].result
@@ -162,18 +163,18 @@ class AttentionGradients(LearningStudy):
                 line = bound_of(result, bound)
                 if line is not None:
                     axes.plot(line, color=COLOUR["ink"], linestyle=style, linewidth=1.2, label=bound)
-            axes.set_title(f"{settings['cell']}, {settings['task']}", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
+            axes.set_title(f"{settings['cell']}, {settings['task']}", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])
         for axes in panels.flat:
-            quiet(axes)
+            style_page_axes(axes)
             axes.set_visible(axes.has_data())
         for axes in panels[-1]:
             axes.set_xlabel("step")
-        figure.supylabel("log10 of the gradient's norm", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
+        figure.supylabel("log10 of the gradient's norm", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])
         named = {
             label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=4, frameon=False,
-                      labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
+                      labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
         return figure
 
 

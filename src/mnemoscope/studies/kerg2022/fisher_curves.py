@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -102,7 +103,7 @@ class FisherCurves(ComputedStudy):
         ]  # fmt: skip
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 4.2)
+        figure = new_figure(7.2, 4.2)
         panels = dict(zip(DIAGONALS, figure.subplots(1, 2, sharey=True), strict=True))
         colour = dict(zip(ALPHAS, (COLOUR["saddle-1"], COLOUR["stable"], COLOUR["unstable"]), strict=True))
         for one in results:
@@ -118,7 +119,7 @@ class FisherCurves(ComputedStudy):
         for d, axes in panels.items():
             axes.axvline(size, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
             axes.set(xlabel=f"steps ago, k, for d = {d:g}", yscale="log", ylim=(1e-3, 1.3))
-            quiet(axes)
+            style_page_axes(axes)
             plain_powers(axes.yaxis)
         panels[0.0].set_ylabel("J(k)")
         above(figure, 3)

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.replication.computing import ComputedStudy, kept, spread
 from mnemoscope.replication.study import Finished, Preset, Published, Row
@@ -164,7 +165,7 @@ class FisherDelayLine(ComputedStudy):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 4.0)
+        figure = new_figure(7.2, 4.0)
         axes = figure.add_subplot()
         largest = max(results, key=lambda one: one.trial.settings["size"] * (one.trial.name != "delay line"))
         shown = [one for one in largest.result["chains"] if one["curves"]]
@@ -176,8 +177,8 @@ class FisherDelayLine(ComputedStudy):
         line = delay_line_curve(1.0, largest.trial.settings["size"]).log10().tolist()
         axes.plot(line, color=COLOUR["ink"], linewidth=1)
         axes.set(xlabel="steps ago, k", ylabel="log10 J(k)", ylim=(-12, 0.8))
-        legend(axes, beside=True)
-        quiet(axes)
+        add_legend(axes, beside=True)
+        style_page_axes(axes)
         return figure
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.replication.computing import ComputedStudy, above, kept, spread
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -131,7 +132,7 @@ class FisherTable(ComputedStudy):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 4.2)
+        figure = new_figure(7.2, 4.2)
         axes = figure.add_subplot()
         for place, one in enumerate(reversed(results)):
             total, plain = one.result["total"], one.result["plain"]
@@ -150,7 +151,7 @@ class FisherTable(ComputedStudy):
         axes.set(xlabel="above or below the exact J_tot, in percent", xlim=(-300, 300))
         above(figure, 3)
         axes.set_axisbelow(True)
-        quiet(axes)
+        style_page_axes(axes)
         return figure
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.drawing.svg import blank, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import add_legend, style_page_axes
 from mnemoscope.lenses.gradients import gradient_norms
 from mnemoscope.replication.learning import colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row
@@ -59,7 +60,7 @@ class GradientNorms(GammaClamp):
         return [self.row(own, "growth back through time", better, ".2f", remark)]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 3.4)
+        figure = new_figure(7.2, 3.4)
         back, training = figure.subplots(1, 2)
         for colour, one in zip(colours(), results, strict=False):
             label = f"{one.trial.name}"
@@ -69,9 +70,9 @@ class GradientNorms(GammaClamp):
             training.semilogy(curve["step"], curve["gradient_norm"], color=colour, label=label)
         back.set(xlabel="steps back", ylabel="norm of the gradient")
         training.set(xlabel="iterations")
-        legend(training)
+        add_legend(training)
         for axes in (back, training):
-            quiet(axes)
+            style_page_axes(axes)
         return figure
 
 

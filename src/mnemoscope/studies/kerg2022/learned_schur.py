@@ -11,7 +11,8 @@ import torch
 
 from mnemoscope.config.run_config import changed
 from mnemoscope.connectivity import Schur
-from mnemoscope.drawing.svg import COLOUR, blank, legend, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.replication.learning import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
 from mnemoscope.studies.kerg2022 import copy_200, psmnist, ptb_bpc
@@ -91,7 +92,7 @@ class LearnedSchur(LearningStudy):
         return TASKS[trial.name].as_published(trial)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 3.4)
+        figure = new_figure(7.2, 3.4)
         diagonals, angles = figure.subplots(1, 2)
         for colour, one in zip(colours(), results, strict=False):
             if "diagonals" not in one.result:
@@ -104,9 +105,9 @@ class LearnedSchur(LearningStudy):
         angles.set(xlabel="angle, degrees")
         angles.set_xticks([0, 90, 180])
         angles.axhline(1 / BINS, color=COLOUR["muted"], linestyle="dotted", linewidth=1)
-        legend(diagonals)
+        add_legend(diagonals)
         for axes in (diagonals, angles):
-            quiet(axes)
+            style_page_axes(axes)
         return figure
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
@@ -196,7 +197,7 @@ class MiniGrid(Study):
         tested.set_xticks(range(len(places)), places, rotation=0 if len(rooms) == 1 else 90)
         for axes in (*learning.values(), tested):
             axes.set_ylim(-0.03, 1.05)
-            quiet(axes)
+            style_page_axes(axes)
         above(figure, len(networks))
         return figure
 
@@ -205,7 +206,7 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
     """A panel for learning in each room, and one for all tests: beside it, or below them if there are several."""
     columns, one = min(3, len(rooms)), len(rooms) == 1
     rows = ceil(len(rooms) / columns)
-    figure = blank(8.4, 3.8 if one else 2.2 * rows + 4.2)
+    figure = new_figure(8.4, 3.8 if one else 2.2 * rows + 4.2)
     grid = (
         figure.add_gridspec(1, 2) if one else figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
     )
@@ -215,7 +216,7 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
         axes.locator_params(axis="x", nbins=3)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f}k" if value else "0")
         if not one:
-            axes.set_title(room, color=COLOUR["ink"], size=LARGEST_LETTERS)
+            axes.set_title(room, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
     return figure, learning, figure.add_subplot(grid[0, 1] if one else grid[rows, :])
 
 

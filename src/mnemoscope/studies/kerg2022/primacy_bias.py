@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mnemoscope import registry
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
 from mnemoscope.replication.computing import ComputedStudy, kept, plain_powers, spread
 from mnemoscope.replication.learning import by_name, colours
@@ -106,7 +107,7 @@ class PrimacyBias(ComputedStudy):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 3.6)
+        figure = new_figure(7.2, 3.6)
         panels = dict(zip(SCORES, figure.subplots(1, 2, sharey=True), strict=True))
         names = dict.fromkeys((one.trial.settings["cell"], one.trial.settings["task"]) for one in results)
         for (cell, task), colour in zip(names, colours(), strict=False):
@@ -125,14 +126,14 @@ class PrimacyBias(ComputedStudy):
         for score, axes in panels.items():
             axes.set(xlabel="place in the sequence", xscale="log", yscale="log")
             axes.set_yticks([1, 2, 5])
-            axes.set_title(f"{score} score", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
+            axes.set_title(f"{score} score", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])
             for axis in (axes.xaxis, axes.yaxis):
                 plain_powers(axis)
-            quiet(axes)
+            style_page_axes(axes)
         panels["published"].set_ylabel("relevance / mean")
         named = panels["published"].get_legend_handles_labels()
         figure.legend(*named, loc="outside upper center", ncols=2, frameon=False, labelcolor=COLOUR["ink"],
-                      fontsize=LARGEST_LETTERS)  # fmt: skip
+                      fontsize=PAGE_FONT_SIZE)  # fmt: skip
         return figure
 
 

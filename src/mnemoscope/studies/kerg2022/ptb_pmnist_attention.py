@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import RunConfig, changed
-from mnemoscope.drawing.svg import blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import style_page_axes
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -127,7 +128,7 @@ class AttentionOnData(LearningStudy):
         return [self.row(own, "bits per character", bits)] if bits else []
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 3.6)
+        figure = new_figure(7.2, 3.6)
         tasks = list(dict.fromkeys(task_of(one.trial) for one in results))
         panels = dict(zip(tasks, figure.subplots(1, len(tasks), squeeze=False)[0], strict=True))
         networks = dict.fromkeys(one.trial.name.split(", ")[1] for one in results)
@@ -140,7 +141,7 @@ class AttentionOnData(LearningStudy):
             told.add(network)
         for task, axes in panels.items():
             axes.set(xlabel=f"iterations, {task}")
-            quiet(axes)
+            style_page_axes(axes)
         panels[tasks[0]].set_ylabel("accuracy")
         above(figure, 4)
         return figure

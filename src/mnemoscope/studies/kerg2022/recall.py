@@ -7,7 +7,8 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.drawing.svg import blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import style_page_axes
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import colours, first_step
 from mnemoscope.replication.solving import SolvingStudy, changed_options, ended, network_of
@@ -104,7 +105,7 @@ class RecallStudy(SolvingStudy):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and recall at every delay beside what was published."""
-        figure = blank(7.2, 3.6)
+        figure = new_figure(7.2, 3.6)
         learning, lengths = figure.subplots(1, 2, width_ratios=(1, 1))
         networks = dict.fromkeys(network_of(one.trial) for one in results)
         colour_of = dict(zip(networks, colours(), strict=False))
@@ -128,7 +129,7 @@ class RecallStudy(SolvingStudy):
         lengths.set_xticks(delays, [f"{delay:,}" for delay in delays], rotation=45)
         lengths.minorticks_off()
         for axes in (learning, lengths):
-            quiet(axes)
+            style_page_axes(axes)
         above(figure, 4)
         return figure
 

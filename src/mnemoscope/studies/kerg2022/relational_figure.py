@@ -8,7 +8,8 @@ from statistics import mean, median
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.replication.learning import colours
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
     if curves:
         parts.append((2.6, lambda part: _learning(part, curves, colour_of)))
     above = 0.3 * -(-len(in_lines) // BESIDE)
-    figure = blank(7.2, sum(each for each, _ in parts) + above)
+    figure = new_figure(7.2, sum(each for each, _ in parts) + above)
     divided = figure.subfigures(len(parts), 1, height_ratios=[each for each, _ in parts], squeeze=False)
     for part, (_, draw) in zip(divided[:, 0], parts, strict=True):
         part.set_facecolor("none")
@@ -77,7 +78,7 @@ def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
     if in_lines:
         handles = [_handle(name, colour_of[name]) for name in in_lines]
         figure.legend(handles=handles, loc="outside upper center", ncols=BESIDE, frameon=False,
-                      labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
+                      labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
     return figure
 
 
@@ -168,8 +169,8 @@ def _chance(line: Any, panel: Panel) -> None:
 
 
 def _titled(axes: Any, title: str) -> None:
-    quiet(axes)
-    axes.set_title(fill(title, TITLE), color=COLOUR["ink"], fontsize=LARGEST_LETTERS)
+    style_page_axes(axes)
+    axes.set_title(fill(title, TITLE), color=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)
 
 
 def _handle(name: str, colour: str) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import gradients_on
 from mnemoscope.replication.computing import kept
 from mnemoscope.replication.learning import LearningStudy, by_name, colours
@@ -112,7 +113,7 @@ class ScreeningTradeoff(LearningStudy):
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 4.2)
+        figure = new_figure(7.2, 4.2)
         panels = dict(zip(("rho", "nu"), figure.subplots(1, 2), strict=True))
         groups = by_name([one for one in results if "gradient" in one.result])
         for symbol, axes in panels.items():
@@ -121,11 +122,11 @@ class ScreeningTradeoff(LearningStudy):
                 curves = [one.result["gradient"] for one in groups[name]]
                 axes.plot([mean(at) for at in zip(*curves, strict=True)], color=colour, label=name)
             axes.set(xlabel="steps back")
-            axes.set_title(f"{symbol} varies", fontsize=LARGEST_LETTERS, color=COLOUR["muted"])
-            quiet(axes)
+            axes.set_title(f"{symbol} varies", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])
+            style_page_axes(axes)
             if names:
                 axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=2, frameon=False,
-                            labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
+                            labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
         panels["rho"].set_ylabel("log10 of the gradient's norm")
         return figure
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.replication.learning import by_name
@@ -127,7 +128,7 @@ class MatrixCapacity(ComputedStudy):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 6.4)
+        figure = new_figure(7.2, 6.4)
         (curve, held), (normal, general) = figure.subplots(2, 2)
         one = next((one for one in _largest_first(results) if "vector" in one.result), results[0])
         kinds = {"vector": ("vector, exact", "muted", "solid"), "exact": ("matrix, exact", "stable", "solid"),
@@ -163,7 +164,7 @@ class MatrixCapacity(ComputedStudy):
         plain_powers(general.yaxis)
         above(figure, 3)
         for axes in (curve, held, normal, general):
-            quiet(axes)
+            style_page_axes(axes)
         return figure
 
 

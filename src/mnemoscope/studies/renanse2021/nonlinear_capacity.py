@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.base.lazy_imports import need
+from mnemoscope.base.lazy_imports import import_report_extra
 from mnemoscope.cells import Cell, Elman
 from mnemoscope.cells.nonlinearity import nonlinearity
 from mnemoscope.connectivity import Dense
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_along, fisher_memory, measure_memory_capacity, memory_capacity
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 
@@ -182,7 +183,7 @@ class NonlinearCapacity(Study):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(10.0, 6.4)
+        figure = new_figure(10.0, 6.4)
         panels = figure.subplots(2, len(DRAWN), sharex=True)
         for column, name in enumerate(DRAWN):
             own = [one for one in results if one.trial.settings["network"] == name]
@@ -196,17 +197,19 @@ class NonlinearCapacity(Study):
             for quantity, style in (("range_published", (0, (4, 3))), ("range_exact", "dotted")):
                 above.plot(own[0].result["grid"], own[0].result[quantity], color=COLOUR["muted"], linestyle=style,
                            linewidth=1.4)  # fmt: skip
-            above.set_title(name, color=COLOUR["ink"], size=LARGEST_LETTERS)
+            above.set_title(name, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
             above.set(xscale="log", ylim=(0, 1.25 * max(max(one.result["total"]) for one in own)))
             below.set(xscale="log", ylim=(0, None), xlabel="strength")
-            below.xaxis.set_major_formatter(need("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:g}"))
+            below.xaxis.set_major_formatter(
+                import_report_extra("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:g}")
+            )
             for axes in (above, below):
-                quiet(axes)
+                style_page_axes(axes)
         panels[0, 0].set_ylabel("Fisher memory, total")
         panels[1, 0].set_ylabel("signals recovered")
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False,
-                      labelcolor=COLOUR["ink"], fontsize=LARGEST_LETTERS)  # fmt: skip
+                      labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
         return figure
 
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.svg import COLOUR, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory
 from mnemoscope.lenses.fisher.covariance import UnstableError
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
@@ -149,7 +150,7 @@ class QueueCapacity(ComputedStudy):
         ]  # fmt: skip
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = blank(7.2, 4.0)
+        figure = new_figure(7.2, 4.0)
         left, right = figure.subplots(1, 2)
         old = [one for one in results if one.trial.settings["kind"] == "as published"]
         for place, one in enumerate(old):
@@ -177,7 +178,7 @@ class QueueCapacity(ComputedStudy):
         right.set(xlabel="slots, p", ylim=(0, None))
         right.set_xticks(sorted({p for p in slots if p}))
         for axes in (left, right):
-            quiet(axes)
+            style_page_axes(axes)
         return figure
 
 

@@ -9,7 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.drawing.svg import COLOUR, LARGEST_LETTERS, blank, quiet
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import by_name, colours, finite, first_step
 from mnemoscope.replication.solving import TAUGHT, SolvingStudy, ended
@@ -165,7 +166,7 @@ class TapeStudy(SolvingStudy):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and wrong bits over length, with what was published and the two that know nothing."""
-        figure = blank(7.2, 4.0)
+        figure = new_figure(7.2, 4.0)
         learning, lengths = figure.subplots(1, 2)
         for colour, (name, own) in zip(colours(), by_name(results).items(), strict=False):
             draw_curves(learning, [one.result["curve"] for one in own], name, colour)
@@ -175,7 +176,7 @@ class TapeStudy(SolvingStudy):
         for axes in (learning, lengths):
             draw_nothing(axes, results)
             axes.set_ylim(bottom=-0.4)
-            quiet(axes)
+            style_page_axes(axes)
         longest = max(longest_of(task_of(one.trial)) for one in results)
         lengths.axvline(longest, color=COLOUR["line"], linewidth=1)
         learning.set(xlabel="iterations", ylabel="wrong bits", xscale="log")
@@ -242,7 +243,7 @@ def draw_nothing(axes: Any, results: Sequence[Finished]) -> None:
         words = " or ".join(names) + (f", of {bits}" if len(tasks) > 1 else "")
         axes.axhline(wrong, color=COLOUR["muted"], linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(words, (1, wrong), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-                      ha="right", color=COLOUR["muted"], fontsize=LARGEST_LETTERS)  # fmt: skip
+                      ha="right", color=COLOUR["muted"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
 
 
 def published_parameters(name: str, number: int) -> Published:

@@ -1,0 +1,34 @@
+"""Empty figures, and axes that do not distract from their content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.base.lazy_imports import import_report_extra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches, which belongs to no window (needs the `report` extra)."""
+    return import_report_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+
+
+def style_axes(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
+    """Mute the frame and the labels of finished axes, and set the size of all their text."""
+    mute_axes(axes, colours, font_size)
+    axes.title.set(color=colours["ink"], size=max(font_size, 11))
+    legend = axes.get_legend()
+    for text in [*axes.texts, *(legend.get_texts() if legend else ())]:
+        text.set_size(font_size - 1)
+
+
+def mute_axes(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
+    """Draw the left and the bottom spine alone, thin and pale, with muted labels and ticks."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(colours["line"])
+    axes.tick_params(which="both", color=colours["line"], labelcolor=colours["muted"], labelsize=font_size)
+    axes.xaxis.label.set(color=colours["muted"], size=font_size)
+    axes.yaxis.label.set(color=colours["muted"], size=font_size)
