@@ -23,7 +23,7 @@ PARTS = (
     "mnemoscope.config.run_config",
     "mnemoscope.registry.citations",
     "mnemoscope.networks.recurrent",
-    "mnemoscope.cells.nonlinearity",
+    "mnemoscope.cells.nonlinearities",
     "mnemoscope.networks.matrix",
     "mnemoscope.networks.attentive",
     "mnemoscope.drawing.axes",

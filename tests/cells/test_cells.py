@@ -11,8 +11,8 @@ import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.cells import GRU, LSTM, Elman, Layout, Stack
 from mnemoscope.cells.matrix import MLSTM, GatedDeltaNet, MatrixRNN, QueueMemory
-from mnemoscope.cells.nonlinearity import NAMES, Nonlinearity, nonlinearity
-from mnemoscope.cells.state import grown, leaves, map_state
+from mnemoscope.cells.nonlinearities import NAMES, Nonlinearity, make_nonlinearity
+from mnemoscope.cells.state import leaves, map_state, pad_slots
 from mnemoscope.networks.matrix import matrix_rnn
 
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
@@ -70,7 +70,7 @@ def test_cache_holds_every_state(cell):
     (_, third), (_, last) = ms.scan(cell, xs[:3]), ms.scan(cell, xs)
     layout = Layout(last)
     assert cache.flat().shape == (5, 2, layout.size)
-    third = map_state(grown, third, last)  # what a state has not grown by yet is 0 in the cache
+    third = map_state(pad_slots, third, last)  # what a state has not grown by yet is 0 in the cache
     torch.testing.assert_close(cache.flat()[2], layout.flatten(third), rtol=0, atol=FLOAT64_ROUNDING)
     with pytest.raises(KeyError, match="cache holds"):
         cache["nonsense"]
@@ -151,7 +151,7 @@ def test_frozen_is_a_copy(cell):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_of_nonlinearities(name):
-    phi = nonlinearity(name, 9).double()
+    phi = make_nonlinearity(name, 9).double()
     z = torch.randn(50, 9, dtype=torch.float64)
     with torch.no_grad():
         expected = Nonlinearity.derivative(phi, z)  # autograd's

@@ -111,7 +111,7 @@ def test_reservoirs_together_are_reservoirs_alone(density, batch, form):
     own = torch.randn(30, 9, batch, 2, dtype=torch.float64)
     for xs in (shared, own):
         rates, last = Reservoirs(cells).run(xs)
-        outputs, _ = Reservoirs(cells).outputs_of(xs)
+        outputs, _ = Reservoirs(cells).run_outputs(xs)
         for number, cell in enumerate(cells):
             with torch.no_grad():
                 alone, state = ms.scan(cell, xs if xs.dim() == 3 else xs[:, number], backend="loop")
@@ -204,7 +204,7 @@ def test_weights_survive_saving(tmp_path):
 def test_given_weights_make_the_same_network():
     cell = made("rate")
     W = dict(cell.named_parameters())
-    again = EchoState.of_weights(W["recurrent"], W["drive"], feedback=W["feedback"], readout=W["readout"],
+    again = EchoState.from_weights(W["recurrent"], W["drive"], feedback=W["feedback"], readout=W["readout"],
                                  bias=W["bias"], leak=cell.leak, form="rate")  # fmt: skip
     xs = torch.randn(9, 2, 2, dtype=torch.float64)
     with torch.no_grad():
@@ -249,17 +249,17 @@ def test_copies_of_reservoirs_run_together_as_well():
         (lambda: EchoState(1, 5, tau=0.5), "0 < dt <= tau"),
         (lambda: EchoState(1, 5, density=0.0), "density"),
         (lambda: EchoState(1, 5, nonlinearity="tanhh"), "Unknown nonlinearity"),
-        (lambda: EchoState(1, 5).read(torch.zeros(1, 5)), "no readout of its own"),
-        (lambda: EchoState(1, 5).as_model(), "no readout of its own"),
-        (lambda: EchoState.of_weights(torch.eye(3), torch.zeros(4, 1)), r"drive must be .*\(3, 1\)"),
-        (lambda: EchoState.of_weights(torch.full((2, 2), torch.nan), torch.zeros(2, 1)), "must be finite"),
-        (lambda: EchoState.of_weights(torch.eye(2), torch.zeros(2, 1), leak=1.5), "leak"),
+        (lambda: EchoState(1, 5).read(torch.zeros(1, 5)), "This reservoir has no readout"),
+        (lambda: EchoState(1, 5).as_model(), "This reservoir has no readout"),
+        (lambda: EchoState.from_weights(torch.eye(3), torch.zeros(4, 1)), r"drive must be .*\(3, 1\)"),
+        (lambda: EchoState.from_weights(torch.full((2, 2), torch.nan), torch.zeros(2, 1)), "must be finite"),
+        (lambda: EchoState.from_weights(torch.eye(2), torch.zeros(2, 1), leak=1.5), "leak"),
         (lambda: Reservoirs([]), "the list is empty"),
         (lambda: Reservoirs([EchoState(1, 5), EchoState(1, 6)]), "must agree in sizes"),
         (lambda: Reservoirs([made(nonlinearity=one) for one in (torch.sin, torch.tanh)]), "must agree in sizes"),
         (lambda: Reservoirs([made(nonlinearity="modrelu", seed=seed) for seed in (0, 1)]), "must agree in sizes"),
         (lambda: Reservoirs([made(nonlinearity="tanh"), made(nonlinearity="relu")]), "must agree in sizes"),
-        (lambda: Reservoirs([EchoState(1, 5)]).outputs_of(torch.zeros(3, 1, 1)), "no readout"),
+        (lambda: Reservoirs([EchoState(1, 5)]).run_outputs(torch.zeros(3, 1, 1)), "no readout"),
         (lambda: Reservoirs([EchoState(1, 5)]).run(torch.zeros(3, 1, 2)), "1 input features"),
     ],
 )

@@ -25,8 +25,8 @@ from mnemoscope.cells.matrix import (
     matrix_stack,
     nearest_square,
 )
-from mnemoscope.cells.matrix.flat import LARGEST
 from mnemoscope.cells.matrix.heads import head_size
+from mnemoscope.cells.matrix.vector_form import LARGEST_STATE
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
 from mnemoscope.networks.matrix import _layers, matrix_gru, matrix_lstm, matrix_rnn, queue, stacked_matrix_rnn
@@ -110,7 +110,7 @@ def test_a_matrix_rnn_is_an_elman_cell_with_a_kronecker_matrix(name):
     """The vector cell built here from nothing but the numbers of the matrices."""
     cell = with_random_bias(RNNS[name]())
     U, V = cell.connectivity.factors()
-    vector = ms.cells.Elman(25, cell.hidden_size, cell.phi, Dense.holding(kron(U, V)))
+    vector = ms.cells.Elman(25, cell.hidden_size, cell.phi, Dense.from_matrix(kron(U, V)))
     blocks = [kron(part.U, part.V) for part in cell.drive.maps]
     with torch.no_grad():
         vector.double().drive.weight.copy_(torch.cat(blocks, dim=1))
@@ -209,7 +209,7 @@ def test_free_matrices_may_be_of_bfloat16(name):
 
 def test_large_states_go_by_the_loop_and_say_so():
     cell = MatrixRNN((5, 5), (20, 20))
-    assert cell.hidden_size > LARGEST
+    assert cell.hidden_size > LARGEST_STATE
     route = ms.scan(cell, torch.zeros(3, 2, 25), explain=True)[2]
     assert not route.fused
     assert "400 entries" in route.why

@@ -11,17 +11,17 @@ from mnemoscope.cells.matrix import MatrixRNN
 from mnemoscope.connectivity import (
     INITIALISERS,
     ORTHOGONAL,
+    SVD,
     Cayley,
-    Claim,
     Connectivity,
     Dense,
     Exponential,
     Fourier,
     Givens,
     Householder,
+    KnownSpectrum,
     Normal,
     Schur,
-    Singular,
     Unitary,
     orthogonal,
     skew_exponential,
@@ -61,8 +61,8 @@ MATRICES = {
     "givens-fft": (lambda: Givens(N, style="fft"), 3 * N + N),
     "givens-fft-real": (lambda: Givens(N, style="fft", complex=False), 3 * N // 2),
     "fourier": (lambda: Fourier(N), 7 * N),
-    "singular": (lambda: Singular(N, 0.2), N * N),
-    "singular-no-margin": (lambda: Singular(N, 0), N * (N - 1)),
+    "singular": (lambda: SVD(N, 0.2), N * N),
+    "singular-no-margin": (lambda: SVD(N, 0), N * (N - 1)),
     **{
         f"schur-{basis}": (lambda basis=basis: Schur(N, basis, "random", decay=0.1), None) for basis in ORTHOGONAL
     },
@@ -130,11 +130,11 @@ def test_the_claimed_spectrum_is_that_of_the_matrix(matrix, steps):
 
 
 def test_who_claims_what():
-    assert Dense(4).spectrum() == Claim(None, None)
-    assert Schur(4, within_pairs=True).spectrum() == Claim(None, None)
+    assert Dense(4).spectrum() == KnownSpectrum(None, None)
+    assert Schur(4, within_pairs=True).spectrum() == KnownSpectrum(None, None)
     for kind in (Exponential(4), Exponential(4, complex=True), Cayley(4, negative=0), Schur(4), Normal(4)):
         assert kind.spectrum().eigenvalues is not None
-    for kind in (Exponential(4), Cayley(4), Givens(4), Householder(4), Fourier(4), Singular(4), Normal(4)):
+    for kind in (Exponential(4), Cayley(4), Givens(4), Householder(4), Fourier(4), SVD(4), Normal(4)):
         assert kind.spectrum().singular_values is not None
 
 
@@ -473,7 +473,7 @@ def test_a_moving_base_takes_the_step_of_wisdom_et_al():
         (lambda: Householder(4, 5), "1 to 4 reflections"),
         (lambda: Householder(4, 0), "1 to 4 reflections"),
         (lambda: Householder(4, 3, "identity"), "never a rotation"),
-        (lambda: Singular(4, 1.0), "below 1, but is 1.0"),
+        (lambda: SVD(4, 1.0), "below 1, but is 1.0"),
         (lambda: Schur(4, "magic"), "Unknown kind of orthogonal matrix 'magic'"),
         (lambda: Schur(4, modulus=-1.0), "modulus must be at least 0"),
         (lambda: Schur(4, clamp=-0.1), "clamp must be at least 0"),

@@ -91,7 +91,7 @@ def test_only_networks_that_attend_go_without_fixed_points():
 def test_fixed_points_of_a_screen_are_not_isolated():
     """What the page says: the relevant set stays with larger scores, and with other states in it."""
     torch.manual_seed(0)
-    cell = Attentive(Elman(2, 3, "tanh", Dense.holding(torch.eye(3) / 4)), RelevanceScreen(2, 2)).double()
+    cell = Attentive(Elman(2, 3, "tanh", Dense.from_matrix(torch.eye(3) / 4)), RelevanceScreen(2, 2)).double()
     assert "never isolated" in without_fixed_points(cell)
     x = torch.zeros(1, 2, dtype=torch.float64)
     with torch.no_grad():

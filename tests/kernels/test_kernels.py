@@ -13,7 +13,7 @@ from torch.func import functional_call, jacrev, jvp, vmap
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, FastPath, NoFastPath, Stack
-from mnemoscope.cells.nonlinearity import Described
+from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.sequence import _check_options
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import ACTIVATIONS, diagonal_scan, elementwise_scan, linear_scan
@@ -503,7 +503,7 @@ def test_a_subclass_that_steps_otherwise_has_no_fast_path():
             path = Elman.fast_path(self, xs, state, mask)
             return FastPath("own", lambda: (-path.run()[0], path.run()[1]))
 
-    class Loud(Described):
+    class Loud(FusableNonlinearity):
         def forward(self, z):
             return 2 * super().forward(z)
 

@@ -191,8 +191,8 @@ def test_memory_of_the_norms_grows_with_time_alone(past):
 
 
 def test_gradients_are_compared_described_and_kept(tmp_path):
-    shrinks = Elman(2, 3, "linear", Dense.holding(torch.eye(3).double() / 2)).double()
-    stays = Elman(2, 3, "linear", Dense.holding(torch.eye(3).double())).double()
+    shrinks = Elman(2, 3, "linear", Dense.from_matrix(torch.eye(3).double() / 2)).double()
+    stays = Elman(2, 3, "linear", Dense.from_matrix(torch.eye(3).double())).double()
 
     def loss(outputs):
         return outputs[-1].sum()
@@ -217,7 +217,7 @@ def test_a_gradient_that_rises_again_is_said_to():
 
 
 def test_a_gradient_that_never_arrives_is_said_not_to():
-    cell = Elman(2, 3, "linear", Dense.holding(torch.zeros(3, 3)))
+    cell = Elman(2, 3, "linear", Dense.from_matrix(torch.zeros(3, 3)))
     lost = gradient_norms(cell, torch.randn(4, 1, 2), lambda outputs: outputs[-1].sum())
     assert lost.curve[0, :3].isneginf().all()
     assert lost.decay.isnan().all()

@@ -10,7 +10,7 @@ from scipy.integrate import simpson
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, EpisodicMemory, EpisodicState
-from mnemoscope.cells.lagrangian import Logistic, Polynomial, Softmax, Tanh
+from mnemoscope.cells.lagrangians import Logistic, Polynomial, Softmax, Tanh
 from mnemoscope.lenses.energy.bounds import lower_bound
 from mnemoscope.lenses.energy.counterexample import periodic_orbit
 from mnemoscope.lenses.energy.descent import descent

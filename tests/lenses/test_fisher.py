@@ -369,7 +369,7 @@ def test_within_the_error_bars_of_an_experiment():
 
 
 def test_systems_of_every_kind():
-    cell = ms.cells.Elman(2, 6, "tanh", connectivity=ms.connectivity.Dense.holding(stable(6).float()))
+    cell = ms.cells.Elman(2, 6, "tanh", connectivity=ms.connectivity.Dense.from_matrix(stable(6).float()))
     V, U = stable(6).float().double(), cell.drive.weight.detach().double()
     expected = ms.fisher_memory(V, U[:, 1]).total
     assert torch.allclose(ms.fisher_memory(cell, 1).total, expected, rtol=1e-6)

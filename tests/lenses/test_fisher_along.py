@@ -17,7 +17,7 @@ def randn(*shape, seed=0):
 
 
 def linear_cell(V, U):
-    cell = Elman(U.shape[1], len(V), "linear", Dense.holding(V), bias=False).double()
+    cell = Elman(U.shape[1], len(V), "linear", Dense.from_matrix(V), bias=False).double()
     with torch.no_grad():
         cell.drive.weight.copy_(U)
     return cell

@@ -266,7 +266,7 @@ def test_outputs_are_fed_back_as_a_teacher_would():
         z = 5 * torch.rand(4, 3, generator=torch.Generator().manual_seed(5), dtype=D) - 2
         u = torch.tensor([[0.5, -1.0]], dtype=D)
         for one, expected in zip(z, drawn, strict=True):
-            deaf = EchoState.of_weights(
+            deaf = EchoState.from_weights(
                 cell.recurrent, cell.drive, bias=cell.bias + cell.feedback @ one, leak=cell.leak, form=form
             )
             x = deaf.initial_state(1)

@@ -27,7 +27,7 @@ def stable(size, radius=0.9, seed=0):
 
 
 def linear_cell(V, U):
-    cell = Elman(U.shape[1], len(V), "linear", Dense.holding(V), bias=False).double()
+    cell = Elman(U.shape[1], len(V), "linear", Dense.from_matrix(V), bias=False).double()
     with torch.no_grad():
         cell.drive.weight.copy_(U)
     return cell
@@ -230,7 +230,7 @@ def test_any_cell(cell):
 
 
 def test_a_nonlinear_network_recovers_less():
-    linear, tanh = (Elman(1, 12, phi, Dense.holding(stable(12))) for phi in ("linear", "tanh"))
+    linear, tanh = (Elman(1, 12, phi, Dense.from_matrix(stable(12))) for phi in ("linear", "tanh"))
     tanh.load_state_dict(linear.state_dict())
     weak, strong = (ms.measure_memory_capacity(tanh, strength=s, delays=40, steps=2000) for s in (0.01, 3.0))
     assert strong.total < weak.total
@@ -274,7 +274,7 @@ def test_saving_words_and_figures(tmp_path):
         (ValueError, "2 input features, numbered", lambda: ms.measure_memory_capacity(GRU(2, 3), 2)),
         (ValueError, "one for each of the 2", lambda: ms.measure_memory_capacity(GRU(2, 3), noise=-1.0)),
         (ValueError, "unstable under these", lambda: ms.measure_memory_capacity(
-            Elman(1, 3, "linear", Dense.holding(1e3 * stable(3))))),
+            Elman(1, 3, "linear", Dense.from_matrix(1e3 * stable(3))))),
     ],
 )  # fmt: skip
 def test_what_is_refused(error, words, call):

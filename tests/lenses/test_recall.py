@@ -11,8 +11,8 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import EpisodicMemory, EpisodicState
-from mnemoscope.cells.lagrangian import LAGRANGIANS, Logistic, Polynomial, Softmax, Tanh
-from mnemoscope.connectivity.factory import SignedSelection
+from mnemoscope.cells.lagrangians import LAGRANGIANS, Logistic, Polynomial, Softmax, Tanh
+from mnemoscope.connectivity.signed_selection import SignedSelection
 from mnemoscope.lenses.recall.memory_kinds import MemoryClass, duals
 from mnemoscope.lenses.recall.overlap import overlap_with, read_of
 from mnemoscope.lenses.recall.sequences import successors
@@ -112,7 +112,7 @@ def test_the_flow_and_its_limits_rest_where_the_map_rests(times):
     assert fp.may_be_complete
     assert len(fp) == 7
     fired = memory.sigma_f(fp.states)
-    rest = torch.cat([fp.states, memory.called(fired, fired), fired], 1)
+    rest = torch.cat([fp.states, memory.memory_drive(fired, fired), fired], 1)
     flow = ms.Dynamics(memory, continuous=True)
     assert flow(rest).abs().max() < 1e-10
     found = ms.find_fixed_points(flow, ms.lenses.Box(30, -8.0, 8.0))
@@ -292,7 +292,7 @@ def test_bad_memories_are_refused(change, why):
 def test_bad_integrations_are_refused(monkeypatch):
     memory = some_memory()
     state, times = some_state(memory), torch.tensor([0.0, 1.0]).double()
-    with pytest.raises(ValueError, match="numbers that rise"):
+    with pytest.raises(ValueError, match="increasing numbers"):
         memory.integrate(state, times.flip(0))
     with pytest.raises(ValueError, match="A state is V_f"):
         memory.integrate(state._replace(V_h=torch.zeros(4, 2).double()), times)
@@ -652,7 +652,7 @@ def test_features_that_fire_nothing_negative_store_memories(Xi, sigma_f, sigma_h
         names = [name for name, at_memory in zip(kinds.names, held.tolist(), strict=True) if at_memory]
         assert sorted(names) == sorted(f"{way} {one}" for way in ways for one in range(3))
         assert kinds.lost == []
-        V_f = memory.recalled(memory.called(*2 * [fp.states])) if cell.conjugate else fp.states
+        V_f = memory.feature_drive(memory.memory_drive(*2 * [fp.states])) if cell.conjugate else fp.states
         for point in held.nonzero()[:, 0].tolist():
             signs = Xi[:, kinds.nearest[point]] * (1 - 2 * kinds.kind[point])
             largest = V_f[point].abs().max()

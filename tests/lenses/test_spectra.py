@@ -388,14 +388,14 @@ def test_numerical_radius_of_a_delay_line():
 
 def test_every_kind_of_system():
     V = gaussian(6).float()
-    cell = Elman(2, 6, connectivity=Dense.holding(V))
+    cell = Elman(2, 6, connectivity=Dense.from_matrix(V))
     network = torch.nn.RNN(2, 6)
     with torch.no_grad():
         network.weight_hh_l0.copy_(V)
     for system in (
         V,
         V.numpy(),
-        Dense.holding(V),
+        Dense.from_matrix(V),
         cell,
         network,
         torch.nn.utils.parametrizations.weight_norm(network, "weight_hh_l0"),

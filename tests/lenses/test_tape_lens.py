@@ -44,7 +44,7 @@ def randn(*shape):
 def matrix_rnn(shape, phi="tanh", bias=True, inputs=(2, 2), radius=0.8):
     """U and V of one spectral radius, and a random B."""
     factors = [randn(size, size) for size in shape]
-    rows, columns = (Dense.holding(radius * one / torch.linalg.eigvals(one).abs().max()) for one in factors)
+    rows, columns = (Dense.from_matrix(radius * one / torch.linalg.eigvals(one).abs().max()) for one in factors)
     cell = MatrixRNN(inputs, shape, phi, rows, columns, bias).double()
     with torch.no_grad():
         for weight in cell.drive.parameters():
@@ -97,7 +97,9 @@ def test_published_sums_need_more_than_a_stationary_state():
     with pytest.raises(ValueError, match=words) as told:
         ms.fisher_memory(split[2], method="published")
     assert not isinstance(told.value, UnstableError)
-    cell = MatrixRNN((2, 2), (4, 3), "tanh", Dense.holding(1.2 * U), Dense.holding(0.7 * V), bias=False).double()
+    cell = MatrixRNN(
+        (2, 2), (4, 3), "tanh", Dense.from_matrix(1.2 * U), Dense.from_matrix(0.7 * V), bias=False
+    ).double()
     dynamics = ms.Dynamics(cell)
     for system, state in ((cell, None), (dynamics, dynamics.origin[0])):
         assert ms.fisher_memory(system, 0, state=state).total > 0

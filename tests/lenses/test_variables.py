@@ -107,10 +107,10 @@ def test_any_signed_selection_is_read_off_its_own_network(seed):
     assert found.selection is not None
     # once settled, what was found goes on as F does, though perhaps by other elements that are always the same
     first = 2.0 * torch.randint(0, 2, (4, 8, 3), generator=generator()).double() - 1
-    x = F.continued(first, 60)[..., found.outputs]
+    x = F.simulate(first, 60)[..., found.outputs]
     start = 30
     N = found.basis.variables
-    assert torch.equal(found.selection.continued(x[start : start + N], 20)[N:], x[start + N : start + N + 20])
+    assert torch.equal(found.selection.simulate(x[start : start + N], 20)[N:], x[start + N : start + N + 20])
     assert float(ms.lenses.variables.angle_error(modes.kept, found.selection.eigenvalues()).mean) < 1e-6
 
 
@@ -506,7 +506,7 @@ def test_bits_may_be_rare(around):
     net = planted(3, 6, units=40, transients=8, generator=generator())
     symbols = torch.randint(0, 6, (3, 256), generator=generator())
     first = nn.functional.one_hot(symbols, 6).double()
-    x = SignedSelection.repeat_copy(3, 6).continued(first, 70)
+    x = SignedSelection.repeat_copy(3, 6).simulate(first, 70)
     found = ms.find_variables(net.model, inputs=shown(first), variables=x, around=around)
     assert found.status == "explained"
     assert found.tests[-1].agreement > 0.99
@@ -551,7 +551,7 @@ def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
 def test_fading_is_seen_whatever_the_values_of_bits(low):
     net = planted(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
     first = torch.where(bits(3, 64, 2) > 0, 1.0, low).double()
-    x = SignedSelection.repeat_copy(3, 2).continued(first, 70)
+    x = SignedSelection.repeat_copy(3, 2).simulate(first, 70)
     found = ms.find_variables(net.model, inputs=shown(first), variables=x)
     assert found.status == "refuted"
     assert found.trials.kept < 0.01

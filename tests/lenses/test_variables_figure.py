@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.connectivity.factory import SignedSelection, selection
+from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.inspection import inspect_run
 from mnemoscope.inspection.run import Look, _memories
@@ -58,16 +58,16 @@ def memories(status):
     [
         SignedSelection.repeat_copy(4, 3),
         SignedSelection.compose_copy(5),
-        selection("T3", 8, 8),
-        selection("T4", 8, 8),
-        selection("1 1 -6", 2, 3),  # element 2 is made by all, and kept by none
+        parse_selection("T3", 8, 8),
+        parse_selection("T4", 8, 8),
+        parse_selection("1 1 -6", 2, 3),  # element 2 is made by all, and kept by none
     ],
 )
 @pytest.mark.parametrize("late", [0, 3])
 def test_the_way_of_a_number_leads_through_what_holds_it(rule, late):
     N, size, steps = rule.variables, rule.size, 60
     first = torch.randn(N + late, 1, size, dtype=torch.float64)
-    sequence = torch.cat([first, rule.continued(first[late:], steps)[N:]])
+    sequence = torch.cat([first, rule.simulate(first[late:], steps)[N:]])
     held = np.abs(np.stack([sequence[max(0, T - N + 1) : T + 1].flatten() for T in range(N - 1, steps)]))
     stays = way(rule, N + late, steps)
     path = np.concatenate(stays)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import jacrev
 
-from mnemoscope.connectivity.factory import SignedSelection
+from mnemoscope.connectivity.signed_selection import SignedSelection
 from mnemoscope.lenses.variables import planted
 
 CASES = [
@@ -71,7 +71,7 @@ def test_the_linear_network_with_leaks_holds_the_variables():
         h = net.model.cell(u, h)
         states.append(h)
     held = net.basis.read(torch.stack(states) - net.fixed_point)
-    x = SignedSelection.repeat_copy(3, 3).continued(first, 20)
+    x = SignedSelection.repeat_copy(3, 3).simulate(first, 20)
     for time in range(3, 23):  # the last three vectors, the oldest first
         torch.testing.assert_close(held[time - 1].transpose(0, 1), x[time - 3 : time], rtol=0, atol=1e-10)
 

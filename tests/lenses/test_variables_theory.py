@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemoscope.connectivity.factory import FAMILY, SignedSelection, selection
+from mnemoscope.connectivity.signed_selection import FAMILY, SignedSelection, parse_selection
 from mnemoscope.lenses import Dynamics
 from mnemoscope.lenses.variables import (
     AngleError,
@@ -18,7 +18,7 @@ from mnemoscope.lenses.variables import (
     largest_interference,
     variables_at,
 )
-from tests.connectivity.test_factory import random_selection
+from tests.connectivity.test_signed_selection import random_selection
 
 
 def draws(seed: int, *shape: int) -> torch.Tensor:
@@ -103,7 +103,7 @@ def test_repeat_copy_is_exact_and_time_invariant_in_any_basis(s, d, more, seed):
 def test_compose_copy_needs_to_know_the_phase(s):
     net = BindingNetwork(SignedSelection.compose_copy(s), skewed(0, s * s + 3, s * s))
     inputs = shown(s, s)
-    x = SignedSelection.compose_copy(s).continued(inputs, 5 * s)
+    x = SignedSelection.compose_copy(s).simulate(inputs, 5 * s)
     torch.testing.assert_close(net.run(inputs, 5 * s).outputs, x, rtol=0, atol=1e-10)
     assert not net.time_invariant
     wrong = net.run(inputs, 5 * s, phase_aware=False).outputs
@@ -119,16 +119,16 @@ def test_time_invariance_is_told_right(s, d, seed):
     F = random_selection(s, d, np.random.default_rng(seed))
     net = BindingNetwork(F)
     inputs = shown(s, d, seed)
-    error = (net.run(inputs, 2 * s, phase_aware=False).outputs - F.continued(inputs, 2 * s)).abs().max()
+    error = (net.run(inputs, 2 * s, phase_aware=False).outputs - F.simulate(inputs, 2 * s)).abs().max()
     assert net.time_invariant == all(lag == s for lag in F.lags) == bool(error < 1e-10)
 
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_family_is_exact_in_a_skewed_basis(name):
-    F = selection(name, 8, 8)
+    F = parse_selection(name, 8, 8)
     net = BindingNetwork(F, skewed(0, 80, 64))
     inputs = bits(8, 8).double()
-    torch.testing.assert_close(net.run(inputs, 320).outputs, F.continued(inputs, 320), rtol=0, atol=1e-10)
+    torch.testing.assert_close(net.run(inputs, 320).outputs, F.simulate(inputs, 320), rtol=0, atol=1e-10)
 
 
 def test_equation_32_mended():
@@ -182,7 +182,7 @@ def test_a_lens_looks_at_it():
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_trained_matrix_would_have_the_eigenvalues_of_phi(name):
-    net = BindingNetwork(selection(name, 8, 8), skewed(0, 70, 64))
+    net = BindingNetwork(parse_selection(name, 8, 8), skewed(0, 70, 64))
     expected = net.eigenvalues()
     assert len(expected) == 64
     error = angle_error(torch.linalg.eigvals(net.W_hh), expected)
@@ -217,7 +217,7 @@ def right(net: BindingNetwork, gain: float, drive: float | None, periods: int = 
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize(("gain", "drive"), [(1.0, None), (1.0, 2.0), (1.2, None), (1.2, 5.0), (3.0, None)])
 def test_all_bits_over_forty_periods(name, gain, drive):
-    assert right(BindingNetwork(selection(name, 8, 8)), gain, drive)
+    assert right(BindingNetwork(parse_selection(name, 8, 8)), gain, drive)
 
 
 @pytest.mark.parametrize("seed", range(30))

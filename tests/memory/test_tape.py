@@ -469,10 +469,10 @@ def test_published_sizes_stand_in_the_registry():
     machine = ms.registry.cells.load("matntm")(25, 15, output_size=25)
     assert (machine.slots, machine.slot_shape) == (120, (6, 6))
     assert ms.scan(machine, torch.zeros(2, 3, 25))[0].shape == (2, 3, 25)
-    assert machine.own_readout
+    assert machine.has_readout
     machine = ms.registry.cells.load("ntm")(9, 100)
     assert (machine.slots, machine.slot_shape) == (128, (20,))
-    assert not machine.own_readout
+    assert not machine.has_readout
 
 
 def test_own_readout_is_linear_in_what_is_shown_and_read():

@@ -142,7 +142,7 @@ def test_noise_against_networks_that_have_it(phi):
     levels = (0.0, 0.02, 0.1)
     found = perturbed(cell, noise, levels, xs)
     for place, eta in enumerate(levels):
-        own = EchoState.of_weights(cell.recurrent + eta * noise, cell.drive, feedback=cell.feedback,
+        own = EchoState.from_weights(cell.recurrent + eta * noise, cell.drive, feedback=cell.feedback,
                                    readout=cell.readout, leak=cell.leak, nonlinearity=phi)  # fmt: skip
         state = own.initial_state(4)
         for t, x in enumerate(xs):

@@ -209,7 +209,7 @@ def test_a_teacher_driven_reservoir_sings_alone():
     for u, f in zip(together.driven(silence[:1000]), wave[:1000], strict=True):
         x = together.step(u, x, together.rates(x), heard)
         heard = f.view(1, 1, 1)
-    z, _ = together.outputs_of(silence[:2000], x)
+    z, _ = together.run_outputs(silence[:2000], x)
     z = z[1000:, 0, 0, 0]
     peaks = ((z[1:-1] > z[:-2]) & (z[1:-1] > z[2:])).sum().item()
     assert 24 <= peaks <= 26

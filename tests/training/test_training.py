@@ -986,12 +986,12 @@ def test_published_matrix_networks_are_trained_as_they_are(cell, hidden_size, op
                        batch_size=2, evaluate_every=2, evaluate_batches=1, task_options={"longest": 2})  # fmt: skip
     model = build_model(config, build_task(config))
     assert sum(each.numel() for each in model.parameters()) == parameters
-    assert model.cell.own_readout
+    assert model.cell.has_readout
     xs = torch.rand(3, 2, 25)
     torch.testing.assert_close(model(xs)[0], scan(model.cell, xs)[0])
     again, _, _ = load_model(run(config, tmp_path).folder)
     assert again(xs)[0].shape == (3, 2, 25)
-    assert again.cell.frozen().own_readout
+    assert again.cell.frozen().has_readout
     with pytest.raises(ValueError, match="has no option 'output_size'"):
         build_model(replace(config, cell_options={"output_size": 25}), build_task(config))
     with pytest.raises(ValueError, match="readout_bias is for the linear readout"):

@@ -6,14 +6,15 @@ from mnemoscope.cells.echo_state import EchoState
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.episodic import EpisodicMemory, EpisodicState
 from mnemoscope.cells.episodic_map import EpisodicMap
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.episodic_store import EpisodicStore
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.h_detach import HDetach
-from mnemoscope.cells.load import load_network
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.model import Model
-from mnemoscope.cells.nonlinearity import Nonlinearity
+from mnemoscope.cells.network_files import load_network
+from mnemoscope.cells.nonlinearities import Nonlinearity
 from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.sequence import Cache, Route, run_with_cache, scan
 from mnemoscope.cells.stack import Stack
@@ -30,6 +31,7 @@ __all__ = [
     "EpisodicMap",
     "EpisodicMemory",
     "EpisodicState",
+    "EpisodicStore",
     "FastPath",
     "FunctionCell",
     "HDetach",

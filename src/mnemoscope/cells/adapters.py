@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell
-from mnemoscope.cells.from_torch import TORCH_NETWORKS, cell_of_torch
+from mnemoscope.cells.from_torch import TORCH_NETWORKS, cell_from_torch
 from mnemoscope.cells.state import State
 
 
@@ -44,7 +44,7 @@ def adapt(
             raise ValueError(
                 f"state_size, input_size and bounds describe a function; {type(network).__name__} knows its own."
             )
-        return network if isinstance(network, Cell) else cell_of_torch(network)
+        return network if isinstance(network, Cell) else cell_from_torch(network)
     if not callable(network):
         raise TypeError(
             f"adapt takes torch.nn.RNN, GRU, LSTM, their Cell forms, or a function (x, state) -> state, "

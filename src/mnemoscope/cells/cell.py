@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
-from mnemoscope.cells.fast import FastPath, NoFastPath, refuse_where_overridden
+from mnemoscope.cells.fast_path import FastPath, NoFastPath, disable_inherited_fast_path
 from mnemoscope.cells.state import State, leaves
 
 Step = Callable[[Tensor, State], State]
@@ -43,13 +43,13 @@ class Cell(nn.Module):
         return False
 
     @property
-    def own_readout(self) -> bool:
+    def has_readout(self) -> bool:
         """Whether its outputs are what a task asks for, with nothing to be learned behind them."""
         return False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        refuse_where_overridden(cls)
+        disable_inherited_fast_path(cls)
 
     def initial_state(self, batch: int) -> State:
         """The state before the first input, `(batch, ...)`."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.fast import FastPath, NoFastPath
-from mnemoscope.cells.nonlinearity import Described, Nonlinearity, nonlinearity
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.nonlinearities import FusableNonlinearity, Nonlinearity, make_nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity, Dense
 from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
@@ -54,7 +54,7 @@ class Elman(Cell):
         if size != hidden_size:
             raise ValueError(f"The connectivity yields a {size} x {size} matrix, but hidden_size is {hidden_size}.")
         is_complex = getattr(connectivity, "complex", False)
-        phi = _named(nonlinearity, hidden_size)
+        phi = make_nonlinearity(nonlinearity, hidden_size)
         known = phi.description()
         if is_complex and known is not None and not known.takes_complex:
             raise ValueError(f"{known.name} is not defined for complex states; choose modrelu, tanh or linear.")
@@ -64,7 +64,7 @@ class Elman(Cell):
         self.hidden_size = hidden_size
 
     @classmethod
-    def of_parts(
+    def from_parts(
         cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int
     ) -> Elman:
         """An Elman cell around existing modules, which stay shared with their owner."""
@@ -97,7 +97,7 @@ class Elman(Cell):
         return step(u, state)
 
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
-        phi = self.phi.description() if isinstance(self.phi, Described) else None
+        phi = self.phi.description() if isinstance(self.phi, FusableNonlinearity) else None
         if phi is None:
             return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
         if xs.dim() != 3 or state.shape != (xs.shape[1], self.hidden_size):
@@ -161,7 +161,7 @@ class Elman(Cell):
         assert isinstance(cell, Elman)
         if V.is_complex() and dtype is not None:
             dtype = torch.promote_types(dtype, torch.complex32)
-        cell.connectivity = Dense.holding(V.to(dtype=dtype, device=device)).requires_grad_(False)
+        cell.connectivity = Dense.from_matrix(V.to(dtype=dtype, device=device)).requires_grad_(False)
         return cell
 
 
@@ -175,7 +175,3 @@ class ComplexLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch features"]) -> Complex[Tensor, "*batch outputs"]:
         return torch.view_as_complex(self.pairs(x).unflatten(-1, (-1, 2)))
-
-
-def _named(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:
-    return nonlinearity(which, size)  # the constructor's argument shadows the function's name

@@ -17,7 +17,7 @@ from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.lstm import LSTM, LSTMState
-from mnemoscope.cells.nonlinearity import nonlinearity
+from mnemoscope.cells.nonlinearities import make_nonlinearity
 from mnemoscope.cells.stack import Stack
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Dense
@@ -27,7 +27,7 @@ _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _HOOKS = (BasePruningMethod, SpectralNorm, WeightNorm)
 
 
-def cell_of_torch(network: nn.Module) -> Cell:
+def cell_from_torch(network: nn.Module) -> Cell:
     """A cell that shares its parameters with one of `TORCH_NETWORKS`."""
     if isinstance(network, nn.RNNBase) and network.bidirectional:
         raise ValueError(
@@ -128,7 +128,7 @@ def _layer(network: nn.Module, suffix: str) -> Cell:
         with torch.device("meta"):  # no numbers are drawn for weights that are replaced at once
             dense = Dense(size)
         _hold(dense, matrix=weight_hh)
-        return Elman.of_parts(drive, dense, nonlinearity(network.nonlinearity, size), inputs, size)
+        return Elman.from_parts(drive, dense, make_nonlinearity(network.nonlinearity, size), inputs, size)
     with torch.device("meta"):
         cell = GRU(inputs, size) if isinstance(network, nn.GRU | nn.GRUCell) else LSTM(inputs, size)
     _hold(cell, **{name: weight for name, weight in weights.items() if hasattr(cell, name)})

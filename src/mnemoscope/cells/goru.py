@@ -8,7 +8,7 @@ from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell, Step
-from mnemoscope.cells.nonlinearity import ModReLU
+from mnemoscope.cells.nonlinearities import ModReLU
 from mnemoscope.connectivity import Connectivity, Exponential
 
 

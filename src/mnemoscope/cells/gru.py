@@ -10,8 +10,8 @@ from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.fast import FastPath, NoFastPath
-from mnemoscope.cells.gated import gated_path
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.fused_gated import fused_gated_path
 
 
 class _Gates(NamedTuple):
@@ -40,7 +40,7 @@ class GRU(Cell):
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
-        make_gate_weights(self, input_size, hidden_size, gates=3, bias=bias)
+        init_gate_weights(self, input_size, hidden_size, gates=3, bias=bias)
 
     def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
         return self.weight_hh.new_zeros(batch, self.hidden_size)
@@ -63,7 +63,7 @@ class GRU(Cell):
         return step(u, state)
 
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
-        return gated_path(self, "gru", xs, (state,), mask, lambda outputs, last: (outputs, last[0]))
+        return fused_gated_path(self, "gru", xs, (state,), mask, lambda outputs, last: (outputs, last[0]))
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor:
         """`diag(z) + diag((1-z)(1-n^2)) (diag(r) W_n + diag(v_n r(1-r)) W_r) + diag((h-n) z(1-z)) W_z`."""
@@ -86,7 +86,7 @@ class GRU(Cell):
         return {"r": gates.r, "z": gates.z, "n": gates.n}
 
 
-def make_gate_weights(cell: Cell, input_size: int, hidden_size: int, gates: int, bias: bool) -> None:
+def init_gate_weights(cell: Cell, input_size: int, hidden_size: int, gates: int, bias: bool) -> None:
     """Give `cell` the weights of a gated network under torch's names, drawn as torch draws them."""
     if input_size < 1 or hidden_size < 1:
         raise ValueError(f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}.")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Step
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.lstm import LSTM, LSTMState
 
 

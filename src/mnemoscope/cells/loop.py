@@ -7,22 +7,22 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool
 from mnemoscope.cells.cell import Cell, Step
-from mnemoscope.cells.fast import has_hooks
-from mnemoscope.cells.state import State, grown, map_state
+from mnemoscope.cells.fast_path import has_hooks
+from mnemoscope.cells.state import State, map_state, pad_slots
 
 
 def run_loop(cell: Cell, xs: Tensor, state: State, mask: Bool[Tensor, "time batch"] | None) -> tuple[Tensor, State]:
     """Outputs (time, batch, features) and the last state; where `mask` is False the state is held."""
-    us, step = steps_of(cell, xs)
+    us, step = prepared_steps(cell, xs)
     outputs = []
     for t, u in enumerate(us.unbind()):  # not us[t]: indexing in an autograd loop makes backward quadratic in time
         new = step(u, state)
-        state = new if mask is None else hold(mask[t], new, state)
+        state = new if mask is None else hold_masked(mask[t], new, state)
         outputs.append(cell.output(state))
     return torch.stack(outputs), state
 
 
-def steps_of(cell: Cell, xs: Tensor) -> tuple[Tensor, Step]:
+def prepared_steps(cell: Cell, xs: Tensor) -> tuple[Tensor, Step]:
     """What `cell.prepare` gives, unless the cell's own step would then be passed by: where `forward` was overridden
     without `prepare`, replaced on the cell, or is watched by hooks, it is called at every step.
     """
@@ -35,6 +35,6 @@ def steps_of(cell: Cell, xs: Tensor) -> tuple[Tensor, Step]:
 _BOTH = ("forward", "prepare")
 
 
-def hold(mask: Bool[Tensor, " batch"], new: State, old: State) -> State:
+def hold_masked(mask: Bool[Tensor, " batch"], new: State, old: State) -> State:
     """`new` where the mask is True, else `old`, in every tensor of the state; what a state grew by is 0 in the old."""
-    return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, grown(o, n)), new, old)
+    return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, pad_slots(o, n)), new, old)

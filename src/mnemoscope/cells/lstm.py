@@ -10,9 +10,9 @@ from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.fast import FastPath, NoFastPath
-from mnemoscope.cells.gated import gated_path
-from mnemoscope.cells.gru import make_gate_weights
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.fused_gated import fused_gated_path
+from mnemoscope.cells.gru import init_gate_weights
 
 
 class LSTMState(NamedTuple):
@@ -50,7 +50,7 @@ class LSTM(Cell):
             )
         self.input_size = input_size
         self.hidden_size = hidden_size
-        make_gate_weights(self, input_size, hidden_size, gates=4, bias=bias)
+        init_gate_weights(self, input_size, hidden_size, gates=4, bias=bias)
         if forget_bias:
             if self.bias_hh is None:
                 raise ValueError(f"forget_bias is {forget_bias}, but the cell has no biases: bias is False.")
@@ -87,7 +87,7 @@ class LSTM(Cell):
         return step(u, state)
 
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
-        return gated_path(self, "lstm", xs, state, mask, lambda outputs, last: (outputs, LSTMState(*last)))
+        return fused_gated_path(self, "lstm", xs, state, mask, lambda outputs, last: (outputs, LSTMState(*last)))
 
     def jacobian(self, x: Tensor, state: LSTMState) -> Tensor:
         """Blocks of d(h', c') / d(h, c), from the chain rule through the four gates."""

@@ -13,7 +13,7 @@ from mnemoscope.cells.state import State
 class Model(nn.Module):
     """`readout(scan(cell, encode(inputs)))`: what is trained on a task.
 
-    Behind a cell with a readout of its own (`Cell.own_readout`) there is none.
+    Behind a cell with a readout of its own (`Cell.has_readout`) there is none.
 
     Args:
         cell: the recurrent cell.
@@ -37,7 +37,7 @@ class Model(nn.Module):
         self.cell = cell
         features = cell.output(cell.initial_state(1)).shape[-1]
         self.readout: nn.Linear | nn.Identity
-        if cell.own_readout:
+        if cell.has_readout:
             _check_own(cell, features, output_size, readout_bias)
             self.readout = nn.Identity()
         else:

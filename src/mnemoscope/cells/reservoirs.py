@@ -1,4 +1,4 @@
-"""Echo state networks that are run and not differentiated: several together, sparse where that pays."""
+"""Several reservoirs stepped together without gradients, as sparse matrices where that is faster."""
 
 from __future__ import annotations
 
@@ -13,81 +13,83 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import check_input
-from mnemoscope.cells.echo_state import EchoState
-from mnemoscope.cells.nonlinearity import Elementwise, Nonlinearity
+from mnemoscope.cells.leaky_reservoir import LeakyReservoir
+from mnemoscope.cells.nonlinearities import Elementwise, Nonlinearity
 
 SPARSE = 0.3
-"""Below this share of entries a product with a sparse matrix takes less time than with a dense one (N = 1000, CPU)."""
+"""Density below which a product with a sparse matrix is faster than with a dense one (N = 1000, CPU)."""
 GROUP = 4
-"""Sparse reservoirs that one thread steps together: enough that Python does not count, few enough for its cache."""
+"""Sparse reservoirs per thread: enough to hide the overhead of Python, few enough for the thread's cache."""
 CHUNK = 256
-"""Steps whose inputs are driven at once: a few MB, whatever the length of the sequence."""
+"""Steps whose inputs are projected together: a few MB, whatever the length of the sequence."""
+SMALL = 500_000
+"""Entries of a sparse matrix below which one thread finishes a product before a second one has started."""
+_THREADS = Lock()
+"""Held while the number of torch's threads, a setting of the whole process, is changed."""
 
 
 class Reservoirs:
-    """Echo state networks of one size and form, stepped together without gradients; states (reservoirs, batch, hidden).
+    """Reservoirs of one size and form, stepped together without gradients; states are (reservoirs, batch, hidden).
 
-    On the CPU sparse W_r are kept as one sparse block-diagonal matrix, and the feedback as the low-rank product that
-    it is.
+    On the CPU, sparse W_r are stored as one sparse block-diagonal matrix, and the feedback as a low-rank product.
 
+    >>> from mnemoscope.cells import EchoState
     >>> cells = [EchoState(3, 100) for _ in range(16)]
     >>> rates, state = Reservoirs(cells).run(torch.zeros(20, 1, 3))
     >>> rates.shape
     torch.Size([20, 16, 1, 100])
     """
 
-    def __init__(self, cells: Sequence[EchoState]) -> None:
+    def __init__(self, cells: Sequence[LeakyReservoir]) -> None:
         self.cells = tuple(cells)
         _check_alike(self.cells)
         first = self.cells[0]
-        self.size, self.outputs, self.form, self.leak, self.phi = (
-            first.hidden_size,
-            first.output_size,
-            first.form,
-            first.leak,
-            first.phi,
-        )
+        self.size, self.outputs = first.hidden_size, first.output_size
+        self.form, self.leak, self.phi = first.form, first.leak, first.phi
         with torch.no_grad():
             self._drive = torch.stack([cell.drive for cell in self.cells])
             self._bias = torch.stack([cell.bias for cell in self.cells])
             matrices = [cell.recurrent for cell in self.cells]
             self._blocks = _sparse(matrices)
-            """All W_r as one sparse matrix, None where they are not sparse enough."""
+            """All W_r as one sparse matrix; None unless they are sparse enough."""
             self._W_T = None if self._blocks is not None else torch.stack([W.mT for W in matrices])
             self._groups = [slice(first, first + GROUP) for first in range(0, len(matrices), GROUP)]
-            """Which are stepped together by one thread."""
-            self._blocks_of = [] if self._blocks is None else [_block_diagonal(matrices[own]) for own in self._groups]
+            """Reservoirs that one thread steps together."""
+            self._group_blocks = (
+                [] if self._blocks is None else [_block_diagonal(matrices[group]) for group in self._groups]
+            )
             self.feedback = _stacked([cell.feedback for cell in self.cells])
             self.readout = _stacked([cell.readout for cell in self.cells])
-            """W_o of each (reservoirs, output, hidden), a copy; None where there is none."""
+            """A copy of every W_o (reservoirs, output, hidden), or None."""
 
     def initial_state(self, batch: int) -> Float[Tensor, "reservoirs batch hidden"]:
         return self._bias.new_zeros(len(self.cells), batch, self.size)
 
     def driven(
-        self, xs: Float[Tensor, "time ... features"], own: slice = slice(None)
+        self, xs: Float[Tensor, "time ... features"], group: slice = slice(None)
     ) -> Iterator[Float[Tensor, "reservoirs batch hidden"]]:
-        """`B u + b` of each step, for inputs (time, batch, features) that all share, or (time, reservoirs, batch,
-        features); of some of the reservoirs.
+        """Yield `B u + b` of each step for a group of reservoirs.
+
+        The inputs are (time, batch, features), shared by all, or (time, reservoirs, batch, features).
         """
-        drive, bias = self._drive[own], self._bias[own]
+        drive, bias = self._drive[group], self._bias[group]
         for part in xs.split(CHUNK):
-            if part.dim() == 3:  # one product for all
+            if part.dim() == 3:  # shared inputs: one product for all reservoirs
                 us = (part @ drive.flatten(0, 1).mT).unflatten(-1, (-1, self.size)).transpose(1, 2)
             else:
-                us = part[:, own] @ drive.mT
+                us = part[:, group] @ drive.mT
             yield from (us + bias.unsqueeze(1)).contiguous().unbind()
 
     def rates(self, x: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch hidden"]:
         return self.phi(x) if self.form == "current" else x
 
     def read(self, rates: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch output"]:
-        """The outputs z = W_o r."""
+        """Return the outputs z = W_o r."""
         assert self.readout is not None
         return rates @ self.readout.mT
 
     def step(self, u: Tensor, x: Tensor, rates: Tensor, z: Tensor | None) -> Float[Tensor, "reservoirs batch hidden"]:
-        """The next states; `rates` are those of x, and z is what is fed back, W_o r or a teacher's."""
+        """Return the next states from states x with their `rates`; z is fed back (W_o r, or a teacher's signal)."""
         pre = self._recurred(rates).add_(u)
         if self.feedback is not None and z is not None:
             pre = pre.add_(z @ self.feedback.mT)
@@ -98,7 +100,7 @@ class Reservoirs:
     def run(
         self, xs: Float[Tensor, "time ... features"], state: Float[Tensor, "reservoirs batch hidden"] | None = None
     ) -> tuple[Float[Tensor, "time reservoirs batch hidden"], Float[Tensor, "reservoirs batch hidden"]]:
-        """The rates at every step, and the last states."""
+        """Return the rates at every step, and the last states."""
         check_input(self.cells[0], xs)
         last = self.initial_state(xs.shape[-2]) if state is None else state
         kept = last.new_empty(xs.shape[0], *last.shape)
@@ -108,29 +110,28 @@ class Reservoirs:
                 last, rates = next(steps)
                 row.copy_(rates)
             return kept, last
-        groups = list(zip(self._groups, self._blocks_of, strict=True))
+        groups = list(zip(self._groups, self._group_blocks, strict=True))
 
-        def fill(number: int) -> Tensor:
-            own, blocks = groups[number]
-            return self._fill(own, blocks, kept[:, own], xs, last[own])
+        def run_group(number: int) -> Tensor:
+            group, blocks = groups[number]
+            return self._run_group(group, blocks, kept[:, group], xs, last[group])
 
-        return kept, torch.cat(_side_by_side(fill, len(groups), self._blocks.values().numel() // len(groups)))
+        return kept, torch.cat(_in_threads(run_group, len(groups), self._blocks.values().numel() // len(groups)))
 
-    @torch.no_grad()  # which holds in this thread alone
-    def _fill(self, own: slice, blocks: Tensor, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
-        """Write the rates at every step of some sparse reservoirs, a sequence each, into `kept`; returns their last
-        states.
-        """
+    @torch.no_grad()  # needed here again: it applies to one thread only
+    def _run_group(self, group: slice, blocks: Tensor, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
+        """Write the rates of a group of sparse reservoirs (batch 1) into `kept`; return their last states."""
         x, r = state.flatten().clone(), self.rates(state).flatten()
         pre = torch.empty_like(x)
-        known = self.phi.description()
-        known = None if known is None or known.takes_bias else known
-        slow = partial(_squash, self.phi, state.shape)
-        squash = slow if known is None else known.in_place(pre, None)
-        W_o_T = None if self.readout is None else self.readout[own].mT
-        W_fb_T = None if self.feedback is None else self.feedback[own].mT
+        activation = self.phi.description()
+        if activation is None or activation.takes_bias:
+            squash = partial(_squash, self.phi, state.shape)
+        else:
+            squash = activation.in_place(pre, None)
+        W_o_T = None if self.readout is None else self.readout[group].mT
+        W_fb_T = None if self.feedback is None else self.feedback[group].mT
         current = self.form == "current"
-        for row, u in zip(kept.flatten(1).unbind(), self.driven(xs, own), strict=True):
+        for row, u in zip(kept.flatten(1).unbind(), self.driven(xs, group), strict=True):
             torch.addmv(u.flatten(), blocks, r, out=pre)
             if W_fb_T is not None and W_o_T is not None:
                 pre.view_as(state).add_(r.view_as(state) @ W_o_T @ W_fb_T)
@@ -144,13 +145,16 @@ class Reservoirs:
         return (x if current else r.clone()).view_as(state)
 
     @torch.no_grad()
-    def outputs_of(
+    def run_outputs(
         self, xs: Float[Tensor, "time ... features"], state: Float[Tensor, "reservoirs batch hidden"] | None = None
     ) -> tuple[Float[Tensor, "time reservoirs batch output"], Float[Tensor, "reservoirs batch hidden"]]:
-        """The outputs z at every step, and the last states; keeps no rates, so that long runs of many fit in memory."""
+        """Return the outputs z at every step, and the last states.
+
+        No rates are kept, so that long runs of many reservoirs fit in memory.
+        """
         check_input(self.cells[0], xs)
         if self.readout is None:
-            raise ValueError("These reservoirs have no readout of their own; give them an output_size.")
+            raise ValueError("These reservoirs have no readout; give them an output_size.")
         last = self.initial_state(xs.shape[-2]) if state is None else state
         kept = last.new_empty(xs.shape[0], *last.shape[:2], self.outputs)
         steps = self._steps(xs, last)
@@ -162,12 +166,12 @@ class Reservoirs:
     def scan(
         self, xs: Float[Tensor, "time batch features"], state: Float[Tensor, "batch hidden"]
     ) -> tuple[Float[Tensor, "time batch hidden"], Float[Tensor, "batch hidden"]]:
-        """As `mnemoscope.scan` runs one reservoir."""
+        """Return what `mnemoscope.scan` returns for the first reservoir."""
         rates, last = self.run(xs, state.unsqueeze(0))
         return rates[:, 0], last[0].clone()
 
     def _recurred(self, r: Tensor) -> Tensor:
-        """`W_r r` of each reservoir, a new tensor."""
+        """Return `W_r r` of each reservoir as a new tensor."""
         if self._W_T is not None:
             return torch.bmm(r, self._W_T)
         assert self._blocks is not None
@@ -185,38 +189,34 @@ class Reservoirs:
             yield x, rates
 
 
-SMALL = 500_000
-"""A product with a sparse matrix of fewer entries is done before a second thread has woken up."""
+def _in_threads(job: Callable[[int], Tensor], jobs: int, entries: int) -> list[Tensor]:
+    """Run each job in one thread, as many at a time as torch has threads: a small matrix stays in the thread's cache.
 
-
-def _side_by_side(fill: Callable[[int], Tensor], jobs: int, entries: int) -> list[Tensor]:
-    """The jobs, each in one thread and as many at a time as torch has: a small matrix stays in that thread's cache."""
+    Large matrices (`entries` of each) run one after the other, with all of torch's threads.
+    """
     if entries >= SMALL:
-        return [fill(number) for number in range(jobs)]
+        return [job(number) for number in range(jobs)]
 
-    def alone(number: int) -> Tensor:
+    def single_threaded(number: int) -> Tensor:
         torch.set_num_threads(1)
-        return fill(number)
+        return job(number)
 
-    with _THREADS:  # the number of threads belongs to the whole process: whoever changes it puts it back
+    with _THREADS:
         threads = torch.get_num_threads()
         try:
             if jobs == 1 or threads == 1:
-                return [alone(number) for number in range(jobs)]
+                return [single_threaded(number) for number in range(jobs)]
             with ThreadPoolExecutor(threads) as pool:
-                return list(pool.map(alone, range(jobs)))
+                return list(pool.map(single_threaded, range(jobs)))
         finally:
             torch.set_num_threads(threads)
 
 
-_THREADS = Lock()
-
-
 def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:
-    """These on the diagonal of one sparse matrix, where products with it take less time than with dense ones."""
+    """Return a block-diagonal sparse matrix of these, or None where dense products are faster."""
     first = matrices[0]
-    filled = sum(int(torch.count_nonzero(W)) for W in matrices)
-    few = filled < SPARSE * len(matrices) * first.numel()
+    entries = sum(int(torch.count_nonzero(W)) for W in matrices)
+    few = entries < SPARSE * len(matrices) * first.numel()
     precise = first.dtype in (torch.float32, torch.float64)
     if not (few and precise and first.device.type == "cpu" and torch.backends.mkl.is_available()):
         return None
@@ -224,14 +224,15 @@ def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:
 
 
 def _block_diagonal(matrices: Sequence[Tensor]) -> Tensor:
-    """One sparse matrix with these on its diagonal; indices of 32 bits, with which MKL takes half the time."""
-    size, rows, columns, values, filled = matrices[0].shape[0], [matrices[0].new_zeros(1, dtype=torch.int32)], [], [], 0
+    """Return one sparse matrix with these on its diagonal; MKL is twice as fast with its 32-bit indices."""
+    size, rows, columns, values = matrices[0].shape[0], [matrices[0].new_zeros(1, dtype=torch.int32)], [], []
+    entries = 0
     for number, W in enumerate(matrices):
         row, column = W.nonzero(as_tuple=True)
-        rows.append((filled + torch.bincount(row, minlength=size).cumsum(0)).int())
+        rows.append((entries + torch.bincount(row, minlength=size).cumsum(0)).int())
         columns.append((column + number * size).int())
         values.append(W[row, column])
-        filled += row.numel()
+        entries += row.numel()
     whole = size * len(matrices)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse (CSR tensor support is in beta|invariant checks)")
@@ -245,31 +246,33 @@ def _squash(phi: Nonlinearity, shape: torch.Size, z: Tensor) -> None:
 
 
 def _same(a: Nonlinearity, b: Nonlinearity) -> bool:
-    """Whether two nonlinearities are the same function, as far as can be told."""
+    """Whether two nonlinearities are known to be the same function."""
     if a is b:
         return True
     if type(a) is not type(b):
         return False
     if isinstance(a, Elementwise) and isinstance(b, Elementwise):
         return a.function is b.function
-    theirs = dict(b.named_parameters())
-    alike = all(torch.equal(value, theirs[name]) for name, value in a.named_parameters())
-    return alike and a.description() is not None and type(a.description()) is type(b.description())
+    parameters = dict(b.named_parameters())
+    equal = all(torch.equal(value, parameters[name]) for name, value in a.named_parameters())
+    return equal and a.description() is not None and type(a.description()) is type(b.description())
 
 
 def _stacked(matrices: Sequence[Tensor | None]) -> Tensor | None:
-    there = [matrix for matrix in matrices if matrix is not None]
-    return torch.stack(there).detach().clone() if there else None
+    present = [matrix for matrix in matrices if matrix is not None]
+    return torch.stack(present).detach().clone() if present else None
 
 
-def _check_alike(cells: Sequence[EchoState]) -> None:
+def _check_alike(cells: Sequence[LeakyReservoir]) -> None:
     if not cells:
         raise ValueError("There is no reservoir to run: the list is empty.")
     kinds = {
-        (cell.input_size, cell.hidden_size, cell.output_size, cell.feedback is None, cell.form, cell.leak,
-         cell.recurrent.dtype, cell.recurrent.device)
+        (
+            *(cell.input_size, cell.hidden_size, cell.output_size, cell.feedback is None),
+            *(cell.form, cell.leak, cell.recurrent.dtype, cell.recurrent.device),
+        )
         for cell in cells
-    }  # fmt: skip
+    }
     if len(kinds) > 1 or not all(_same(cells[0].phi, cell.phi) for cell in cells):
         raise ValueError(
             "Reservoirs that run together must agree in sizes, form, leak, nonlinearity, dtype and device, but these "

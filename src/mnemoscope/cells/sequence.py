@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.cells.cell import Cell, check_batch, check_input
-from mnemoscope.cells.fast import FastPath, NoFastPath, obstacle
-from mnemoscope.cells.loop import run_loop, steps_of
+from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
+from mnemoscope.cells.loop import prepared_steps, run_loop
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
 
 Backend = Literal["auto", "loop", "fused"]
@@ -118,7 +118,7 @@ def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Bac
         xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
     if backend == "loop":
         return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
-    reason = obstacle(cell)
+    reason = why_no_fast_path(cell)
     path = cell.fast_path(xs, state, mask) if reason is None else NoFastPath(reason)
     if isinstance(path, FastPath):
         return *path.run(), Route(True, path.name)
@@ -139,7 +139,7 @@ def _run_in_chunks(
     """Inputs are driven inside each chunk, so that neither they nor the steps of two chunks are in memory at once."""
     kept, pieces = [], xs.split(length)
     masks = [None] * len(pieces) if mask is None else mask.split(length)
-    reason = obstacle(cell)
+    reason = why_no_fast_path(cell)
     path = cell.fast_path(pieces[0], state, masks[0]) if reason is None else NoFastPath(reason)
     fused = isinstance(path, FastPath) and backend != "loop"
     why = path.name if isinstance(path, FastPath) else path.reason
@@ -218,7 +218,7 @@ def run_with_cache(
     (torch.Size([20, 5, 8]), ['c', 'f', 'g', 'h', 'i', 'o'])
     """
     state = _start(cell, xs, state)
-    us, step = steps_of(cell, xs)
+    us, step = prepared_steps(cell, xs)
     states, inner, outputs = [], [], []
     for x, u in zip(xs.unbind(), us.unbind(), strict=True):
         inner.append(cell.intermediates(x, state))

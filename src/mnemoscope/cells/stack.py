@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.loop import run_loop
 from mnemoscope.cells.state import Layout, State
 
@@ -19,7 +19,7 @@ class Stack(Cell):
 
     Args:
         layers: from the one that sees the inputs to the one whose outputs are the stack's.
-        own_readout: whether the last layer is the readout: its outputs are then what a task asks for.
+        has_readout: whether the last layer is the readout: its outputs are then what a task asks for.
 
     >>> from mnemoscope.cells import GRU
     >>> stack = Stack([GRU(3, 8), GRU(8, 8)])
@@ -28,17 +28,17 @@ class Stack(Cell):
 
     """
 
-    def __init__(self, layers: Sequence[Cell], own_readout: bool = False) -> None:
+    def __init__(self, layers: Sequence[Cell], has_readout: bool = False) -> None:
         super().__init__()
         if not layers:
             raise ValueError("A stack needs at least one layer.")
         self.layers = nn.ModuleList(layers)
         self.input_size = layers[0].input_size
-        self._own_readout = own_readout
+        self._has_readout = has_readout
 
     @property
-    def own_readout(self) -> bool:
-        return self._own_readout
+    def has_readout(self) -> bool:
+        return self._has_readout
 
     def _cells(self) -> list[Cell]:
         return [layer for layer in self.layers if isinstance(layer, Cell)]
@@ -91,4 +91,4 @@ class Stack(Cell):
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
         """As for every cell, layer by layer: each knows best how to copy itself."""
-        return Stack([layer.frozen(dtype, device) for layer in self._cells()], self.own_readout).eval()
+        return Stack([layer.frozen(dtype, device) for layer in self._cells()], self.has_readout).eval()

@@ -47,10 +47,10 @@ def map_state(function: Callable[..., Any], *states: State) -> State:
 
 def stack_states(states: Sequence[State]) -> State:
     """One state with each tensor (time, batch, ...); where states grow, the earlier ones are filled up with zeros."""
-    return map_state(lambda *tensors: torch.stack([grown(tensor, tensors[-1]) for tensor in tensors]), *states)
+    return map_state(lambda *tensors: torch.stack([pad_slots(tensor, tensors[-1]) for tensor in tensors]), *states)
 
 
-def grown(tensor: Tensor, like: Tensor) -> Tensor:
+def pad_slots(tensor: Tensor, like: Tensor) -> Tensor:
     """The tensor (batch, slots, ...) with zeros for the slots that one of a later state has more."""
     if tensor.shape == like.shape:
         return tensor

@@ -1,24 +1,24 @@
 """The recurrent matrix as a module."""
 
-from mnemoscope.connectivity.connectivity import Claim, Connectivity
+from mnemoscope.connectivity.connectivity import Connectivity, KnownSpectrum
 from mnemoscope.connectivity.dense import Dense
-from mnemoscope.connectivity.exponential import skew_exponential
-from mnemoscope.connectivity.factory import Cycle, SignedSelection, companion, selection
 from mnemoscope.connectivity.fourier import Fourier
+from mnemoscope.connectivity.givens import Givens
+from mnemoscope.connectivity.householder import Householder
 from mnemoscope.connectivity.initialisers import INITIALISERS, initialise
-from mnemoscope.connectivity.kinds import ORTHOGONAL, orthogonal
+from mnemoscope.connectivity.matrix_exponential import skew_exponential
 from mnemoscope.connectivity.normal import Normal
-from mnemoscope.connectivity.reflections import Householder
-from mnemoscope.connectivity.rotations import Givens
+from mnemoscope.connectivity.parametrisations import ORTHOGONAL, orthogonal
 from mnemoscope.connectivity.schur import Schur
-from mnemoscope.connectivity.singular import Singular
+from mnemoscope.connectivity.signed_selection import Cycle, SignedSelection, companion, parse_selection
+from mnemoscope.connectivity.svd import SVD
 from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
 
 __all__ = [
     "INITIALISERS",
     "ORTHOGONAL",
+    "SVD",
     "Cayley",
-    "Claim",
     "Connectivity",
     "Cycle",
     "Dense",
@@ -26,14 +26,14 @@ __all__ = [
     "Fourier",
     "Givens",
     "Householder",
+    "KnownSpectrum",
     "Normal",
     "Schur",
     "SignedSelection",
-    "Singular",
     "Unitary",
     "companion",
     "initialise",
     "orthogonal",
-    "selection",
+    "parse_selection",
     "skew_exponential",
 ]

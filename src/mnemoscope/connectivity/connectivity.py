@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Complex, Float, Inexact
 
 
-class Claim(NamedTuple):
+class KnownSpectrum(NamedTuple):
     """What the construction of a matrix promises of its spectrum; None where it promises nothing."""
 
     eigenvalues: Complex[Tensor, " size"] | None = None
@@ -63,9 +63,9 @@ class Connectivity(nn.Module):
         """Of the matrix."""
         return next(self._tensors()).device
 
-    def spectrum(self) -> Claim:
+    def spectrum(self) -> KnownSpectrum:
         """What is known of the spectrum in closed form."""
-        return Claim()
+        return KnownSpectrum()
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """What training adds to the loss, or None."""

@@ -33,7 +33,7 @@ class Dense(Connectivity):
         initialise(self.matrix, init)
 
     @classmethod
-    def holding(cls, matrix: Inexact[Tensor, "size size"]) -> Dense:
+    def from_matrix(cls, matrix: Inexact[Tensor, "size size"]) -> Dense:
         """A Dense around a given matrix; a Parameter is shared, not copied."""
         with torch.device("meta"):  # no numbers are drawn for a matrix that is replaced at once
             dense = cls(matrix.shape[0])

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.connectivity.blocks import Blocks
-from mnemoscope.connectivity.connectivity import Claim
+from mnemoscope.connectivity.connectivity import KnownSpectrum
+from mnemoscope.connectivity.real_schur import RealSchur
 
 
-class Normal(Blocks):
+class Normal(RealSchur):
     """`V = P Lambda P^T` with `V V^T = V^T V`: orthogonal P, and in Lambda rotations `gamma_i R(theta_i)` of pairs and
     single real numbers. A real matrix is normal if and only if it is of this form (Serre 2002, Theorem 3.3.1).
 
@@ -62,8 +62,8 @@ class Normal(Blocks):
         """Lambda."""
         return self.normal_part()
 
-    def spectrum(self) -> Claim:
+    def spectrum(self) -> KnownSpectrum:
         """The eigenvalues, and the singular values, which are their moduli."""
         found = self.eigenvalues()
         pairs, single = self._split()
-        return Claim(found, torch.cat([pairs, pairs, single]).abs())
+        return KnownSpectrum(found, torch.cat([pairs, pairs, single]).abs())

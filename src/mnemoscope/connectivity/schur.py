@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.connectivity.blocks import Blocks
-from mnemoscope.connectivity.connectivity import Claim
+from mnemoscope.connectivity.connectivity import KnownSpectrum
+from mnemoscope.connectivity.real_schur import RealSchur
 
 
-class Schur(Blocks):
+class Schur(RealSchur):
     """`V = P (Lambda + T) P^T`: orthogonal P, rotations `gamma_i R(theta_i)` of pairs in Lambda, strictly lower T
     (Kerg, Eq 3.5.1; Kerg et al. 2019, Eq 4). The eigenvalues are `gamma_i e^{+-i theta_i}`, whatever T and P are.
 
@@ -68,9 +68,9 @@ class Schur(Blocks):
         """T, as a matrix."""
         return self._filled(self._places, self.T)
 
-    def spectrum(self) -> Claim:
+    def spectrum(self) -> KnownSpectrum:
         """The eigenvalues."""
-        return Claim() if self.within_pairs else Claim(eigenvalues=self.eigenvalues())
+        return KnownSpectrum() if self.within_pairs else KnownSpectrum(eigenvalues=self.eigenvalues())
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """`delta sum_i (gamma_i - 1)^2 + decay |T|^2 / 2`."""

@@ -124,7 +124,7 @@ def _dtype(complex: bool) -> torch.dtype:
     return torch.complex64 if complex else torch.float32
 
 
-def known(init: str, names: Sequence[str], owner: Connectivity) -> None:
+def check_initialiser(init: str, names: Sequence[str], owner: Connectivity) -> None:
     """Refuse an unknown initialiser."""
     if init not in names:
         raise ValueError(f"{type(owner).__name__} has no initialiser {init!r}; choose one of {', '.join(names)}.")

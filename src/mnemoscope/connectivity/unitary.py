@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.connectivity.connectivity import Claim, Connectivity
-from mnemoscope.connectivity.exponential import nearer_to_unitary, skew_exponential, without_rounding
-from mnemoscope.connectivity.skew import SKEW_INITIALISERS, Skew, known, logarithm, random_unitary
+from mnemoscope.connectivity.connectivity import Connectivity, KnownSpectrum
+from mnemoscope.connectivity.matrix_exponential import newton_schulz_step, remove_rounding, skew_exponential
+from mnemoscope.connectivity.skew import SKEW_INITIALISERS, Skew, check_initialiser, logarithm, random_unitary
 
 
 class Unitary(Connectivity):
     """An orthogonal matrix, or a unitary one: all that is known of any of them is that nothing grows or fades."""
 
-    def spectrum(self) -> Claim:
+    def spectrum(self) -> KnownSpectrum:
         """All singular values are 1."""
-        return Claim(self._eigenvalues(), torch.ones(self.size, dtype=self.dtype.to_real(), device=self.device))
+        return KnownSpectrum(self._eigenvalues(), torch.ones(self.size, dtype=self.dtype.to_real(), device=self.device))
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
         return self.parameters()
@@ -39,7 +39,7 @@ class FromSkew(Unitary):
 
     def __init__(self, size: int, init: str, complex: bool, moving: bool) -> None:
         super().__init__(size)
-        known(init, self.initialisers, self)
+        check_initialiser(init, self.initialisers, self)
         self.complex, self.moving = complex, moving
         self.skew = Skew(size, complex)
         self.skew.fill(self._at_start(init))
@@ -63,7 +63,7 @@ class FromSkew(Unitary):
         if self.moving and self.base.dtype == torch.float64:  # what was unitary in float32 is not quite in float64
             with torch.no_grad():
                 base = torch.view_as_complex(self.base) if self.complex else self.base
-                V = nearer_to_unitary(base)
+                V = newton_schulz_step(base)
                 self.base.copy_(torch.view_as_real(V) if self.complex else V)
         return self
 
@@ -71,7 +71,7 @@ class FromSkew(Unitary):
     def after_step(self) -> None:
         """Where the base moves, let it."""
         if self.moving:
-            V = nearer_to_unitary(self())  # else rounding errors would add up over the steps
+            V = newton_schulz_step(self())  # else rounding errors would add up over the steps
             self.base.copy_(torch.view_as_real(V) if self.complex else V)
             for parameter in self.skew.parameters():
                 parameter.zero_()
@@ -185,7 +185,7 @@ class Cayley(FromSkew):
 
     def _of(self, A: Tensor) -> Tensor:
         eye = torch.eye(self.size, dtype=A.dtype, device=A.device)
-        V = without_rounding(torch.linalg.solve(eye + A, eye - A))
+        V = remove_rounding(torch.linalg.solve(eye + A, eye - A))
         if self._learns_phases:
             return V * torch.polar(torch.ones_like(self.phases), self.phases)
         return V if self.moving else V * self.signs

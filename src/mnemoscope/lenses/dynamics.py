@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
 from mnemoscope.cells.cell import Step
-from mnemoscope.cells.loop import steps_of
+from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.lenses.dynamics_checks import check_step, keeps_box, typical_rate
 
 Product = Callable[[Tensor], Tensor]
@@ -78,7 +78,7 @@ class Dynamics:
     def __call__(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
         """Return F(x): the next states of a map, the velocities of a flow."""
         if self._driven is None:  # the input is constant, and so is its contribution to the step
-            self._driven = steps_of(self.cell, self.input)
+            self._driven = prepared_steps(self.cell, self.input)
         u, step = self._driven
         return self.layout.flatten(step(u.expand(states.shape[0], *u.shape[1:]), self.layout.unflatten(states)))
 

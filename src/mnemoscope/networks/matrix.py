@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.matrix.bilinear import Shape, shape_by_size
+from mnemoscope.cells.matrix.bilinear import Shape, shape_of_size
 from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
 from mnemoscope.cells.matrix.layers import matrix_stack
 from mnemoscope.cells.matrix.queue import QueueMemory
@@ -64,8 +64,8 @@ def matrix_rnn(
 
     return _layers(
         layer,
-        shape_by_size(input_size, input_rows, _OF_INPUT),
-        shape_by_size(hidden_size, rows, _OF_STATE),
+        shape_of_size(input_size, input_rows, _OF_INPUT),
+        shape_of_size(hidden_size, rows, _OF_STATE),
         layers,
         depth,
     )
@@ -81,8 +81,8 @@ def matrix_lstm(
     """
     return _layers(
         MatrixLSTM,
-        shape_by_size(input_size, input_rows, _OF_INPUT),
-        shape_by_size(hidden_size, rows, _OF_STATE),
+        shape_of_size(input_size, input_rows, _OF_INPUT),
+        shape_of_size(hidden_size, rows, _OF_STATE),
         layers,
         "stack",
     )
@@ -98,8 +98,8 @@ def matrix_gru(
     """
     return _layers(
         MatrixGRU,
-        shape_by_size(input_size, input_rows, _OF_INPUT),
-        shape_by_size(hidden_size, rows, _OF_STATE),
+        shape_of_size(input_size, input_rows, _OF_INPUT),
+        shape_of_size(hidden_size, rows, _OF_STATE),
         layers,
         "stack",
     )
@@ -169,11 +169,11 @@ def stacked_matrix_rnn(
 
     """
     check_whole(1, layers=layers)
-    output = shape_by_size(
+    output = shape_of_size(
         input_size if output_size is None else output_size, output_rows, ("output_size", "output_rows")
     )
-    hidden = [shape_by_size(hidden_size, rows, _OF_STATE)] * layers
-    return matrix_stack([shape_by_size(input_size, input_rows, _OF_INPUT), *hidden, output], nonlinearity, last)
+    hidden = [shape_of_size(hidden_size, rows, _OF_STATE)] * layers
+    return matrix_stack([shape_of_size(input_size, input_rows, _OF_INPUT), *hidden, output], nonlinearity, last)
 
 
 def _layers(layer: Callable[[Shape, Shape], Cell], below: Shape, shape: Shape, layers: int, depth: str) -> Cell:

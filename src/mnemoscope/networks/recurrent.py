@@ -19,6 +19,7 @@ from mnemoscope.cells.episodic import EpisodicMemory
 from mnemoscope.cells.goru import GORU
 from mnemoscope.cells.model import Model
 from mnemoscope.connectivity import (
+    SVD,
     Cayley,
     Connectivity,
     Dense,
@@ -28,7 +29,6 @@ from mnemoscope.connectivity import (
     Householder,
     Normal,
     Schur,
-    Singular,
     orthogonal,
 )
 
@@ -101,7 +101,7 @@ def svd_rnn(
     input_size: int, hidden_size: int, margin: float = 0.1, basis: Basis = "exponential", nonlinearity: str = "modrelu"
 ) -> Elman:
     """Singular values within a margin of 1 (Vorontsov et al. 2017)."""
-    return _elman(input_size, Singular(hidden_size, margin, basis), nonlinearity)
+    return _elman(input_size, SVD(hidden_size, margin, basis), nonlinearity)
 
 
 def exprnn(input_size: int, hidden_size: int, init: SkewInit = "henaff") -> Elman:
@@ -158,7 +158,7 @@ def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str =
     Phi = nn.init.orthogonal_(torch.empty(memories, memories)) - torch.eye(memories)
     cell = EpisodicMemory(Xi, Phi, sigma).conjugate().as_elman()
     drive = nn.Linear(input_size, hidden_size)
-    return Elman.of_parts(drive, cell.connectivity, cell.phi, input_size, hidden_size)
+    return Elman.from_parts(drive, cell.connectivity, cell.phi, input_size, hidden_size)
 
 
 def matched_size(

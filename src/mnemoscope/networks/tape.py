@@ -5,7 +5,7 @@ from __future__ import annotations
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import LSTM
 from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
-from mnemoscope.cells.matrix.bilinear import shape_by_size
+from mnemoscope.cells.matrix.bilinear import shape_of_size
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.machine import TuringMachine
 
@@ -67,7 +67,7 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
     if output_size is None and output_rows is not None:
         raise ValueError(f"output_rows is {output_rows}, but without an output_size there is no output of its own.")
     inputs = [
-        shape_by_size(input_size, input_rows, ("input_size", "input_rows")),
+        shape_of_size(input_size, input_rows, ("input_size", "input_rows")),
         *[(slot_rows, slot_columns)] * read_heads,
     ]
     own = (hidden_size, hidden_size)
@@ -81,7 +81,7 @@ def matntm(input_size: int, hidden_size: int, layers: int | None = None, slots: 
         inner = MatrixLSTM(inputs, own)
     else:
         raise ValueError(f"controller must be 'rnn' or 'lstm', but is {controller!r}.")
-    output = None if output_size is None else shape_by_size(output_size, output_rows, ("output_size", "output_rows"))
+    output = None if output_size is None else shape_of_size(output_size, output_rows, ("output_size", "output_rows"))
     return TuringMachine(
         inner,
         slots,

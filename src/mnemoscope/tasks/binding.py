@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.connectivity.factory import SignedSelection, selection
+from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
 from mnemoscope.tasks.curriculum import rising
 from mnemoscope.tasks.task import Batch, Endless, Split
 
@@ -41,13 +41,13 @@ class VariableBinding(Endless):
         for name in ("variables", "size", "horizon", "test_horizon"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
-        selection(self.rule, self.variables, self.size)  # a wrong rule is told here, and a wrong curriculum
+        parse_selection(self.rule, self.variables, self.size)  # a wrong rule is told here, and a wrong curriculum
         self.stages()
 
     @cached_property
     def F(self) -> SignedSelection:
         """The boundary map."""
-        return selection(self.rule, self.variables, self.size)
+        return parse_selection(self.rule, self.variables, self.size)
 
     @property
     def input_size(self) -> int:
@@ -69,7 +69,7 @@ class VariableBinding(Endless):
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         shape = (self.variables, batch, self.size)
         first = 2.0 * torch.randint(0, 2, shape, generator=generator) - 1
-        targets = self.F.continued(first, self.horizon)
+        targets = self.F.simulate(first, self.horizon)
         inputs = torch.cat([first, torch.zeros_like(targets[self.variables :])])
         mask = torch.ones(targets.shape[:2], dtype=torch.bool)
         mask[: self.variables] = False

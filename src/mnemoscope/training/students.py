@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mnemoscope.cells import EchoState, Model, Reservoirs
 from mnemoscope.cells.cell import check_input
-from mnemoscope.cells.loop import steps_of
+from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.cells.state import State
 
 Network = EchoState | Sequence[EchoState] | Model
@@ -108,7 +108,7 @@ class OfModel:
         self.z: Tensor | None = None
 
     def steps(self) -> Iterator[Tensor]:
-        us, step = steps_of(self.cell, self.inputs)
+        us, step = prepared_steps(self.cell, self.inputs)
         for u in us.unbind():
             self.state = step(u, self.state)
             features = self.cell.output(self.state)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole, is_whole
-from mnemoscope.cells.fast import plain
+from mnemoscope.cells.fast_path import is_unmodified
 
 Shape = tuple[int, int]
 """Rows and columns of a matrix."""
@@ -30,10 +30,10 @@ def nearest_square(size: int) -> Shape:
     return size // columns, columns
 
 
-def shape_by_size(size: Any, rows: Any, names: tuple[str, str]) -> Shape:
+def shape_of_size(size: Any, rows: Any, names: tuple[str, str]) -> Shape:
     """So many rows, or as many as make a matrix of `size` entries nearest to a square; errors have the names of both.
 
-    >>> shape_by_size(24, None, ("hidden_size", "rows")), shape_by_size(24, 3, ("hidden_size", "rows"))
+    >>> shape_of_size(24, None, ("hidden_size", "rows")), shape_of_size(24, 3, ("hidden_size", "rows"))
     ((6, 4), (3, 8))
     """
     check_whole(1, **{names[0]: size})
@@ -128,7 +128,7 @@ class MatrixInputs(nn.Module):
     @property
     def is_linear(self) -> bool:
         """Whether it computes what `matrix` and `bias` say: users may put other maps in the place of these."""
-        return plain(self, MatrixInputs) and all(plain(part, Bilinear) for part in self.parts)
+        return is_unmodified(self, MatrixInputs) and all(is_unmodified(part, Bilinear) for part in self.parts)
 
     @property
     def maps(self) -> list[Bilinear]:

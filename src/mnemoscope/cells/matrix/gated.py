@@ -10,11 +10,11 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.fast import FastPath, NoFastPath, plain
+from mnemoscope.cells.fast_path import FastPath, NoFastPath, is_unmodified
 from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, Shape, as_shapes, checked_shape
-from mnemoscope.cells.matrix.flat import through_vectors
+from mnemoscope.cells.matrix.vector_form import vector_fast_path
 from mnemoscope.cells.state import map_state
 
 
@@ -35,7 +35,7 @@ class _Gated(Cell):
     @property
     def is_linear(self) -> bool:
         """Whether its maps are as they were made."""
-        return self.drive.is_linear and plain(self.connectivity, Bilinear)
+        return self.drive.is_linear and is_unmodified(self.connectivity, Bilinear)
 
     def _held(self, cell: GRU | LSTM) -> None:
         """Give a vector cell the weights that make it compute the same, as tensors which know their gradients."""
@@ -100,7 +100,7 @@ class MatrixLSTM(_Gated):
         """That of the LSTM of vectors, where its larger matrix pays."""
         if not self.is_linear:
             return NoFastPath("its maps are not those it was made with")
-        return through_vectors(self.as_lstm, self.hidden_size, xs, state, mask)
+        return vector_fast_path(self.as_lstm, self.hidden_size, xs, state, mask)
 
     def jacobian(self, x: Tensor, state: LSTMState) -> Float[Tensor, "batch size size"]:
         """The LSTM's, with Kronecker products for weights."""
@@ -168,7 +168,7 @@ class MatrixGRU(_Gated):
         """That of the GRU of vectors, where its larger matrix pays."""
         if not self.is_linear:
             return NoFastPath("its maps are not those it was made with")
-        return through_vectors(self.as_gru, self.hidden_size, xs, state, mask)
+        return vector_fast_path(self.as_gru, self.hidden_size, xs, state, mask)
 
     def jacobian(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch size size"]:
         """The GRU's, with Kronecker products for weights."""

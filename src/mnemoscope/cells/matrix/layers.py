@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.matrix.bilinear import Bilinear, Shape, checked_shape
 from mnemoscope.cells.matrix.rnn import MatrixRNN
-from mnemoscope.cells.nonlinearity import nonlinearity as named
+from mnemoscope.cells.nonlinearities import make_nonlinearity
 from mnemoscope.cells.stack import Stack
 
 
@@ -37,7 +37,9 @@ class MatrixLayers(nn.Module):
         names = [nonlinearity] * (len(shapes) - 2) + [last]
         self.input_size, self.output_size = prod(shapes[0]), prod(shapes[-1])
         self.maps = nn.ModuleList(Bilinear(one, other) for one, other in pairwise(shapes))
-        self.phis = nn.ModuleList(named(name, prod(shape)) for name, shape in zip(names, shapes[1:], strict=True))
+        self.phis = nn.ModuleList(
+            make_nonlinearity(name, prod(shape)) for name, shape in zip(names, shapes[1:], strict=True)
+        )
         self.shapes = shapes
 
     def forward(self, xs: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch outputs"]:
@@ -69,7 +71,7 @@ def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str 
     shapes = _at_least_two(shapes)
     names = [nonlinearity] * (len(shapes) - 2) + [last]
     pairs = zip(pairwise(shapes), names, strict=True)
-    return Stack([MatrixRNN(below, above, name) for (below, above), name in pairs], own_readout=True)
+    return Stack([MatrixRNN(below, above, name) for (below, above), name in pairs], has_readout=True)
 
 
 def _at_least_two(shapes: Sequence[Shape]) -> list[Shape]:

@@ -12,10 +12,10 @@ from torch.nn.functional import linear
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.matrix.bilinear import MatrixInputs, Shape, as_shapes, checked_shape, kronecker
-from mnemoscope.cells.matrix.flat import through_vectors
-from mnemoscope.cells.nonlinearity import Nonlinearity, nonlinearity
+from mnemoscope.cells.matrix.vector_form import vector_fast_path
+from mnemoscope.cells.nonlinearities import Nonlinearity, make_nonlinearity
 from mnemoscope.connectivity import Connectivity, Dense
 
 
@@ -85,7 +85,7 @@ class MatrixRNN(Cell):
             )
         self.drive = MatrixInputs(self.input_shapes, self.state_shape, bias)
         self.connectivity = Kronecker(rows, columns)
-        self.phi = _named(nonlinearity, self.hidden_size)
+        self.phi = make_nonlinearity(nonlinearity, self.hidden_size)
 
     def initial_state(self, batch: int) -> Float[Tensor, "batch rows columns"]:
         return self.drive.maps[0].U.new_zeros(batch, *self.state_shape)
@@ -111,13 +111,13 @@ class MatrixRNN(Cell):
         these parameters. Lenses that want an Elman cell take it.
         """
         drive = _FlatDrive(self.drive)
-        return Elman.of_parts(drive, self.connectivity, self.phi, sum(self.drive.sizes), self.hidden_size)
+        return Elman.from_parts(drive, self.connectivity, self.phi, sum(self.drive.sizes), self.hidden_size)
 
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
         """That of the Elman cell, where its larger matrix pays."""
         if not self.drive.is_linear:
             return NoFastPath("its drive is not the one it was made with")
-        return through_vectors(self.as_elman, self.hidden_size, xs, state, mask)
+        return vector_fast_path(self.as_elman, self.hidden_size, xs, state, mask)
 
     def pre_activation(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch rows columns"]:
         """What phi is applied to."""
@@ -145,7 +145,7 @@ class MatrixRNN(Cell):
             factors = [factor.detach().clone().to(dtype=dtype, device=device) for factor in self.connectivity.factors()]
         cell = super().frozen(dtype, device)
         assert isinstance(cell, MatrixRNN)
-        cell.connectivity = Kronecker(*map(Dense.holding, factors)).requires_grad_(False).eval()
+        cell.connectivity = Kronecker(*map(Dense.from_matrix, factors)).requires_grad_(False).eval()
         return cell
 
 
@@ -158,7 +158,3 @@ class _FlatDrive(nn.Module):
 
     def forward(self, xs: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch size"]:
         return linear(xs, self.inputs.matrix(), self.inputs.bias())
-
-
-def _named(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:
-    return nonlinearity(which, size)  # the constructor's argument shadows the function's name

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.loop import steps_of
+from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.cells.state import State, leaves
 
 
@@ -61,7 +61,7 @@ class DeepTransition(Cell):
         return self._cells()[-1].output(state)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        driven = [steps_of(layer, xs) for layer in self._cells()]
+        driven = [prepared_steps(layer, xs) for layer in self._cells()]
         kept = xs.dim() - 1  # time and batch
         shapes = [us.shape[kept:] for us, _ in driven]
         sizes = [prod(shape) for shape in shapes]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Box, Step
-from mnemoscope.cells.loop import steps_of
+from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.cells.state import Layout
 from mnemoscope.lenses.dynamics import Dynamics
 
@@ -38,7 +38,7 @@ class Iterated(Cell):
         return self.cell.output(state)
 
     def prepare(self, xs: Tensor) -> tuple[Tensor, Step]:
-        us, step = steps_of(self.cell, xs)
+        us, step = prepared_steps(self.cell, xs)
 
         def steps(u: Tensor, state: State) -> State:
             for _ in range(self.times):
@@ -55,7 +55,7 @@ class Iterated(Cell):
         product = self.cell.jacobian(x, state)
         if product is None:
             return None
-        u, step = steps_of(self.cell, x)
+        u, step = prepared_steps(self.cell, x)
         for _ in range(self.times - 1):
             state = step(u, state)
             J = self.cell.jacobian(x, state)
@@ -95,7 +95,7 @@ class RungeKutta(Cell):
         return self.cell.output(state)
 
     def prepare(self, xs: Tensor) -> tuple[Tensor, Step]:
-        us, step = steps_of(self.cell, xs)
+        us, step = prepared_steps(self.cell, xs)
 
         def runge_kutta(u: Tensor, state: State) -> State:
             x = self._layout.flatten(state)
@@ -116,7 +116,7 @@ class RungeKutta(Cell):
             return None
         flat = self._layout.flatten(state)
         eye = torch.eye(flat.shape[1], dtype=flat.dtype, device=flat.device)
-        u, step = steps_of(self.cell, x)
+        u, step = prepared_steps(self.cell, x)
         k, total = torch.zeros_like(flat), torch.zeros_like(eye)
         K = torch.zeros_like(eye)  # dk/dx of the stage before
         for ahead, weight in _STAGES:

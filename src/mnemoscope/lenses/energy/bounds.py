@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells.lagrangian import Lagrangian, Polynomial, ReLU, Softmax
+from mnemoscope.cells.lagrangians import Lagrangian, Polynomial, ReLU, Softmax
 from mnemoscope.lenses.energy.weights import Weights
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import GORU, GRU, LSTM, Cell, Elman, Stack
-from mnemoscope.cells.lagrangian import Lagrangian, Logistic, Polynomial, ReLU, Softmax, Tanh, lagrangian
+from mnemoscope.cells.lagrangians import Lagrangian, Logistic, Polynomial, ReLU, Softmax, Tanh, make_lagrangian
 
 EPS = torch.finfo(torch.float64).eps
 _KNOWN = ("tanh", "relu", "logistic", "linear")
@@ -41,7 +41,7 @@ class Recurrence:
         if not (torch.isfinite(W).all() and torch.isfinite(b).all()):
             raise ValueError("W and b must be finite, but there are NaN or infinite values in them.")
         own = torch.finfo(W.dtype).eps if W.is_floating_point() else EPS
-        return cls(W.detach().to(torch.float64), b.detach().to(torch.float64), lagrangian(sigma), own)
+        return cls(W.detach().to(torch.float64), b.detach().to(torch.float64), make_lagrangian(sigma), own)
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells.lagrangian import Lagrangian
+from mnemoscope.cells.lagrangians import Lagrangian
 from mnemoscope.lenses.energy.counterexample import FAR
 from mnemoscope.lenses.energy.descent import ROUNDING
 from mnemoscope.lenses.energy.terms import Energy

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells.episodic import EpisodicMemory
-from mnemoscope.cells.lagrangian import Lagrangian, lagrangian
+from mnemoscope.cells.episodic_store import EpisodicStore
+from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,12 @@ class Weights:
         own = None if current is None or not current.any() else current.detach().to(torch.float64)
         rounding = max(torch.finfo(part.dtype).eps for part in (Xi, Phi))
         Xi, Phi = (matrix.detach().to(torch.float64) for matrix in (Xi, Phi))
-        return cls(Xi, Phi, lagrangian(sigma_f), lagrangian(sigma_h), float(alpha_s), float(alpha_c), own, rounding)
+        return cls(
+            Xi, Phi, make_lagrangian(sigma_f), make_lagrangian(sigma_h), float(alpha_s), float(alpha_c), own, rounding
+        )
 
     @classmethod
-    def of_memory(cls, memory: EpisodicMemory, current: Float[Tensor, " features"] | None = None) -> Weights:
+    def of_memory(cls, memory: EpisodicStore, current: Float[Tensor, " features"] | None = None) -> Weights:
         """Those of an episodic memory."""
         return cls.of(memory.Xi, memory.Phi, memory.sigma_f, memory.sigma_h, memory.alpha_s, memory.alpha_c, current)
 

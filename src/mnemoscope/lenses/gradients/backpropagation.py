@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
-from mnemoscope.cells.loop import hold
+from mnemoscope.cells.loop import hold_masked
 from mnemoscope.cells.state import leaves, map_state, named_leaves
 from mnemoscope.memory.attention import Attentive
 
@@ -51,7 +51,7 @@ def _squared_norms(
         new = step(u, state)
         probe = map_state(lambda tensor: torch.zeros_like(tensor, requires_grad=True), new)
         new = map_state(torch.add, new, probe)  # adds zero; the gradient of the probe is that of the state
-        state = new if mask is None else hold(mask[t], new, state)
+        state = new if mask is None else hold_masked(mask[t], new, state)
         probes.append(leaves(probe))
         outputs.append(cell.output(state))
     flat = [tensor for probe in probes for tensor in probe]

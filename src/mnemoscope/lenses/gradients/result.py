@@ -25,7 +25,7 @@ class GradientNorms(Result):
     >>> from mnemoscope.cells import Elman
     >>> from mnemoscope.connectivity import Dense
     >>> from mnemoscope.lenses import gradient_norms
-    >>> half = Elman(2, 3, "linear", Dense.holding(torch.eye(3) / 2))
+    >>> half = Elman(2, 3, "linear", Dense.from_matrix(torch.eye(3) / 2))
     >>> gradient_norms(half, torch.randn(5, 1, 2), lambda outputs: outputs[-1].sum()).summary()
     'The gradient shrinks by a factor of 0.5 per step back; at the first step it is 0.0625 of its value at the last.'
     """

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import EpisodicMemory
-from mnemoscope.cells.lagrangian import Lagrangian, Softmax
+from mnemoscope.cells.lagrangians import Lagrangian, Softmax
 
 NEARER_THAN_ALL_OTHERS = sqrt(0.5) * (1 + 1e-9)
 """Overlap above which V_f is nearer to one memory than to all others together: squares of the cosines with orthogonal

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells import EpisodicMemory
-from mnemoscope.cells.lagrangian import Lagrangian, lagrangian
+from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 from mnemoscope.lenses.recall.overlap import overlap_with, read_of
 from mnemoscope.lenses.recall.sequences import copied, start_of
 from mnemoscope.lenses.storage import load_result, save_result
@@ -213,7 +213,7 @@ def measure_load(
     """
     counts = _counts(features, memories, seeds, tried, steps)
     _check_shares([corruption], threshold)
-    of_features, of_memories = lagrangian(sigma_f), lagrangian(sigma_h)
+    of_features, of_memories = make_lagrangian(sigma_f), make_lagrangian(sigma_h)
     flips = round(corruption * features)
 
     def shares(number: int, seed: int) -> list[float]:

@@ -144,7 +144,7 @@ def measure_recall(
             y = own.sigma_f(x)
             delayed.append(y)
             for _ in range(k):
-                x = own.recalled(own.called(own.sigma_f(x), y))
+                x = own.feature_drive(own.memory_drive(own.sigma_f(x), y))
                 states.append(x)
         overlaps = overlap_with(own, read_of(own, torch.stack(states)))
         expected = _predicted(own, overlaps[0], periods)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Elman, Model
 from mnemoscope.connectivity import Dense
-from mnemoscope.connectivity.factory import SignedSelection
+from mnemoscope.connectivity.signed_selection import SignedSelection
 
 
 def boundary_matrix(F: SignedSelection | Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
@@ -38,7 +38,7 @@ def elman_model(
     [3.0, 4.5]
     """
     units, inputs = W_uh.shape
-    cell = Elman(inputs, units, nonlinearity, Dense.holding(W_hh.detach().clone()), bias=bias is not None)
+    cell = Elman(inputs, units, nonlinearity, Dense.from_matrix(W_hh.detach().clone()), bias=bias is not None)
     model = Model(cell, len(W_r), readout_bias=readout_bias is not None).to(W_hh.dtype)
     given = [(cell.drive, W_uh, bias), (model.readout, W_r, readout_bias)]
     with torch.no_grad():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
-from mnemoscope.connectivity.factory import SignedSelection, companion
+from mnemoscope.connectivity.signed_selection import SignedSelection, companion
 from mnemoscope.lenses.storage import load_result, save_result
 from mnemoscope.lenses.variables.angles import AngleError, angle_error
 from mnemoscope.lenses.variables.basis import MemoryBasis

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Model
-from mnemoscope.connectivity.factory import SignedSelection, companion
+from mnemoscope.connectivity.signed_selection import SignedSelection, companion
 from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.matrices import boundary_matrix, elman_model
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.connectivity.factory import SignedSelection
+from mnemoscope.connectivity.signed_selection import SignedSelection
 from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.structure import Structure
 
@@ -32,7 +32,7 @@ def published_structure(
     memories, size = Psi.shape[1], len(C)
     F = basis.dual(-1) @ A @ Psi
     try:
-        selected = SignedSelection.of_matrix(F.round(), 0.5) if bool(torch.isfinite(F).all()) else None
+        selected = SignedSelection.from_matrix(F.round(), 0.5) if bool(torch.isfinite(F).all()) else None
     except ValueError:
         selected = None
     singular = torch.linalg.svdvals(Psi)

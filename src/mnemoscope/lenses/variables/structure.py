@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
-from mnemoscope.connectivity.factory import SignedSelection
+from mnemoscope.connectivity.signed_selection import SignedSelection
 from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.modes import NEARLY_DEPENDENT, Modes
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
 from mnemoscope.cells import Model
-from mnemoscope.connectivity.factory import SignedSelection, companion
+from mnemoscope.connectivity.signed_selection import SignedSelection, companion
 from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.matrices import boundary_matrix, elman_model
 
@@ -59,7 +59,7 @@ class BindingNetwork:
         if isinstance(self.F, SignedSelection):
             return self.F
         try:
-            return SignedSelection.of_matrix(self.boundary, tolerance=0.0)
+            return SignedSelection.from_matrix(self.boundary, tolerance=0.0)
         except ValueError:
             return None
 
@@ -180,8 +180,8 @@ class BindingNetwork:
         follows a -> tanh(g a): with g > 1 to the positive root of a = tanh(g a), with g = 1 to 0 as sqrt(3 / (2 t)),
         and with g < 1 as g^t, which is refused here. `drive` is c; by default it is g.
 
-        >>> from mnemoscope.connectivity.factory import selection
-        >>> net = BindingNetwork(selection("T4", variables=8, size=8))
+        >>> from mnemoscope.connectivity.signed_selection import parse_selection
+        >>> net = BindingNetwork(parse_selection("T4", variables=8, size=8))
         >>> shown = torch.randint(0, 2, (8, 5, 8)).double() * 2 - 1
         >>> silence = torch.zeros(100, 5, 8, dtype=torch.float64)
         >>> outputs, _ = net.saturating()(torch.cat([shown, silence]))

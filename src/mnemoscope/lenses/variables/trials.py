@@ -108,7 +108,7 @@ def evolve_variables(
 ) -> Float[Tensor, "time ..."]:
     """The variables that follow from the first N: by the signed selection where there is one, else by F_emp."""
     if found.selection is not None:
-        return found.selection.continued(first, steps)
+        return found.selection.simulate(first, steps)
     sequence = list(first.unbind(0))
     for _ in range(steps):
         window = torch.stack(sequence[-found.basis.variables :], -2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.connectivity.factory import SignedSelection
+from mnemoscope.connectivity.signed_selection import SignedSelection
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, PALETTE
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Box, Step, check_input
-from mnemoscope.cells.fast import FastPath, NoFastPath
-from mnemoscope.cells.loop import hold, steps_of
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.loop import hold_masked, prepared_steps
 from mnemoscope.memory.attention.bounds import screened_box
 from mnemoscope.memory.attention.fused import fused_screen
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
@@ -190,7 +190,7 @@ class Attentive(Cell):
             *new, weights = self._turn(inner_step, u, inner, s, memory, push)
             if watch is not None:
                 watch(t, memory.seen, weights, memory.slots)
-            inner, s, seen = new if mask is None else hold(mask[t], tuple(new), (inner, s, seen))
+            inner, s, seen = new if mask is None else hold_masked(mask[t], tuple(new), (inner, s, seen))
             outputs.append(seen)
         return memory.close(torch.stack(outputs), inner)
 
@@ -207,7 +207,7 @@ class Attentive(Cell):
 
     def _driven(self, xs: Tensor) -> tuple[Tensor, Step]:
         """What drives the cell, with the inputs themselves behind it where the past wants them."""
-        us, inner_step = steps_of(self.cell, xs)
+        us, inner_step = prepared_steps(self.cell, xs)
         return torch.cat([us, xs], dim=-1) if self.past.sees_inputs else us, inner_step
 
 

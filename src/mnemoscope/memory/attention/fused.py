@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.cells import LSTM, Elman
-from mnemoscope.cells.fast import FastPath, NoFastPath, plain
+from mnemoscope.cells.fast_path import FastPath, NoFastPath, is_unmodified
 from mnemoscope.cells.lstm import LSTMState
-from mnemoscope.cells.nonlinearity import Described
+from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves
 from mnemoscope.kernels import no_screened_scan, screened_scan
 from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
@@ -29,13 +29,13 @@ def fused_screen(net: Attentive, xs: Tensor, state: Any, mask: Tensor | None) ->
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")
-    if not _plain(net.alignment) or net.mix is not None or not plain(net, type(net)):
+    if not _plain(net.alignment) or net.mix is not None or not is_unmodified(net, type(net)):
         return NoFastPath("only one head that compares linear maps, whose context is added to h, is fused")
     if mask is not None or torch.is_autocast_enabled(h.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
     if type(cell) is LSTM and cell.weight_hr is None:
         name = "lstm"
-    elif type(cell) is Elman and isinstance(cell.phi, Described) and cell.phi.description() is not None:
+    elif type(cell) is Elman and isinstance(cell.phi, FusableNonlinearity) and cell.phi.description() is not None:
         name = cell.phi.activation.name
     else:
         return NoFastPath(f"{type(cell).__name__} is not fused with attention")
@@ -55,10 +55,10 @@ def _plain(alignment: Alignment) -> bool:
     """Whether an alignment is as its class made it: users may put other maps in its place."""
     maps = (alignment.query, alignment.key)
     return (
-        plain(alignment, Additive, ScaledDot)
+        is_unmodified(alignment, Additive, ScaledDot)
         and alignment.heads == 1
         and type(alignment.share) is Softmax
-        and all(plain(each, nn.Linear) and each.bias is None for each in maps)
+        and all(is_unmodified(each, nn.Linear) and each.bias is None for each in maps)
     )
 
 

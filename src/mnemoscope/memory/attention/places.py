@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.cells.loop import hold
+from mnemoscope.cells.loop import hold_masked
 from mnemoscope.cells.state import State, leaves, map_state
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.memory.attention.held import AttentiveState
@@ -160,7 +160,7 @@ class Screened:
         """Count the attention of step t, where there was one."""
         places, slots = self._new
         new = (places, self.past.noted(slots, weights.mean(-1).T))
-        self.held = new if self.mask is None else hold(self.mask[t], new, self.held)
+        self.held = new if self.mask is None else hold_masked(self.mask[t], new, self.held)
 
     def last(self) -> tuple[Int[Tensor, "slots batch"], Slots]:
         """Places that the last state holds, and their slots."""

@@ -12,11 +12,11 @@ from torch.nn.functional import linear
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.fast import FastPath, NoFastPath, plain
+from mnemoscope.cells.fast_path import FastPath, NoFastPath, is_unmodified
 from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
-from mnemoscope.cells.matrix.flat import beyond
-from mnemoscope.cells.nonlinearity import Described
+from mnemoscope.cells.matrix.vector_form import no_vector_form
+from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves
 from mnemoscope.kernels.tape import Machine, Start, Weights, tape_scan
 from mnemoscope.memory.tape.feed_forward import FeedForward
@@ -52,28 +52,32 @@ def fused_tape(machine: TuringMachine, xs: Tensor, state: TapeState, mask: Tenso
         return NoFastPath(f"inputs, state and weights are of several dtypes: {', '.join(map(str, dtypes))}")
     if not _is_known(machine.controller):
         return NoFastPath(f"{type(machine.controller).__name__}, or a part of it, is not fused with a tape")
-    if not plain(machine, type(machine)) or not plain(machine.heads, Heads) or not machine.heads.is_linear:
+    if (
+        not is_unmodified(machine, type(machine))
+        or not is_unmodified(machine.heads, Heads)
+        or not machine.heads.is_linear
+    ):
         return NoFastPath("something else was put in the place of its heads, or of one of its steps")
     of_matrices = len(machine.shown_shape) == 2
-    if of_matrices and (too_large := beyond(prod(machine.shown_shape), LARGEST)) is not None:
+    if of_matrices and (too_large := no_vector_form(prod(machine.shown_shape), LARGEST)) is not None:
         return NoFastPath(f"the controller has no vector form that pays: {too_large.reason}")
     return FastPath("tape", lambda: _run(machine, xs, state))
 
 
 def _is_known(cell: Cell) -> bool:
-    if not plain(cell, Elman, MatrixRNN, DeepTransition, FeedForward, MatrixLSTM, LSTM):
+    if not is_unmodified(cell, Elman, MatrixRNN, DeepTransition, FeedForward, MatrixLSTM, LSTM):
         return False
     if isinstance(cell, DeepTransition):
         return all(type(layer) is MatrixRNN and _is_known(layer) for layer in cell.layers)
     if isinstance(cell, LSTM):
         return cell.weight_hr is None
     if isinstance(cell, (Elman, MatrixRNN)):
-        described = cell.phi.description() if isinstance(cell.phi, Described) else None
+        described = cell.phi.description() if isinstance(cell.phi, FusableNonlinearity) else None
         if described is None or described.name != "tanh":
             return False
     if isinstance(cell, MatrixLSTM):
         return cell.is_linear
-    return cell.drive.is_linear if isinstance(cell, MatrixRNN) else plain(cell.drive, nn.Linear)  # pyright: ignore[reportArgumentType]
+    return cell.drive.is_linear if isinstance(cell, MatrixRNN) else is_unmodified(cell.drive, nn.Linear)  # pyright: ignore[reportArgumentType]
 
 
 def as_vectors(cell: Cell) -> Controller:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells.fast import plain
+from mnemoscope.cells.fast_path import is_unmodified
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.ranges import Range, affine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
@@ -129,7 +129,7 @@ class Heads(nn.Module):
     @property
     def is_linear(self) -> bool:
         """Whether its maps are as they were made: `flat` knows their weights only."""
-        return all(plain(each, nn.Linear, Bilinear) and each.bias is not None for each in self.maps)
+        return all(is_unmodified(each, nn.Linear, Bilinear) and each.bias is not None for each in self.maps)
 
     def flat(self) -> tuple[Float[Tensor, "orders features"], Float[Tensor, " orders"]]:
         """One linear map from what a controller shows, flat, to all orders as the kernels want them, and its bias."""

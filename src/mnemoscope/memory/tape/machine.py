@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells.cell import Box, Cell, check_batch, check_step_input
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.cells.state import map_state
 from mnemoscope.kernels.limited import limited
@@ -111,7 +111,7 @@ class TuringMachine(Cell):
             self.readouts = nn.ModuleList(_readouts(shown, shape, read_heads, own))
 
     @property
-    def own_readout(self) -> bool:
+    def has_readout(self) -> bool:
         """Whether it was built with an `output_shape`."""
         return self.readouts is not None
 

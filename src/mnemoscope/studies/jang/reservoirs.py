@@ -103,7 +103,7 @@ class Lesson:
     def at(self, step: int) -> EchoState:
         """The reservoir as it was after so many steps."""
         W = dict(self.cell.named_parameters())
-        return EchoState.of_weights(W["recurrent"], W["drive"], feedback=W["feedback"], readout=self.snapshots[step],
+        return EchoState.from_weights(W["recurrent"], W["drive"], feedback=W["feedback"], readout=self.snapshots[step],
                                     bias=W["bias"], leak=self.cell.leak, nonlinearity=self.cell.phi,
                                     form=self.cell.form)  # fmt: skip
 
@@ -176,7 +176,7 @@ def transferred(
     W_fb, W_o = cell.feedback, cell.readout
     assert W_fb is not None
     assert W_o is not None
-    small = EchoState.of_weights(cell.recurrent, cell.drive[:, :fewer], feedback=W_fb[:, :fewer], bias=cell.bias,
+    small = EchoState.from_weights(cell.recurrent, cell.drive[:, :fewer], feedback=W_fb[:, :fewer], bias=cell.bias,
                                  leak=cell.leak, nonlinearity=cell.phi, form=cell.form)  # fmt: skip
     before = lesson(replace(recipe, bits=fewer), seed, folder / "before.safetensors", cell=small, progress=progress)
     with torch.no_grad():
@@ -236,7 +236,7 @@ def writing(recipe: Recipe, steps: int = LEFT_ALONE) -> Float[Tensor, "time corn
 @torch.no_grad()
 def written(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memories:
     """Write every corner by pulses, channel after channel, and leave the reservoir alone for so many steps."""
-    outputs, states = Reservoirs([cell]).outputs_of(writing(recipe, steps))
+    outputs, states = Reservoirs([cell]).run_outputs(writing(recipe, steps))
     last = outputs[-1, 0]
     return Memories(states[0], last, (last.sign() == corners(recipe.bits)).all(1))
 
@@ -259,7 +259,7 @@ def released(
     cell: EchoState, states: Float[Tensor, "throws hidden"], steps: int = LEFT_ALONE
 ) -> Float[Tensor, "throws bits"]:
     """The outputs of a reservoir that was left alone for so many steps from these states."""
-    outputs, _ = Reservoirs([cell]).outputs_of(_silence(cell, steps, len(states)), states.unsqueeze(0))
+    outputs, _ = Reservoirs([cell]).run_outputs(_silence(cell, steps, len(states)), states.unsqueeze(0))
     return outputs[-1, 0]
 
 
@@ -270,7 +270,7 @@ def _silence(cell: EchoState, steps: int, batch: int) -> Tensor:
 @torch.no_grad()
 def tried(cell: EchoState, recipe: Recipe, batch: Batch) -> dict[str, Any]:
     """How a reservoir follows its targets once learning has stopped: sign accuracy and mean squared error."""
-    outputs = Reservoirs([cell]).outputs_of(batch.inputs)[0][:, 0]
+    outputs = Reservoirs([cell]).run_outputs(batch.inputs)[0][:, 0]
     task = recipe.task(len(batch.inputs))
     return {"outputs": outputs, "mse": task.loss(outputs, batch).item(), **task.scores(outputs, batch)}
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EpisodicMemory
-from mnemoscope.cells.lagrangian import Tanh
+from mnemoscope.cells.lagrangians import Tanh
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import measure_recall

@@ -19,7 +19,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.lazy_imports import import_report_extra
 from mnemoscope.cells import Cell, Elman
-from mnemoscope.cells.nonlinearity import nonlinearity
+from mnemoscope.cells.nonlinearities import make_nonlinearity
 from mnemoscope.connectivity import Dense
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
@@ -64,7 +64,7 @@ class Received(Cell):
         super().__init__()
         self.register_buffer("A", A)
         self.register_buffer("w", w)
-        self.phi = nonlinearity(phi, len(w))
+        self.phi = make_nonlinearity(phi, len(w))
         self.size = len(w)
         self.input_size = 1 + self.size
 
@@ -220,7 +220,7 @@ def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed
     xs = strength * torch.randn(chosen["steps"], chosen["batch"], 1 + size, generator=generator, dtype=torch.float64)
     memory = fisher_along(Received(A, w, phi), xs, 0, noise=strength**2)
     totals = memory.total * strength**2
-    cell = Elman(1 + size, size, phi, Dense.holding(A), bias=False).double()
+    cell = Elman(1 + size, size, phi, Dense.from_matrix(A), bias=False).double()
     cell.drive.weight = torch.nn.Parameter(torch.cat([w[:, None], torch.eye(size, dtype=torch.float64)], 1))
     noise = torch.full((1 + size,), strength**2, dtype=torch.float64)
     noise[0] = 0

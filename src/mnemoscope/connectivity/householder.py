@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.connectivity.skew import ANGLES, known
+from mnemoscope.connectivity.skew import ANGLES, check_initialiser
 from mnemoscope.connectivity.unitary import Unitary
 
 
@@ -38,7 +38,7 @@ class Householder(Unitary):
         reflections = min(16, size) if reflections is None else reflections
         if not 1 <= reflections <= size:
             raise ValueError(f"{size} units take 1 to {size} reflections, but reflections is {reflections}.")
-        known(init, self.initialisers, self)
+        check_initialiser(init, self.initialisers, self)
         if init != "random" and reflections % 2:
             raise ValueError(f"An odd number of reflections is never a rotation, but reflections is {reflections}.")
         self.reflections = reflections

@@ -35,7 +35,7 @@ class NoFastPath:
     reason: str
 
 
-def obstacle(module: nn.Module) -> str | None:
+def why_no_fast_path(module: nn.Module) -> str | None:
     """Why no fast path may be taken now, whatever `module` says; None if nothing is in the way."""
     if torch._C._are_functorch_transforms_active():
         return "a torch.func transform is active"
@@ -52,11 +52,11 @@ def obstacle(module: nn.Module) -> str | None:
     return None
 
 
-def plain(module: nn.Module, *kinds: type) -> bool:
+def is_unmodified(module: nn.Module, *kinds: type) -> bool:
     """Whether a module is of just one of these kinds, and computes what its class says: users may put others in its
     place, or other functions in the place of its methods.
 
-    >>> plain(nn.Linear(2, 3), nn.Linear), plain(nn.Identity(), nn.Linear)
+    >>> plain(nn.Linear(2, 3), nn.Linear), is_unmodified(nn.Identity(), nn.Linear)
     (True, False)
     """
     replaced = any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
@@ -68,7 +68,7 @@ def has_hooks(module: nn.Module) -> bool:
     return any(getattr(module, kind) for kind in _HOOKS)
 
 
-def refuse_where_overridden(cls: type) -> None:
+def disable_inherited_fast_path(cls: type) -> None:
     """Close the inherited fast path of a class that steps otherwise than the class which wrote that path."""
     lineage = cls.__mro__
     owner = next(index for index, base in enumerate(lineage) if "fast_path" in vars(base))

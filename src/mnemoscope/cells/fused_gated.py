@@ -11,7 +11,7 @@ from torch import _VF, Tensor, nn
 from torch.backends import cudnn
 
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.fast import FastPath, NoFastPath
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.kernels.precision import exact_products
 
 _aten = torch.ops.aten
@@ -19,7 +19,7 @@ _CUDNN_MODE = {"lstm": 2, "gru": 3}
 _CUDNN_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def gated_path(
+def fused_gated_path(
     cell: Cell,
     kind: Literal["gru", "lstm"],
     xs: Tensor,

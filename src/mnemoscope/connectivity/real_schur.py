@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Complex, Float
 from mnemoscope.connectivity.connectivity import Connectivity
-from mnemoscope.connectivity.kinds import orthogonal
+from mnemoscope.connectivity.parametrisations import orthogonal
 
 
-class Blocks(Connectivity):
+class RealSchur(Connectivity):
     """`V = P F P^T` with an orthogonal P, where F has the blocks of Lambda on its diagonal: rotations
     `gamma_i R(theta_i)` of pairs, and after them single numbers `+-gamma_i`.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mnemoscope.connectivity.reflections import Householder
-from mnemoscope.connectivity.rotations import Givens
+from mnemoscope.connectivity.givens import Givens
+from mnemoscope.connectivity.householder import Householder
 from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
 
 ORTHOGONAL: dict[str, Callable[..., Unitary]] = {

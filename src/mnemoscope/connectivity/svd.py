@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.connectivity.connectivity import Claim, Connectivity
-from mnemoscope.connectivity.kinds import orthogonal
+from mnemoscope.connectivity.connectivity import Connectivity, KnownSpectrum
+from mnemoscope.connectivity.parametrisations import orthogonal
 
 
-class Singular(Connectivity):
+class SVD(Connectivity):
     """`V = P diag(s) Q^T` with orthogonal P and Q and `s = 1 + 2 m (sigmoid(p) - 1/2)`, within 1 - m and 1 + m:
     spectral margin m (Vorontsov et al. 2017, Eq 7-8); N^2 parameters if P and Q have N (N - 1) / 2 each.
 
@@ -22,7 +22,7 @@ class Singular(Connectivity):
         basis: kind of P and Q, one of `ORTHOGONAL`.
         init: of P and Q.
 
-    >>> torch.linalg.svdvals(Singular(6, margin=0.1)()).round(decimals=4).tolist()
+    >>> torch.linalg.svdvals(SVD(6, margin=0.1)()).round(decimals=4).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     """
@@ -42,9 +42,9 @@ class Singular(Connectivity):
         """The singular values."""
         return 1 + 2 * self.margin * (self.stretch.sigmoid() - 0.5)
 
-    def spectrum(self) -> Claim:
+    def spectrum(self) -> KnownSpectrum:
         """The singular values."""
-        return Claim(singular_values=self.stretches())
+        return KnownSpectrum(singular_values=self.stretches())
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
         yield from self.left.orthogonal_parameters()

@@ -97,14 +97,14 @@ class SignedSelection:
         return cls(variables, lags, tuple(range(variables)), (1,) * variables)
 
     @classmethod
-    def of_id(cls, task: str | tuple[int, int, int], variables: int, size: int) -> SignedSelection:
+    def from_id(cls, task: str | tuple[int, int, int], variables: int, size: int) -> SignedSelection:
         """A member of the authors' family by its three numbers, or "T1" to "T4".
 
         The first has one binary digit 1 for every place of [x(t-s); ...; x(t-1)] that is selected, d in all, the lowest
         for the first place. The second permutes them: its digit i to the base d, from the lowest on, says how far away
         lies the place with which place i is exchanged. The third has a binary digit 1 for each element that is negated.
 
-        >>> SignedSelection.of_id("T1", 8, 8) == SignedSelection.repeat_copy(8, 8)
+        >>> SignedSelection.from_id("T1", 8, 8) == SignedSelection.repeat_copy(8, 8)
         True
         """
         if isinstance(task, str):
@@ -136,7 +136,7 @@ class SignedSelection:
         return cls(variables, lags, tuple(place % size for place in places), signs)
 
     @classmethod
-    def of_matrix(cls, F: Float[Tensor, "size columns"], tolerance: float = 1e-6) -> SignedSelection:
+    def from_matrix(cls, F: Float[Tensor, "size columns"], tolerance: float = 1e-6) -> SignedSelection:
         """From F itself; refused where a row has not exactly one entry, 1 or -1."""
         d, columns = F.shape
         if columns == 0 or columns % d:
@@ -162,9 +162,9 @@ class SignedSelection:
 
     def next(self, held: Float[Tensor, "variables *batch size"]) -> Float[Tensor, "*batch size"]:
         """x(t) from x(t-s) ... x(t-1), the oldest first."""
-        return self.continued(held, 1)[-1]
+        return self.simulate(held, 1)[-1]
 
-    def continued(self, first: Float[Tensor, "variables *batch size"], steps: int) -> Float[Tensor, "time *batch size"]:
+    def simulate(self, first: Float[Tensor, "variables *batch size"], steps: int) -> Float[Tensor, "time *batch size"]:
         """The first s vectors and the `steps` that follow from them."""
         if first.shape[0] != self.variables or first.shape[-1] != self.size:
             raise ValueError(
@@ -221,13 +221,13 @@ def companion(F: Float[Tensor, "size columns"]) -> Float[Tensor, "memories memor
     return Phi
 
 
-def selection(rule: str, variables: int, size: int) -> SignedSelection:
+def parse_selection(rule: str, variables: int, size: int) -> SignedSelection:
     """By name ("repeat", "compose", "T1" to "T4"), by the authors' id ("255/0/0"), or place by place.
 
     Place by place: one signed number for each element, such as "1 -5 3": the place, counted from 1, in
     [x(t-s); ...; x(t-1)].
 
-    >>> selection("-2 1", variables=1, size=2).signs
+    >>> parse_selection("-2 1", variables=1, size=2).signs
     (-1, 1)
     """
     words = rule.replace(",", " ").split()
@@ -238,11 +238,11 @@ def selection(rule: str, variables: int, size: int) -> SignedSelection:
             raise ValueError(f"Compose copy has as many vectors as elements, but {variables=} and {size=}.")
         return SignedSelection.compose_copy(variables)
     if rule in FAMILY:
-        return SignedSelection.of_id(rule, variables, size)
+        return SignedSelection.from_id(rule, variables, size)
     try:
         if rule.count("/") == 2:
             first, second, third = (int(part) for part in rule.split("/"))
-            return SignedSelection.of_id((first, second, third), variables, size)
+            return SignedSelection.from_id((first, second, third), variables, size)
         places = [int(word) for word in words]
     except ValueError as error:
         if "invalid literal" not in str(error):

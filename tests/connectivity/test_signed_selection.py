@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemoscope.connectivity.factory import FAMILY, SignedSelection, companion, selection
+from mnemoscope.connectivity.signed_selection import FAMILY, SignedSelection, companion, parse_selection
 from mnemoscope.lenses.variables import angle_error
 
 
@@ -33,7 +33,7 @@ def random_selection(s: int, d: int, generator: np.random.Generator) -> SignedSe
 def test_continued_takes_each_element_where_it_says(made_of, steps, seed):
     F = SignedSelection(*made_of)
     first = torch.randn(F.variables, 3, F.size, generator=torch.Generator().manual_seed(seed))
-    sequence = F.continued(first, steps)
+    sequence = F.simulate(first, steps)
     assert torch.equal(sequence[: F.variables], first)
     assert len(sequence) == F.variables + steps
     for time in range(F.variables, len(sequence)):
@@ -45,11 +45,11 @@ def test_continued_takes_each_element_where_it_says(made_of, steps, seed):
 def test_continued_with_other_batch_dimensions():
     F = SignedSelection.compose_copy(3)
     first = torch.randn(3, 4, 5, 3)
-    whole = F.continued(first, 6)
+    whole = F.simulate(first, 6)
     assert whole.shape == (9, 4, 5, 3)
-    assert torch.equal(whole[:, 2, 3], F.continued(first[:, 2, 3], 6))  # without a batch
+    assert torch.equal(whole[:, 2, 3], F.simulate(first[:, 2, 3], 6))  # without a batch
     assert torch.equal(F.next(first), whole[3])
-    assert torch.equal(F.continued(first, 0), first)
+    assert torch.equal(F.simulate(first, 0), first)
 
 
 @settings(max_examples=60, deadline=None)
@@ -60,21 +60,21 @@ def test_matrix_and_companion_do_the_same(made_of, seed):
     held = first.flatten()
     assert torch.equal(F.matrix() @ held, F.next(first)[0])
     moved = F.companion() @ held
-    assert torch.equal(moved, F.continued(first, 1)[1:].flatten())
+    assert torch.equal(moved, F.simulate(first, 1)[1:].flatten())
     assert torch.equal(companion(F.matrix()), F.companion())
 
 
 @given(parts())
 def test_a_matrix_gives_its_selection_back(made_of):
     F = SignedSelection(*made_of)
-    assert SignedSelection.of_matrix(F.matrix()) == F
-    assert SignedSelection.of_matrix(F.matrix() + 1e-8) == F
+    assert SignedSelection.from_matrix(F.matrix()) == F
+    assert SignedSelection.from_matrix(F.matrix() + 1e-8) == F
     places = [
         sign * ((F.variables - lag) * F.size + element + 1)
         for lag, element, sign in zip(F.lags, F.elements, F.signs, strict=True)
     ]
-    assert selection(" ".join(map(str, places)), F.variables, F.size) == F
-    assert selection(",".join(map(str, places)), F.variables, F.size) == F
+    assert parse_selection(" ".join(map(str, places)), F.variables, F.size) == F
+    assert parse_selection(",".join(map(str, places)), F.variables, F.size) == F
 
 
 # Ids.
@@ -103,24 +103,24 @@ def test_ids_against_a_slow_decoder(data):
     exchanges = [data.draw(st.integers(0, d - 1 - i)) for i in range(d)]
     negated = data.draw(st.integers(0, 2**d - 1))
     task = (sum(1 << place for place in places), sum(far * d**i for i, far in enumerate(exchanges)), negated)
-    F = SignedSelection.of_id(task, s, d)
+    F = SignedSelection.from_id(task, s, d)
     assert torch.equal(F.matrix(), slow_decode(task, s, d))
-    assert selection("/".join(map(str, task)), s, d) == F
+    assert parse_selection("/".join(map(str, task)), s, d) == F
 
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_authors_family(name):
-    F = selection(name, 8, 8)
+    F = parse_selection(name, 8, 8)
     assert torch.equal(F.matrix(), slow_decode(FAMILY[name], 8, 8))
-    assert F == SignedSelection.of_id(FAMILY[name], 8, 8) == SignedSelection.of_id(name, 8, 8)
+    assert F == SignedSelection.from_id(FAMILY[name], 8, 8) == SignedSelection.from_id(name, 8, 8)
 
 
 def test_what_the_family_is():
-    assert selection("T1", 8, 8) == SignedSelection.repeat_copy(8, 8) == selection("repeat", 8, 8)
-    assert selection("T2", 8, 8) == SignedSelection.compose_copy(8) == selection("compose", 8, 8)
+    assert parse_selection("T1", 8, 8) == SignedSelection.repeat_copy(8, 8) == parse_selection("repeat", 8, 8)
+    assert parse_selection("T2", 8, 8) == SignedSelection.compose_copy(8) == parse_selection("compose", 8, 8)
     compose = [*zip(SignedSelection.compose_copy(8).lags, range(8), strict=True)]
     for name in ("T3", "T4"):  # the places of compose copy, permuted, some with a minus
-        F = selection(name, 8, 8)
+        F = parse_selection(name, 8, 8)
         assert sorted(zip(F.lags, F.elements, strict=True)) == sorted(compose)
         assert [*zip(F.lags, F.elements, strict=True)] != compose
         assert {*F.signs} == {1, -1}
@@ -154,7 +154,7 @@ def assert_same_spectrum(F: SignedSelection):
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_spectrum_of_the_family(name):
-    assert_same_spectrum(selection(name, 8, 8))
+    assert_same_spectrum(parse_selection(name, 8, 8))
 
 
 def test_spectrum_of_hundreds_of_random_selections():
@@ -170,8 +170,8 @@ def test_spectrum_of_hundreds_of_random_selections():
 
 
 def test_numbers_of_modes():
-    assert len(selection("T1", 8, 8).eigenvalues()) == 64
-    assert len(selection("T2", 8, 8).eigenvalues()) == 36
+    assert len(parse_selection("T1", 8, 8).eigenvalues()) == 64
+    assert len(parse_selection("T2", 8, 8).eigenvalues()) == 36
     roots = SignedSelection.repeat_copy(4, 3).eigenvalues()
     torch.testing.assert_close(roots**4, torch.ones(12, dtype=torch.complex128))
     assert sorted(roots.angle().mul(2 / torch.pi).round().int().tolist()) == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 3
@@ -228,43 +228,46 @@ def test_impossible_selections(change, words):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: SignedSelection.of_id("T5", 8, 8), "Tasks by name are T1, T2, T3, T4, but 'T5'"),
-        (lambda: SignedSelection.of_id("T1", 4, 8), "T1 is of 8 vectors of 8 elements, but variables=4 and size=8"),
+        (lambda: SignedSelection.from_id("T5", 8, 8), "Tasks by name are T1, T2, T3, T4, but 'T5'"),
+        (lambda: SignedSelection.from_id("T1", 4, 8), "T1 is of 8 vectors of 8 elements, but variables=4 and size=8"),
         (
-            lambda: SignedSelection.of_id((1, 0, 0), 2, 2),
+            lambda: SignedSelection.from_id((1, 0, 0), 2, 2),
             r"2 binary digits 1 among the lowest 4, but 1 has them at \[0\]",
         ),
-        (lambda: SignedSelection.of_id((17, 0, 0), 2, 2), r"but 17 has them at \[0, 4\]"),
-        (lambda: SignedSelection.of_id((0, 0, 0), 2, 2), r"has them at \[\]"),
-        (lambda: SignedSelection.of_id((-1, 0, 0), 2, 2), "The numbers of an id are at least 0, but -1"),
-        (lambda: SignedSelection.of_id((3, -1, 0), 2, 2), "The numbers of an id are at least 0, but -1"),
+        (lambda: SignedSelection.from_id((17, 0, 0), 2, 2), r"but 17 has them at \[0, 4\]"),
+        (lambda: SignedSelection.from_id((0, 0, 0), 2, 2), r"has them at \[\]"),
+        (lambda: SignedSelection.from_id((-1, 0, 0), 2, 2), "The numbers of an id are at least 0, but -1"),
+        (lambda: SignedSelection.from_id((3, -1, 0), 2, 2), "The numbers of an id are at least 0, but -1"),
         (
-            lambda: SignedSelection.of_id((3, 2, 0), 2, 2),
+            lambda: SignedSelection.from_id((3, 2, 0), 2, 2),
             "exchanges place 1 with the one 1 further on, but there are 2",
         ),
-        (lambda: SignedSelection.of_id((3, 4, 0), 2, 2), "too many digits for 2 elements"),
-        (lambda: SignedSelection.of_id((3, 0, 4), 2, 2), "too many digits for 2 elements"),
-        (lambda: SignedSelection.of_matrix(torch.zeros(2, 3)), r"F must be \(d, s d\), but is \(2, 3\)"),
-        (lambda: SignedSelection.of_matrix(torch.zeros(2, 0)), r"F must be \(d, s d\), but is \(2, 0\)"),
-        (lambda: SignedSelection.of_matrix(torch.zeros(0, 0)), r"F must be \(d, s d\), but is \(0, 0\)"),
-        (lambda: SignedSelection.of_matrix(torch.ones(1, 2)), "one entry 1 or -1, and zeros: F is no signed selection"),
-        (lambda: SignedSelection.of_matrix(torch.tensor([[0.5, 0.0]])), "F is no signed selection"),
-        (lambda: SignedSelection.of_matrix(torch.tensor([[2.0, 0.0]])), "F is no signed selection"),
-        (lambda: SignedSelection.of_matrix(torch.tensor([[torch.nan, 1.0]])), "F is no signed selection"),
+        (lambda: SignedSelection.from_id((3, 4, 0), 2, 2), "too many digits for 2 elements"),
+        (lambda: SignedSelection.from_id((3, 0, 4), 2, 2), "too many digits for 2 elements"),
+        (lambda: SignedSelection.from_matrix(torch.zeros(2, 3)), r"F must be \(d, s d\), but is \(2, 3\)"),
+        (lambda: SignedSelection.from_matrix(torch.zeros(2, 0)), r"F must be \(d, s d\), but is \(2, 0\)"),
+        (lambda: SignedSelection.from_matrix(torch.zeros(0, 0)), r"F must be \(d, s d\), but is \(0, 0\)"),
+        (
+            lambda: SignedSelection.from_matrix(torch.ones(1, 2)),
+            "one entry 1 or -1, and zeros: F is no signed selection",
+        ),
+        (lambda: SignedSelection.from_matrix(torch.tensor([[0.5, 0.0]])), "F is no signed selection"),
+        (lambda: SignedSelection.from_matrix(torch.tensor([[2.0, 0.0]])), "F is no signed selection"),
+        (lambda: SignedSelection.from_matrix(torch.tensor([[torch.nan, 1.0]])), "F is no signed selection"),
         (lambda: companion(torch.zeros(2, 3)), r"F must be \(d, s d\), but is \(2, 3\)"),
         (lambda: companion(torch.zeros(0, 0)), r"F must be \(d, s d\), but is \(0, 0\)"),
-        (lambda: SignedSelection(**ONE).continued(torch.zeros(3, 1, 2), 1), r"first 2 vectors of 2 .* is \(3, 1, 2\)"),
-        (lambda: SignedSelection(**ONE).continued(torch.zeros(2, 1, 3), 1), r"shape is \(2, 1, 3\)"),
-        (lambda: SignedSelection(**ONE).continued(torch.zeros(2, 1, 2), -1), "steps must be at least 0, but is -1"),
-        (lambda: selection("", 2, 2), r"2 signed places, each from 1 to 4 .* but they are \[\]"),
-        (lambda: selection("1 0", 2, 2), r"but they are \[1, 0\]"),
-        (lambda: selection("1 2 3", 2, 2), r"but they are \[1, 2, 3\]"),
-        (lambda: selection("1/2", 2, 2), "an id such as"),
-        (lambda: selection("1/a/3", 2, 2), "an id such as"),
-        (lambda: selection("1/0/0", 2, 2), "2 binary digits 1"),
-        (lambda: selection("compose", 2, 3), "as many vectors as elements, but variables=2 and size=3"),
-        (lambda: selection("repeat", 0, 2), "a vector and an element at least"),
-        (lambda: selection("Repeat", 2, 2), "A rule is .* but is 'Repeat'"),
+        (lambda: SignedSelection(**ONE).simulate(torch.zeros(3, 1, 2), 1), r"first 2 vectors of 2 .* is \(3, 1, 2\)"),
+        (lambda: SignedSelection(**ONE).simulate(torch.zeros(2, 1, 3), 1), r"shape is \(2, 1, 3\)"),
+        (lambda: SignedSelection(**ONE).simulate(torch.zeros(2, 1, 2), -1), "steps must be at least 0, but is -1"),
+        (lambda: parse_selection("", 2, 2), r"2 signed places, each from 1 to 4 .* but they are \[\]"),
+        (lambda: parse_selection("1 0", 2, 2), r"but they are \[1, 0\]"),
+        (lambda: parse_selection("1 2 3", 2, 2), r"but they are \[1, 2, 3\]"),
+        (lambda: parse_selection("1/2", 2, 2), "an id such as"),
+        (lambda: parse_selection("1/a/3", 2, 2), "an id such as"),
+        (lambda: parse_selection("1/0/0", 2, 2), "2 binary digits 1"),
+        (lambda: parse_selection("compose", 2, 3), "as many vectors as elements, but variables=2 and size=3"),
+        (lambda: parse_selection("repeat", 0, 2), "a vector and an element at least"),
+        (lambda: parse_selection("Repeat", 2, 2), "A rule is .* but is 'Repeat'"),
     ],
 )
 def test_bad_input_is_told(make, words):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Inexact
-from mnemoscope.connectivity.skew import ANGLES, known
+from mnemoscope.connectivity.skew import ANGLES, check_initialiser
 from mnemoscope.connectivity.unitary import Unitary
 
 
@@ -59,7 +59,7 @@ class Givens(Unitary):
         layers = 2 if layers is None else layers
         if not 1 <= layers <= size:
             raise ValueError(f"There may be 1 to {size} layers of rotations, but layers is {layers}.")
-        known(init, self.initialisers, self)
+        check_initialiser(init, self.initialisers, self)
         self.complex = complex
         pairs = list(_neighbours(size, layers) if style == "tunable" else _strides(size))
         self._rotations = [len(first) for first, _ in pairs]

@@ -29,7 +29,7 @@ class Nonlinearity(nn.Module):
         return pull_back(torch.ones_like(z))[0]
 
 
-class Described(Nonlinearity):
+class FusableNonlinearity(Nonlinearity):
     """A nonlinearity that the kernels know, and so can be fused: value and derivative follow from their description."""
 
     bias: nn.Parameter | None
@@ -41,7 +41,7 @@ class Described(Nonlinearity):
         self.register_parameter("bias", None)
 
     def description(self) -> Activation | None:
-        overridden = type(self).forward is not Described.forward or "forward" in vars(self)
+        overridden = type(self).forward is not FusableNonlinearity.forward or "forward" in vars(self)
         return None if overridden else self.activation
 
     def forward(self, z: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class Described(Nonlinearity):
         return self.activation.name
 
 
-class ModReLU(Described):
+class ModReLU(FusableNonlinearity):
     """`z/|z| relu(|z| + b)` with a learned bias per unit (Arjovsky et al. 2016, Eq 8); bias ~ U(-0.01, 0.01)."""
 
     def __init__(self, size: int) -> None:
@@ -75,12 +75,13 @@ class Elementwise(Nonlinearity):
 
 
 _BY_NAME: dict[str, Callable[[int], Nonlinearity]] = {
-    name: ModReLU if phi.takes_bias else lambda size, phi=phi: Described(phi) for name, phi in ACTIVATIONS.items()
+    name: ModReLU if activation.takes_bias else lambda size, activation=activation: FusableNonlinearity(activation)
+    for name, activation in ACTIVATIONS.items()
 }
 NAMES = tuple(_BY_NAME)
 
 
-def nonlinearity(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:
+def make_nonlinearity(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:
     """A nonlinearity for `size` units from its name, from a module, or from any elementwise function."""
     if isinstance(which, Nonlinearity):
         return which

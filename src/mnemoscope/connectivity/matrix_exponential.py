@@ -57,16 +57,16 @@ def skew_exponential(A: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
     for number in range(squarings):
         X = X @ X
         if number % 6 == 5:  # every squaring doubles what rounding has done
-            X = without_rounding(X)
-    return without_rounding(X)
+            X = remove_rounding(X)
+    return remove_rounding(X)
 
 
-def without_rounding(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
+def remove_rounding(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
     """A matrix that is unitary but for rounding, brought nearer to one that is; its gradient stays what it was."""
-    return X + (nearer_to_unitary(X.detach()) - X.detach())
+    return X + (newton_schulz_step(X.detach()) - X.detach())
 
 
-def nearer_to_unitary(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
+def newton_schulz_step(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
     """One step of Newton and Schulz, `X (3 I - X^H X) / 2`: squares the distance to the nearest unitary matrix."""
     return torch.addmm(X, X, X.mH @ X, beta=1.5, alpha=-0.5)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.cells.lagrangian import LAGRANGIANS, Logistic, Polynomial, ReLU, Softmax, Tanh, lagrangian
+from mnemoscope.cells.lagrangians import LAGRANGIANS, Logistic, Polynomial, ReLU, Softmax, Tanh, make_lagrangian
 
 mp.mp.dps = 50
 DIGITS = 4e-15  # relative: some twenty roundings of float64, and nothing lost beside them
@@ -15,7 +15,7 @@ SIZES = [1e-160, 1e-20, 1e-9, 1e-4, 0.3, 0.49999, 0.5, 0.50001, 0.99999, 1.0, 1.
 PLACES = [0.0, *SIZES, *(-size for size in SIZES)]
 FIRED = [0.0, 1e-160, 1e-20, 1e-9, 1e-4, 0.2, 0.49999, 0.5, 0.50001, 0.9, 1 - 1e-9, 1 - 2.0**-53, 1.0]
 EACH = [Tanh(), Tanh(2.5), Logistic(), Logistic(2.5), ReLU(), Polynomial(), Polynomial(1.5), Polynomial(4.0),
-        lagrangian("linear")]  # fmt: skip
+        make_lagrangian("linear")]  # fmt: skip
 
 
 def exact(sigma):
@@ -100,7 +100,7 @@ def test_gradients_of_conjugates_are_the_inverse(sigma):
 
 @pytest.mark.parametrize("name", LAGRANGIANS)
 def test_gradients_are_finite_everywhere(name):
-    sigma = lagrangian(name)
+    sigma = make_lagrangian(name)
     x = torch.tensor([PLACES], dtype=torch.float64, requires_grad=True)
     for function in (sigma.value, sigma, *((sigma.slope,) if sigma.elementwise else ())):
         total = function(x).sum()

@@ -202,10 +202,10 @@ LAGRANGIANS: dict[str, Callable[[], Lagrangian]] = {
 }
 
 
-def lagrangian(which: str | Lagrangian) -> Lagrangian:
+def make_lagrangian(which: str | Lagrangian) -> Lagrangian:
     """A Lagrangian by name, with its usual options, or itself.
 
-    >>> sigma = lagrangian("softmax")
+    >>> sigma = make_lagrangian("softmax")
     >>> x = torch.tensor([1.0, 2.0])
     >>> torch.allclose(sigma.conjugate(sigma(x)), (x * sigma(x)).sum() - sigma.value(x))
     True
