@@ -29,7 +29,7 @@ def numbers(cell):
 def slow_states(cell, xs, state):
     """Eq 22-23 unit by unit, with the feedback of z = W_o r as a term of its own."""
     W = numbers(cell)
-    phi = {"tanh": np.tanh, "logistic": lambda v: 1 / (1 + np.exp(-v))}[str(cell.phi).removeprefix("Described(")[:-1]]
+    phi = {"tanh": np.tanh, "logistic": lambda v: 1 / (1 + np.exp(-v))}[cell.phi.extra_repr()]
     x, states, N = state.copy(), [], len(state)
     for u in xs:
         r = phi(x) if cell.form == "current" else x

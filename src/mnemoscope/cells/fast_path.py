@@ -56,7 +56,7 @@ def is_unmodified(module: nn.Module, *kinds: type) -> bool:
     """Whether a module is of just one of these kinds, and computes what its class says: users may put others in its
     place, or other functions in the place of its methods.
 
-    >>> plain(nn.Linear(2, 3), nn.Linear), is_unmodified(nn.Identity(), nn.Linear)
+    >>> is_unmodified(nn.Linear(2, 3), nn.Linear), is_unmodified(nn.Identity(), nn.Linear)
     (True, False)
     """
     replaced = any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
