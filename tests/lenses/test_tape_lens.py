@@ -265,7 +265,7 @@ def test_a_head_that_moves_on_runs_round_the_tape():
     for wave in range(1, slots):
         turned = (shift * torch.exp(-2j * pi * wave * moves / slots)).sum()
         assert (fp.eigenvalues[0] - gamma * (1 - gate) * turned).abs().min() < 1e-6
-    seen = ms.find_attractors(dynamics, 3, transient=200, steps=50, longest=8)
+    seen = ms.find_attractors(dynamics, 3, transient=200, steps=50, max_period=8)
     assert seen.kind == [Kind.CYCLE]
     assert seen.periods.tolist() == [slots]
 

@@ -1,10 +1,10 @@
-"""Memory beyond fixed points: cycles, Lyapunov exponents, and where a network goes if it is left alone."""
+"""Memory beyond fixed points: cycles, Lyapunov exponents, and the attractors that a network settles to."""
 
-from mnemoscope.lenses.attractors.cycle_search import find_cycles
-from mnemoscope.lenses.attractors.cycles import Cycles
-from mnemoscope.lenses.attractors.exponents import lyapunov_spectrum
-from mnemoscope.lenses.attractors.lyapunov import LyapunovSpectrum
-from mnemoscope.lenses.attractors.settling import find_attractors
-from mnemoscope.lenses.attractors.verdict import Attractors, Kind
+from mnemoscope.lenses.attractors.cycles import find_cycles
+from mnemoscope.lenses.attractors.cycles_result import Cycles
+from mnemoscope.lenses.attractors.lens import find_attractors
+from mnemoscope.lenses.attractors.lyapunov import lyapunov_spectrum
+from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
+from mnemoscope.lenses.attractors.result import Attractors, Kind
 
 __all__ = ["Attractors", "Cycles", "Kind", "LyapunovSpectrum", "find_attractors", "find_cycles", "lyapunov_spectrum"]

@@ -1,148 +1,257 @@
-"""The answer of the cycle lens: in which loops a map can run for ever, and how it leaves them."""
+"""The cycle lens: fixed points of the k-fold maps from the fixed-point lens, joined to orbits."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Complex, Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.cells import State
+from mnemoscope.lenses.attractors.composition import iterated_map
+from mnemoscope.lenses.attractors.cycle_families import family_periods
+from mnemoscope.lenses.attractors.cycles_result import Cycles
+from mnemoscope.lenses.attractors.starts import seeded_generator
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.storage import load_result, save_result
+from mnemoscope.lenses.fixed_points.solvers import Solver
+from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+ROUNDS = 6
+"""Largest number of repeated searches from the shifts of the orbits found so far."""
+SAME = 10.0
+"""The image of a root is another root if they are within this many merge distances: one step may stretch its error."""
+
+NO_INDEX = "Roots in a continuum have no index, so the index sum proves nothing."
+
+Search = Callable[[Dynamics, "State | StartStrategy | str"], FixedPoints]
+"""A search for fixed points of a system from given starts."""
 
 
-@dataclass(frozen=True)
-class Cycles:
-    """Cycles of a map, each once and with its least period; a fixed point is a cycle of period 1.
+def find_cycles(
+    dynamics: Dynamics,
+    periods: int | Iterable[int] = (1, 2, 3, 4),
+    starts: State | StartStrategy | Literal["adaptive"] = "adaptive",
+    *,
+    solver: Solver | None = None,
+    merge_distance: float = 1e-6,
+    seed: int = 0,
+    progress: bool = False,
+) -> Cycles:
+    """Find all cycles of a map that can be reached from `starts`, whatever their stability.
+
+    A state of period k is a fixed point of the k-fold map, and that is a cell like any other: the search, the merging
+    and the index sum are those of `find_fixed_points`. Partial orbits are completed by stepping the map. Roots of a
+    lower period are recognised and not counted again. If cycles form a continuum, as when an amplitude is free,
+    `families` lists their periods, and the summary reports the continuum instead of a count.
+
+    Newton's method costs k times as much on the k-fold map as on the map, and the number of cycles may grow
+    exponentially with k: networks of more than some hundred units are expensive to search beyond their fixed points.
+
+    Args:
+        dynamics: a map, at its constant input.
+        periods: the number of steps k, or several.
+        starts: as in `find_fixed_points`.
+        solver: as in `find_fixed_points`.
+        merge_distance: root-mean-square distance below which two converged states are the same.
+        seed: seed of the strategies that draw at random.
+        progress: show a progress bar for each period.
+
+    Returns:
+        Each cycle once, including those of the divisors of the requested periods.
 
     >>> import mnemoscope as ms
-    >>> logistic = ms.Dynamics(ms.adapt(lambda x, h: 3.2 * h * (1 - h), state_size=1), bounds=(0.1, 0.9))
-    >>> cycles = ms.find_cycles(logistic, periods=(1, 2))
-    >>> cycles.periods.tolist(), cycles.kind
-    ([1, 2], ['unstable', 'stable'])
-    >>> cycles.orbit(1).sort(0).values.flatten().tolist()  # (21 -+ sqrt(21)) / 32
-    [0.513044..., 0.799455...]
+    >>> swap = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(2 * h.flip(1)), state_size=2, bounds=(-1, 1)))
+    >>> cycles = find_cycles(swap, periods=2)
+    >>> [len(cycles.of_period(1)), len(cycles.of_period(2))], cycles.index_sums.tolist()  # 3 and 3 x 2 of 9 states
+    ([3, 3], [1])
+
     """
+    wanted, generator = _checked_periods(dynamics, periods), seeded_generator(seed)
+    if isinstance(starts, StartStrategy):
+        starts = _drawn(starts, dynamics, generator)
+    elif not isinstance(starts, str):
+        starts = as_starts(dynamics, starts)
 
-    periods: Int[Tensor, " cycles"]
-    """The least period of each cycle, in steps."""
-    states: Float[Tensor, "total size"]
-    """The states of all cycles, one cycle after the other, each in the order of time."""
-    points: FixedPoints
-    """The first state of each cycle as a fixed point of the map of its own period, with that map's Jacobian."""
-    searched: Int[Tensor, " searches"]
-    """The periods k whose k-fold maps were searched."""
-    index_sums: Int[Tensor, " searches"]
-    """Index sum of the fixed points of each k-fold map: 1 for the complete set where a box is mapped into itself."""
-    completeness: tuple[str, ...]
-    """What each of these sums says, in words."""
+    def search(k_fold: Dynamics, search_starts: State | StartStrategy | str) -> FixedPoints:
+        return find_fixed_points(
+            k_fold, search_starts, solver=solver, merge_distance=merge_distance, seed=seed, progress=progress
+        )
+
+    collection = _OrbitCollection(dynamics, SAME * merge_distance)
+    k_folds = {k: iterated_map(dynamics, k) for k in wanted}
+    roots: dict[int, FixedPoints] = {}
+    for k in wanted:
+        roots[k] = _search_with_shifts(dynamics, k_folds[k], k, starts, search, collection.distance)
+        collection.add(roots[k].states.to(dynamics.origin))
+    for k in wanted:  # orbits found by the search for another period belong to this one too
+        known = [orbit for orbit in collection.orbits if k % len(orbit) == 0]
+        states = roots[k].states.to(dynamics.origin)
+        missed = [orbit for orbit in known if not bool(nearest(orbit[:1], states, collection.distance)[1].all())]
+        if missed:
+            roots[k] = search(k_folds[k], torch.cat([states, *missed]))
+    families = {k: family_periods(dynamics, k_folds[k], k, roots[k]) for k in wanted}
+    return _result(dynamics, collection, roots, search, families)
+
+
+def nearest(
+    states: Float[Tensor, "some size"], others: Float[Tensor, "others size"], distance: float
+) -> tuple[Int[Tensor, " some"], Bool[Tensor, " some"]]:
+    """Return the nearest other state to each state, and whether it is within `distance` (rms, relative to states
+    larger than 1).
+    """
+    if not len(others):
+        return torch.zeros(len(states), dtype=torch.int64), torch.zeros(len(states), dtype=torch.bool)
+    apart = torch.cdist(states, others, compute_mode="donot_use_mm_for_euclid_dist")  # exact for near points
+    least, which = apart.min(1)
+    return which, least <= distance * magnitude(states)
+
+
+@dataclass
+class _OrbitCollection:
+    """The distinct orbits found so far."""
+
+    dynamics: Dynamics
+    distance: float
+    orbits: list[Tensor] = field(default_factory=list)
     open_ends: int = 0
-    """Roots of k-fold maps that could not be joined to a cycle, as happens where they are degenerate."""
-    families: tuple[int, ...] = ()
-    """Periods whose cycles lie beside each other in a continuum; those listed are the ones that a search met."""
 
-    def __len__(self) -> int:
-        return self.periods.shape[0]
-
-    def orbit(self, cycle: int) -> Float[Tensor, "period size"]:
-        """The states of one cycle in the order of time."""
-        if not -len(self) <= cycle < len(self):
-            raise IndexError(f"There are {len(self)} cycles, but number {cycle} was asked for.")
-        return self.states.split(self.periods.tolist())[cycle]
-
-    def of_period(self, period: int) -> list[int]:
-        """The numbers of the cycles with this least period."""
-        return (self.periods == period).nonzero()[:, 0].tolist()
-
-    @property
-    def multipliers(self) -> Complex[Tensor, "cycles size"]:
-        """Floquet multipliers: eigenvalues of the product of the Jacobians once round the cycle, largest first.
-
-        They are exact to rounding relative to the norm of that product: much smaller ones are rounding.
-        """
-        return self.points.eigenvalues
-
-    @property
-    def kind(self) -> list[str]:
-        """Of each cycle: stable, saddle, unstable or marginal, as of a fixed point of the map once round."""
-        return self.points.kind
-
-    @property
-    def stable(self) -> Bool[Tensor, " cycles"]:
-        """Which cycles attract all states around them."""
-        return torch.tensor([kind == "stable" for kind in self.kind], dtype=torch.bool)
-
-    @property
-    def growth(self) -> Float[Tensor, "cycles size"]:
-        """Growth of each mode per step, log |multiplier| / period: the Lyapunov exponents of the cycle."""
-        return self.points.growth / self.periods[:, None]
-
-    @property
-    def time_constants(self) -> Float[Tensor, "cycles size"]:
-        """Steps in which a mode shrinks or grows by e."""
-        return 1 / self.growth.abs()
-
-    def summary(self) -> str:
-        """The result in words."""
-        return " ".join(_sentences(self))
-
-    def __repr__(self) -> str:
-        return f"Cycles({self.summary()})"
-
-    def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `Cycles.load` reads it back."""
-        points = {f"points.{name}": getattr(self.points, name) for name in _POINTS}
-        tensors = {name: getattr(self, name) for name in _TENSORS} | points
-        flags = {"completeness": list(self.completeness), "open_ends": self.open_ends, "families": list(self.families)}
-        save_result(path, "Cycles", tensors, flags)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Cycles:
-        """Read what `save` wrote."""
-        tensors, flags = load_result(path, "Cycles", "cycles")
-        own: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
-        points: dict[str, Any] = {name: tensors[f"points.{name}"] for name in _POINTS}
-        kept = FixedPoints(**points, continuous=False, bounded=False)
-        words, families = tuple(flags["completeness"]), tuple(flags.get("families", ()))  # older files have none
-        return cls(**own, points=kept, completeness=words, open_ends=flags["open_ends"], families=families)
-
-    def figure(self) -> Figure:
-        """Orbits in the state space and multipliers beside the unit circle (needs the `report` extra)."""
-        from mnemoscope.lenses.attractors.figure import draw_cycles
-
-        return draw_cycles(self)
+    def add(self, roots: Float[Tensor, "roots size"]) -> None:
+        """Join the roots of a k-fold map to orbits, and keep the new ones."""
+        with torch.no_grad():
+            following, known = nearest(self.dynamics(roots), roots, self.distance)
+        following, known = following.tolist(), known.tolist()
+        visited: set[int] = set()
+        for first in range(len(roots)):
+            if first in visited:
+                continue
+            orbit, now = [first], first
+            while known[now] and following[now] not in orbit:
+                now = following[now]
+                orbit.append(now)
+            visited.update(orbit)
+            if not known[now] or following[now] != first:
+                self.open_ends += 1
+            elif not any(
+                len(old) == len(orbit) and bool(nearest(roots[orbit[:1]], old, self.distance)[1]) for old in self.orbits
+            ):
+                self.orbits.append(roots[orbit])
 
 
-_TENSORS = ("periods", "states", "searched", "index_sums")
-_POINTS = ("states", "q", "jacobians", "reached", "regular")
+def _search_with_shifts(
+    dynamics: Dynamics, k_fold: Dynamics, k: int, starts: State | StartStrategy | str, search: Search, distance: float
+) -> FixedPoints:
+    """Search the roots of the k-fold map, and again from the other states of each orbit found."""
+    found = search(k_fold, starts)
+    adaptive = isinstance(starts, Adaptive | str)
+    for _ in range(ROUNDS if k > 1 else 0):
+        states = found.states.to(dynamics.origin)
+        image, shifts = states, []
+        with torch.no_grad():
+            for _ in range(k - 1):
+                image = dynamics(image)
+                shifts.append(image[~nearest(image, states, distance)[1]])
+        new = torch.cat(shifts) if shifts else states[:0]
+        if not len(new):
+            break
+        more_starts = torch.cat([states, new])
+        again = search(k_fold, Adaptive(more_starts) if adaptive else more_starts)
+        if len(again) <= len(found):  # a degenerate set is never complete
+            break
+        found = again
+    return found
 
 
-def _sentences(cycles: Cycles) -> Iterator[str]:
-    asked = cycles.searched.tolist()
-    words = f"of period{'s' * (len(asked) > 1)} {', '.join(map(str, asked))}"
-    if not len(cycles) and not cycles.families:
-        yield f"No cycle {words} was found."
-    counts = Counter(zip(cycles.periods.tolist(), cycles.kind, strict=True))
-    for period in sorted({*cycles.periods.tolist(), *cycles.families}):
-        of_period = f" of period {period}" * (period > 1)
-        what = "fixed point" if period == 1 else "cycle"
-        if period in cycles.families:
-            met = counts.pop((period, "marginal"), 0)
-            yield f"A continuum of {what}s{of_period}, beside each other without end; the search met {met} of them."
-        kinds = {kind: number for (own, kind), number in counts.items() if own == period}
-        if kinds:
-            number, each = sum(kinds.values()), [f"{number} {kind}" for kind, number in kinds.items()]
-            yield f"{number} {what}{'s' * (number > 1)}{of_period} ({', '.join(each)})."
-    for sentence in dict.fromkeys(cycles.completeness):  # what several searches have in common is said once
-        steps = [str(k) for k, own in zip(asked, cycles.completeness, strict=True) if own == sentence]
-        yield f"Of {', '.join(steps)} step{'s' * (steps != ['1'])}: {sentence[0].lower()}{sentence[1:]}"
-    if cycles.open_ends:
-        yield f"{cycles.open_ends} degenerate root{'s' * (cycles.open_ends > 1)} could not be joined to a cycle."
+def _result(
+    dynamics: Dynamics,
+    collection: _OrbitCollection,
+    roots: dict[int, FixedPoints],
+    search: Search,
+    families: dict[int, set[int]],
+) -> Cycles:
+    orbits = sorted(collection.orbits, key=len)
+    kept: list[Tensor] = []
+    parts: list[FixedPoints] = []
+    for period in sorted({len(orbit) for orbit in orbits}):
+        of_period = [orbit for orbit in orbits if len(orbit) == period]
+        fp = search(iterated_map(dynamics, period), torch.stack([orbit[0] for orbit in of_period]))
+        assert fp.starts is not None
+        rows = [fp.starts.point[row].item() if fp.starts.status[row] == 0 else -1 for row in range(len(of_period))]
+        used: set[int] = set()
+        for orbit, row in zip(of_period, rows, strict=True):
+            if row < 0 or row in used:
+                collection.open_ends += 1
+                continue
+            used.add(int(row))
+            kept.append(orbit)
+            reached = sum(_reached(points, orbit, collection.distance) for points in roots.values())
+            parts.append(replace(fp[int(row)], states=orbit[:1].cpu(), reached=torch.tensor([reached])))
+    size = dynamics.size
+    return Cycles(
+        periods=torch.tensor([len(orbit) for orbit in kept], dtype=torch.int64),
+        states=(torch.cat(kept) if kept else dynamics.origin[:0]).cpu(),
+        points=FixedPoints(
+            states=_joined([part.states for part in parts], (size,), dynamics.dtype),
+            q=_joined([part.q for part in parts], (), dynamics.dtype),
+            jacobians=_joined([part.jacobians for part in parts], (size, size), dynamics.dtype),
+            reached=_joined([part.reached for part in parts], (), torch.int64),
+            continuous=False,
+            bounded=False,
+            regular=_joined([part.regular for part in parts if part.regular is not None], (), torch.bool),
+        ),
+        searched=torch.tensor(list(roots), dtype=torch.int64),
+        index_sums=torch.tensor([fp.index_sum for fp in roots.values()], dtype=torch.int64),
+        completeness=tuple(NO_INDEX if families[k] else fp.completeness for k, fp in roots.items()),
+        open_ends=collection.open_ends,
+        families=tuple(sorted(set().union(*families.values()))),
+    )
+
+
+def _reached(fp: FixedPoints, orbit: Tensor, distance: float) -> int:
+    """Return how many starts of a search ended at states of this orbit."""
+    return int(fp.reached[nearest(fp.states, orbit.cpu(), distance)[1]].sum())
+
+
+def _joined(parts: list[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.cat(parts) if parts else torch.zeros(0, *shape, dtype=dtype)
+
+
+def _drawn(strategy: StartStrategy, dynamics: Dynamics, generator: torch.Generator) -> Tensor | Adaptive:
+    """Draw starts with the map itself: the k-fold map would hold each input for k steps."""
+    if not isinstance(strategy, Adaptive):
+        return strategy.draw(dynamics, generator)
+    if isinstance(strategy.initial, StartStrategy):
+        return replace(strategy, initial=strategy.initial.draw(dynamics, generator))
+    return strategy
+
+
+def _checked_periods(dynamics: Dynamics, periods: int | Iterable[int]) -> list[int]:
+    """Return the requested periods in increasing order; raise if they or the system are unsuitable."""
+    if not isinstance(dynamics, Dynamics):
+        raise TypeError(
+            f"find_cycles takes a Dynamics, the network at one constant input: Dynamics(network, input), but got a "
+            f"{type(dynamics).__name__}."
+        )
+    if dynamics.continuous:
+        raise ValueError(
+            "A flow takes no steps, so its cycles have no period in steps. Use find_attractors(dynamics, dt=...), "
+            "which integrates the flow and reports whether it settles to a closed orbit."
+        )
+    if isinstance(periods, str) or not isinstance(periods, int | np.integer | Iterable):
+        raise ValueError(
+            f"periods must be a whole number of steps, 1 or more, or several of them as in periods=(1, 2, 3), but is "
+            f"{periods!r}."
+        )
+    given = [periods] if isinstance(periods, int | np.integer) else list(periods)
+    requested = [int(k) if isinstance(k, np.integer) else k for k in given]
+    if not requested or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in requested):
+        raise ValueError(
+            f"periods must be whole numbers of steps, 1 or more, at least one of them, but are {requested}."
+        )
+    return sorted(set(requested))

@@ -1,201 +1,142 @@
-"""The Lyapunov lens: how fast small differences grow along trajectories, direction by direction."""
+"""The Lyapunov lens: exponents by the QR method (Benettin et al. 1980; Shimada & Nagashima 1979; Geist et al. 1990).
+
+Tangent vectors Q are advanced along a trajectory and orthonormalised again, J Q = Q' R. The logarithms of |R_ii| add up
+to the logarithm of the volume that i vectors span, so their mean per step is the i-th exponent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
+import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.lenses.storage import load_result, save_result
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole, is_whole
+from mnemoscope.cells import State
+from mnemoscope.lenses.attractors.composition import as_map
+from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
+from mnemoscope.lenses.attractors.simulation import FAR
+from mnemoscope.lenses.attractors.starts import draw_starts, seeded_generator
+from mnemoscope.lenses.attractors.tangent_map import TangentMap
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.starts import StartStrategy
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+BLOCKS = 20
+"""Blocks of steps that give the standard error by their scatter."""
 
 
-@dataclass(frozen=True)
-class LyapunovSpectrum:
-    """Lyapunov exponents along several trajectories, per step of a map, per unit of time of a flow.
+def lyapunov_spectrum(
+    dynamics: Dynamics,
+    count: int | None = None,
+    steps: int | None = None,
+    transient: int = 500,
+    starts: int | State | StartStrategy = 8,
+    *,
+    every: int = 1,
+    inputs: Float[Tensor, "time ..."] | np.ndarray | None = None,
+    dt: float | None = None,
+    seed: int = 0,
+) -> LyapunovSpectrum:
+    """Compute the leading Lyapunov exponents along trajectories from several starts.
+
+    Args:
+        dynamics: a map, or a flow, which is integrated in Runge-Kutta steps of length `dt`.
+        count: number of exponents, the largest ones; by default all, or 10 for states of more than 100 numbers.
+        steps: steps to average over, rounded down to whole blocks; 2,000 by default, or with `inputs` all that follow
+            the transient.
+        transient: steps before them, in which the state approaches its attractor and the tangent vectors align.
+        starts: the number of random starts, states, or a strategy.
+        every: steps between two orthonormalisations. More than 1 saves little time, and loses directions once the
+            largest and the smallest growth over that many steps are 16 digits apart.
+        inputs: a sequence (time, features) for all starts or (time, starts, features) that drives the network, instead
+            of its constant input. The exponents are then conditional on the inputs: the largest is negative if the
+            network forgets its initial state. In a flow, each input is held for one step.
+        dt: length of a time step of a flow.
+        seed: seed of the starts and of the first tangent vectors.
 
     >>> import mnemoscope as ms
-    >>> tent = ms.adapt(lambda x, h: 4 * h * (1 - h), state_size=1)  # its exponent is log 2
-    >>> seen = ms.lyapunov_spectrum(ms.Dynamics(tent, bounds=(0, 1)), steps=2000)
-    >>> round(seen.leading, 2)
-    0.69
+    >>> shear = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float64)  # the cat map: its Jacobian is constant
+    >>> cat = ms.Dynamics(ms.adapt(lambda x, h: (h @ shear.T) % 1, state_size=2), bounds=(0, 1))
+    >>> [round(value, 4) for value in lyapunov_spectrum(cat, steps=200, starts=2).mean.tolist()]  # log (3 +- 5^.5) / 2
+    [0.9624, -0.9624]
+
     """
-
-    blocks: Float[Tensor, "starts blocks count"]
-    """Mean growth of each direction in each block of steps; NaN of a start that left to infinity or became
-    undefined."""
-    steps: int
-    """Steps that were averaged over."""
-    size: int
-    """Numbers of the state: the length of the whole spectrum."""
-    dt: float | None = None
-    """Length of a step of a flow; None of a map."""
-    driven: bool = False
-    """Whether a sequence of inputs drove the network: the exponents are then those given the inputs."""
-
-    @property
-    def count(self) -> int:
-        """How many exponents there are of each start."""
-        return self.blocks.shape[2]
-
-    @property
-    def alive(self) -> Bool[Tensor, " starts"]:
-        """Which starts did not leave to infinity, nor become undefined (NaN)."""
-        return ~self.blocks.isnan().flatten(1).any(1)
-
-    @property
-    def exponents(self) -> Float[Tensor, "starts count"]:
-        """Of each start, largest first; minus infinity where a direction is lost at once.
-
-        A direction that shrinks in one orthonormalisation below the rounding of the others ends there: exponents lower
-        than the largest one by more than about 36 / every are rounding.
-        """
-        return self.blocks.mean(1).gather(1, self._order)
-
-    @property
-    def errors(self) -> Float[Tensor, "starts count"]:
-        """Standard error of each exponent, from the scatter of its blocks; of a single start."""
-        scatter = self.blocks.std(1) / self.blocks.shape[1] ** 0.5
-        lost = self.blocks.mean(1).isneginf()
-        return scatter.masked_fill(lost, 0).gather(1, self._order)
-
-    @property
-    def _order(self) -> Tensor:
-        return self.blocks.mean(1).argsort(dim=1, descending=True, stable=True)
-
-    @property
-    def convergence(self) -> Float[Tensor, "starts blocks count"]:
-        """The exponents as they stood after each block."""
-        number = torch.arange(1, self.blocks.shape[1] + 1, dtype=self.blocks.dtype)
-        running = self.blocks.cumsum(1) / number[:, None]
-        return running.gather(2, self._order[:, None, :].expand_as(running))
-
-    @property
-    def mean(self) -> Float[Tensor, " count"]:
-        """Mean over the starts that stayed finite: the spectrum of the system where they share one attractor."""
-        return self.exponents[self.alive].mean(0)
-
-    @property
-    def mean_errors(self) -> Float[Tensor, " count"]:
-        """Standard error of `mean`: from the scatter of starts, or from blocks where that is larger (few starts)."""
-        alive = int(self.alive.sum())
-        within = self.errors[self.alive].square().sum(0).sqrt() / max(alive, 1)
-        if alive < 2:
-            return within
-        values = self.exponents[self.alive]
-        across = (values.std(0) / alive**0.5).masked_fill(values.isneginf().any(0), 0)
-        return torch.maximum(within, across)
-
-    @property
-    def leading(self) -> float:
-        """The largest exponent, mean over the starts."""
-        return float(self.mean[0])
-
-    @property
-    def dimension(self) -> float:
-        """Kaplan-Yorke dimension j + (l_1 + ... + l_j) / |l_(j+1)| of `mean`, with the largest j whose sum is not below
-        0; NaN where that takes more exponents than were computed.
-        """
-        return kaplan_yorke(self.mean, self.size)
-
-    @property
-    def entropy(self) -> float:
-        """Sum of the positive exponents of `mean`, a bound of the entropy rate (Ruelle's inequality), in nats; a lower
-        bound of the sum where all exponents computed are positive and more exist.
-        """
-        return float(self.mean.clamp_min(0).sum())
-
-    @property
-    def forgets(self) -> bool:
-        """Whether the largest exponent of every start lies two standard errors below 0: nearby states come together, so
-        that driven long enough the state depends on the inputs alone (echo state property, as far as starts tell).
-        """
-        largest = self.exponents[:, 0] + 2 * self.errors[:, 0]
-        return bool(self.alive.all() and (largest < 0).all())
-
-    def summary(self) -> str:
-        """The result in words."""
-        return " ".join(_sentences(self))
-
-    def __repr__(self) -> str:
-        return f"LyapunovSpectrum({self.summary()})"
-
-    def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `LyapunovSpectrum.load` reads it back."""
-        flags = {"steps": self.steps, "size": self.size, "dt": self.dt, "driven": self.driven}
-        save_result(path, "LyapunovSpectrum", {"blocks": self.blocks}, flags)
-
-    @classmethod
-    def load(cls, path: str | Path) -> LyapunovSpectrum:
-        """Read what `save` wrote."""
-        tensors, flags = load_result(path, "LyapunovSpectrum", "a Lyapunov spectrum")
-        return cls(**tensors, **flags)
-
-    def figure(self) -> Figure:
-        """Exponents with their errors, and how they converged (needs the `report` extra)."""
-        from mnemoscope.lenses.attractors.figure import draw_exponents
-
-        return draw_exponents(self)
+    system = as_map(dynamics, dt)
+    count = _checked_count(system, count)
+    check_whole(0, transient=transient)
+    check_whole(1, every=every)
+    generator = seeded_generator(seed)
+    states = draw_starts(dynamics, starts, generator)
+    drive = None if inputs is None else _checked_inputs(system, inputs, len(states))
+    block = _block_length(steps, transient, every, None if drive is None else len(drive))
+    drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
+    tangent_map, Q = TangentMap(system, count), torch.linalg.qr(drawn)[0]
+    logs = block_growth(tangent_map, states, Q, transient, block, every, drive)
+    return LyapunovSpectrum(logs.cpu() / (dt or 1.0), BLOCKS * block, system.size, dt, drive is not None)
 
 
-def kaplan_yorke(exponents: Float[Tensor, " count"], size: int) -> float:
-    """The Kaplan-Yorke dimension of exponents in descending order, of a state of `size` numbers; NaN if too few."""
-    values = exponents.tolist()
-    if not values or values[0] != values[0]:
-        return float("nan")
-    total = 0.0
-    for index, value in enumerate(values):
-        if total + value < 0:
-            return index + total / -value
-        total += value
-    return float(size) if len(values) == size else float("nan")
+def block_growth(
+    tangent_map: TangentMap, x: Tensor, Q: Tensor, transient: int, block: int, every: int, drive: Tensor | None
+) -> Float[Tensor, "starts blocks count"]:
+    """Return the mean logarithm of |R_ii| per step in each block."""
+    limit = FAR * max(1.0, float(x.abs().max()))
+    initial = x.clone()
+    lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    logs = x.new_zeros(BLOCKS, len(x), Q.shape[2])
+    with torch.no_grad():
+        for time in range(transient + BLOCKS * block):
+            x, Q = tangent_map.step(x, Q, None if drive is None else drive[time])
+            now = time - transient
+            if (time + 1) % every and now != -1 and (now + 1) % block:
+                continue
+            diverged = ~(torch.isfinite(x).all(1) & torch.isfinite(Q).flatten(1).all(1) & (x.abs().amax(1) <= limit))
+            if diverged.any():  # reset a diverged start, so that it does not disturb the arithmetic of the others
+                lost |= diverged
+                x = torch.where(diverged[:, None], initial, x)
+                Q = torch.where(diverged[:, None, None], torch.eye(*Q.shape[1:], dtype=Q.dtype, device=Q.device), Q)
+            Q, R = torch.linalg.qr(Q)
+            if now >= 0:
+                logs[now // block] += R.diagonal(dim1=1, dim2=2).abs().log()
+    logs = logs / block
+    logs[:, lost] = torch.nan
+    return logs.transpose(0, 1).contiguous()
 
 
-def _sentences(seen: LyapunovSpectrum) -> Iterator[str]:
-    alive, starts = int(seen.alive.sum()), seen.blocks.shape[0]
-    unit = "per step" if seen.dt is None else "per unit of time"
-    if alive < starts:
-        yield f"{starts - alive} of {starts} starts left to infinity or became undefined (NaN)."
-    if not alive:
-        return
-    pairs = list(zip(seen.mean.tolist(), seen.mean_errors.tolist(), strict=True))[:4]
-    shown = ", ".join(f"{value:.4g} ± {error:.1g}" for value, error in pairs)
-    what = "exponents given the inputs" if seen.driven else "Lyapunov exponents"
-    rest = f" (the first {len(pairs)} of {seen.count})" if seen.count > len(pairs) else ""
-    yield f"{what[0].upper()}{what[1:]}, {unit}{rest}: {shown}; over {seen.steps} steps from {alive} starts."
-    value, error = pairs[0]
-    part, meet = _signs(seen)
-    if part and meet:
-        yield (
-            f"From {part} starts nearby states part, from {meet} they come together: these are different attractors, "
-            f"and the means belong to none of them; `exponents` has each start's own."
+def _checked_count(system: Dynamics, count: int | None) -> int:
+    if count is None:
+        return system.size if system.size <= 100 else 10
+    if not is_whole(count, 1) or count > system.size:
+        raise ValueError(f"count must be from 1 to {system.size}, the size of the state, but is {count!r}.")
+    return count
+
+
+def _checked_inputs(
+    system: Dynamics, inputs: Tensor | np.ndarray, starts: int
+) -> Float[Tensor, "time starts features"]:
+    given = torch.as_tensor(inputs).detach().to(system.input)
+    given = given[:, None] if given.dim() == 2 else given
+    features = system.input.shape[-1]
+    if given.dim() != 3 or given.shape[1] not in (1, starts) or given.shape[2] != features or not len(given):
+        raise ValueError(
+            f"The inputs must be (time, {features}) or (time, {starts}, {features}), time first and with {starts} "
+            f"starts, but are {tuple(torch.as_tensor(inputs).shape)}."
         )
-    elif value > 2 * error and value > 0:
-        dimension = seen.dimension
-        size = f"{dimension:.3g}" if dimension == dimension else f"beyond the {seen.count} exponents computed"
-        more = "at least " if seen.count < seen.size and float(seen.mean[-1]) > 0 else ""
-        yield (
-            f"The largest is positive: nearby states part by e in {1 / value:.3g} {_time(seen)}; Kaplan-Yorke "
-            f"dimension {size}, positive exponents {more}{seen.entropy:.3g} in sum, which bounds the entropy rate."
+    if not torch.isfinite(given).all():
+        raise ValueError("The inputs contain NaN or infinite values.")
+    return given.expand(-1, starts, -1)
+
+
+def _block_length(steps: int | None, transient: int, every: int, available: int | None) -> int:
+    """Return the number of steps in each of the `BLOCKS` blocks."""
+    if steps is None:
+        steps = 2000 if available is None else available - transient
+    if available is not None and transient + steps > available:
+        raise ValueError(
+            f"{transient} steps of transient and {steps} after them need as many inputs, but there are {available}."
         )
-    elif seen.forgets:
-        yield "The largest is negative from every start: nearby states come together, and the start is forgotten."
-    else:
-        yield "The largest cannot be told from 0, or its sign differs between starts."
-
-
-def _signs(seen: LyapunovSpectrum) -> tuple[int, int]:
-    """From how many starts the largest exponent is positive, and negative, for certain."""
-    largest, error = seen.exponents[seen.alive][:, 0], seen.errors[seen.alive][:, 0]
-    return int((largest > 3 * error).sum()), int((largest < -3 * error).sum())
-
-
-def _time(seen: LyapunovSpectrum) -> str:
-    return "steps" if seen.dt is None else "units of time"
+    if not is_whole(steps, BLOCKS * every):
+        raise ValueError(
+            f"At least {BLOCKS * every} steps after the transient are needed, {every} for each of {BLOCKS} blocks, but "
+            f"there are {steps!r}."
+        )
+    return steps // BLOCKS

@@ -12,7 +12,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Complex, Float, Int
 from mnemoscope.cells import Cell, Layout, State
 from mnemoscope.cells.cell import Box
-from mnemoscope.lenses.attractors.tangents import drawn_starts, seeded
+from mnemoscope.lenses.attractors.starts import draw_starts, seeded_generator
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.result import MARGIN, FixedPoints
@@ -216,7 +216,7 @@ def even_rests(
         given = dynamics.unflatten(states.to(dynamics.origin))
         starts.append(reduced.flatten(EvenState(given.controller, given.memory.mean(1))))
     if reduced.size <= SMALL or not sum(map(len, starts)):
-        starts.append(drawn_starts(reduced, number, seeded(seed)))
+        starts.append(draw_starts(reduced, number, seeded_generator(seed)))
     search = torch.cat(starts)
     fp = find_fixed_points(
         reduced, Adaptive(search, number=number, patience=1) if reduced.size <= SMALL else search,
