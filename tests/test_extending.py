@@ -31,7 +31,7 @@ def house(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("MNEMOSCOPE_PLUGINS", "")
-    monkeypatch.setattr(plugins, "_begun", {})
+    monkeypatch.setattr(plugins, "_started", {})
     monkeypatch.setattr(citations, "BIBTEX", dict(citations.BIBTEX))
     for entries in registry.REGISTRIES.values():
         monkeypatch.setattr(entries, "entries", dict(entries.entries))

@@ -1,3 +1,5 @@
+"""References: well-formed BibTeX, sources, and the errors about unknown keys."""
+
 import subprocess
 import sys
 
@@ -10,14 +12,14 @@ REGISTRIES = [registry.cells, registry.networks, registry.tasks, registry.lenses
 
 
 @pytest.mark.parametrize("entries", REGISTRIES, ids=lambda entries: entries.kind)
-def test_every_key_of_the_registries_has_its_entry(entries):
+def test_every_cited_key_has_a_bibtex_entry(entries):
     for entry in entries:
         for key in entry.cites:
             assert key in citations.BIBTEX, f"{entries.kind} {entry.name} cites {key!r}, which references.bib lacks"
 
 
 @pytest.mark.parametrize("key", citations.BIBTEX)
-def test_an_entry_is_well_formed(key):
+def test_a_bibtex_entry_is_well_formed(key):
     entry = citations.BIBTEX[key]
     assert entry.startswith("@")
     assert entry.split("{", 1)[1].split(",", 1)[0] == key
@@ -26,10 +28,10 @@ def test_an_entry_is_well_formed(key):
     assert "author" in entry
     assert "title" in entry
     assert "\t" not in entry
-    entry.encode("ascii")  # BibTeX of old reads nothing else
+    entry.encode("ascii")  # old versions of BibTeX read ASCII only
 
 
-def test_two_entries_of_one_key_are_refused():
+def test_two_bibtex_entries_with_one_key_are_refused():
     assert citations._read("@misc{a,\n}\n\n@misc{b,\n}\n") == {"a": "@misc{a,\n}", "b": "@misc{b,\n}"}
     with pytest.raises(ValueError, match="twice"):
         citations._read("@misc{a,\n}\n\n@book{a,\n}\n")
@@ -42,7 +44,7 @@ def test_bibtex_keeps_the_order_and_prints_each_entry_once():
     assert citations.bibtex([]) == ""
 
 
-def test_an_unknown_key_is_met_with_the_known_ones():
+def test_an_unknown_key_is_refused_with_a_suggestion():
     with pytest.raises(KeyError, match="Did you mean 'elman1990'"):
         citations.bibtex(["elman1991"])
 
@@ -73,7 +75,7 @@ def test_every_work_has_a_short_name_without_latex(key):
     assert not set(name) & set("{}\\")
 
 
-def test_a_short_name_counts_et_al_from_others():
+def test_the_short_name_of_an_open_list_of_authors_ends_with_et_al():
     citations.add_bibtex("@misc{others_test,\n  author = {Doe, Jane and others},\n  title = {X},\n  year = {2000}\n}")
     try:
         assert citations.short_name("others_test") == "Doe et al. 2000"

@@ -1,4 +1,4 @@
-"""What others add to the registries: by a file, a module, or an installed package."""
+"""Plugins add to the registries: from a file, a module, or an installed package."""
 
 import json
 import os
@@ -18,7 +18,7 @@ cells.add(Entry("{name}", "an Elman cell by another name", "nobody", "mnemoscope
 
 @pytest.fixture
 def python(tmp_path):
-    """Runs Python in a folder of its own; returns the status, what was printed, and the errors."""
+    """Return a function that runs Python in a temporary folder and returns status, output and errors."""
 
     def run(*words, plugins=""):
         paths = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
@@ -33,7 +33,7 @@ def cells_of(out):
     return [row["name"] for row in json.loads(out)]
 
 
-def test_a_file_or_a_module_on_the_command_line(tmp_path, python):
+def test_the_command_line_loads_a_file_or_a_module(tmp_path, python):
     (tmp_path / "one.py").write_text(LIGHT.format(name="one"))
     (tmp_path / "two.py").write_text(LIGHT.format(name="two"))
     listed = ["list", "cells", "--json"]
@@ -52,18 +52,18 @@ def install(folder, name, content):
     (info / "entry_points.txt").write_text(f"[mnemoscope]\nanything = {name}\n")
 
 
-def test_a_package_that_is_installed_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr(plugins, "_begun", {})
+def test_a_package_installed_after_the_first_look_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(plugins, "_started", {})
     monkeypatch.syspath_prepend(tmp_path)
     registry.load_plugins()
     assert "meanwhile" not in registry.loaded_plugins()
     install(tmp_path, "meanwhile", "")
-    os.utime(tmp_path, (2e9, 2e9))  # two changes may fall into one tick of the clock of files
+    os.utime(tmp_path, (2e9, 2e9))  # two changes may share a time stamp
     registry.load_plugins()
     assert "meanwhile" in registry.loaded_plugins()
 
 
-def test_an_installed_package(tmp_path, python):
+def test_an_installed_package_is_loaded_and_its_errors_are_reported(tmp_path, python):
     install(tmp_path, "theirs", LIGHT.format(name="theirs"))
     assert cells_of(python("-m", "mnemoscope", "list", "cells", "--json")[1])[-1] == "theirs"
     (tmp_path / "theirs.py").write_text("import no_such_module")
@@ -73,7 +73,7 @@ def test_an_installed_package(tmp_path, python):
     assert "Traceback" not in error
 
 
-def test_plugins_wait_until_they_are_needed(tmp_path, python):
+def test_plugins_are_loaded_only_when_an_unknown_name_is_asked_for(tmp_path, python):
     (tmp_path / "loud.py").write_text("print('loaded')\n" + LIGHT.format(name="loud"))
     code = "from mnemoscope import registry; registry.cells['gru']; 'elman' in registry.cells; print('so far'); {}"
     _, out, _ = python("-c", code.format("registry.cells['loud']"), plugins="loud")
@@ -84,8 +84,8 @@ def test_plugins_wait_until_they_are_needed(tmp_path, python):
 
 
 @pytest.mark.parametrize("first", ["mnemoscope.config.run_config", "mnemoscope.studies"])
-def test_a_plugin_may_use_everything(first, tmp_path, python):
-    """Whatever it imports, and whatever was imported first."""
+def test_a_plugin_may_import_any_module_of_the_library(first, tmp_path, python):
+    """The order of imports does not matter."""
     uses = "import mnemoscope.cli, mnemoscope.studies\nfrom mnemoscope.config.run_config import PRESETS\n"
     (tmp_path / "large.py").write_text(uses + LIGHT.format(name="large"))
     code = f"import {first}\nfrom mnemoscope import registry\nassert 'large' in registry.cells"
@@ -101,10 +101,10 @@ def test_a_plugin_may_use_everything(first, tmp_path, python):
         (["--plugin", "json.py", "list"], "another module named 'json'"),
         (["--plugin", "taken.py", "list"], "There is already a cell named 'gru', mnemoscope.cells:GRU"),
         (["list", "--plugin", "one.py"], "stands before the command"),
-        (["train", "--cell", "mine"], "If it is a plugin's, install that"),
+        (["train", "--cell", "mine"], "If a plugin has it, install that plugin"),
     ],
 )
-def test_wrong_plugins(words, why, tmp_path, python):
+def test_a_wrong_plugin_is_refused_with_a_reason(words, why, tmp_path, python):
     (tmp_path / "json.py").write_text("")
     (tmp_path / "taken.py").write_text(LIGHT.format(name="gru"))
     code = "import json, sys; sys.path.pop(0); from mnemoscope.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -115,11 +115,25 @@ def test_wrong_plugins(words, why, tmp_path, python):
     assert out == ""
 
 
-def test_the_same_entry_again_changes_nothing():
+def test_adding_an_equal_entry_again_changes_nothing():
     things = Registry("thing")
     entry = Entry("a", "b", "c", "json:loads")
     things.add(entry)
     things.add(entry, Entry("d", "e", "f", "json:dumps"))
-    assert [each.name for each in things] == ["a", "d"]
+    assert [entry.name for entry in things] == ["a", "d"]
     with pytest.raises(ValueError, match="already a thing named 'a', json:loads; json:load needs another name"):
         things.add(Entry("a", "b", "c", "json:load"))
+
+
+def test_a_former_name_finds_the_entry_of_today():
+    entry = Entry("new", "b", "c", "json:loads")
+    things = Registry("thing", {"new": entry}, {"old": "new"})
+    assert "old" in things
+    assert things["old"] is entry
+    assert [entry.name for entry in things] == ["new"]
+
+
+def test_every_former_lens_name_leads_to_a_lens():
+    assert {*registry.lenses.former_names} == {"evolution", "gradients-by-part", "memory-kinds", "memory-load"}
+    for former, name in registry.lenses.former_names.items():
+        assert registry.lenses[former] is registry.lenses[name]

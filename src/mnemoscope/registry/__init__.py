@@ -1,9 +1,9 @@
-"""What there is: cells, networks, tasks, lenses and studies by name, as data that can be read without importing torch.
+"""Everything that has a name: cells, networks, tasks, lenses and studies, listed without importing torch.
 
-To add one, write its file and one line in the list of its kind: `cell_entries.py`, `network_entries.py`,
-`task_entries.py`, `lens_entries.py` or `study_entries.py`; from outside, a plugin (`plugins.py`, docs/extending.md).
-What these are made of, matrices, pasts, optimisers and searches, is in `part_entries.py`. The command line, the studies
-and the documentation all read these lists.
+To add one, write its file and an entry in the table of its kind: `cell_entries.py`, `network_entries.py`,
+`task_entries.py`, `lens_entries.py` or `study_entries.py`. From outside, write a plugin (`plugins.py`,
+docs/extending.md). The parts of these, such as recurrent matrices, optimisers and searches, are in `part_entries.py`.
+The command line, the studies and the documentation read these tables.
 """
 
 from mnemoscope.registry.cell_entries import OWN_READOUT, cells
@@ -16,9 +16,9 @@ from mnemoscope.registry.study_entries import studies
 from mnemoscope.registry.task_entries import RELATIONAL, tasks
 
 REGISTRIES: dict[str, Registry] = {
-    each.kind: each for each in (cells, networks, tasks, lenses, studies, optimisers, searches, parts)
+    registry.kind: registry for registry in (cells, networks, tasks, lenses, studies, optimisers, searches, parts)
 }
-"""All of them, by their kind: "cell", "relational network", "task", "lens", "study", "optimiser", "search", "part"."""
+"""All registries by kind: "cell", "relational network", "task", "lens", "study", "optimiser", "search", "part"."""
 
 __all__ = [
     "HINT",
@@ -45,12 +45,12 @@ __all__ = [
 
 
 def is_relational(task: str) -> bool:
-    """Whether a task shows all objects of a problem at once, to a network that compares them."""
+    """Whether a task shows all objects of a problem together, to a network that compares them."""
     return RELATIONAL in tasks[task].tags
 
 
 def learners(task: str) -> Registry:
-    """What learns a task: one of `networks` if it is relational, else one of `cells`.
+    """Return the registry of what can learn a task: `networks` if the task is relational, else `cells`.
 
     >>> learners("rmts").kind, learners("copy").kind
     ('relational network', 'cell')

@@ -1,270 +1,87 @@
-"""The cells by name: one step of a network each."""
+"""The cells by name: each is one step of a recurrent network. The columns are described in `table.py`."""
 
-from mnemoscope.registry.entry import Entry, Registry
+from mnemoscope.registry.entry import Registry
+from mnemoscope.registry.table import read_entries
 
 OWN_READOUT = "own readout"
-"""Tag of cells that take an `output_size` and have no other readout behind them."""
+"""Tag of cells that take an `output_size`, so that no linear readout follows them."""
 
-cells = Registry("cell")
-cells.add(
-    Entry(
-        "elman",
-        "h' = phi(V h + U x + b), any recurrent matrix and nonlinearity",
-        "Elman 1990",
-        "mnemoscope.cells:Elman",
-        cites=("elman1990",),
-    ),
-    Entry(
-        "gru",
-        "gated recurrent unit, torch.nn.GRU's form",
-        "Cho et al. 2014",
-        "mnemoscope.cells:GRU",
-        cites=("cho2014",),
-    ),
-    Entry(
-        "lstm",
-        "long short-term memory, torch.nn.LSTM's form",
-        "Hochreiter & Schmidhuber 1997",
-        "mnemoscope.cells:LSTM",
-        cites=("hochreiter1997",),
-    ),
-    Entry(
-        "h-detach",
-        "LSTM whose gradient leaves h out at a random half of the steps",
-        "Kanuparthi et al. 2019",
-        "mnemoscope.cells:HDetach",
-        cites=("kanuparthi2019", "hochreiter1997"),
-    ),
-    Entry(
-        "rnn",
-        "Elman cell, modReLU, free matrix from normal numbers",
-        "Kerg, A.1",
-        "mnemoscope.networks.recurrent:rnn",
-        cites=("elman1990", "kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "irnn",
-        "Elman cell, ReLU, free matrix from the identity",
-        "Le et al. 2015",
-        "mnemoscope.networks.recurrent:irnn",
-        cites=("le2015",),
-    ),
-    Entry(
-        "rnn-orth",
-        "Elman cell, free matrix from an orthogonal one",
-        "Henaff et al. 2016",
-        "mnemoscope.networks.recurrent:rnn_orth",
-        cites=("henaff2016",),
-    ),
-    Entry(
-        "eurnn",
-        "unitary matrix by layers of rotations (tunable or as in an FFT)",
-        "Jing et al. 2017",
-        "mnemoscope.networks.recurrent:eurnn",
-        cites=("jing2017",),
-    ),
-    Entry(
-        "ornn",
-        "orthogonal matrix by m Householder reflections",
-        "Mhammedi et al. 2017",
-        "mnemoscope.networks.recurrent:ornn",
-        cites=("mhammedi2017",),
-    ),
-    Entry(
-        "urnn",
-        "unitary matrix by phases, reflections and Fourier transforms",
-        "Arjovsky et al. 2016",
-        "mnemoscope.networks.recurrent:urnn",
-        cites=("arjovsky2016",),
-    ),
-    Entry(
-        "full-urnn",
-        "any unitary matrix, by Cayley steps or the exponential",
-        "Wisdom et al. 2016",
-        "mnemoscope.networks.recurrent:full_urnn",
-        cites=("wisdom2016",),
-    ),
-    Entry(
-        "scornn",
-        "orthogonal matrix by the scaled Cayley transform",
-        "Helfrich et al. 2018",
-        "mnemoscope.networks.recurrent:scornn",
-        cites=("helfrich2018",),
-    ),
-    Entry(
-        "scurnn",
-        "unitary matrix by the scaled Cayley transform",
-        "Maduranga et al. 2019",
-        "mnemoscope.networks.recurrent:scurnn",
-        cites=("maduranga2019",),
-    ),
-    Entry(
-        "svd-rnn",
-        "singular values within a margin of 1",
-        "Vorontsov et al. 2017",
-        "mnemoscope.networks.recurrent:svd_rnn",
-        cites=("vorontsov2017",),
-    ),
-    Entry(
-        "exprnn",
-        "orthogonal matrix by the exponential",
-        "Lezcano-Casado & Martinez-Rubio 2019",
-        "mnemoscope.networks.recurrent:exprnn",
-        cites=("lezcano2019",),
-    ),
-    Entry(
-        "nnrnn",
-        "non-normal matrix by its Schur form, eigenvalues near the circle",
-        "Kerg et al. 2019; Kerg, Eq 3.5.1",
-        "mnemoscope.networks.recurrent:nnrnn",
-        cites=("kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "normal-rnn",
-        "matrix that stays normal while it learns: its eigenvalues in an orthogonal basis",
-        "Serre 2002, Theorem 3.3.1; Ganguli et al. 2008",
-        "mnemoscope.networks.recurrent:normal_rnn",
-        cites=("serre2002", "ganguli2008", "lezcano2019"),
-    ),
-    Entry(
-        "goru",
-        "gated unit with an orthogonal matrix",
-        "Jing et al. 2019",
-        "mnemoscope.networks.recurrent:goru",
-        cites=("jing2019",),
-    ),
-    Entry(
-        "episodic",
-        "Elman cell, matrix by stored memories and which follows which",
-        "Karuvally et al. 2023, Eq 11",
-        "mnemoscope.networks.recurrent:episodic",
-        cites=("karuvally2023",),
-    ),
-    Entry(
-        "memrnn",
-        "Elman cell that attends to all of its past states",
-        "Bahdanau et al. 2015; Kerg, section 4.4",
-        "mnemoscope.networks.attentive:memrnn",
-        ("attention",),
-        ("bahdanau2015", "kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "memlstm",
-        "LSTM that attends to all of its past outputs",
-        "Bahdanau et al. 2015; Kerg, section 4.4",
-        "mnemoscope.networks.attentive:memlstm",
-        ("attention",),
-        ("bahdanau2015", "kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "relrnn",
-        "Elman cell that attends to its newest and its relevant states",
-        "Kerg et al. 2020, Algorithm 1",
-        "mnemoscope.networks.attentive:relrnn",
-        ("attention",),
-        ("kerg2020",),
-    ),
-    Entry(
-        "rellstm",
-        "LSTM that attends to its newest and its relevant outputs",
-        "Kerg et al. 2020, Algorithm 1",
-        "mnemoscope.networks.attentive:rellstm",
-        ("attention",),
-        ("kerg2020",),
-    ),
-    Entry(
-        "relgru",
-        "GRU that attends to its newest and its relevant states, halved so that it stays bounded",
-        "Kerg et al. 2020, Algorithm 1",
-        "mnemoscope.networks.attentive:relgru",
-        ("attention",),
-        ("kerg2020", "cho2014"),
-    ),
-    Entry(
-        "sab",
-        "LSTM that attends to few of its stored states; the gradient goes far through them alone",
-        "Ke et al. 2018",
-        "mnemoscope.networks.attentive:sab",
-        ("attention",),
-        ("ke2018", "kerg2020"),
-    ),
-    Entry(
-        "ntm",
-        "neural Turing machine: LSTM or feed-forward controller, slots are vectors",
-        "Graves et al. 2014",
-        "mnemoscope.networks.tape:ntm",
-        ("tape",),
-        ("graves2014", "collier2018"),
-    ),
-    Entry(
-        "matntm",
-        "neural Turing machine whose states and slots are matrices",
-        "Renanse et al. 2021, Fig 1",
-        "mnemoscope.networks.tape:matntm",
-        ("tape", OWN_READOUT),
-        ("renanse2021", "graves2014", "collier2018"),
-    ),
-    Entry(
-        "echo-state",
-        "fixed random reservoir with leak; only what reads it is learned",
-        "Jang, Eq 22-26; Jaeger et al. 2007",
-        "mnemoscope.cells:EchoState",
-        cites=("jang", "jaeger2007", "sussillo2009"),
-    ),
-    Entry(
-        "matrix-rnn",
-        "H' = phi(U1^T X V1 + U2^T H V2 + B); hidden_size is rows times columns of the state",
-        "Do et al. 2017; Renanse et al. 2021, Eq 6",
-        "mnemoscope.networks.matrix:matrix_rnn",
-        ("matrix",),
-        ("do2017", "renanse2021"),
-    ),
-    Entry(
-        "matrix-stack",
-        "matrix RNNs on top of each other, the last of which is the output; hidden_size is rows times columns",
-        "Renanse et al. 2021, Table 1",
-        "mnemoscope.networks.matrix:stacked_matrix_rnn",
-        ("matrix", OWN_READOUT),
-        ("renanse2021", "do2017"),
-    ),
-    Entry(
-        "matrix-lstm",
-        "LSTM of matrices, every gate bilinear; hidden_size is rows times columns of the state",
-        "Do et al. 2017",
-        "mnemoscope.networks.matrix:matrix_lstm",
-        ("matrix",),
-        ("do2017", "hochreiter1997"),
-    ),
-    Entry(
-        "matrix-gru",
-        "GRU of matrices, every gate bilinear; hidden_size is rows times columns of the state",
-        "after Do et al. 2017 and Cho et al. 2014",
-        "mnemoscope.networks.matrix:matrix_gru",
-        ("matrix",),
-        ("do2017", "cho2014"),
-    ),
-    Entry(
-        "queue",
-        "matrix RNN that also sees its last states, in a queue; hidden_size is rows times columns of the state",
-        "Renanse et al. 2021, Eq 34-35",
-        "mnemoscope.networks.matrix:queue",
-        ("matrix",),
-        ("renanse2021",),
-    ),
-    Entry(
-        "mlstm",
-        "keys and values in a matrix, with exponential gates: the mLSTM of xLSTM",
-        "Beck et al. 2024, Eq 19-27",
-        "mnemoscope.cells.matrix:MLSTM",
-        ("matrix",),
-        ("beck2024",),
-    ),
-    Entry(
-        "gated-deltanet",
-        "keys and values in a matrix that fades, and in which a new value replaces the old one of its key",
-        "Yang et al. 2025, Eq 10",
-        "mnemoscope.cells.matrix:GatedDeltaNet",
-        ("matrix",),
-        ("yang2025", "dao2024"),
-    ),
-)
+CELLS = """
+elman | h' = phi(V h + U x + b), any recurrent matrix and nonlinearity
+    Elman 1990 | mnemoscope.cells:Elman | elman1990
+gru | gated recurrent unit, torch.nn.GRU's form
+    Cho et al. 2014 | mnemoscope.cells:GRU | cho2014
+lstm | long short-term memory, torch.nn.LSTM's form
+    Hochreiter & Schmidhuber 1997 | mnemoscope.cells:LSTM | hochreiter1997
+h-detach | LSTM whose gradient skips h at a random half of the steps
+    Kanuparthi et al. 2019 | mnemoscope.cells:HDetach | kanuparthi2019 hochreiter1997
+rnn | Elman cell with modReLU; unconstrained matrix, initialised from a normal distribution
+    Kerg 2022, A.1 | mnemoscope.networks.recurrent:rnn | elman1990 kerg2019 kerg2022thesis
+irnn | Elman cell with ReLU; unconstrained matrix, initialised to the identity
+    Le et al. 2015 | mnemoscope.networks.recurrent:irnn | le2015
+rnn-orth | Elman cell; unconstrained matrix, initialised to an orthogonal one
+    Henaff et al. 2016 | mnemoscope.networks.recurrent:rnn_orth | henaff2016
+eurnn | unitary matrix as layers of rotations (tunable, or arranged as in an FFT)
+    Jing et al. 2017 | mnemoscope.networks.recurrent:eurnn | jing2017
+ornn | orthogonal matrix as a product of m Householder reflections
+    Mhammedi et al. 2017 | mnemoscope.networks.recurrent:ornn | mhammedi2017
+urnn | unitary matrix as a product of phases, reflections and Fourier transforms
+    Arjovsky et al. 2016 | mnemoscope.networks.recurrent:urnn | arjovsky2016
+full-urnn | any unitary matrix, by Cayley steps or the exponential
+    Wisdom et al. 2016 | mnemoscope.networks.recurrent:full_urnn | wisdom2016
+scornn | orthogonal matrix by the scaled Cayley transform
+    Helfrich et al. 2018 | mnemoscope.networks.recurrent:scornn | helfrich2018
+scurnn | unitary matrix by the scaled Cayley transform
+    Maduranga et al. 2019 | mnemoscope.networks.recurrent:scurnn | maduranga2019
+svd-rnn | matrix whose singular values stay within a margin of 1
+    Vorontsov et al. 2017 | mnemoscope.networks.recurrent:svd_rnn | vorontsov2017
+exprnn | orthogonal matrix as the exponential of a skew-symmetric one
+    Lezcano-Casado & Martínez-Rubio 2019 | mnemoscope.networks.recurrent:exprnn | lezcano2019
+nnrnn | non-normal matrix in Schur form, with eigenvalues near the unit circle
+    Kerg et al. 2019; Kerg 2022, Eq 3.5.1 | mnemoscope.networks.recurrent:nnrnn | kerg2019 kerg2022thesis
+normal-rnn | matrix that stays normal during training: eigenvalues in an orthogonal basis
+    Serre 2002, Theorem 3.3.1; Ganguli et al. 2008 | mnemoscope.networks.recurrent:normal_rnn
+    serre2002 ganguli2008 lezcano2019
+goru | gated unit with an orthogonal matrix
+    Jing et al. 2019 | mnemoscope.networks.recurrent:goru | jing2019
+episodic | Elman cell whose matrix holds stored memories and the order in which they follow each other
+    Karuvally et al. 2023, Eq 11 | mnemoscope.networks.recurrent:episodic | karuvally2023
+memrnn | Elman cell that attends to all of its past states
+    Bahdanau et al. 2015; Kerg 2022, section 4.4 | mnemoscope.networks.attentive:memrnn
+    bahdanau2015 kerg2020 kerg2022thesis | attention
+memlstm | LSTM that attends to all of its past outputs
+    Bahdanau et al. 2015; Kerg 2022, section 4.4 | mnemoscope.networks.attentive:memlstm
+    bahdanau2015 kerg2020 kerg2022thesis | attention
+relrnn | Elman cell that attends to its newest and its relevant states
+    Kerg et al. 2020, Algorithm 1 | mnemoscope.networks.attentive:relrnn | kerg2020 | attention
+rellstm | LSTM that attends to its newest and its relevant outputs
+    Kerg et al. 2020, Algorithm 1 | mnemoscope.networks.attentive:rellstm | kerg2020 | attention
+relgru | GRU that attends to its newest and its relevant states, halved so that it stays bounded
+    Kerg et al. 2020, Algorithm 1 | mnemoscope.networks.attentive:relgru | kerg2020 cho2014 | attention
+sab | LSTM that attends to a few of its stored states; only they carry long-range gradients
+    Ke et al. 2018 | mnemoscope.networks.attentive:sab | ke2018 kerg2020 | attention
+ntm | neural Turing machine: LSTM or feed-forward controller, slots are vectors
+    Graves et al. 2014 | mnemoscope.networks.tape:ntm | graves2014 collier2018 | tape
+matntm | neural Turing machine whose states and slots are matrices
+    Renanse et al. 2021, Fig 1 | mnemoscope.networks.tape:matntm | renanse2021 graves2014 collier2018
+    tape, own readout
+echo-state | fixed random reservoir with leak; only the readout is trained
+    Jang, Eq 22-26; Jaeger et al. 2007 | mnemoscope.cells:EchoState | jang jaeger2007 sussillo2009
+matrix-rnn | H' = phi(U1^T X V1 + U2^T H V2 + B); hidden_size is rows times columns of the state
+    Do et al. 2017; Renanse et al. 2021, Eq 6 | mnemoscope.networks.matrix:matrix_rnn | do2017 renanse2021 | matrix
+matrix-stack | stacked matrix RNNs; the last layer is the output; hidden_size is rows times columns of the state
+    Renanse et al. 2021, Table 1 | mnemoscope.networks.matrix:stacked_matrix_rnn | renanse2021 do2017
+    matrix, own readout
+matrix-lstm | LSTM of matrices with bilinear gates; hidden_size is rows times columns of the state
+    Do et al. 2017 | mnemoscope.networks.matrix:matrix_lstm | do2017 hochreiter1997 | matrix
+matrix-gru | GRU of matrices with bilinear gates; hidden_size is rows times columns of the state
+    after Do et al. 2017 and Cho et al. 2014 | mnemoscope.networks.matrix:matrix_gru | do2017 cho2014 | matrix
+queue | matrix RNN that also sees a queue of its last states; hidden_size is rows times columns of the state
+    Renanse et al. 2021, Eq 34-35 | mnemoscope.networks.matrix:queue | renanse2021 | matrix
+mlstm | key-value matrix with exponential gates: the mLSTM of xLSTM
+    Beck et al. 2024, Eq 19-27 | mnemoscope.cells.matrix:MLSTM | beck2024 | matrix
+gated-deltanet | key-value matrix that decays, and in which a new value replaces the old one of its key
+    Yang et al. 2025, Eq 10 | mnemoscope.cells.matrix:GatedDeltaNet | yang2025 dao2024 | matrix
+"""
+
+cells = Registry("cell", read_entries(CELLS))

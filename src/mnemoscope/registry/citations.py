@@ -11,12 +11,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 from textwrap import wrap
 from typing import NamedTuple
 
 from mnemoscope import registry
+from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.version import __version__
 
 OWN = f"""\
@@ -26,6 +26,7 @@ OWN = f"""\
   year    = {{2026}},
   version = {{{__version__}}}
 }}"""
+"""BibTeX entry of this library."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Source:
 
 
 class Use(NamedTuple):
-    """Something that was used, by its kind and its name in the registry of that kind."""
+    """One use of a registered object: the kind of its registry, and its name there."""
 
     kind: str
     name: str
@@ -61,35 +62,36 @@ class Use(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Keys into `BIBTEX`."""
+        """Works to cite for it, as keys into `BIBTEX`."""
         return registry.REGISTRIES[self.kind][self.name].cites
 
 
 def _read(text: str) -> dict[str, str]:
-    """Entries by key, where an empty line is between any two."""
+    """Return BibTeX entries by key; empty lines separate the entries of `text`."""
     entries = text.strip().split("\n\n")
     by_key = {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
     if len(by_key) < len(entries):
-        raise ValueError(f"{len(entries)} entries have {len(by_key)} keys: one is there twice.")
+        raise ValueError(f"{len(entries)} BibTeX entries have {len(by_key)} keys: a key is there twice.")
     return by_key
 
 
 BIBTEX = {"mnemoscope": OWN, **_read((files("mnemoscope.registry") / "references.bib").read_text(encoding="ascii"))}
+"""BibTeX entries by key."""
 
 ALWAYS = ("mnemoscope", "ansel2024")
-"""What everything here rests on: this library, and PyTorch."""
+"""Keys of the works that every use cites: this library, and PyTorch."""
 
 
 def add_bibtex(text: str) -> None:
-    """Add entries, with an empty line between any two, so that a plugin can cite its own sources.
+    """Add BibTeX entries, separated by empty lines, so that a plugin can cite its sources.
 
-    An entry that is there already may come again as it is, but not with other words.
+    Adding an identical entry again changes nothing; a different entry with a known key is an error.
     """
     for key, entry in _read(text).items():
         if not entry.startswith("@") or not key:
-            raise ValueError(f"A BibTeX entry begins with @type{{key, and this one with {entry[:20]!r}.")
+            raise ValueError(f"A BibTeX entry begins with @type{{key, but this one begins with {entry[:20]!r}.")
         if BIBTEX.setdefault(key, entry) != entry:
-            raise ValueError(f"There is already a citation with the key {key!r}, and it is another one.")
+            raise ValueError(f"There is already a different BibTeX entry with the key {key!r}; choose another key.")
 
 
 def short_name(key: str) -> str:
@@ -107,7 +109,7 @@ def short_name(key: str) -> str:
 
 
 def cited(uses: Iterable[Use]) -> dict[str, list[str]]:
-    """For which of these each work is cited, in words, by its key.
+    """Return, for each work by key, the uses that cite it.
 
     >>> cited([Use("cell", "lstm"), Use("task", "adding"), Use("optimiser", "adam")])
     {'hochreiter1997': ['cell lstm', 'task adding'], 'kingma2015': ['optimiser adam']}
@@ -120,7 +122,7 @@ def cited(uses: Iterable[Use]) -> dict[str, list[str]]:
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """The entries of `keys`, each once, in the order given, with an empty line between them.
+    """Return the BibTeX entries of `keys`, each once, in the given order, separated by empty lines.
 
     >>> print(bibtex(["jang"]).splitlines()[0])
     @unpublished{jang,
@@ -129,23 +131,23 @@ def bibtex(keys: Iterable[str]) -> str:
 
 
 def commented_bibtex(found: Mapping[str, Sequence[str]]) -> str:
-    """The entries of these keys, sorted, each below a comment that says for what it is.
+    """Return the BibTeX entries of these keys, sorted, each below a comment that lists the uses that cite it.
 
-    >>> print(commented_bibtex({"jang": ["lens evolution"]}).splitlines()[:2])
-    ['% lens evolution', '@unpublished{jang,']
+    >>> print(commented_bibtex({"jang": ["lens bifurcations"]}).splitlines()[:2])
+    ['% lens bifurcations', '@unpublished{jang,']
     """
     return "\n\n".join(f"{_comment(found[key])}\n{_entry(key)}" for key in sorted(found))
 
 
-def _comment(words: Sequence[str]) -> str:
-    return "\n".join(wrap(", ".join(dict.fromkeys(words)), 118, initial_indent="% ", subsequent_indent="% "))
+def _comment(uses: Sequence[str]) -> str:
+    return "\n".join(wrap(", ".join(dict.fromkeys(uses)), 118, initial_indent="% ", subsequent_indent="% "))
 
 
 def _entry(key: str) -> str:
     if key not in BIBTEX:
-        near = get_close_matches(key, BIBTEX, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise KeyError(f"There is no citation with the key {key!r}.{hint} Known: {', '.join(BIBTEX)}.")
+        raise KeyError(
+            f"There is no BibTeX entry with the key {key!r}.{did_you_mean(key, BIBTEX)} Known: {', '.join(BIBTEX)}."
+        )
     return BIBTEX[key]
 
 

@@ -1,65 +1,73 @@
-"""What an entry of a registry is, and how it is found by name."""
+"""An entry of a registry, and the registry that finds entries by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.registry.plugins import load_plugins
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One named thing: what it is, where it comes from, and the `module:attribute` that holds it, or the
-    `module:table[key]`.
-    """
+    """One named object of the library, or of a plugin."""
 
     name: str
+    """How the command line, configurations and pages call it."""
     summary: str
+    """One line on what it is."""
     source: str
+    """Where it was published, such as "Jang, section 6"; "mnemoscope" where it is ours."""
     target: str
+    """The `module:attribute` or the `module:table[key]` that holds it."""
     tags: tuple[str, ...] = ()
+    """Keywords."""
     cites: tuple[str, ...] = ()
     """Keys into `citations.BIBTEX`; "mnemoscope" where it is ours."""
     sections: str = ""
-    """`module:function` that returns the sections of a lens for a `report.InspectedNetwork`; "" if it adds none to the
-    page of every network."""
+    """For a lens, the `module:function` that returns its sections for a `report.InspectedNetwork`; "" if it adds none
+    to the page of every network.
+    """
 
     def load(self) -> Any:
+        """Import and return the class, function or object behind the entry."""
         return _load(self.target)
 
     def load_sections(self) -> Any:
-        """The function behind `sections`."""
+        """Import and return the function behind `sections`."""
         return _load(self.sections)
 
 
 def _load(target: str) -> Any:
     module, _, attribute = target.partition(":")
     name, _, key = attribute.removesuffix("]").partition("[")
-    held = getattr(import_module(module), name)
-    return held[key] if key else held
+    value = getattr(import_module(module), name)
+    return value[key] if key else value
 
 
 @dataclass
 class Registry:
-    """An ordered list of entries of one kind, with lookup by name; plugins add to it.
+    """Entries of one kind, in order, with lookup by name; plugins may add entries.
 
     >>> instruments = Registry("instrument")
-    >>> instruments.add(Entry("clock", "tells the time", "mnemoscope", "time:time"))
+    >>> instruments.add(Entry("clock", "shows the time", "mnemoscope", "time:time"))
     >>> instruments["clocks"]
     Traceback (most recent call last):
     KeyError: "There is no instrument named 'clocks'. Did you mean 'clock'? Known: clock."
     """
 
     kind: str
+    """What the entries are, in the singular: "cell", "task"."""
     entries: dict[str, Entry] = field(default_factory=dict)
-    """What is known so far, without plugins that nobody has asked for."""
+    """Entries by name, without those of plugins that are not loaded yet."""
+    former_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of earlier versions and the names of today, so that files of earlier versions can be read."""
 
     def add(self, *entries: Entry) -> None:
-        """Add entries; the same one again changes nothing."""
+        """Add entries. Adding an equal entry again changes nothing; another one of the same name is an error."""
         for entry in entries:
             known = self.entries.setdefault(entry.name, entry)
             if known != entry:
@@ -70,10 +78,11 @@ class Registry:
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self:
-            near = get_close_matches(name, self.entries, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise KeyError(f"There is no {self.kind} named {name!r}.{hint} Known: {', '.join(self.entries)}.")
-        return self.entries[name]
+            raise KeyError(
+                f"There is no {self.kind} named {name!r}.{did_you_mean(name, self.entries)} Known: "
+                f"{', '.join(self.entries)}."
+            )
+        return self.entries[name] if name in self.entries else self.entries[self.former_names[name]]
 
     def __iter__(self) -> Iterator[Entry]:
         load_plugins()
@@ -86,8 +95,8 @@ class Registry:
     def __contains__(self, name: str) -> bool:
         if name not in self.entries:
             load_plugins()
-        return name in self.entries
+        return name in self.entries or name in self.former_names
 
     def load(self, name: str) -> Any:
-        """The class or function behind a name."""
+        """Import and return the class, function or object behind a name."""
         return self[name].load()

@@ -1,201 +1,76 @@
-"""The lenses by name: what can be seen of a network."""
+"""The lenses by name: what can be measured on a network. The columns are described in `table.py`."""
 
-from mnemoscope.registry.entry import Entry, Registry
+from mnemoscope.registry.entry import Registry
+from mnemoscope.registry.table import read_entries
 
-lenses = Registry("lens")
-lenses.add(
-    Entry(
-        "fixed-points",
-        "all fixed points, their kinds and time constants, and whether the set is complete",
-        "Sussillo & Barak 2013; Jang, Eq 1-13",
-        "mnemoscope.lenses:find_fixed_points",
-        ("dynamics",),
-        ("sussillo2013", "jang"),
-    ),
-    Entry(
-        "evolution",
-        "fixed points followed over training, inputs or any parameter: where they appear, vanish and change stability",
-        "Jang, section 6.1 and Fig 7",
-        "mnemoscope.lenses:track_fixed_points",
-        ("dynamics",),
-        ("jang", "sussillo2013"),
-    ),
-    Entry(
-        "spectra",
-        "eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra",
-        "Henrici 1962; Trefethen & Embree 2005; Kerg et al. 2019, Eq 3.4.1, Fig 3",
-        "mnemoscope.lenses:spectrum",
-        ("matrices",),
-        ("henrici1962", "trefethen2005", "kerg2019"),
-        sections="mnemoscope.report.spectra:spectra_sections",
-    ),
-    Entry(
-        "transients",
-        "norm and spread of an ensemble of states that starts on a sphere, step by step",
-        "Kerg et al. 2019, Fig 1b",
-        "mnemoscope.lenses:transients",
-        ("dynamics",),
-        ("kerg2019",),
-    ),
-    Entry(
-        "fisher",
-        "Fisher memory: how much of each past signal a linear, matrix or queue network holds under noise, exactly",
-        "Ganguli et al. 2008; Kerg, 2.6 and 3.4.2; Renanse et al. 2021, sections 2 and 3",
-        "mnemoscope.lenses:fisher_memory",
-        ("capacity",),
-        ("ganguli2008", "kerg2019", "renanse2021", "kerg2022thesis"),
-        sections="mnemoscope.report.memory:memory_sections",
-    ),
-    Entry(
-        "fisher-along",
-        "Fisher memory of any network along its trajectories, for small signals and small noise",
-        "Ganguli et al. 2008",
-        "mnemoscope.lenses:fisher_along",
-        ("capacity",),
-        ("ganguli2008",),
-    ),
-    Entry(
-        "memory-capacity",
-        "how well a linear readout recovers each past signal; in closed form or, of any cell, measured",
-        "Jaeger 2001",
-        "mnemoscope.lenses:memory_capacity",
-        ("capacity",),
-        ("jaeger2001",),
-    ),
-    Entry(
-        "design",
-        "the network that holds most of its past signals under a norm and a spectral radius, as far as a search finds",
-        "Ganguli et al. 2008",
-        "mnemoscope.lenses:design_memory",
-        ("capacity",),
-        ("ganguli2008",),
-    ),
-    Entry(
-        "recall",
-        "the sequence in which an episodic memory recalls what it has stored, and whether it is the one of Phi",
-        "Karuvally et al. 2023, Eq 2-8",
-        "mnemoscope.lenses:measure_recall",
-        ("episodic memory",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "memory-kinds",
-        "which fixed points of an episodic memory are stored, reversed, mixtures, unrelated or metastable",
-        "Karuvally et al. 2023, sections 1 and 2",
-        "mnemoscope.lenses:classify_memories",
-        ("episodic memory",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "memory-load",
-        "how many random patterns an episodic memory recalls from corrupted starts; measured",
-        "Hopfield 1982; Karuvally et al. 2023",
-        "mnemoscope.lenses:measure_load",
-        ("episodic memory", "capacity"),
-        ("hopfield1982", "karuvally2023"),
-    ),
-    Entry(
-        "basin",
-        "from how many flipped signs a stored memory is found again",
-        "Hopfield 1982; Karuvally et al. 2023",
-        "mnemoscope.lenses:measure_basin",
-        ("episodic memory", "capacity"),
-        ("hopfield1982", "karuvally2023"),
-    ),
-    Entry(
-        "energy",
-        "what falls along trajectories of episodic memories and Elman networks, whether it must, and where it does not",
-        "Karuvally et al. 2023, Eq 3; its supplement, Eq 25",
-        "mnemoscope.lenses:energy_descent",
-        ("dynamics",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "variables",
-        "which variable a network holds in which direction at which time, decoded and tested by interventions",
-        "Karuvally et al. 2023, sections 5 to 11",
-        "mnemoscope.lenses:find_variables",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "cycles",
-        "limit cycles of any period and stability, their Floquet multipliers, and whether the set is complete",
-        "Jang, section 9.1",
-        "mnemoscope.lenses:find_cycles",
-        ("dynamics",),
-        ("jang", "sussillo2013"),
-    ),
-    Entry(
-        "lyapunov",
-        "Lyapunov exponents with their errors, at rest or driven: chaos, its dimension, the echo state property",
-        "Benettin et al. 1980; Shimada & Nagashima 1979; Geist et al. 1990; Kaplan & Yorke 1979",
-        "mnemoscope.lenses:lyapunov_spectrum",
-        ("dynamics",),
-        ("benettin1980", "shimada1979", "geist1990", "kaplan1979"),
-    ),
-    Entry(
-        "attractors",
-        "where a network goes if left alone: points, cycles, circles, slow manifolds or chaos, with their basins",
-        "Jang, section 9.1",
-        "mnemoscope.lenses:find_attractors",
-        ("dynamics",),
-        ("jang", "benettin1980"),
-    ),
-    Entry(
-        "attention",
-        "what a network attends to at every step, which states it keeps and why, sparsity and dependency depth",
-        "Kerg, 4.4 and Fig 1",
-        "mnemoscope.lenses:record_attention",
-        ("attention",),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "gradients",
-        "how much of a loss reaches back to each step, and to each part of the state, before and after training",
-        "Kerg, 4.7 and Fig 2; Jang, section 9.2",
-        "mnemoscope.lenses:gradient_norms",
-        ("gradients",),
-        ("kerg2020", "kerg2022thesis", "jang"),
-    ),
-    Entry(
-        "tape",
-        "what a Turing machine holds on its tape, and where its heads write and read at every step",
-        "Graves et al. 2014, Fig 6; Renanse et al. 2021, Fig 6 and 8",
-        "mnemoscope.lenses:record_tape",
-        ("tape",),
-        ("graves2014", "renanse2021"),
-    ),
-    Entry(
-        "relations",
-        "how alike a relational network finds the objects of a problem, before the softmax and as its decoder gets it",
-        "Kerg, 5.5; Webb et al. 2021",
-        "mnemoscope.lenses:record_relations",
-        ("relational",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "occlusion",
-        "what a decoder reads: each relation, and the objects themselves, are hidden in turn",
-        "mnemoscope; Kerg, 5.6 and Fig 4",
-        "mnemoscope.lenses:measure_occlusion",
-        ("relational",),
-        ("mnemoscope", "kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "drift",
-        "how well an encoder keeps objects apart that it was not trained with, before and after training",
-        "mnemoscope; Kerg, 5.6 and Fig 4",
-        "mnemoscope.lenses:measure_drift",
-        ("relational",),
-        ("mnemoscope", "kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "generalisation",
-        "accuracy on seen and on unseen shapes, over how many were held out from training",
-        "Kerg, C.8",
-        "mnemoscope.lenses:Generalisation",
-        ("relational",),
-        ("kerg2022", "kerg2022thesis"),
-    ),
-)
+FORMER_NAMES = {
+    "evolution": "bifurcations",
+    "gradients-by-part": "gradients",
+    "memory-kinds": "memory-classes",
+    "memory-load": "load",
+}
+"""Names of lenses on pages that earlier versions wrote, and their names of today."""
+
+LENSES = """
+fixed-points | all fixed points, their types and time constants, and whether the set is complete
+    Sussillo & Barak 2013; Jang, Eq 1-13 | mnemoscope.lenses:find_fixed_points | sussillo2013 jang | dynamics
+bifurcations | fixed points tracked along training, inputs or a parameter: births, deaths, changes of stability
+    Jang, section 6.1 and Fig 7 | mnemoscope.lenses:track_fixed_points | jang sussillo2013 | dynamics
+spectra | eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra
+    Henrici 1962; Trefethen & Embree 2005; Kerg et al. 2019, Eq 3.4.1, Fig 3 | mnemoscope.lenses:spectrum
+    henrici1962 trefethen2005 kerg2019 | matrices | mnemoscope.report.spectra:spectra_sections
+transients | norm and spread, step by step, of an ensemble of states that starts on a sphere
+    Kerg et al. 2019, Fig 1b | mnemoscope.lenses:transients | kerg2019 | dynamics
+fisher | exact Fisher memory of linear, matrix and queue networks: how much of each past signal survives noise
+    Ganguli et al. 2008; Kerg 2022, 2.6 and 3.4.2; Renanse et al. 2021, sections 2 and 3
+    mnemoscope.lenses:fisher_memory | ganguli2008 kerg2019 renanse2021 kerg2022thesis | capacity
+    mnemoscope.report.memory:memory_sections
+fisher-along | Fisher memory of any network along its trajectories, for small signals and small noise
+    Ganguli et al. 2008 | mnemoscope.lenses:fisher_along | ganguli2008 | capacity
+memory-capacity | how well a linear readout recovers each past signal: in closed form, or measured for any cell
+    Jaeger 2001 | mnemoscope.lenses:memory_capacity | jaeger2001 | capacity
+design | search for the network that holds most of its past signals at a given norm and spectral radius
+    Ganguli et al. 2008 | mnemoscope.lenses:design_memory | ganguli2008 | capacity
+recall | sequence in which an episodic memory recalls its stored patterns, and whether Phi prescribes it
+    Karuvally et al. 2023, Eq 2-8 | mnemoscope.lenses:measure_recall | karuvally2023 | episodic memory
+memory-classes | which fixed points of an episodic memory are stored, reversed, mixtures, unrelated or metastable
+    Karuvally et al. 2023, sections 1 and 2 | mnemoscope.lenses:classify_memories | karuvally2023 | episodic memory
+load | how many random patterns an episodic memory recalls from corrupted starts (measured)
+    Hopfield 1982; Karuvally et al. 2023 | mnemoscope.lenses:measure_load | hopfield1982 karuvally2023
+    episodic memory, capacity
+basin | number of flipped signs from which a stored memory is still recalled
+    Hopfield 1982; Karuvally et al. 2023 | mnemoscope.lenses:measure_basin | hopfield1982 karuvally2023
+    episodic memory, capacity
+energy | whether an energy of an episodic memory or Elman network must fall along trajectories, and where it rises
+    Karuvally et al. 2023, Eq 3 and supplement, Eq 25 | mnemoscope.lenses:energy_descent | karuvally2023 | dynamics
+variables | which variable a network holds in which direction and when: decoded, and tested by interventions
+    Karuvally et al. 2023, sections 5 to 11 | mnemoscope.lenses:find_variables | karuvally2023 | variable binding
+cycles | limit cycles of any period and stability, their Floquet multipliers, and whether the set is complete
+    Jang, section 9.1 | mnemoscope.lenses:find_cycles | jang sussillo2013 | dynamics
+lyapunov | Lyapunov exponents with errors, at constant or changing input: chaos, its dimension, echo state property
+    Benettin et al. 1980; Shimada & Nagashima 1979; Geist et al. 1990; Kaplan & Yorke 1979
+    mnemoscope.lenses:lyapunov_spectrum | benettin1980 shimada1979 geist1990 kaplan1979 | dynamics
+attractors | where a network settles: points, cycles, circles, slow manifolds or chaos, with their basins
+    Jang, section 9.1 | mnemoscope.lenses:find_attractors | jang benettin1980 | dynamics
+attention | where a network attends at every step, which states it keeps and why, sparsity and dependency depth
+    Kerg 2022, 4.4 and Fig 1 | mnemoscope.lenses:record_attention | kerg2020 kerg2022thesis | attention
+gradients | how much of a loss reaches back to each step, and to each part of the state, before and after training
+    Kerg 2022, 4.7 and Fig 2; Jang, section 9.2 | mnemoscope.lenses:gradient_norms | kerg2020 kerg2022thesis jang
+    gradients
+tape | content of a Turing machine's tape, and where its heads write and read at every step
+    Graves et al. 2014, Fig 6; Renanse et al. 2021, Fig 6 and 8 | mnemoscope.lenses:record_tape | graves2014 renanse2021
+    tape
+relations | similarities of objects in a relational network, before the softmax and as its decoder sees them
+    Kerg 2022, 5.5; Webb et al. 2021 | mnemoscope.lenses:record_relations | kerg2022 webb2021 kerg2022thesis
+    relational
+occlusion | what a decoder relies on: each relation, and the objects themselves, are hidden in turn
+    mnemoscope; Kerg 2022, 5.6 and Fig 4 | mnemoscope.lenses:measure_occlusion | mnemoscope kerg2022 kerg2022thesis
+    relational
+drift | how well an encoder separates objects absent from its training, before and after training
+    mnemoscope; Kerg 2022, 5.6 and Fig 4 | mnemoscope.lenses:measure_drift | mnemoscope kerg2022 kerg2022thesis
+    relational
+generalisation | accuracy on seen and on unseen shapes against the number of shapes held out
+    Kerg 2022, C.8 | mnemoscope.lenses:Generalisation | kerg2022 kerg2022thesis | relational
+"""
+
+lenses = Registry("lens", read_entries(LENSES), FORMER_NAMES)

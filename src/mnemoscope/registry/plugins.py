@@ -1,13 +1,13 @@
-"""What others add: modules that put cells, networks, tasks, lenses and studies of their own into the registries.
+"""Plugins: modules of others that add cells, networks, tasks, lenses and studies to the registries.
 
-A plugin is a module that calls `add` of a registry as it is imported. It is found
+A plugin is a module that calls `add` of a registry when it is imported. There are three ways to find one:
 
-- in an installed package, by an entry point of the group "mnemoscope", whose value is the module;
-- in `$MNEMOSCOPE_PLUGINS`, a list of modules and `.py` files, joined as in `$PATH`;
-- by `mnemoscope --plugin`, or `use_plugin`, which add to that list, so that processes begun from here know it too.
+- an installed package names the module in an entry point of the group "mnemoscope";
+- `$MNEMOSCOPE_PLUGINS` lists modules and `.py` files, separated as in `$PATH`;
+- `mnemoscope --plugin` and `use_plugin` add to that list, so that child processes know the plugin too.
 
-They are imported when a registry is asked for a name that it does not have, or for all it has: whoever uses only what
-is built in never waits for them.
+Plugins are imported when a registry is asked for an unknown name or for all of its entries. Code that uses only
+built-in names never waits for them.
 """
 
 from __future__ import annotations
@@ -21,51 +21,55 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 GROUP = "mnemoscope"
+"""Group of the entry points that name plugins."""
 VARIABLE = "MNEMOSCOPE_PLUGINS"
-HINT = "If it is a plugin's, install that, or name it by `mnemoscope --plugin`; see docs/extending.md."
+"""Environment variable that lists plugins."""
+HINT = "If a plugin has it, install that plugin, or name it with `mnemoscope --plugin`; see docs/extending.md."
+"""Advice for errors about unknown names."""
 
-_begun: dict[str, None] = {}
+_started: dict[str, None] = {}
 """Plugins that were imported, or are being imported."""
 
 
 def use_plugin(name: str) -> None:
-    """Import a plugin, a module or a `.py` file, here and in the processes that are begun from here."""
-    given = str(Path(name).resolve()) if _is_file(name) else name
-    _load(given, "was asked for")
+    """Import a plugin, a module or a `.py` file, in this process and in its child processes."""
+    plugin = str(Path(name).resolve()) if _is_file(name) else name
+    _load(plugin, "was requested")
     named = named_plugins()
-    if given not in named:
-        os.environ[VARIABLE] = os.pathsep.join([*named, given])
+    if plugin not in named:
+        os.environ[VARIABLE] = os.pathsep.join([*named, plugin])
 
 
 def load_plugins() -> None:
-    """Import the plugins that have not been yet."""
-    for module, package in _installed(tuple((folder, _changed(folder)) for folder in sys.path)):
+    """Import all plugins that are not imported yet."""
+    for module, package in _installed(tuple((folder, _modified(folder)) for folder in sys.path)):
         _load(module, f"is an entry point of {package}")
     for name in named_plugins():
         _load(name, f"is in ${VARIABLE}")
 
 
 def loaded_plugins() -> list[str]:
-    """Those in use: modules, and whole paths of files."""
-    return list(_begun)
+    """Return the plugins in use: names of modules, and absolute paths of files."""
+    return list(_started)
 
 
 def named_plugins() -> list[str]:
-    """Those that were asked for by name, and that no package brings."""
+    """Return the plugins listed in the environment variable, without those of installed packages."""
     return [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
 
 
 @lru_cache(maxsize=1)
 def _installed(folders: tuple[tuple[str, int], ...]) -> list[tuple[str, str]]:
-    """The modules that packages in these folders name, each with its package. To ask all of them takes milliseconds: it
-    is done again where a folder has changed.
+    """Return the modules that installed packages name, each with its package.
+
+    The search takes milliseconds, so it is repeated only when a folder of `sys.path` has changed.
     """
     points = entry_points(group=GROUP)
     return [(point.value, point.dist.name if point.dist else "a package") for point in points]
 
 
-def _changed(folder: str) -> int:
-    """When a package was last put into a folder or taken out of it."""
+def _modified(folder: str) -> int:
+    """Return when a package was last installed into a folder or removed from it, in nanoseconds."""
     try:
         return Path(folder or ".").stat().st_mtime_ns
     except OSError:
@@ -77,25 +81,25 @@ def _is_file(name: str) -> bool:
 
 
 def _load(name: str, why: str) -> None:
-    if name in _begun:
+    if name in _started:
         return
-    _begun[name] = None  # before it is imported: it may look into a registry meanwhile
+    _started[name] = None  # before the import, which may itself ask a registry for a name
     try:
         _import_file(Path(name)) if _is_file(name) else import_module(name)
     except Exception as error:
-        del _begun[name]
+        del _started[name]
         raise ImportError(
             f"The plugin {name!r}, which {why}, cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
 
 def _import_file(path: Path) -> None:
-    """Import a file as a module with its name, which is how an entry names what is in it."""
+    """Import a file as a module of the same name, by which entries refer to it."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    there = sys.modules.get(path.stem)
-    if there is not None:
-        if getattr(there, "__file__", None) is None or Path(str(there.__file__)).resolve() != path.resolve():
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None:
+        if getattr(loaded, "__file__", None) is None or Path(str(loaded.__file__)).resolve() != path.resolve():
             raise ImportError(f"there is another module named {path.stem!r}; rename the file")
         return
     spec = spec_from_file_location(path.stem, path)

@@ -1,359 +1,133 @@
-"""The studies by name: one for each published table or figure."""
+"""The studies by name: each reproduces a published table, figure or claim. The columns are described in `table.py`."""
 
-from mnemoscope.registry.entry import Entry, Registry
+from mnemoscope.registry.entry import Registry
+from mnemoscope.registry.table import read_entries
 
-studies = Registry("study")
-studies.add(
-    Entry(
-        "flipflop-cube",
-        "the 27 fixed points of a trained 3-bit flip-flop: corners, edges, faces and centre of a cube",
-        "Jang, section 6 and Fig 6",
-        "mnemoscope.studies.jang.flipflop_cube:STUDY",
-        ("dynamics",),
-        ("jang", "sussillo2013"),
-    ),
-    Entry(
-        "flipflop-3",
-        "a reservoir taught to hold three bits by FORCE: memories at the corners, saddles between them",
-        "Jang, section 6 and Fig 5, 6",
-        "mnemoscope.studies.jang.flipflop_reservoir:THREE",
-        ("dynamics",),
-        ("jang", "sussillo2009", "sussillo2013"),
-    ),
-    Entry(
-        "flipflop-4",
-        "a reservoir taught to hold four bits by FORCE: memories at the corners, saddles between them",
-        "Jang, section 7 and Fig 8",
-        "mnemoscope.studies.jang.flipflop_reservoir:FOUR",
-        ("dynamics",),
-        ("jang", "sussillo2009", "sussillo2013"),
-    ),
-    Entry(
-        "flipflop-evolution",
-        "the fixed points of a reservoir followed through its lesson, bifurcation by bifurcation",
-        "Jang, section 6.1 and Fig 7",
-        "mnemoscope.studies.jang.flipflop_evolution:STUDY",
-        ("dynamics",),
-        ("jang", "sussillo2009", "sussillo2013"),
-    ),
-    Entry(
-        "flipflop-transfer",
-        "how the 16 memories of a 4-bit flip-flop lie that was taught from nothing, or from a 3-bit one",
-        "Jang, sections 7 and 7.1, Fig 8",
-        "mnemoscope.studies.jang.flipflop_transfer:STUDY",
-        ("dynamics",),
-        ("jang", "sussillo2009"),
-    ),
-    Entry(
-        "flipflop-noise",
-        "error and surviving memories of 4-bit flip-flops with noise on their recurrent weights",
-        "Jang, section 8 and Fig 9",
-        "mnemoscope.studies.jang.flipflop_noise:STUDY",
-        ("dynamics",),
-        ("jang", "sussillo2009"),
-    ),
-    Entry(
-        "nonlinear-capacity",
-        "what a finite dynamic range does to Fisher memory and to linear memory capacity",
-        "Renanse, section 2.5",
-        "mnemoscope.studies.renanse2021.nonlinear_capacity:STUDY",
-        ("memory capacity",),
-        ("renanse2021", "ganguli2008", "jaeger2001"),
-    ),
-    Entry(
-        "copy-200",
-        "who learns to copy ten symbols after 200 steps, and how fast",
-        "Kerg, Fig 2 and A.1 Table 1",
-        "mnemoscope.studies.kerg2022.copy_200:STUDY",
-        ("delayed recall",),
-        ("kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "copy-table",
-        "copying after delays of 100 to 2,000 steps",
-        "Kerg, B.4 Table 2",
-        "mnemoscope.studies.kerg2022.copy_table:STUDY",
-        ("delayed recall",),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "transfer-copy",
-        "learn to copy after 100 steps, be tested after up to 5,000",
-        "Kerg, chapter 4 Table 1",
-        "mnemoscope.studies.kerg2022.transfer_copy:STUDY",
-        ("delayed recall", "attention"),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "denoise",
-        "symbols scattered among 100 to 2,000 steps are recalled",
-        "Kerg, chapter 4 Table 2",
-        "mnemoscope.studies.kerg2022.denoise:STUDY",
-        ("delayed recall", "attention"),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "primacy-bias",
-        "what a screened network keeps before it has learned: the first states, whatever they are",
-        "Kerg, Algorithm 1",
-        "mnemoscope.studies.kerg2022.primacy_bias:STUDY",
-        ("attention",),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "screening-tradeoff",
-        "how the sizes of a screen change gradients and what is learned",
-        "Kerg, B.3 Fig 1",
-        "mnemoscope.studies.kerg2022.screening_tradeoff:STUDY",
-        ("attention", "gradients"),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "minigrid",
-        "agents that attend to all or to few of their past states, taught in small rooms and tested in large ones",
-        "Kerg, B.2 Table 1",
-        "mnemoscope.studies.kerg2022.minigrid:STUDY",
-        ("attention", "reinforcement learning"),
-        ("kerg2020", "schulman2016", "schulman2017", "chevalier2018", "kerg2022thesis"),
-    ),
-    Entry(
-        "attention-gradients",
-        "what of a loss reaches back, with and without attention, before and after training",
-        "Kerg, section 4.7 and Fig 2",
-        "mnemoscope.studies.kerg2022.attention_gradients:STUDY",
-        ("attention", "gradients"),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "ptb-pmnist-attention",
-        "permuted MNIST and the Penn Treebank by networks that attend to their past",
-        "Kerg, chapter 4 Table 3",
-        "mnemoscope.studies.kerg2022.ptb_pmnist_attention:STUDY",
-        ("attention", "long sequences"),
-        ("kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "psmnist",
-        "digits from 784 pixels in a fixed random order",
-        "Kerg, Fig 2, A.1 Table 2 and chapter 4 Table 3",
-        "mnemoscope.studies.kerg2022.psmnist:STUDY",
-        ("long sequences",),
-        ("kerg2019", "kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "ptb-bpc",
-        "bits per character on the Penn Treebank",
-        "Kerg, Tables 1 and 3",
-        "mnemoscope.studies.kerg2022.ptb_bpc:STUDY",
-        ("long sequences",),
-        ("kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "gamma-clamp",
-        "nnRNN with eigenvalues of fixed modulus on the Penn Treebank",
-        "Kerg, A.6 Table 6",
-        "mnemoscope.studies.kerg2022.ptb_bpc:GAMMA_CLAMP",
-        ("spectrum",),
-        ("kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "gradient-norms",
-        "gradients of nnRNN through time and through training",
-        "Kerg, A.6 Fig 3",
-        "mnemoscope.studies.kerg2022.gradient_norms:STUDY",
-        ("gradients",),
-        ("kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "learned-schur",
-        "rotations and non-normal parts that nnRNN learns on three tasks",
-        "Kerg, 3.6.3 Fig 3 and A.5 Fig 2",
-        "mnemoscope.studies.kerg2022.learned_schur:STUDY",
-        ("spectrum",),
-        ("kerg2019", "kerg2022thesis"),
-    ),
-    Entry(
-        "fisher-table",
-        "Fisher information that feed-forward chains hold in all; five of twelve printed values are off",
-        "Kerg, A.2 Table 5",
-        "mnemoscope.studies.kerg2022.fisher_table:STUDY",
-        ("capacity",),
-        ("kerg2019", "ganguli2008", "kerg2022thesis"),
-    ),
-    Entry(
-        "fisher-curves",
-        "Fisher memory curves of feed-forward chains, with and without a diagonal",
-        "Kerg, 3.4.2 and Fig 1c",
-        "mnemoscope.studies.kerg2022.fisher_curves:STUDY",
-        ("capacity",),
-        ("kerg2019", "ganguli2008", "kerg2022thesis"),
-    ),
-    Entry(
-        "fisher-delay-line",
-        "the curve of a delay line, and how far random triangular matrices can fall below it",
-        "Kerg, 3.4.2, Prop 3.4.1 and A.2",
-        "mnemoscope.studies.kerg2022.fisher_delay_line:STUDY",
-        ("capacity",),
-        ("kerg2019", "ganguli2008", "kerg2022thesis"),
-    ),
-    Entry(
-        "matrix-capacity",
-        "matrix networks: the published capacity, below 1, beside the exact one, which is 1",
-        "Renanse et al. 2021, Fig 2 and Theorems 1-3",
-        "mnemoscope.studies.renanse2021.matrix_capacity:STUDY",
-        ("capacity",),
-        ("renanse2021", "ganguli2008"),
-    ),
-    Entry(
-        "queue-capacity",
-        "matrix networks with a queue of past states: what is artefact, and what they hold",
-        "Renanse et al. 2021, Fig 3-4 and Theorem 4",
-        "mnemoscope.studies.renanse2021.queue_capacity:STUDY",
-        ("capacity",),
-        ("renanse2021", "ganguli2008"),
-    ),
-    Entry(
-        "matrix-copy",
-        "who learns to give back up to 20 random matrices: a machine with a tape, and a Matrix RNN without",
-        "Renanse et al. 2021, section 6.1, Table 1 and Fig 5",
-        "mnemoscope.studies.renanse2021.matrix_copy:STUDY",
-        ("external memory",),
-        ("renanse2021", "graves2014"),
-    ),
-    Entry(
-        "matrix-recall",
-        "who learns which item of a list of matrices came after the one that is shown again",
-        "Renanse et al. 2021, section 6.2, Table 1, Fig 7 and 9",
-        "mnemoscope.studies.renanse2021.matrix_recall:STUDY",
-        ("external memory",),
-        ("renanse2021", "graves2014"),
-    ),
-    Entry(
-        "ntm-copy",
-        "after how many iterations a neural Turing machine gives back up to 20 random vectors",
-        "Graves et al. 2014, section 4.1",
-        "mnemoscope.studies.renanse2021.ntm_copy:STUDY",
-        ("external memory",),
-        ("graves2014", "collier2018"),
-    ),
-    Entry(
-        "length-generalisation",
-        "learn to copy up to 20 matrices or vectors, be tested with up to 120",
-        "Renanse et al. 2021, Fig 9; Graves et al. 2014, section 4.1",
-        "mnemoscope.studies.renanse2021.length_generalisation:STUDY",
-        ("external memory",),
-        ("renanse2021", "graves2014"),
-    ),
-    Entry(
-        "controller-comparison",
-        "neural Turing machines that differ in their controller alone: Matrix RNN or LSTM, LSTM or feed-forward",
-        "Renanse et al. 2021, section 7; Graves et al. 2014, section 4.1",
-        "mnemoscope.studies.renanse2021.controller_comparison:STUDY",
-        ("external memory",),
-        ("renanse2021", "graves2014"),
-    ),
-    Entry(
-        "repeat-copy",
-        "variables of trained networks that repeat what they were shown, read off the weights and tested",
-        "Karuvally et al. 2023, section 9",
-        "mnemoscope.studies.karuvally2023.variable_binding:REPEAT_COPY",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "compose-copy",
-        "variables of trained networks that make new vectors of old ones",
-        "Karuvally et al. 2023, section 10",
-        "mnemoscope.studies.karuvally2023.variable_binding:COMPOSE_COPY",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "binding-table",
-        "eigenvalues of trained networks beside the theory's, by task, size and weight decay",
-        "Karuvally et al. 2023, Table 1",
-        "mnemoscope.studies.karuvally2023.binding_table:STUDY",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "sequence-recall",
-        "stored memories one after the other: mixed by the map, recalled where the delayed copy waits",
-        "Karuvally et al. 2023, Eq 2-11",
-        "mnemoscope.studies.karuvally2023.sequence_recall:STUDY",
-        ("episodic memory",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "energy-descent",
-        "which printed energy of the episodic memory rises on how many steps, and the corrected one on none",
-        "Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47",
-        "mnemoscope.studies.karuvally2023.energy_descent:STUDY",
-        ("energy",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "relational-cognitive",
-        "who is right on unseen shapes: same or different, match to sample, distribution of three, identity rules",
-        "Kerg, 5.6 Fig 3, C.8 Fig 6 and 13",
-        "mnemoscope.studies.kerg2022.relational_cognitive:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "shanahan2020", "santoro2017", "vaswani2017", "kerg2022thesis"),
-    ),
-    Entry(
-        "ablations",
-        "relational networks whose decoder sees objects, that compare asymmetrically, or whose encoder is random",
-        "Kerg, 5.6 Fig 4, C.8 Fig 7-9",
-        "mnemoscope.studies.kerg2022.ablations:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "spurious",
-        "shapes in colours that do not matter: encoders that are random, learned, or held sparse",
-        "Kerg, 5.6 Fig 6, C.5 Fig 3 and C.6 Fig 4",
-        "mnemoscope.studies.kerg2022.spurious:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "distribution-of-n",
-        "what is missing from a row of ten that was seen in another order, also in orders never trained",
-        "Kerg, C.4 and Fig 2",
-        "mnemoscope.studies.kerg2022.distribution_of_n:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "unseen-relations",
-        "who is right where relations are tested that were never trained, on unseen shapes",
-        "Kerg, 5.6 Fig 5, C.3 Fig 1, C.8 Fig 10, 11 and 13",
-        "mnemoscope.studies.kerg2022.unseen_relations:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "relational-games",
-        "games learned with pentominoes and played with hexominoes and stripes of other colours",
-        "Kerg, chapter 5 Table 1 and C.2 Table 2",
-        "mnemoscope.studies.kerg2022.relational_games:STUDY",
-        ("relations",),
-        ("kerg2022", "shanahan2020", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "parameter-match",
-        "numbers of parameters of relational networks, and what CoRelNet learns with as many as ESBN has",
-        "Kerg, C.7 Table 3 and Fig 5",
-        "mnemoscope.studies.kerg2022.parameter_match:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-    Entry(
-        "comparison",
-        "which of two shapes is larger: similarities that have a direction, differences, and rules that compete",
-        "Kerg, chapter 7 Fig 2 and 3",
-        "mnemoscope.studies.kerg2022.comparison:STUDY",
-        ("relations",),
-        ("kerg2022", "webb2021", "kerg2022thesis"),
-    ),
-)
+STUDIES = """
+flipflop-cube | the 27 fixed points of a trained 3-bit flip-flop: corners, edges, faces and centre of a cube
+    Jang, section 6 and Fig 6 | mnemoscope.studies.jang.flipflop_cube:STUDY | jang sussillo2013 | dynamics
+flipflop-3 | a reservoir trained by FORCE to hold three bits: memories at the corners, saddles between them
+    Jang, section 6 and Fig 5, 6 | mnemoscope.studies.jang.flipflop_reservoir:THREE | jang sussillo2009 sussillo2013
+    dynamics
+flipflop-4 | a reservoir trained by FORCE to hold four bits: memories at the corners, saddles between them
+    Jang, section 7 and Fig 8 | mnemoscope.studies.jang.flipflop_reservoir:FOUR | jang sussillo2009 sussillo2013
+    dynamics
+flipflop-evolution | fixed points of a reservoir tracked through its training, bifurcation by bifurcation
+    Jang, section 6.1 and Fig 7 | mnemoscope.studies.jang.flipflop_evolution:STUDY | jang sussillo2009 sussillo2013
+    dynamics
+flipflop-transfer | geometry of the 16 memories of a 4-bit flip-flop trained from scratch, or from a 3-bit one
+    Jang, sections 7 and 7.1, Fig 8 | mnemoscope.studies.jang.flipflop_transfer:STUDY | jang sussillo2009 | dynamics
+flipflop-noise | error and surviving memories of 4-bit flip-flops with noise on their recurrent weights
+    Jang, section 8 and Fig 9 | mnemoscope.studies.jang.flipflop_noise:STUDY | jang sussillo2009 | dynamics
+nonlinear-capacity | effect of a finite dynamic range on Fisher memory and on linear memory capacity
+    Renanse et al. 2021, section 2.5 | mnemoscope.studies.renanse2021.nonlinear_capacity:STUDY
+    renanse2021 ganguli2008 jaeger2001 | memory capacity
+copy-200 | which networks learn to copy ten symbols after 200 steps, and how fast
+    Kerg 2022, Fig 2 and A.1 Table 1 | mnemoscope.studies.kerg2022.copy_200:STUDY | kerg2019 kerg2022thesis
+    delayed recall
+copy-table | copying after delays of 100 to 2,000 steps
+    Kerg 2022, B.4 Table 2 | mnemoscope.studies.kerg2022.copy_table:STUDY | kerg2020 kerg2022thesis | delayed recall
+transfer-copy | train to copy after 100 steps, test after up to 5,000
+    Kerg 2022, chapter 4 Table 1 | mnemoscope.studies.kerg2022.transfer_copy:STUDY | kerg2020 kerg2022thesis
+    delayed recall, attention
+denoise | recall of symbols scattered among 100 to 2,000 steps
+    Kerg 2022, chapter 4 Table 2 | mnemoscope.studies.kerg2022.denoise:STUDY | kerg2020 kerg2022thesis
+    delayed recall, attention
+primacy-bias | which states a screened network keeps before training: the first ones, whatever they are
+    Kerg 2022, Algorithm 1 | mnemoscope.studies.kerg2022.primacy_bias:STUDY | kerg2020 kerg2022thesis | attention
+screening-tradeoff | how the sizes of a relevance screen change gradients and learning
+    Kerg 2022, B.3 Fig 1 | mnemoscope.studies.kerg2022.screening_tradeoff:STUDY | kerg2020 kerg2022thesis
+    attention, gradients
+minigrid | agents that attend to all or a few of their past states, trained in small rooms and tested in large ones
+    Kerg 2022, B.2 Table 1 | mnemoscope.studies.kerg2022.minigrid:STUDY
+    kerg2020 schulman2016 schulman2017 chevalier2018 kerg2022thesis | attention, reinforcement learning
+attention-gradients | how much of a loss reaches back with and without attention, before and after training
+    Kerg 2022, section 4.7 and Fig 2 | mnemoscope.studies.kerg2022.attention_gradients:STUDY | kerg2020 kerg2022thesis
+    attention, gradients
+ptb-pmnist-attention | networks that attend to their past, on permuted MNIST and the Penn Treebank
+    Kerg 2022, chapter 4 Table 3 | mnemoscope.studies.kerg2022.ptb_pmnist_attention:STUDY | kerg2020 kerg2022thesis
+    attention, long sequences
+psmnist | classification of digits from 784 pixels in a fixed random order
+    Kerg 2022, Fig 2, A.1 Table 2 and chapter 4 Table 3 | mnemoscope.studies.kerg2022.psmnist:STUDY
+    kerg2019 kerg2020 kerg2022thesis | long sequences
+ptb-bpc | bits per character on the Penn Treebank
+    Kerg 2022, Tables 1 and 3 | mnemoscope.studies.kerg2022.ptb_bpc:STUDY | kerg2019 kerg2022thesis | long sequences
+gamma-clamp | nnRNN with eigenvalues of fixed modulus on the Penn Treebank
+    Kerg 2022, A.6 Table 6 | mnemoscope.studies.kerg2022.ptb_bpc:GAMMA_CLAMP | kerg2019 kerg2022thesis | spectrum
+gradient-norms | gradients of nnRNN through time and through training
+    Kerg 2022, A.6 Fig 3 | mnemoscope.studies.kerg2022.gradient_norms:STUDY | kerg2019 kerg2022thesis | gradients
+learned-schur | rotations and non-normal parts that nnRNN learns on three tasks
+    Kerg 2022, 3.6.3 Fig 3 and A.5 Fig 2 | mnemoscope.studies.kerg2022.learned_schur:STUDY | kerg2019 kerg2022thesis
+    spectrum
+fisher-table | total Fisher information of feed-forward chains; five of twelve printed values are off
+    Kerg 2022, A.2 Table 5 | mnemoscope.studies.kerg2022.fisher_table:STUDY | kerg2019 ganguli2008 kerg2022thesis
+    capacity
+fisher-curves | Fisher memory curves of feed-forward chains, with and without a diagonal
+    Kerg 2022, 3.4.2 and Fig 1c | mnemoscope.studies.kerg2022.fisher_curves:STUDY | kerg2019 ganguli2008 kerg2022thesis
+    capacity
+fisher-delay-line | Fisher memory curve of a delay line, and how far random triangular matrices fall below it
+    Kerg 2022, 3.4.2, Prop 3.4.1 and A.2 | mnemoscope.studies.kerg2022.fisher_delay_line:STUDY
+    kerg2019 ganguli2008 kerg2022thesis | capacity
+matrix-capacity | capacity of matrix networks: below 1 as published, exactly 1 without approximation
+    Renanse et al. 2021, Fig 2 and Theorems 1-3 | mnemoscope.studies.renanse2021.matrix_capacity:STUDY
+    renanse2021 ganguli2008 | capacity
+queue-capacity | capacity of matrix networks with a queue of past states: what is an artefact, and what is real
+    Renanse et al. 2021, Fig 3-4 and Theorem 4 | mnemoscope.studies.renanse2021.queue_capacity:STUDY
+    renanse2021 ganguli2008 | capacity
+matrix-copy | which networks learn to reproduce up to 20 random matrices: a machine with a tape, a Matrix RNN without
+    Renanse et al. 2021, section 6.1, Table 1 and Fig 5 | mnemoscope.studies.renanse2021.matrix_copy:STUDY
+    renanse2021 graves2014 | external memory
+matrix-recall | which networks learn to recall the matrix that follows the one shown again
+    Renanse et al. 2021, section 6.2, Table 1, Fig 7 and 9 | mnemoscope.studies.renanse2021.matrix_recall:STUDY
+    renanse2021 graves2014 | external memory
+ntm-copy | iterations until a neural Turing machine reproduces up to 20 random vectors
+    Graves et al. 2014, section 4.1 | mnemoscope.studies.renanse2021.ntm_copy:STUDY | graves2014 collier2018
+    external memory
+length-generalisation | train to copy up to 20 matrices or vectors, test with up to 120
+    Renanse et al. 2021, Fig 9; Graves et al. 2014, section 4.1
+    mnemoscope.studies.renanse2021.length_generalisation:STUDY | renanse2021 graves2014 | external memory
+controller-comparison | neural Turing machines with different controllers: Matrix RNN or LSTM, LSTM or feed-forward
+    Renanse et al. 2021, section 7; Graves et al. 2014, section 4.1
+    mnemoscope.studies.renanse2021.controller_comparison:STUDY | renanse2021 graves2014 | external memory
+repeat-copy | variables of networks trained to repeat vectors, read off the weights and tested
+    Karuvally et al. 2023, section 9 | mnemoscope.studies.karuvally2023.variable_binding:REPEAT_COPY | karuvally2023
+    variable binding
+compose-copy | variables of networks trained to compose new vectors from old ones
+    Karuvally et al. 2023, section 10 | mnemoscope.studies.karuvally2023.variable_binding:COMPOSE_COPY | karuvally2023
+    variable binding
+binding-table | eigenvalues of trained networks compared with the theory, by task, size and weight decay
+    Karuvally et al. 2023, Table 1 | mnemoscope.studies.karuvally2023.binding_table:STUDY | karuvally2023
+    variable binding
+sequence-recall | stored memories recalled in sequence: mixed by the map, separate where the delayed copy waits
+    Karuvally et al. 2023, Eq 2-11 | mnemoscope.studies.karuvally2023.sequence_recall:STUDY | karuvally2023
+    episodic memory
+energy-descent | on how many steps each printed energy of the episodic memory rises; the corrected one never does
+    Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47
+    mnemoscope.studies.karuvally2023.energy_descent:STUDY | karuvally2023 | energy
+relational-cognitive | accuracy on unseen shapes: same-different, match-to-sample, distribution of three, identity rules
+    Kerg 2022, 5.6 Fig 3, C.8 Fig 6 and 13 | mnemoscope.studies.kerg2022.relational_cognitive:STUDY
+    kerg2022 webb2021 shanahan2020 santoro2017 vaswani2017 kerg2022thesis | relations
+ablations | relational networks whose decoder sees objects, whose comparison is asymmetric, or whose encoder is random
+    Kerg 2022, 5.6 Fig 4, C.8 Fig 7-9 | mnemoscope.studies.kerg2022.ablations:STUDY | kerg2022 webb2021 kerg2022thesis
+    relations
+spurious | shapes in irrelevant colours: encoders that are random, learned or sparse
+    Kerg 2022, 5.6 Fig 6, C.5 Fig 3 and C.6 Fig 4 | mnemoscope.studies.kerg2022.spurious:STUDY
+    kerg2022 webb2021 kerg2022thesis | relations
+distribution-of-n | which of ten shapes is missing from a row seen in another order, including orders never trained
+    Kerg 2022, C.4 and Fig 2 | mnemoscope.studies.kerg2022.distribution_of_n:STUDY | kerg2022 webb2021 kerg2022thesis
+    relations
+unseen-relations | accuracy on relations absent from training, with unseen shapes
+    Kerg 2022, 5.6 Fig 5, C.3 Fig 1, C.8 Fig 10, 11 and 13 | mnemoscope.studies.kerg2022.unseen_relations:STUDY
+    kerg2022 webb2021 kerg2022thesis | relations
+relational-games | games learned with pentominoes, tested with hexominoes and stripes of other colours
+    Kerg 2022, chapter 5 Table 1 and C.2 Table 2 | mnemoscope.studies.kerg2022.relational_games:STUDY
+    kerg2022 shanahan2020 webb2021 kerg2022thesis | relations
+parameter-match | parameter counts of relational networks, and what CoRelNet learns with as many as ESBN
+    Kerg 2022, C.7 Table 3 and Fig 5 | mnemoscope.studies.kerg2022.parameter_match:STUDY
+    kerg2022 webb2021 kerg2022thesis | relations
+comparison | which of two shapes is larger: directed similarities, differences, and competing rules
+    Kerg 2022, chapter 7 Fig 2 and 3 | mnemoscope.studies.kerg2022.comparison:STUDY | kerg2022 webb2021 kerg2022thesis
+    relations
+"""
+
+studies = Registry("study", read_entries(STUDIES))

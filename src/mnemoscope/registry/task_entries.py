@@ -1,210 +1,70 @@
-"""The tasks by name."""
+"""The tasks by name. The columns are described in `table.py`."""
 
-from mnemoscope.registry.entry import Entry, Registry
+from mnemoscope.registry.entry import Registry
+from mnemoscope.registry.table import read_entries
 
 RELATIONAL = "relational"
-"""Tag of tasks that show all objects of a problem at once, to be learned by one of `networks`."""
+"""Tag of tasks that show all objects of a problem together; one of `networks` learns them."""
 
-tasks = Registry("task")
-tasks.add(
-    Entry(
-        "flipflop",
-        "n bits, each held at the sign of its last pulse",
-        "Sussillo & Barak 2013; Jang, section 6",
-        "mnemoscope.tasks:FlipFlop",
-        ("discrete memory",),
-        ("sussillo2013", "jang"),
-    ),
-    Entry(
-        "copy",
-        "recall 10 symbols after a delay",
-        "Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016",
-        "mnemoscope.tasks:Copy",
-        ("delayed recall",),
-        ("hochreiter1997", "arjovsky2016"),
-    ),
-    Entry(
-        "adding",
-        "add the two marked numbers of a long sequence",
-        "Hochreiter & Schmidhuber 1997",
-        "mnemoscope.tasks:Adding",
-        ("delayed recall",),
-        ("hochreiter1997",),
-    ),
-    Entry(
-        "transfer-copy",
-        "recall 10 symbols after another delay than in training",
-        "Hochreiter & Schmidhuber 1997; Kerg et al. 2020",
-        "mnemoscope.tasks:TransferCopy",
-        ("delayed recall", "transfer"),
-        ("hochreiter1997", "kerg2020"),
-    ),
-    Entry(
-        "denoise",
-        "recall 10 symbols that were scattered among blanks",
-        "Jing et al. 2019; Kerg, section 4.6.1",
-        "mnemoscope.tasks:Denoise",
-        ("delayed recall",),
-        ("jing2019", "kerg2020", "kerg2022thesis"),
-    ),
-    Entry(
-        "repeat-copy",
-        "repeat the vectors that were shown, over and over",
-        "Karuvally et al. 2023, section 9",
-        "mnemoscope.tasks:RepeatCopy",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "compose-copy",
-        "make each new vector of one element of each of the last ones",
-        "Karuvally et al. 2023, section 10",
-        "mnemoscope.tasks:ComposeCopy",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "binding",
-        "go on with the sequence that any signed selection makes of the vectors shown; rule T1 to T4, or your own",
-        "Karuvally et al. 2023, section 6",
-        "mnemoscope.tasks:VariableBinding",
-        ("variable binding",),
-        ("karuvally2023",),
-    ),
-    Entry(
-        "bit-copy",
-        "recall a sequence of random bit vectors, of random length",
-        "Graves et al. 2014, section 4.1",
-        "mnemoscope.tasks:BitCopy",
-        ("bits", "external memory"),
-        ("graves2014",),
-    ),
-    Entry(
-        "matrix-copy",
-        "recall a sequence of random bit matrices, of random length",
-        "Renanse et al. 2021, section 6.1",
-        "mnemoscope.tasks:MatrixCopy",
-        ("bits", "external memory"),
-        ("renanse2021", "graves2014"),
-    ),
-    Entry(
-        "bit-repeat-copy",
-        "recall a sequence of random bit vectors as often as is asked for, and mark the end",
-        "Graves et al. 2014, section 4.2",
-        "mnemoscope.tasks:BitRepeatCopy",
-        ("bits", "external memory"),
-        ("graves2014",),
-    ),
-    Entry(
-        "associative-recall",
-        "shown one item of a list of bit vectors again, recall the next",
-        "Graves et al. 2014, section 4.3",
-        "mnemoscope.tasks:AssociativeRecall",
-        ("bits", "external memory"),
-        ("graves2014",),
-    ),
-    Entry(
-        "matrix-recall",
-        "shown one item of a list of bit matrices again, recall the next",
-        "Renanse et al. 2021, section 6.2",
-        "mnemoscope.tasks:MatrixRecall",
-        ("bits", "external memory"),
-        ("renanse2021", "graves2014"),
-    ),
-    Entry(
-        "smnist",
-        "tell a handwritten digit that was shown pixel by pixel",
-        "LeCun et al. 1998; Le et al. 2015",
-        "mnemoscope.tasks:SequentialMNIST",
-        ("classification", "data"),
-        ("lecun1998", "le2015"),
-    ),
-    Entry(
-        "psmnist",
-        "tell a handwritten digit whose pixels were shown in a fixed random order",
-        "LeCun et al. 1998; Le et al. 2015",
-        "mnemoscope.tasks:PermutedMNIST",
-        ("classification", "data"),
-        ("lecun1998", "le2015"),
-    ),
-    Entry(
-        "ptb",
-        "predict the next character of the Penn Treebank",
-        "Marcus et al. 1993; Mikolov et al. 2012",
-        "mnemoscope.tasks:PennTreebank",
-        ("language", "data"),
-        ("marcus1993", "mikolov2012"),
-    ),
-    Entry(
-        "same-different",
-        "whether two shapes are the same",
-        "Webb et al. 2021; Kerg, 5.4.1",
-        "mnemoscope.tasks.relational:SameDifferent",
-        (RELATIONAL,),
-        ("webb2021", "kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "rmts",
-        "relational match-to-sample: which of two pairs is alike, or is not, as the pair shown first",
-        "Webb et al. 2021; Kerg, 5.4.1",
-        "mnemoscope.tasks.relational:RMTS",
-        (RELATIONAL,),
-        ("webb2021", "kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "distribution-of-n",
-        "what is missing from a row that was shown in another order, of three shapes or n",
-        "Webb et al. 2021; Kerg, 5.4.1 and C.4",
-        "mnemoscope.tasks.relational:DistributionOfN",
-        (RELATIONAL,),
-        ("webb2021", "kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "identity-rules",
-        "what completes a row by the rule, AAA, ABA or ABB, of the row before",
-        "Webb et al. 2021; Kerg, 5.4.1",
-        "mnemoscope.tasks.relational:IdentityRules",
-        (RELATIONAL,),
-        ("webb2021", "kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "rmts3",
-        "match-to-sample with triplets, tested with relations that were not trained",
-        "Kerg, 5.4.3",
-        "mnemoscope.tasks.relational:RMTS3",
-        (RELATIONAL,),
-        ("kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "same-different-6",
-        "whether two triplets are the same, tested with triplets that were not trained",
-        "Kerg, 5.4.3",
-        "mnemoscope.tasks.relational:SameDifferent6",
-        (RELATIONAL,),
-        ("kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "identity-rules-4",
-        "what completes a row of four by the rule of the row before, tested with rules that were not trained",
-        "Kerg, 5.4.3 and C.3",
-        "mnemoscope.tasks.relational:IdentityRules4",
-        (RELATIONAL,),
-        ("kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "comparison",
-        "which of two sizes of a shape is the larger one",
-        "Kerg, 7.2",
-        "mnemoscope.tasks.relational:Comparison",
-        (RELATIONAL,),
-        ("kerg2022", "kerg2022thesis"),
-    ),
-    Entry(
-        "relational-game",
-        "whether a relation, such as same, between or row matching, holds among coloured objects in a grid",
-        "Shanahan et al. 2020; Kerg, 5.4.2",
-        "mnemoscope.tasks.relational:RelationalGame",
-        (RELATIONAL,),
-        ("shanahan2020", "kerg2022", "kerg2022thesis"),
-    ),
-)
+TASKS = """
+flipflop | n bits, each held at the sign of its last pulse
+    Sussillo & Barak 2013; Jang, section 6 | mnemoscope.tasks:FlipFlop | sussillo2013 jang | discrete memory
+copy | recall 10 symbols after a delay
+    Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016 | mnemoscope.tasks:Copy | hochreiter1997 arjovsky2016
+    delayed recall
+adding | add the two marked numbers of a long sequence
+    Hochreiter & Schmidhuber 1997 | mnemoscope.tasks:Adding | hochreiter1997 | delayed recall
+transfer-copy | recall 10 symbols after a delay that differs from the one in training
+    Hochreiter & Schmidhuber 1997; Kerg et al. 2020 | mnemoscope.tasks:TransferCopy | hochreiter1997 kerg2020
+    delayed recall, transfer
+denoise | recall 10 symbols scattered among blanks
+    Jing et al. 2019; Kerg 2022, section 4.6.1 | mnemoscope.tasks:Denoise | jing2019 kerg2020 kerg2022thesis
+    delayed recall
+repeat-copy | repeat the vectors shown, over and over
+    Karuvally et al. 2023, section 9 | mnemoscope.tasks:RepeatCopy | karuvally2023 | variable binding
+compose-copy | build each new vector from one element of each of the last vectors
+    Karuvally et al. 2023, section 10 | mnemoscope.tasks:ComposeCopy | karuvally2023 | variable binding
+binding | continue the sequence that a signed selection makes of the vectors shown; rule T1 to T4, or your own
+    Karuvally et al. 2023, section 6 | mnemoscope.tasks:VariableBinding | karuvally2023 | variable binding
+bit-copy | recall a sequence of random bit vectors, of random length
+    Graves et al. 2014, section 4.1 | mnemoscope.tasks:BitCopy | graves2014 | bits, external memory
+matrix-copy | recall a sequence of random bit matrices, of random length
+    Renanse et al. 2021, section 6.1 | mnemoscope.tasks:MatrixCopy | renanse2021 graves2014 | bits, external memory
+bit-repeat-copy | recall a sequence of random bit vectors a given number of times, and mark the end
+    Graves et al. 2014, section 4.2 | mnemoscope.tasks:BitRepeatCopy | graves2014 | bits, external memory
+associative-recall | given one item of a list of bit vectors, recall the next
+    Graves et al. 2014, section 4.3 | mnemoscope.tasks:AssociativeRecall | graves2014 | bits, external memory
+matrix-recall | given one item of a list of bit matrices, recall the next
+    Renanse et al. 2021, section 6.2 | mnemoscope.tasks:MatrixRecall | renanse2021 graves2014 | bits, external memory
+smnist | classify a handwritten digit shown pixel by pixel
+    LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:SequentialMNIST | lecun1998 le2015 | classification, data
+psmnist | classify a handwritten digit whose pixels are shown in a fixed random order
+    LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:PermutedMNIST | lecun1998 le2015 | classification, data
+ptb | predict the next character of the Penn Treebank
+    Marcus et al. 1993; Mikolov et al. 2012 | mnemoscope.tasks:PennTreebank | marcus1993 mikolov2012 | language, data
+same-different | whether two shapes are the same
+    Webb et al. 2021; Kerg 2022, 5.4.1 | mnemoscope.tasks.relational:SameDifferent | webb2021 kerg2022 kerg2022thesis
+    relational
+rmts | relational match-to-sample: which of two pairs has the relation (same or different) of the first pair
+    Webb et al. 2021; Kerg 2022, 5.4.1 | mnemoscope.tasks.relational:RMTS | webb2021 kerg2022 kerg2022thesis
+    relational
+distribution-of-n | which shape is missing from a row shown before in another order; three shapes, or n
+    Webb et al. 2021; Kerg 2022, 5.4.1 and C.4 | mnemoscope.tasks.relational:DistributionOfN
+    webb2021 kerg2022 kerg2022thesis | relational
+identity-rules | which shape completes a row by the rule (AAA, ABA or ABB) of the row before
+    Webb et al. 2021; Kerg 2022, 5.4.1 | mnemoscope.tasks.relational:IdentityRules | webb2021 kerg2022 kerg2022thesis
+    relational
+rmts3 | match-to-sample with triplets, tested on relations absent from training
+    Kerg 2022, 5.4.3 | mnemoscope.tasks.relational:RMTS3 | kerg2022 kerg2022thesis | relational
+same-different-6 | whether two triplets are the same, tested on triplets absent from training
+    Kerg 2022, 5.4.3 | mnemoscope.tasks.relational:SameDifferent6 | kerg2022 kerg2022thesis | relational
+identity-rules-4 | which shape completes a row of four by the rule of the row before; tested on rules never trained
+    Kerg 2022, 5.4.3 and C.3 | mnemoscope.tasks.relational:IdentityRules4 | kerg2022 kerg2022thesis | relational
+comparison | which of two sizes of a shape is larger
+    Kerg 2022, 7.2 | mnemoscope.tasks.relational:Comparison | kerg2022 kerg2022thesis | relational
+relational-game | whether a relation, such as same, between or row matching, holds among coloured objects in a grid
+    Shanahan et al. 2020; Kerg 2022, 5.4.2 | mnemoscope.tasks.relational:RelationalGame
+    shanahan2020 kerg2022 kerg2022thesis | relational
+"""
+
+tasks = Registry("task", read_entries(TASKS))

@@ -80,7 +80,7 @@ class FlipFlopEvolution(Study):
                             "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000, 20_000, 30_000]}}}, (0, 1, 2)),
     }  # fmt: skip
     cites = ("jang", "sussillo2009", "sussillo2013")
-    lenses = ("evolution",)
+    lenses = ("bifurcations",)
     caption = (
         "Fixed points by unstable directions at the snapshots of the lesson, and the bifurcations between them: marks "
         "above the line are births, below it deaths."
