@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 import mnemoscope as ms
 from common import command, folder, write_json
-from mnemoscope.config.run_config import PRESETS
+from mnemoscope.config import PRESETS
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints
 from mnemoscope.training import load_model, train
 

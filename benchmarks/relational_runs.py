@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from tempfile import TemporaryDirectory
 
 from common import command, folder, write_json
-from mnemoscope.config.run_config import PRESETS
+from mnemoscope.config import PRESETS
 from mnemoscope.inspection.problem import accuracy
 from mnemoscope.tasks import Problems
 from mnemoscope.training import load_model, train

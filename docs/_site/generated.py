@@ -12,8 +12,8 @@ from typing import Any
 
 import mnemoscope
 from mnemoscope import registry
+from mnemoscope.config import PRESETS
 from mnemoscope.config.options import options_of
-from mnemoscope.config.run_config import PRESETS
 from mnemoscope.registry import Entry
 from mnemoscope.replication import Study
 from mnemoscope.store import held_results

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from mnemoscope import registry
 from mnemoscope.cli import main
 from mnemoscope.cli.entry_point import _parse
-from mnemoscope.config.run_config import PRESETS
+from mnemoscope.config import PRESETS
 from mnemoscope.lenses import FixedPoints
 from mnemoscope.training import task_named
 
@@ -183,7 +184,7 @@ def test_inspect_a_file_of_weights(tmp_path, capsys):
         (["train", "--task-options", "bits"], "come in pairs of name and value"),
         (["train", "--task", "flipflap"], "flipflop"),
         (["train", "--steps", "0"], "mnemoscope: steps must be at least 1"),
-        (["train", "--cell", "nope"], "mnemoscope: cell is 'nope'."),
+        (["train", "--cell", "nope"], "mnemoscope: cell is 'nope', which is no registered cell."),
         (["sweep", "--over", "seed=1,2", "--name", "../x"], "mnemoscope: name is the name of a folder"),
         (["train", "--task-options", "bitz", "3"], "bits"),
         (["inspect", "nowhere"], "no file or folder nowhere"),
@@ -243,17 +244,22 @@ def test_a_run_resumes_where_it_lies(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("said", "printed"), [("Go on so.", "Go on so."), ("", "Stopped.")])
-def test_interruption_ends_with_130(said, printed, monkeypatch, capsys):
+@pytest.mark.parametrize("reason", ["Continue with --resume.", ""])
+@pytest.mark.parametrize(
+    ("words", "function", "default"),
+    [
+        (["train", "flipflop"], "mnemoscope.training.train", "Stopped."),
+        (["study", "flipflop-cube"], "mnemoscope.replication.run_study", "--resume runs the rest"),
+    ],
+)
+def test_an_interruption_ends_with_status_130(words, function, default, reason, monkeypatch, capsys):
     def interrupted(*arguments, **options):
-        raise KeyboardInterrupt(said) if said else KeyboardInterrupt
+        raise KeyboardInterrupt(reason) if reason else KeyboardInterrupt
 
-    monkeypatch.setattr("mnemoscope.training.train", interrupted)
-    assert main(["train", "flipflop"]) == 130
-    assert printed in capsys.readouterr().err
-    monkeypatch.setattr("mnemoscope.studies.run_study", interrupted, raising=False)
-    assert main(["study", "flipflop-cube"]) == 130
-    assert (said or "--resume runs the rest") in capsys.readouterr().err
+    import_module("mnemoscope.replication")  # before the patch, which it would import otherwise
+    monkeypatch.setattr(function, interrupted)
+    assert main(words) == 130
+    assert (reason or default) in capsys.readouterr().err
 
 
 def test_study_passes_its_arguments_on(tmp_path, capsys):

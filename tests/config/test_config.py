@@ -1,4 +1,4 @@
-"""The configuration of a run: exact TOML, a hash of what matters, errors in words, and no torch."""
+"""The configuration of a run: exact TOML, a hash of what determines the result, clear errors, and no torch."""
 
 import ast
 import subprocess
@@ -12,20 +12,21 @@ from types import NoneType
 from typing import Literal
 
 import pytest
-import tyro  # not later: once a doctest has left a list in builtins._, this import fails
+import tyro  # first: a doctest may set builtins._, and then this import fails
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemoscope import registry
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config import run_config as module
+from mnemoscope.config.hashing import LATER_DEFAULTS
 from mnemoscope.config.options import fit, plain
-from mnemoscope.config.run_config import PRESETS, RunConfig
 
 CONFIG = RunConfig("try", "flipflop")
 
 
 def changed_to(**settings) -> RunConfig:
-    """As `replace(CONFIG, ...)` works for users: in the tests, beartype would see a wrong type before we do."""
+    """Do as `replace(CONFIG, ...)` does for users: in the tests, beartype would report a wrong type first."""
     config = object.__new__(RunConfig)
     unwrap(RunConfig.__init__)(config, **{**CONFIG.__dict__, **settings})
     return config
@@ -38,13 +39,13 @@ def read_back(config: RunConfig, folder: Path) -> RunConfig:
 
 
 def test_importing_the_configuration_imports_no_torch():
-    code = "import sys; from mnemoscope.config.run_config import PRESETS; print('torch' in sys.modules)"
+    code = "import sys; from mnemoscope.config import PRESETS, RunConfig; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-def test_every_setting_is_explained():
-    """A line below each field, which becomes the help text of its flag."""
+def test_every_setting_has_a_help_text():
+    """The string below a field is the help text of its flag."""
     tree = ast.parse(Path(module.__file__).read_text())
     body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "RunConfig").body
     for statement, below in pairwise(body):
@@ -53,13 +54,18 @@ def test_every_setting_is_explained():
             assert isinstance(below.value, ast.Constant)
 
 
-def test_what_may_be_none_is_none_by_default():
-    """TOML has no None; leaving a setting out says it, which is exact only if that is the default."""
-    for each in fields(RunConfig):
-        if NoneType in plain(module._types()[each.name]):
-            assert each.default is None, each.name
+def test_a_setting_that_may_be_none_is_none_by_default():
+    """TOML has no None: a file omits such a setting, which is exact only if None is the default."""
+    for setting in fields(RunConfig):
+        if NoneType in plain(module._types()[setting.name]):
+            assert setting.default is None, setting.name
         else:
-            assert each.default is not None or each.default is MISSING
+            assert setting.default is not None or setting.default is MISSING
+
+
+def test_defaults_that_the_hash_omits_are_those_of_the_settings():
+    defaults = {setting.name: setting.default for setting in fields(RunConfig)}
+    assert {name: defaults[name] for name in LATER_DEFAULTS} == LATER_DEFAULTS
 
 
 options = st.dictionaries(
@@ -80,17 +86,17 @@ options = st.dictionaries(
     clip=st.none() | st.floats(min_value=1e-300, max_value=1e300),
     seed=st.integers(min_value=0),
 )
-def test_toml_round_trip_is_exact(tmp_path_factory, **values):
+def test_a_configuration_read_from_its_toml_is_equal(tmp_path_factory, **values):
     config = RunConfig("a-name_1.2", "copy", cell="gru", schedule="cosine", **values)
     again = read_back(config, tmp_path_factory.getbasetemp())
     assert again == config
     assert again.hash == config.hash
-    for table in ("task_options", "cell_options"):  # True == 1 == 1.0, so that equality is not enough
+    for table in ("task_options", "cell_options"):  # equality is not enough: True == 1 == 1.0
         assert [*map(repr, getattr(again, table).items())] == [*map(repr, getattr(config, table).items())]
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_runs_that_can_be_written_and_built(name, tmp_path):
+def test_a_preset_can_be_written_and_built(name, tmp_path):
     from mnemoscope.training import build_model, build_task
 
     config = PRESETS[name]
@@ -107,8 +113,8 @@ def test_presets_are_runs_that_can_be_written_and_built(name, tmp_path):
     assert answers == task.output_size
 
 
-def test_the_hash_is_of_what_determines_the_result():
-    beside = {"name": "other", "threads": 2, "checkpoint_every": 7, "log": ("wandb",)}
+def test_the_hash_changes_with_every_setting_that_determines_the_result():
+    without_effect = {"name": "other", "threads": 2, "checkpoint_every": 7, "log": ("wandb",)}
     changed = {
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
         "embedding": 5, "readout_bias": False, "curriculum_score": 0.5,
@@ -117,13 +123,13 @@ def test_the_hash_is_of_what_determines_the_result():
         "leave_out": 5, "truncate": 5, "evaluate_every": 5, "evaluate_batches": 5,
         "target_loss": 0.5, "target_score": 0.5, "patience": 5, "seed": 5, "device": "cuda",
     }  # fmt: skip
-    assert {*beside, *changed} == {each.name for each in fields(RunConfig)}
-    assert all(replace(CONFIG, **{name: value}).hash == CONFIG.hash for name, value in beside.items())
+    assert {*without_effect, *changed} == {setting.name for setting in fields(RunConfig)}
+    assert all(replace(CONFIG, **{name: value}).hash == CONFIG.hash for name, value in without_effect.items())
     hashes = {replace(CONFIG, **{name: value}).hash for name, value in changed.items()}
     assert len(hashes | {CONFIG.hash}) == len(changed) + 1
 
 
-def test_options_equal_to_their_defaults_are_as_good_as_left_out():
+def test_options_at_their_defaults_do_not_change_the_hash():
     written = {"bits": 3, "length": 64, "rate": 0.1}
     for number in range(4):
         assert replace(CONFIG, task_options=dict([*written.items()][:number])).hash == CONFIG.hash
@@ -132,46 +138,51 @@ def test_options_equal_to_their_defaults_are_as_good_as_left_out():
         replace(CONFIG, task_options=written | {"length": 65}).hash == replace(CONFIG, task_options={"length": 65}).hash
     )
     assert replace(CONFIG, task_options={"rate": 1}).hash == replace(CONFIG, task_options={"rate": 1.0}).hash
-    assert replace(CONFIG, task_options={"bits": 3.0}).hash != CONFIG.hash  # no integer: refused when it is built
+    assert (
+        replace(CONFIG, task_options={"bits": 3.0}).hash != CONFIG.hash
+    )  # not an integer: refused when the task is built
 
 
 def test_the_hash_stays_the_same_between_versions():
-    """Run folders carry it; if this fails, every stored run is lost from sight."""
+    """Folders of runs are named by it; if this fails, no stored run is found again."""
     assert CONFIG.hash == "ef49e7b7c6"
     assert CONFIG.folder("runs") == Path("runs/try/ef49e7b7c6")
 
 
-def test_four_batches_of_an_endless_task_are_the_usual_evaluation():
+def test_four_evaluation_batches_are_the_default_of_an_endless_task():
     assert replace(CONFIG, evaluate_batches=4).hash == CONFIG.hash
     text = RunConfig("try", "ptb")
     assert replace(text, evaluate_batches=4).hash != text.hash  # not the whole split
 
 
-def test_where_data_lie_does_not_enter_the_hash():
+def test_the_place_of_the_data_does_not_enter_the_hash():
     text = RunConfig("try", "ptb", {"length": 300})
     assert replace(text, task_options={"length": 300, "data": "here"}).hash == text.hash
     assert replace(text, task_options={"data": "here"}).hash != text.hash
 
 
-def test_integers_become_floats_where_a_float_is_meant():
+def test_integers_become_floats_where_only_a_float_fits():
     assert repr(changed_to(learning_rate=1, clip=2)) == repr(replace(CONFIG, learning_rate=1.0, clip=2.0))
 
 
-def test_the_caller_s_options_are_copied():
-    mine = {"bits": 2}
-    config = RunConfig("try", "flipflop", mine)
-    mine["bits"] = 3
+def test_the_options_of_the_caller_are_copied():
+    options = {"bits": 2}
+    config = RunConfig("try", "flipflop", options)
+    options["bits"] = 3
     assert config.task_options == {"bits": 2}
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"name": "a/b"}, "name is the name of a folder.*'a/b'"),
         ({"name": ""}, "name is the name of a folder"),
         ({"name": ".."}, "name is the name of a folder"),
-        ({"task": "flipflip"}, "task is 'flipflip'.*did you mean 'flipflop'.*flipflop, copy, adding"),
-        ({"cell": "ltsm"}, "cell is 'ltsm'.*did you mean 'lstm'"),
+        (
+            {"task": "flipflip"},
+            "task is 'flipflip', which is no registered task. Did you mean 'flipflop'.*flipflop, copy, adding",
+        ),
+        ({"cell": "ltsm"}, "cell is 'ltsm'.*Did you mean 'lstm'"),
         ({"hidden_size": 0}, "hidden_size must be at least 1 and finite, but is 0"),
         ({"steps": 1.5}, "steps must be an integer, but is 1.5"),
         ({"steps": True}, "steps must be an integer, but is True"),
@@ -193,32 +204,32 @@ def test_the_caller_s_options_are_copied():
         ({"optimiser": "sgd"}, "optimiser must be 'adam' or 'adamw' or 'rmsprop', but is 'sgd'"),
         ({"device": "tpu"}, "device must be 'cpu' or 'cuda'"),
         ({"task_options": [1]}, r"task_options must be a table of options, but is \[1\]"),
-        ({"cell_options": {"a": [1]}}, r"cell_options must be a table of options, each of them .*but is \[1\]"),
-        ({"cell_options": {"a": float("nan")}}, "each of them .*but is nan"),
-        ({"log": ("paper",)}, "log must be a list, each of it 'tensorboard' or 'wandb', but is 'paper'"),
-        ({"log": "wandb"}, "log must be a list, each of it 'tensorboard' or 'wandb', but is 'wandb'"),
+        ({"cell_options": {"a": [1]}}, r"cell_options must be a table of options, each value .*but is \[1\]"),
+        ({"cell_options": {"a": float("nan")}}, "each value .*but is nan"),
+        ({"log": ("paper",)}, "log must be a list, each item 'tensorboard' or 'wandb', but is 'paper'"),
+        ({"log": "wandb"}, "log must be a list, each item 'tensorboard' or 'wandb', but is 'wandb'"),
     ],
 )
-def test_bad_settings_are_refused_in_words(settings, words):
-    with pytest.raises(ValueError, match=words):
+def test_bad_settings_are_refused_with_a_message(settings, message):
+    with pytest.raises(ValueError, match=message):
         changed_to(**settings)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
-        ('name = "a"\ntask = "copy"\nlearning_rat = 1.0', "sets 'learning_rat'.*did you mean 'learning_rate'"),
-        ('name = "a"\ntask = "copy"\nxyz = 1.0', r"sets 'xyz'. That is no setting of a run\. There are name, task"),
+        ('name = "a"\ntask = "copy"\nlearning_rat = 1.0', "sets 'learning_rat'.*Did you mean 'learning_rate'"),
+        ('name = "a"\ntask = "copy"\nxyz = 1.0', r"sets 'xyz', which is no setting of a run\. There are name, task"),
         ('name = "a"', "must set task"),
         ("", "must set name and task"),
         ("name = ", "is not a TOML file"),
         ('name = "a"\ntask = "copy"\nsteps = 0', "In .*bad.toml: steps must be at least 1"),
     ],
 )
-def test_bad_files_are_refused_in_words(text, words, tmp_path):
+def test_bad_files_are_refused_with_a_message(text, message, tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text(text)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         RunConfig.from_toml(path)
 
 
@@ -229,19 +240,19 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
         RunConfig.from_toml(path)
 
 
-def test_what_is_not_in_a_file_has_its_default(tmp_path):
+def test_a_setting_that_a_file_omits_has_its_default(tmp_path):
     path = tmp_path / "short.toml"
     path.write_text('name = "try"\ntask = "flipflop"\n')
     assert RunConfig.from_toml(path) == CONFIG
 
 
-def test_the_file_is_plain_to_read():
+def test_the_toml_text_has_plain_values_and_no_none():
     content = tomllib.loads(replace(CONFIG, task_options={"bits": 2, "odd key": 1e-5}).to_toml())
     assert content["task_options"] == {"bits": 2, "odd key": 1e-5}
     assert "clip" not in content
 
 
-def test_fit_prefers_what_is_given():
+def test_fit_converts_only_where_nothing_else_fits():
     assert repr(fit(1, int | float)) == "1"
     assert repr(fit(1, float | None)) == "1.0"
     assert repr(fit(1, str)) == "'1'"
@@ -259,7 +270,7 @@ def test_fit_prefers_what_is_given():
         fit("yes", bool)
 
 
-def test_the_command_line_can_show_and_change_it():
+def test_the_command_line_changes_single_settings():
     arguments = ["--cell", "gru", "--clip", "None", "--task-options.bits", "2", "--cell-options", "bias", "False"]
     config = tyro.cli(RunConfig, args=arguments, default=PRESETS["flipflop"])
     options = {**PRESETS["flipflop"].task_options, "bits": 2}

@@ -86,7 +86,7 @@ def test_plugins_are_loaded_only_when_an_unknown_name_is_asked_for(tmp_path, pyt
 @pytest.mark.parametrize("first", ["mnemoscope.config.run_config", "mnemoscope.studies"])
 def test_a_plugin_may_import_any_module_of_the_library(first, tmp_path, python):
     """The order of imports does not matter."""
-    uses = "import mnemoscope.cli, mnemoscope.studies\nfrom mnemoscope.config.run_config import PRESETS\n"
+    uses = "import mnemoscope.cli, mnemoscope.studies\nfrom mnemoscope.config import PRESETS\n"
     (tmp_path / "large.py").write_text(uses + LIGHT.format(name="large"))
     code = f"import {first}\nfrom mnemoscope import registry\nassert 'large' in registry.cells"
     assert python("-c", code, plugins="large") == (0, "", "")

@@ -8,7 +8,7 @@ import torch
 
 from mnemoscope import connectivity, registry
 from mnemoscope.cli import main
-from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.inspection import inspect_run
 from mnemoscope.inspection.run import Look
 from mnemoscope.inspection.uses import parts_of, uses_of_config

@@ -12,7 +12,7 @@ import pytest
 
 import mnemoscope
 from mnemoscope.cli import main
-from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.store import held_results, read_runs, select, telling_columns, write_csv, write_parquet
 from mnemoscope.training import train
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from mnemoscope.cli import main
-from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.engines import Here, Local, Outcome
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps import Choices, Integers, Sweep, Uniform, distribution, run_sweep, space, space_of_file

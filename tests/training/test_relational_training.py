@@ -17,8 +17,8 @@ from mnemoscope import registry
 from mnemoscope.cells import GRU, Model
 from mnemoscope.cli import main
 from mnemoscope.cli.entry_point import _parse
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import options_of
-from mnemoscope.config.run_config import PRESETS, RunConfig
 from mnemoscope.inspection import Look, inspect_run
 from mnemoscope.networks.relational import MODELS
 from mnemoscope.relational import MNM, CoRelNet, Solver
@@ -223,8 +223,8 @@ def test_cells_and_networks_are_told_apart():
     words = config_error(task="copy")
     assert words.startswith("cell is 'corelnet', a relational network, which learns the tasks same-different, rmts, ")
     assert "The task 'copy' is learned by a cell: elman, gru, " in words
-    assert "no registered relational network; did you mean 'predinet'?" in config_error(cell="predynet")
-    assert "did you mean 'rmts'?" in config_error(task="rmtz")
+    assert "no registered relational network. Did you mean 'predinet'?" in config_error(cell="predynet")
+    assert "Did you mean 'rmts'?" in config_error(task="rmtz")
     for task in ("rmts", "copy"):  # these names are both
         for name in ("lstm", "ntm"):
             RunConfig("try", task, cell=name)

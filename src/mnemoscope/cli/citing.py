@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from mnemoscope import registry
-from mnemoscope.config.run_config import PRESETS
+from mnemoscope.config import PRESETS
 from mnemoscope.registry.citations import ALWAYS, Use, cited, commented_bibtex
 
 if TYPE_CHECKING:

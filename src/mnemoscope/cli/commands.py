@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from mnemoscope import registry
 from mnemoscope.base.distributed import place
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import Option
-from mnemoscope.config.run_config import PRESETS, RunConfig
 
 if TYPE_CHECKING:
     from tyro.conf import Positional

@@ -19,7 +19,8 @@ from mnemoscope.cli.citing import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.sweeping import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
-from mnemoscope.config.run_config import PRESETS, Log, RunConfig, checked_later
+from mnemoscope.config import PRESETS, RunConfig
+from mnemoscope.config.run_config import Log, defer_validation
 
 DESCRIPTION = """Builds recurrent networks, teaches them memory tasks, and shows what they remember.
 
@@ -139,7 +140,7 @@ def _parse(words: list[str]) -> Any:
         Annotated[Runs, command("runs", Runs)],
         Annotated[Cite, command("cite", Cite)],
     ]
-    with checked_later():  # in words of our own
+    with defer_validation():  # in words of our own
         parsed: Any = tyro.cli(
             kinds,  # pyright: ignore[reportArgumentType]: tyro's overloads do not know of unions
             args=words or ["--help"],

@@ -1,5 +1,6 @@
-"""Everything that determines a training run, as one frozen dataclass and one TOML file. Imports no torch."""
+"""Everything that determines a training run: one frozen dataclass, one TOML file. Imports no torch."""
 
-from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.config.presets import PRESETS
+from mnemoscope.config.run_config import RunConfig
 
 __all__ = ["PRESETS", "RunConfig"]

@@ -1,4 +1,4 @@
-"""Options by name, as they stand in a TOML file or on the command line: which there are, and whether they fit."""
+"""Options of tasks, cells and engines: the parameters that a TOML file or the command line can set by name."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
-from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter
 from math import isnan
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
+from mnemoscope.base.suggestions import did_you_mean
+
 Option = bool | int | float | str
 
 
 def options_of(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters of a class or function that a TOML file can hold, by name.
+    """Return the parameters of a class or function that a TOML file can hold, by name.
 
-    Of parameters that are handed on, `**options: Unpack[Table]`, the table says which they are, and their defaults are
-    those of the class that takes them: a base of `target`, or of what it returns. What a `partial` fills in is a
-    default.
+    Parameters that are passed on, `**options: Unpack[Table]`, are listed in the table. Their defaults are those of the
+    class that takes them: a base of `target`, or of the class that it returns. Arguments of a `partial` count as
+    defaults.
 
     >>> def build(size: int, *, bias: bool = True) -> list: ...
     >>> print(*options_of(partial(build, bias=False)).values(), sep=", ")
@@ -43,27 +44,27 @@ def options_of(target: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def _signature(target: Callable[..., Any]) -> inspect.Signature:
-    """With annotations that are types, and no text."""
+    """Return the signature, with annotations evaluated from text to types."""
     if not (isinstance(target, type) and is_dataclass(target)):
         return inspect.signature(target, eval_str=True)
-    hints = get_type_hints(target)  # of a field, in the module of the class that has it, which may be a base
+    hints = get_type_hints(target)  # evaluates the fields of a base class in the module of that base
     signature = inspect.signature(target)
     return signature.replace(
-        parameters=[each.replace(annotation=hints[name]) for name, each in signature.parameters.items()]
+        parameters=[parameter.replace(annotation=hints[name]) for name, parameter in signature.parameters.items()]
     )
 
 
 def _default(made: type, name: str) -> Any:
-    """That of the first among a class and its bases which names the parameter."""
+    """Return the default of a parameter in the first class, of `made` and its bases, that has it."""
     for base in made.__mro__:
         parameters = inspect.signature(vars(base)["__init__"]).parameters if "__init__" in vars(base) else {}
         if name in parameters:
             return parameters[name].default
-    raise TypeError(f"Nothing that {made.__name__} is made of takes {name!r}.")
+    raise TypeError(f"Neither {made.__name__} nor a base of it takes {name!r}.")
 
 
 def changed_options(target: Callable[..., Any], options: Mapping[str, Option]) -> dict[str, Option]:
-    """The options that differ from the defaults of `target`, as it will get them; unknown ones are kept."""
+    """Return the options that differ from the defaults of `target`, converted to its types; unknown ones are kept."""
     known = options_of(target)
     changed = {}
     for name, value in options.items():
@@ -79,17 +80,21 @@ def changed_options(target: Callable[..., Any], options: Mapping[str, Option]) -
 def checked_options(
     target: Callable[..., Any], what: str, options: Mapping[str, Any], given: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The options as `target`, which is `what`, wants them, or an error that says which there are; those that are
-    `given` otherwise are not among them.
+    """Return options converted to the types of `target`, or raise an error that lists the options there are.
+
+    Args:
+        target: class or function that takes the options.
+        what: name of the target in error messages, such as "cell 'gru'".
+        options: options by name.
+        given: parameters that the caller sets, and that are therefore no options.
+
     """
     known = {name: parameter for name, parameter in options_of(target).items() if name not in given}
     listing = ", ".join(_described(parameter) for parameter in known.values()) or "none"
     checked = {}
     for name, value in options.items():
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"The {what} has no option {name!r}.{hint} Its options: {listing}.")
+            raise ValueError(f"The {what} has no option {name!r}.{did_you_mean(name, known)} Its options: {listing}.")
         try:
             checked[name] = fit(value, known[name].annotation)
         except TypeError as error:
@@ -105,11 +110,13 @@ def _described(parameter: Parameter) -> str:
 
 
 def fit(value: object, annotation: Any) -> Any:
-    """`value` as the annotation wants it: itself, or an integer as a float where only a float fits, and as a string
-    where only a string fits: a list of numbers, written as one, may be of one. The words true and false, as a command
-    line has them, are bools where no string fits, in a TOML file too.
+    """Return `value` converted to the type of an annotation.
 
-    Raises TypeError with the words "<what is expected>, but is <what was given>".
+    A value that fits stays unchanged. An integer becomes a float where only a float fits, and a string where only a
+    string fits: an option may be a list of numbers in one string, and a list of one number looks like an integer. The
+    words true and false become truth values where no string fits, because the command line has no other notation.
+
+    Raises TypeError with the message "<what was expected>, but is <what was given>".
 
     >>> fit(1, float | None), fit(1, int | float), fit(1, str), fit("true", bool)
     (1.0, 1, '1', True)
@@ -121,18 +128,18 @@ def fit(value: object, annotation: Any) -> Any:
         try:
             return {fit(key, key_type): fit(item, value_type) for key, item in value.items()}
         except TypeError as error:
-            raise TypeError(f"a table of options, each of them {error}") from None
+            raise TypeError(f"a table of options, each value {error}") from None
     if get_origin(annotation) in (tuple, Sequence):
         inner = get_args(annotation)[0]
         if not isinstance(value, list | tuple):
-            raise TypeError(f"a list, each of it {_words(plain(inner))}, but is {value!r}")
+            raise TypeError(f"a list, each item {_expected(plain(inner))}, but is {value!r}")
         try:
             return tuple(fit(item, inner) for item in value)
         except TypeError as error:
-            raise TypeError(f"a list, each of it {error}") from None
+            raise TypeError(f"a list, each item {error}") from None
     choices = plain(annotation)
     if isinstance(value, float) and isnan(value):
-        raise TypeError(f"{_words(choices)}, but is nan")
+        raise TypeError(f"{_expected(choices)}, but is nan")
     for choice in choices:
         if type(value) is choice or (type(value) is type(choice) and value == choice):
             return value
@@ -142,11 +149,11 @@ def fit(value: object, annotation: Any) -> Any:
         return str(value)
     if bool in choices and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise TypeError(f"{_words(choices)}, but is {value!r}")
+    raise TypeError(f"{_expected(choices)}, but is {value!r}")
 
 
 def plain(annotation: Any) -> list[Any]:
-    """The plain types and the literal values that an annotation admits; others cannot stand in a TOML file.
+    """Return the plain types and the literal values of an annotation, which are those that a TOML file can hold.
 
     >>> print(plain(float | None), plain(Literal["a", "b"]), plain(list[int]))
     [<class 'float'>, <class 'NoneType'>] ['a', 'b'] []
@@ -159,6 +166,6 @@ def plain(annotation: Any) -> list[Any]:
     return [annotation] if annotation in (bool, int, float, str, NoneType) else []
 
 
-def _words(choices: list[Any]) -> str:
+def _expected(choices: list[Any]) -> str:
     names = {bool: "true or false", int: "an integer", float: "a number", str: "a string", NoneType: "None"}
     return " or ".join(names[choice] if isinstance(choice, type) else repr(choice) for choice in choices)

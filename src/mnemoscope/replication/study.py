@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mnemoscope.config.run_config import without_later_defaults
+from mnemoscope.config.hashing import without_later_defaults
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import Any
 from mnemoscope import registry
 from mnemoscope.base.files import read_json
 from mnemoscope.base.version import __version__
-from mnemoscope.config.run_config import RunConfig, with_tuples
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.config.toml_format import with_tuples
 from mnemoscope.store.selecting import differing
 
 Run = dict[str, Any]

@@ -15,8 +15,9 @@ from mnemoscope import registry
 from mnemoscope.base.files import DEBRIS, read_json, write_json
 from mnemoscope.base.validation import check_whole
 from mnemoscope.base.version import __version__
+from mnemoscope.config.hashing import without_later_defaults
 from mnemoscope.config.options import options_of
-from mnemoscope.config.run_config import RunConfig, changed, without_later_defaults
+from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.store import newer_than_this
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.search_space import Choices, Distribution, Value
@@ -48,7 +49,7 @@ class Point:
 class Sweep:
     """Everything that determines a sweep.
 
-    >>> from mnemoscope.config.run_config import PRESETS
+    >>> from mnemoscope.config import PRESETS
     >>> from mnemoscope.sweeps.search_space import space
     >>> sweep = Sweep(PRESETS["flipflop"], space(["hidden_size=8,16", "cell=gru,lstm"]), seeds=(0, 1))
     >>> [dict(point.values) for point in sweep.points()][1]

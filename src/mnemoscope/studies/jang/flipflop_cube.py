@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from mnemoscope.config.run_config import PRESETS, RunConfig
+from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.inspection.run import Look, inspect_run

@@ -1,0 +1,47 @@
+"""Presets: one TOML file each, with the hashes that stored runs carry."""
+
+from importlib.resources import files
+
+import pytest
+
+from mnemoscope import registry
+from mnemoscope.config import PRESETS
+
+HASHES = {
+    "flipflop": "0437d6e1fb",
+    "copy": "f704b5e500",
+    "adding": "8b571e8355",
+    "psmnist": "3f944c1e76",
+    "ptb": "f3329aee4a",
+    "repeat-copy": "a5279cefd6",
+    "compose-copy": "e3d7b95f30",
+    "matntm": "1fe9462307",
+    "ntm": "447f6f5042",
+    "bit-copy": "6b5c8f01e8",
+    "associative-recall": "b240f04f7c",
+    "rmts": "26165250b0",
+}
+"""Hash of each preset, which names the folders of its runs."""
+
+
+@pytest.mark.parametrize("name", HASHES)
+def test_the_hash_of_a_preset_stays_the_same_between_versions(name):
+    assert PRESETS[name].hash == HASHES[name]
+
+
+def test_every_preset_has_a_file_of_its_name_that_begins_with_a_comment():
+    folder = files("mnemoscope.config.presets")
+    texts = {
+        path.name.removesuffix(".toml"): path.read_text() for path in folder.iterdir() if path.name.endswith("toml")
+    }
+    assert texts.keys() == PRESETS.keys()
+    for name, text in texts.items():
+        assert text.startswith("# "), name
+        assert PRESETS[name].name == name
+
+
+def test_presets_have_the_order_of_their_tasks():
+    order = [*registry.tasks.entries]
+    places = [order.index(config.task) for config in PRESETS.values()]
+    assert places == sorted(places)
+    assert next(iter(PRESETS)) == "flipflop"
