@@ -25,8 +25,9 @@ from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.descent import descend
 from mnemoscope.lenses.fixed_points.lens import default_solver
 from mnemoscope.lenses.fixed_points.mixed_precision import Factors, MixedLevenbergMarquardt
-from mnemoscope.lenses.fixed_points.restarts import DEAR, Waves
-from mnemoscope.lenses.fixed_points.solvers import LevenbergMarquardt, jacobians_at_a_time
+from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt
+from mnemoscope.lenses.fixed_points.restarts import EXPENSIVE, Restarts
+from mnemoscope.lenses.fixed_points.solvers import jacobians_at_a_time
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, Boundary, unstable_directions
 from mnemoscope.tasks import FlipFlop
 from tests.slow import SLOW
@@ -188,7 +189,7 @@ def test_stuck_starts_are_given_up_or_followed():
 
 def test_the_index_sum_drives_a_search_to_the_end():
     """Starts near the corners alone find the eight attractors; the waves must find the other 19 points."""
-    dynamics, roots = planted(DEAR + 4)
+    dynamics, roots = planted(EXPENSIVE + 4)
     corners = roots[[0, 2, 6, 8, 18, 20, 24, 26]]
     alone = ms.find_fixed_points(dynamics, corners)
     assert (len(alone), alone.index_sum) == (8, 8)
@@ -200,7 +201,7 @@ def test_the_index_sum_drives_a_search_to_the_end():
 
 
 def test_a_budget_of_starts_is_kept_and_told(tmp_path):
-    dynamics, roots = planted(DEAR + 4)
+    dynamics, roots = planted(EXPENSIVE + 4)
     fp = ms.find_fixed_points(dynamics, Adaptive(roots[[0, 2]], max_starts=10))
     assert len(fp.starts) == 10
     assert fp.may_be_complete is False
@@ -219,7 +220,7 @@ def found_so_far(dynamics, states):
     with torch.no_grad():
         catalogue.offer(states, 1e-25)
     assert len(catalogue) == len(states)
-    return catalogue, Waves(Adaptive(), dynamics, torch.Generator().manual_seed(0))
+    return catalogue, Restarts(Adaptive(), dynamics, torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()
@@ -249,11 +250,11 @@ def test_departures_lead_from_a_saddle_to_both_sides():
 def test_edges_between_basins_lead_to_saddles():
     dynamics, roots = planted(60)
     catalogue, waves = found_so_far(dynamics, roots[[0, 2, 1]])  # two attractors and the saddle between them
-    starts = waves.edges(catalogue)
+    starts = waves.basin_boundaries(catalogue)
     assert waves.attracting == [0, 1]
     assert len(starts) == 1
     assert (starts - roots[1]).norm() < 0.05 * (roots[0] - roots[2]).norm()
-    assert len(waves.edges(catalogue)) == 0  # each pair once
+    assert len(waves.basin_boundaries(catalogue)) == 0  # each pair once
 
 
 def test_outputs_are_fed_back_as_a_teacher_would():

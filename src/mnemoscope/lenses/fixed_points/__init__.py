@@ -4,8 +4,8 @@ from mnemoscope.lenses.fixed_points.descent import Tolerances
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.matrix_free import GaussNewtonCG, NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
+from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt, Newton
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
-from mnemoscope.lenses.fixed_points.solvers import LevenbergMarquardt, Newton
 from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
 
 __all__ = [

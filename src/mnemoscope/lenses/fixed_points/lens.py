@@ -1,4 +1,4 @@
-"""The fixed-point lens: the search, from starts to the classified answer."""
+"""The fixed-point lens: the search from the starts to the classified points."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.descent import Outcome, Tolerances, descend
 from mnemoscope.lenses.fixed_points.matrix_free import NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
-from mnemoscope.lenses.fixed_points.restarts import Waves
+from mnemoscope.lenses.fixed_points.newton import Newton
+from mnemoscope.lenses.fixed_points.restarts import Restarts
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
-from mnemoscope.lenses.fixed_points.solvers import Newton, Solver
+from mnemoscope.lenses.fixed_points.solvers import Solver
 from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
 
-PLAIN = 512
-"""The largest state for which `Newton` is the default: up to here factorisations in float32 save no time."""
-DENSE = 2048
-"""The largest state for which Jacobians are formed and factorised by default."""
+LARGEST_FOR_NEWTON = 512
+"""Largest state for which `Newton` is the default: up to here, factorisations in float32 save no time."""
+LARGEST_DENSE = 2048
+"""Largest state for which Jacobians are formed and factorised by default."""
+SLOW_DISTANCE = 1e-2
+"""Slow points closer than this (rms) are one: a flat minimum of q cannot be located more precisely."""
 
 
 def find_fixed_points(
@@ -35,22 +38,22 @@ def find_fixed_points(
     seed: int = 0,
     progress: bool = False,
 ) -> FixedPoints:
-    """All fixed points of `dynamics` that can be reached from `starts` (Sussillo & Barak 2013; Jang, Eq 1-13).
+    """Find the fixed points of `dynamics` that a solver reaches from `starts` (Sussillo & Barak 2013; Jang, Eq 1-13).
 
     Args:
         dynamics: the system, at its constant input.
-        starts: flat states (starts, size), states of the cell's own form, a strategy (`FromTrajectories`, `Box`,
-            `FromOutputs`, `Several`, `Adaptive`), or "adaptive".
-        solver: by default `Newton()` for up to 512 numbers in a state, `ChordNewton()`, which factorises in float32 and
-            gives up stuck starts early, for up to 2048, and above `NewtonKrylov()`, which forms no matrix per start.
-            `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others hand over to such where they get stuck.
-        tolerances: which q counts as fixed and which as slow.
+        starts: flat states (starts, size), states of the cell, a strategy (`FromTrajectories`, `Box`, `FromOutputs`,
+            `Several`, `Adaptive`), or "adaptive".
+        solver: by default `Newton()` for states of up to 512 numbers; `ChordNewton()`, which factorises in float32 and
+            gives up stuck starts early, for up to 2048; `NewtonKrylov()`, which forms no matrix per start, above.
+            `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others switch to such a minimiser when stuck.
+        tolerances: the limits of q for fixed and for slow points.
         merge_distance: root-mean-square distance below which two converged states are the same point.
-        seed: for the strategies that draw at random.
+        seed: seed of the strategies that draw at random.
         progress: show a progress bar.
 
     Returns:
-        The fixed points; slow points and what became of every start are kept beside them.
+        The fixed points, with the slow points and the outcome of every start.
 
     >>> import mnemoscope as ms
     >>> rotate_and_shrink = torch.tensor([[0.0, -0.9], [0.9, 0.0]], dtype=torch.float64)
@@ -80,19 +83,21 @@ def find_fixed_points(
         stopped = ""
         outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
         if isinstance(strategy, Adaptive):
-            more, stopped = _waves(strategy, solver, dynamics, catalogue, tolerances, generator, bar, len(first))
+            more, stopped = _search_in_waves(
+                strategy, solver, dynamics, catalogue, tolerances, generator, bar, len(first)
+            )
             outcomes += more
-        return answer(dynamics, catalogue, Outcome.joined(outcomes), stopped)
+        return collect_result(dynamics, catalogue, Outcome.concatenate(outcomes), stopped)
 
 
 def default_solver(size: int) -> Solver:
-    """The solver that takes least time for states of `size` numbers."""
-    if size <= PLAIN:
+    """Return the fastest solver for states of `size` numbers."""
+    if size <= LARGEST_FOR_NEWTON:
         return Newton()
-    return ChordNewton() if size <= DENSE else NewtonKrylov()
+    return ChordNewton() if size <= LARGEST_DENSE else NewtonKrylov()
 
 
-def _waves(
+def _search_in_waves(
     strategy: Adaptive,
     solver: Solver,
     dynamics: Dynamics,
@@ -102,16 +107,16 @@ def _waves(
     bar: Bar,
     done: int,
 ) -> tuple[list[Outcome], str]:
-    """What became of the starts of further waves, and why there were no more; `done` starts came before."""
+    """Return the outcomes of further waves and why the search ended; `done` starts came before."""
     outcomes: list[Outcome] = []
-    waves = Waves(strategy, dynamics, generator)
+    restarts = Restarts(strategy, dynamics, generator)
     budget = float("inf") if strategy.max_starts is None else strategy.max_starts - done
     idle = 0
     stopped = ""
     while len(catalogue):
         missing = dynamics.invariant and catalogue.index_sum != 1
         if idle >= strategy.patience * (4 if missing else 1):
-            stopped = f"{_count(idle, 'wave')} in a row brought nothing new"
+            stopped = f"{_count(idle, 'wave')} in a row found nothing new"
             break
         if len(outcomes) >= strategy.waves - 1:
             stopped = f"the limit of {_count(strategy.waves, 'wave')} was reached"
@@ -120,7 +125,7 @@ def _waves(
             stopped = f"the limit of {_count(strategy.max_starts or 0, 'start')} was reached"
             break
         known = catalogue.regular
-        starts = waves.next(catalogue, missing, idle)
+        starts = restarts.next_wave(catalogue, missing, idle)
         starts = starts[: int(min(budget, len(starts)))]
         budget -= len(starts)
         bar.total += len(starts)
@@ -130,21 +135,21 @@ def _waves(
     return outcomes, stopped
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
-    """What was found, for the user; `stopped` says why a search went no further."""
+def collect_result(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
+    """Return the roots of the catalogue as fixed points; `stopped` is the reason why an adaptive search ended."""
     point = outcome.root.clone()
     fixed = outcome.status == Status.FIXED
     slow_rows = (outcome.status == Status.SLOW).nonzero()[:, 0]
-    slow, which = _slow_points(dynamics, outcome.states[slow_rows], outcome.q[slow_rows])
-    point[slow_rows] = which
+    slow, cluster = _slow_points(dynamics, outcome.states[slow_rows], outcome.q[slow_rows])
+    point[slow_rows] = cluster
     starts = Starts(outcome.status.cpu(), point.cpu(), outcome.q.cpu(), outcome.steps.cpu())
     starts.q[fixed.cpu()] = catalogue.q[outcome.root[fixed]].cpu()  # merged starts end at their root
     starts.q.mul_(dynamics.rate**2)
-    # the degree of a map on a box is that of the fixed points inside: what it has on the edge, it may have beyond
+    # the degree of a map on a box counts the fixed points inside: a point on the edge may have a partner outside
     touching = dynamics.declared and bool(dynamics.on_edge(catalogue.states).any())
     return FixedPoints(
         states=catalogue.states.cpu(),
@@ -163,29 +168,25 @@ def answer(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: 
     )
 
 
-SLOW_DISTANCE = 1e-2
-"""Slow points closer than this (rms) are one: a flat minimum of q cannot be located more sharply."""
-
-
 def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPoints, Tensor]:
-    """Distinct slow points, the slowest of each cluster, and which of them each state is."""
-    keep: list[int] = []
-    which = torch.full((len(states),), -1, dtype=torch.int64, device=states.device)
+    """Return the slowest state of each cluster, and the cluster of each state."""
+    slowest: list[int] = []
+    cluster = torch.full((len(states),), -1, dtype=torch.int64, device=states.device)
     for row in q.argsort().tolist():
-        if which[row] >= 0:
+        if cluster[row] >= 0:
             continue
         near = (states - states[row]).norm(dim=1) <= SLOW_DISTANCE * dynamics.size**0.5
-        which[near & (which < 0)] = len(keep)
-        keep.append(row)
+        cluster[near & (cluster < 0)] = len(slowest)
+        slowest.append(row)
     return (
         FixedPoints(
-            states=states[keep].cpu(),
-            q=q[keep].cpu() * dynamics.rate**2,
-            jacobians=dynamics.jacobian(states[keep]).cpu(),
-            reached=torch.bincount(which, minlength=len(keep)).cpu(),
+            states=states[slowest].cpu(),
+            q=q[slowest].cpu() * dynamics.rate**2,
+            jacobians=dynamics.jacobian(states[slowest]).cpu(),
+            reached=torch.bincount(cluster, minlength=len(slowest)).cpu(),
             continuous=dynamics.continuous,
             bounded=False,
             rate=dynamics.rate,
         ),
-        which,
+        cluster,
     )

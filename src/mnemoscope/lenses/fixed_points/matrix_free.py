@@ -1,4 +1,4 @@
-"""Solvers that only multiply by the Jacobian: no matrix is formed per start, so large states are no obstacle."""
+"""Matrix-free solvers for large states: Krylov methods that only multiply by the Jacobian."""
 
 from __future__ import annotations
 
@@ -9,36 +9,31 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics, Product
-from mnemoscope.lenses.fixed_points.solvers import Parts, Patience, Solver, limited
+from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver, SolverDefaults, limit_step
 
 
 @dataclass(frozen=True)
-class GaussNewtonCG:
-    """Minimises q(x) = 1/2 |f|^2 with the Gauss-Newton Hessian `H = J^T J` by conjugate gradients (Jang, Eq 4-13).
+class GaussNewtonCG(SolverDefaults):
+    """Minimisation of q(x) = 1/2 |f|^2 with the Gauss-Newton Hessian `H = J^T J` (Jang, Eq 4-13).
 
-    Each step solves `(J^T J + mu I) p = -J^T f` with mu = damping |f|, as `LevenbergMarquardt` does, but to a relative
-    accuracy that tightens as q falls, and from products with J and J^T alone.
+    Each step solves `(J^T J + mu I) p = -J^T f` with mu = damping |f|, as in `LevenbergMarquardt`, but by conjugate
+    gradients from products with J and J^T, to a relative accuracy that tightens as q falls.
     """
 
     max_steps: int = 200
     iterations: int = 500
     """Upper limit of conjugate-gradient iterations in one step."""
 
-    @property
-    def settle(self) -> None:
-        return None
-
-    @property
-    def patience(self) -> Patience:
-        return Patience()
-
     def chunk(self, size: int, device: torch.device) -> int:
+        """Return how many starts to iterate together."""
         return max(8, min(256, 2**20 // size))
 
-    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
+    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
+        """Return nothing: the products depend on the damping."""
         return ()
 
-    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
+    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
+        """Return the damped Gauss-Newton step."""
         push, pull = dynamics.residual_products(x)
         norm = f.norm(dim=1, keepdim=True)
         mu = damping.unsqueeze(1) * norm
@@ -47,7 +42,7 @@ class GaussNewtonCG:
 
 
 @dataclass(frozen=True)
-class NewtonKrylov:
+class NewtonKrylov(SolverDefaults):
     """`Newton` with `J p = -f` solved by GMRES, to a relative accuracy that tightens as f falls.
 
     The default for the largest states.
@@ -59,23 +54,23 @@ class NewtonKrylov:
     reach: float = 0.3
 
     @property
-    def settle(self) -> Solver:
+    def settle(self) -> Solver | None:
+        """`GaussNewtonCG` takes over stuck starts."""
         return GaussNewtonCG()
 
-    @property
-    def patience(self) -> Patience:
-        return Patience()
-
     def chunk(self, size: int, device: torch.device) -> int:
-        return max(8, min(64, 2**16 // size))  # the Krylov bases of a chunk stay within some 40 MB
+        """Return how many starts to iterate together."""
+        return max(8, min(64, 2**16 // size))  # the Krylov bases of a chunk take at most about 40 MB
 
-    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Parts:
+    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
+        """Return the full Newton step, to the accuracy of GMRES."""
         push, _ = dynamics.residual_products(x)
         accuracy = f.norm(dim=1).clamp(1e-8, 0.03)
         return (gmres(push, -f, accuracy, self.iterations),)
 
-    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Parts, damping: Tensor) -> Tensor:
-        return limited(parts[0], self.reach, x, damping)
+    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
+        """Return the Newton step, shortened."""
+        return limit_step(parts[0], self.reach, x, damping)
 
 
 def conjugate_gradients(
@@ -103,9 +98,9 @@ def conjugate_gradients(
 def gmres(
     multiply: Product, b: Float[Tensor, "batch size"], accuracy: Float[Tensor, " batch"], iterations: int
 ) -> Float[Tensor, "batch size"]:
-    """Minimise |b - A x| over the Krylov space of each of a batch of A, until it is <= accuracy |b| for all.
+    """Minimise |b - A x| over the Krylov space of each matrix of a batch, until it is <= accuracy |b| for all.
 
-    Saad & Schultz (1986), with Gram-Schmidt applied twice; the residual is looked at every `CHECK` iterations.
+    Saad & Schultz (1986), with Gram-Schmidt applied twice; the residual is computed every `CHECK_EVERY` iterations.
     """
     n, size = b.shape
     m = min(iterations, size)
@@ -121,23 +116,25 @@ def gmres(
             w = w - torch.bmm(h.mT, Q[:, : j + 1]).squeeze(1)
             H[:, : j + 1, j] += h.squeeze(2)
         length = w.norm(dim=1)
-        # an exhausted space (w = 0 up to rounding) holds the solution: it goes on with zeros, which change nothing
+        # an exhausted space (w = 0 up to rounding) holds the solution: further basis vectors are 0, which changes nothing
         length = torch.where(length > 1e-14 * H[:, : j + 1, j].norm(dim=1), length, 0)
         H[:, j + 1, j] = length
         Q[:, j + 1] = torch.where(length[:, None] > 0, w / length.clamp_min(_TINY)[:, None], 0)
-        if (j + 1) % CHECK == 0 or j + 1 == m:
+        if (j + 1) % CHECK_EVERY == 0 or j + 1 == m:
             y, residual = _least_squares(H[:, : j + 2, : j + 1], beta)
             if (residual <= accuracy * beta).all():
                 break
     return torch.bmm(y.unsqueeze(1), Q[:, : y.shape[1]]).squeeze(1)
 
 
-CHECK = 10
+CHECK_EVERY = 10
+"""Iterations of GMRES between two computations of the residual."""
 _TINY = 1e-300
+"""Avoids a division by 0."""
 
 
 def _least_squares(H: Float[Tensor, "batch rows columns"], beta: Tensor) -> tuple[Tensor, Tensor]:
-    """Minimiser of |beta e1 - H y| and the minimum."""
+    """Return the minimiser y of |beta e1 - H y|, and the minimum."""
     Q, R = torch.linalg.qr(H, mode="complete")
     right = Q[:, 0] * beta[:, None]  # Q^T (beta e1)
     R = R[:, :-1].clone()

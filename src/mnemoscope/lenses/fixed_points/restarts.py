@@ -1,4 +1,4 @@
-"""Where a search goes on from what it has found: between points, to their mirror images, away from saddles."""
+"""Starts of later waves, derived from the roots found: between them, at their mirror images, away from saddles."""
 
 from __future__ import annotations
 
@@ -10,106 +10,125 @@ from torch import Generator, Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EchoState
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.catalogue import Catalogue, magnitude
-from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, rested
+from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
+from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, advance
 
-DEAR = 256
-"""From this size on a start costs more than a hundred steps of the map: starts rest before the solver begins."""
-REST = 25
+EXPENSIVE = 256
+"""From this size on, a start costs more than a hundred steps of the map, so starts relax before the solver begins."""
+RELAXATION_STEPS = 25
 """Steps in which fast modes decay."""
-LEAVE = 300
-"""Steps in which a state that leaves a saddle arrives elsewhere."""
+DEPARTURE_STEPS = 300
+"""Steps in which a state near a saddle reaches an attractor."""
+BISECTIONS = 14
+"""They locate the boundary between two basins to 6e-5 of the distance between the attractors."""
+OFFSET = 0.05
+"""Distance from a root at which its stability is tried (rms, relative to the state)."""
 
 
 @dataclass
-class Waves:
-    """The waves of one adaptive search: it remembers which pairs were tried and which points were used."""
+class Restarts:
+    """Generator of the waves of one adaptive search; remembers the pairs and the roots that it has used."""
 
     strategy: Adaptive
     dynamics: Dynamics
     generator: Generator
     tried: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs of roots between which a start was placed."""
     mirrored: int = 0
-    """Of how many roots the mirror image was tried."""
-    left: int = 0
-    """How many roots were looked at for saddles to leave."""
-    judged: int = 0
-    """How many were tried for attraction."""
+    """Number of roots whose mirror image was tried."""
+    departed: int = 0
+    """Number of roots that were checked for saddles to depart from."""
+    assessed: int = 0
+    """Number of roots whose attraction was tried."""
     attracting: list[int] = field(default_factory=list)
-    edged: set[tuple[int, int]] = field(default_factory=set)
-    """Pairs of attractors between which the edge was looked for."""
+    """Those of them that attract."""
+    bisected: set[tuple[int, int]] = field(default_factory=set)
+    """Pairs of attractors whose basin boundary was searched."""
 
     @property
-    def dear(self) -> bool:
-        return self.dynamics.size >= DEAR
+    def expensive(self) -> bool:
+        """Whether a start costs far more than the steps of the map that prepare it."""
+        return self.dynamics.size >= EXPENSIVE
 
-    def next(self, catalogue: Catalogue, missing: bool, idle: int) -> Float[Tensor, "starts size"]:
-        """Starts of the next wave. `missing`: the index sum shows that points are missing; `idle`: how many waves in a
-        row brought nothing new.
+    def next_wave(self, catalogue: Catalogue, missing: bool, idle: int) -> Float[Tensor, "starts size"]:
+        """Return the starts of the next wave.
+
+        Args:
+            catalogue: the roots found so far.
+            missing: whether the index sum shows that points are missing.
+            idle: how many waves in a row found nothing new.
+
         """
         index = catalogue.index.tolist()
-        between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.dear)
+        between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.expensive)
         parts = [self.mirror_images(catalogue), between]
-        if missing and self.dear:
-            parts += [self.departures(catalogue), self.edges(catalogue), self._rested(self.lines(catalogue))]
+        if missing and self.expensive:
+            parts += [self.departures(catalogue), self.basin_boundaries(catalogue)]
+            parts.append(self._relax(self.connecting_lines(catalogue)))
         if missing and idle:
-            parts.append(self.elsewhere())
+            parts.append(self.random_states())
         return self.dynamics.clamp(torch.cat(parts))
 
     def mirror_images(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
-        """-x of the new roots x, where that is a root too: always for an odd map, such as tanh units without bias."""
+        """Return -x for the new roots x if it is a root too, as for an odd map such as tanh units without bias."""
         isolated = catalogue.index[self.mirrored :] != 0  # a line of points would be mirrored for ever
         images = -catalogue.states[self.mirrored :][isolated]
         self.mirrored = len(catalogue)
         return images[self.dynamics.residual(images).norm(dim=1) <= 1e-9 * magnitude(images)]
 
     def departures(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
-        """Where the system goes from beside each new saddle, to both sides: its unstable direction takes over."""
-        new, index = catalogue.states[self.left :], catalogue.index[self.left :]
-        self.left = len(catalogue)
+        """Return where the system goes from both sides of each new saddle, along its unstable direction."""
+        new, index = catalogue.states[self.departed :], catalogue.index[self.departed :]
+        self.departed = len(catalogue)
         saddles = new[index < 0]
         if self.dynamics.continuous or not len(saddles):
             return saddles[:0]
-        aside = torch.randn(saddles.shape, generator=self.generator, dtype=saddles.dtype).to(saddles.device)
-        aside = ASIDE * aside * (magnitude(saddles) / self.dynamics.size**0.5)[:, None]
-        return rested(self.dynamics, self.dynamics.clamp(torch.cat([saddles + aside, saddles - aside])), LEAVE)
+        offset = self._random_offset(saddles)
+        nearby = self.dynamics.clamp(torch.cat([saddles + offset, saddles - offset]))
+        return advance(self.dynamics, nearby, DEPARTURE_STEPS)
 
-    def edges(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
-        """Slowest states on the edge between the basins of two attractors, nearest pairs first, each pair once.
+    def basin_boundaries(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
+        """Return slow states on the boundary between the basins of two attractors, nearest pairs first, each pair once.
 
-        The edge is found by bisection on the line between the attractors. What starts on it stays on it, and comes to
-        rest at a saddle with one unstable direction (Skufca et al. 2006), unless the edge is stranger than that.
+        Bisection on the line between the attractors finds the boundary. A state on it stays on it and converges to a
+        saddle with one unstable direction (edge tracking; Skufca et al. 2006), unless the boundary is more complicated.
         """
         if self.dynamics.continuous:
             return catalogue.states[:0]
         attractors = self._attractors(catalogue)
         apart = torch.cdist(attractors, attractors).tolist()
-        pairs = [(a, b) for b in range(len(attractors)) for a in range(b) if (a, b) not in self.edged]
+        pairs = [(a, b) for b in range(len(attractors)) for a in range(b) if (a, b) not in self.bisected]
         pairs = sorted(pairs, key=lambda pair: apart[pair[0]][pair[1]])[: self.strategy.number // 2]
-        self.edged.update(pairs)
+        self.bisected.update(pairs)
         if not pairs:
             return catalogue.states[:0]
         a, b = (attractors[[pair[side] for pair in pairs]] for side in (0, 1))
-        reach = 0.1 * (a - b).norm(dim=1)
-        inner, outer = torch.zeros_like(a[:, :1]), torch.ones_like(a[:, :1])  # of the way; inner ones return to a
+        near = 0.1 * (a - b).norm(dim=1)
+        inner, outer = torch.zeros_like(a[:, :1]), torch.ones_like(a[:, :1])  # fractions of the line from a to b
         for _ in range(BISECTIONS):
             middle = 0.5 * (inner + outer)
-            returns = ((rested(self.dynamics, torch.lerp(a, b, middle), LEAVE) - a).norm(dim=1) < reach)[:, None]
+            end = advance(self.dynamics, torch.lerp(a, b, middle), DEPARTURE_STEPS)
+            returns = ((end - a).norm(dim=1) < near)[:, None]
             inner, outer = torch.where(returns, middle, inner), torch.where(returns, outer, middle)
-        return _slowest(self.dynamics, torch.lerp(a, b, inner), torch.lerp(a, b, outer), reach)
+        return _slowest(self.dynamics, torch.lerp(a, b, inner), torch.lerp(a, b, outer), near)
 
     def _attractors(self, catalogue: Catalogue) -> Float[Tensor, "attractors size"]:
-        """The roots to which states beside them return, in the order of the catalogue."""
-        new = catalogue.states[self.judged :]
-        aside = torch.randn(new.shape, generator=self.generator, dtype=new.dtype).to(new.device)
-        aside = ASIDE * aside * (magnitude(new) / self.dynamics.size**0.5)[:, None]
-        returned = (rested(self.dynamics, new + aside, LEAVE) - new).norm(dim=1) < 0.5 * aside.norm(dim=1)
-        self.attracting += (self.judged + returned.nonzero()[:, 0]).tolist()
-        self.judged = len(catalogue)
+        """Return the roots to which nearby states return, in the order of the catalogue."""
+        new = catalogue.states[self.assessed :]
+        offset = self._random_offset(new)
+        end = advance(self.dynamics, new + offset, DEPARTURE_STEPS)
+        returned = (end - new).norm(dim=1) < 0.5 * offset.norm(dim=1)
+        self.attracting += (self.assessed + returned.nonzero()[:, 0]).tolist()
+        self.assessed = len(catalogue)
         return catalogue.states[self.attracting]
 
-    def lines(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
-        """Anywhere on lines between points of opposite index, such as attractors and saddles, drawn at random."""
+    def _random_offset(self, states: Float[Tensor, "points size"]) -> Float[Tensor, "points size"]:
+        noise = torch.randn(states.shape, generator=self.generator, dtype=states.dtype).to(states.device)
+        return OFFSET * noise * (magnitude(states) / self.dynamics.size**0.5)[:, None]
+
+    def connecting_lines(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
+        """Return random states on lines between points of opposite index, such as attractors and saddles."""
         even, odd = (catalogue.states[catalogue.index == sign] for sign in (1, -1))
         if not len(even) or not len(odd):
             return even[:0]
@@ -118,18 +137,21 @@ class Waves:
         part = torch.rand(number, 1, generator=self.generator, dtype=even.dtype).to(even.device)
         return torch.lerp(even[a.to(even.device)], odd[b.to(even.device)], part)
 
-    def elsewhere(self) -> Float[Tensor, "starts size"]:
-        """What is missing may lie outside the hull of what was found: random outputs of a reservoir with feedback,
-        random states of other systems.
+    def random_states(self) -> Float[Tensor, "starts size"]:
+        """Return states outside the hull of the known roots, where missing ones may lie.
+
+        They come from random outputs of a reservoir with feedback, and from the box of any other system.
         """
         cell, number = self.dynamics.cell, self.strategy.number
         if isinstance(cell, EchoState) and cell.feedback is not None and not self.dynamics.continuous:
             return FromOutputs(number).draw(self.dynamics, self.generator)
         return Box(number).draw(self.dynamics, self.generator)
 
-    def _rested(self, states: Tensor) -> Tensor:
-        """Where a start is dear, a map takes the first steps itself."""
-        return rested(self.dynamics, states, REST) if self.dear and not self.dynamics.continuous else states
+    def _relax(self, states: Tensor) -> Tensor:
+        """Let an expensive map take the first steps itself."""
+        if self.dynamics.continuous or not self.expensive:
+            return states
+        return advance(self.dynamics, states, RELAXATION_STEPS)
 
 
 def _slowest(
@@ -138,19 +160,13 @@ def _slowest(
     outside: Float[Tensor, "starts size"],
     apart: Float[Tensor, " starts"],
 ) -> Float[Tensor, "starts size"]:
-    """The slowest state that the inner ones pass while the outer ones go the same way, no further away than `apart`."""
+    """Return the slowest state on each inner trajectory while the outer one stays within the distance `apart`."""
     best, least = inside, torch.full_like(apart, torch.inf)
-    for _ in range(LEAVE):
+    for _ in range(DEPARTURE_STEPS):
         after = dynamics(inside)
         speed = (after - inside).norm(dim=1)
-        together = (inside - outside).norm(dim=1) < apart
-        slower = together & (speed < least)
+        close = (inside - outside).norm(dim=1) < apart
+        slower = close & (speed < least)
         best, least = torch.where(slower[:, None], inside, best), torch.where(slower, speed, least)
         inside, outside = after, dynamics(outside)
     return best
-
-
-BISECTIONS = 14
-"""They place the edge between two basins to 6e-5 of the attractors' distance."""
-ASIDE = 0.05
-"""How far beside a saddle a departure begins (rms, relative to the state)."""

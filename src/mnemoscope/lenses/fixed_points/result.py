@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Int
+from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, Boundary, unstable_directions
 from mnemoscope.lenses.result import Result
 
@@ -215,8 +216,8 @@ class FixedPoints(Result):
         if self.signs is not None:
             return self.signs
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
-        _, sign = inverse_and_sign(self.jacobians - eye)
-        return sign if self.regular is None else sign * self.regular
+        _, index = inverse_and_index(self.jacobians - eye)
+        return index if self.regular is None else index * self.regular
 
     @property
     def index_sum(self) -> int:
@@ -244,33 +245,6 @@ class FixedPoints(Result):
     def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
         """Draw principal components and eigenvalues, side by side (needs the `report` extra)."""
         return super().figure(trajectories)
-
-
-def inverse_and_sign(
-    G: Float[Tensor, "batch size size"],
-) -> tuple[Float[Tensor, "batch size size"], Int[Tensor, " batch"]]:
-    """(Pseudo-)inverses of residuals' Jacobians, and sign det(-G), which is 0 where rounding could change it."""
-    if len(G) > 1 and no_batched_lu(G):
-        inverses, signs = zip(*(inverse_and_sign(one[None]) for one in G), strict=True)
-        return torch.cat(inverses), torch.cat(signs)
-    size = G.shape[1]
-    LU, pivots, failed = torch.linalg.lu_factor_ex(G)
-    inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(size, dtype=G.dtype, device=G.device).expand_as(G))
-    rounding = 10 * torch.finfo(G.dtype).eps * size**0.5
-    certain = (failed == 0) & (rounding * G.abs().sum(1).amax(1) * inverse.abs().sum(1).amax(1) < 1)
-    swaps = (pivots != torch.arange(1, size + 1, device=G.device)).sum(1)
-    negative = (LU.diagonal(dim1=1, dim2=2) < 0).sum(1) + swaps + size  # signs of U, of the swaps, of -G
-    for row in (~torch.isfinite(inverse).all(2).all(1)).nonzero()[:, 0].tolist():
-        inverse[row] = torch.linalg.pinv(G[row]) if torch.isfinite(G[row]).all() else torch.zeros_like(G[row])
-    return inverse, torch.where(certain, 1 - 2 * (negative % 2), 0)
-
-
-def no_batched_lu(G: Tensor) -> bool:
-    """Whether to take matrices one by one: torch 2.13's batched LU can hang on several CPU threads.
-
-    Seen with two or more matrices of 160 or more rows (pytorch #141358, #142815).
-    """
-    return G.device.type == "cpu" and G.shape[-1] >= 128
 
 
 def _sentences(fp: FixedPoints) -> Iterator[str]:

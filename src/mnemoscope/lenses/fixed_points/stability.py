@@ -1,4 +1,4 @@
-"""How many directions of a large linear system grow, without all of its eigenvalues."""
+"""The number of unstable directions of a large linear system, without all of its eigenvalues."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
 
 ARNOLDI = 400
-"""From this size on Arnoldi's iteration is faster than all eigenvalues."""
-MOST = 24
-"""More unstable directions than this are counted from all eigenvalues."""
-CONVERGED = 1e-7
-"""Relative accuracy of eigenvalues, far below `SLACK` margins."""
+"""From this size on, Arnoldi's iteration is faster than the computation of all eigenvalues."""
+MOST_LEADING = 24
+"""Upper limit of leading eigenvalues; with more unstable directions, all eigenvalues are computed."""
+ACCURACY = 1e-7
+"""Relative accuracy of the eigenvalues, far below `SLACK` margins."""
 SLACK = 10.0
-"""An eigenvalue within this many margins of the stability boundary is left to the full computation."""
+"""If an eigenvalue lies within this many margins of the stability boundary, all eigenvalues are computed."""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """Which eigenvalues grow: of a map those outside the unit circle, of a flow those with a positive real part.
+    """The stability boundary: the unit circle of a map, the imaginary axis of a flow.
 
-    Growth within `margin` of 0 counts as marginal.
+    A growth rate within `margin` of 0 counts as marginal.
     """
 
     continuous: bool
     margin: float
 
     def growth(self, values: np.ndarray) -> np.ndarray:
-        """Log |lambda| of a map, Re lambda of a flow."""
-        with np.errstate(divide="ignore"):  # an eigenvalue 0 shrinks infinitely fast
+        """Return the growth rate of each eigenvalue: log |lambda| for a map, Re lambda for a flow."""
+        with np.errstate(divide="ignore"):  # the mode of an eigenvalue 0 decays infinitely fast
             return np.real(values) if self.continuous else np.log(np.abs(values))
 
 
 def unstable_directions(J: np.ndarray, boundary: Boundary, index: int = 0) -> int | None:
-    """The number of unstable eigenvalues by Arnoldi's iteration, or None where that leaves a doubt.
+    """Return the number of unstable eigenvalues by Arnoldi's iteration, or None where the count is not certain.
 
-    The leading eigenvalues are computed, more and more of them, until one is stable. Then everything is checked: each
-    eigenpair by its residual; what is left beside them by a second run from another vector, which must find nothing
-    unstable (one run alone sees a repeated eigenvalue once); and the number of real ones that grow past 1 (of a flow:
-    past 0) by its parity, which `index` = sign det(I - J) (of a flow: sign det(-J)) tells if it is not 0. No marginal
-    eigenvalue is left where the answer is a number.
+    More and more leading eigenvalues are computed until one of them is stable. Three checks follow. Each eigenpair must
+    have a small residual. A second run from another vector, with the found eigenvectors projected out, must find
+    nothing unstable, since one run alone finds a repeated eigenvalue once. The number of real eigenvalues above 1 (for
+    a flow: above 0) must have the parity that a nonzero `index` = sign det(I - J) (for a flow: sign det(-J)) implies.
+    If a number is returned, no eigenvalue is marginal.
     """
     size, which = len(J), "LR" if boundary.continuous else "LM"
-    for number in (2, 8, MOST):
+    for number in (2, 8, MOST_LEADING):
         if number + 2 >= size:
             return None
-        pairs = _leading(J, number, which, CONVERGED, seed=0)
+        pairs = _leading_eigenpairs(J, number, which, ACCURACY, seed=0)
         if pairs is None:
             return None
         values, vectors = pairs
@@ -60,24 +60,25 @@ def unstable_directions(J: np.ndarray, boundary: Boundary, index: int = 0) -> in
         return None
     up = growth > 0
     residuals = np.linalg.norm(J @ vectors - vectors * values, axis=0)
-    if np.any(residuals[up] > 10 * CONVERGED * np.abs(values).max()):
+    if np.any(residuals[up] > 10 * ACCURACY * np.abs(values).max()):
         return None
     real = up & (np.imag(values) == 0) & (np.real(values) > 0)
     if index and (-1) ** int(real.sum()) != index:
         return None
-    return int(up.sum()) if _nothing_left(J, vectors[:, up], boundary, which) else None
+    return int(up.sum()) if _rest_is_stable(J, vectors[:, up], boundary, which) else None
 
 
-def _nothing_left(J: np.ndarray, found: np.ndarray, boundary: Boundary, which: str) -> bool:
-    """Whether no unstable eigenvalue is left beside those with these eigenvectors."""
+def _rest_is_stable(J: np.ndarray, found: np.ndarray, boundary: Boundary, which: str) -> bool:
+    """Whether all eigenvalues are stable except those with the eigenvectors `found`."""
     if not found.shape[1]:  # the leading eigenvalue itself is stable
         return True
     # complex eigenvectors come in conjugate pairs: their real and imaginary parts span the same space
-    basis = np.linalg.qr(np.concatenate([np.real(found), np.imag(found)], 1), mode="reduced")
-    Q = _spanned(basis[0], basis[1], found.shape[1])
+    Q, R = np.linalg.qr(np.concatenate([np.real(found), np.imag(found)], 1), mode="reduced")
+    Q = _span(Q, R, found.shape[1])
     if Q is None:
         return False
-    shift = 0.0 if not boundary.continuous else -2 * np.abs(J).sum(0).max()  # where the removed ones cannot lead
+    # the removed eigenvalues move to `shift`, where they cannot lead
+    shift = 0.0 if not boundary.continuous else -2 * np.abs(J).sum(0).max()
 
     def multiply(v: np.ndarray) -> np.ndarray:
         v = v.reshape(-1)
@@ -88,15 +89,15 @@ def _nothing_left(J: np.ndarray, found: np.ndarray, boundary: Boundary, which: s
 
     operator: Any = LinearOperator
     rest = operator(J.shape, matvec=multiply, dtype=J.dtype)
-    left = _leading(rest, 2, which, 1e-4, seed=1)
-    return left is not None and bool(boundary.growth(left[0]).max() < -SLACK * boundary.margin)
+    leading = _leading_eigenpairs(rest, 2, which, 1e-4, seed=1)
+    return leading is not None and bool(boundary.growth(leading[0]).max() < -SLACK * boundary.margin)
 
 
-def _leading(operator: Any, number: int, which: str, accuracy: float, seed: int) -> tuple[Any, Any] | None:
-    """Leading eigenvalues and their vectors by ARPACK, or None where it does not converge."""
+def _leading_eigenpairs(operator: Any, number: int, which: str, accuracy: float, seed: int) -> tuple[Any, Any] | None:
+    """Return the leading eigenvalues and eigenvectors by ARPACK, or None if it does not converge."""
     size = operator.shape[0]
     start = np.random.default_rng(seed).standard_normal(size)
-    search: Any = eigs  # scipy's own annotations know neither a float tolerance nor what is returned
+    search: Any = eigs  # scipy's annotations allow no float tolerance, and omit the return type
     try:
         return search(
             operator, number, which=which, v0=start, ncv=min(size, 2 * number + 30), maxiter=100, tol=accuracy
@@ -105,8 +106,8 @@ def _leading(operator: Any, number: int, which: str, accuracy: float, seed: int)
         return None
 
 
-def _spanned(Q: np.ndarray, R: np.ndarray, dimension: int) -> np.ndarray | None:
-    """An orthonormal basis of what the columns of Q R span, if that has this dimension for certain."""
+def _span(Q: np.ndarray, R: np.ndarray, dimension: int) -> np.ndarray | None:
+    """Return an orthonormal basis of the span of the columns of Q R, or None if its dimension is uncertain."""
     U, singular, _ = np.linalg.svd(R)
     kept = singular > 1e-6 * singular[0]
     return Q @ U[:, :dimension] if kept.sum() == dimension else None

@@ -1,4 +1,4 @@
-"""Where to start the search for fixed points: each strategy is a frozen object that draws flat states."""
+"""Strategies that draw the starts of a fixed-point search; each is a frozen object."""
 
 from __future__ import annotations
 
@@ -22,20 +22,28 @@ class StartStrategy(Protocol):
     """Anything that draws starts for a system."""
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """Flat states, in the system's dtype."""
+        """Return flat states in the dtype of the system."""
         ...
+
+
+WIDE = 2.0
+"""If a coordinate has a wider box, half of its draws lie within this distance of 0."""
+MOST_PAIRED = 200
+"""Upper limit of the points that are combined in pairs."""
+RELAXATION_STEPS = 150
+"""Steps after which a relaxing state counts as at rest."""
 
 
 @dataclass(frozen=True)
 class FromTrajectories:
-    """States that the network really visits: `number` of them, drawn at random from its run over `inputs`.
+    """States that the network visits: drawn at random from its run over `inputs`.
 
     Args:
         inputs: (time, batch, features), for example a batch of the task.
-        number: how many starts.
-        noise: standard deviation of Gaussian noise added to each.
-        rest: steps at the constant input before the search begins. Fast modes decay in some time constants, slow ones
-            stay where they are: a solver then has far less to do in a large network.
+        number: number of starts.
+        noise: standard deviation of the Gaussian noise added to each start.
+        rest: steps at the constant input before the search begins. Fast modes decay and slow ones stay, which saves the
+            solver most of its work in a large network.
 
     """
 
@@ -49,20 +57,21 @@ class FromTrajectories:
         _check_steps("rest", self.rest)
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        """Draw states from a run of the network."""
         if dynamics.continuous:
             raise ValueError("A flow has no trajectory over a sequence of inputs; pass its states, or use Box.")
         inputs = self.inputs.to(dynamics.input)
         with torch.no_grad():
             states = run_with_cache(dynamics.cell, inputs)[1].flat().flatten(0, 1)
-        return rested(dynamics, _pick(states, self.number, self.noise, generator), self.rest)
+        return advance(dynamics, _sample(states, self.number, self.noise, generator), self.rest)
 
 
 @dataclass(frozen=True)
 class Box:
-    """Uniform in a box: the given (low, high), or the system's invariant box.
+    """Uniform in a box: the given (low, high), or the invariant box of the system.
 
-    A cell may know no better than that a number stays below thousands (the memory of an LSTM), while its fixed points
-    lie near 1: beyond `WIDE`, such numbers are drawn uniformly on the logarithmic scale.
+    The box of a cell may reach to thousands (the memory of an LSTM) while its fixed points lie near 1. Such coordinates
+    are drawn uniformly within `WIDE` of 0, and uniformly on a logarithmic scale beyond.
     """
 
     number: int = 1024
@@ -75,6 +84,7 @@ class Box:
             raise ValueError("Box takes low and high together, or neither.")
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        """Draw states in the box."""
         if self.low is not None and self.high is not None:
             low, high = (torch.full_like(dynamics.origin[0], edge) for edge in (self.low, self.high))
         elif dynamics.bounds is not None:
@@ -93,17 +103,17 @@ class Box:
 
 @dataclass(frozen=True)
 class FromOutputs:
-    """States of a reservoir that hears random outputs z in place of its own (Jang, section 6).
+    """States of a reservoir whose feedback is replaced by random constant outputs z (Jang, section 6).
 
-    z is uniform in a cube and fed back for so many steps that the open loop settles. For a memory that stores values
-    of +-1 the cube should reach beyond them: fixed points lie inside and outside.
+    z is uniform in a cube and is fed back until the open loop settles. For a memory that stores values of +-1 the cube
+    should reach beyond them, since fixed points lie inside and outside.
 
     Args:
-        number: how many starts.
-        low: the cube's lower edge, the same for every output.
-        high: its upper edge.
-        steps: how long z is fed back, from the initial state on.
-        rest: steps with the loop closed again, as in `FromTrajectories`.
+        number: number of starts.
+        low: lower edge of the cube, the same for every output.
+        high: upper edge of the cube.
+        steps: number of steps with z fed back, from the initial state on.
+        rest: number of further steps with the loop closed, as in `FromTrajectories`.
 
     >>> from mnemoscope.cells import EchoState
     >>> dynamics = Dynamics(EchoState(3, 50, output_size=3))
@@ -126,6 +136,7 @@ class FromOutputs:
             raise ValueError(f"FromOutputs needs finite low < high, but low is {self.low} and high is {self.high}.")
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        """Draw outputs, and return the states to which they drive the reservoir."""
         cell = dynamics.cell
         if not isinstance(cell, EchoState) or cell.feedback is None:
             raise ValueError(
@@ -137,21 +148,21 @@ class FromOutputs:
             raise ValueError("FromOutputs steps a map; a flow has no steps. Pass its states, or use Box.")
         unit = torch.rand(self.number, cell.output_size, generator=generator, dtype=dynamics.dtype)
         z = (self.low + (self.high - self.low) * unit).to(dynamics.device)
-        alone = Reservoirs([cell])
-        x = alone.initial_state(self.number)
+        reservoir = Reservoirs([cell])
+        x = reservoir.initial_state(self.number)
         with torch.no_grad():
-            u = next(alone.driven(dynamics.input.expand(1, self.number, -1)))
+            u = next(reservoir.driven(dynamics.input.expand(1, self.number, -1)))
             for _ in range(self.steps):
-                x = alone.step(u, x, alone.rates(x), z)
-        return rested(dynamics, x[0], self.rest)
+                x = reservoir.step(u, x, reservoir.rates(x), z)
+        return advance(dynamics, x[0], self.rest)
 
 
 @dataclass(frozen=True)
 class Several:
-    """What several strategies draw, one after the other; states are taken as they are, for instance fixed points of a
-    similar network (continuation).
+    """The starts of several strategies together; given states are used unchanged.
 
-    >>> import mnemoscope as ms
+    Given states may be the fixed points of a similar network (continuation).
+
     >>> both = Several([Box(3), torch.zeros(2, 4)])
     >>> both.draw(Dynamics(torch.nn.GRU(1, 4)), torch.Generator()).shape
     torch.Size([5, 4])
@@ -165,10 +176,12 @@ class Several:
         for part in self.parts:
             if isinstance(part, Adaptive):
                 raise ValueError(
-                    "Adaptive goes on from what it found and cannot be one of several: use Adaptive(Several([...]))."
+                    "Adaptive derives later starts from earlier ones and cannot be one of several: use "
+                    "Adaptive(Several([...]))."
                 )
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
+        """Draw from each strategy in turn."""
         drawn = [
             part.draw(dynamics, generator) if isinstance(part, StartStrategy) else as_starts(dynamics, part)
             for part in self.parts
@@ -178,23 +191,23 @@ class Several:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """A few states, then combinations of the points found, in waves, until the set is complete and nothing new appears.
+    """Waves of starts, each derived from the points found so far, until the set is complete and nothing new appears.
 
-    A fixed point between two others is best looked for between them: saddles lie between attractors, saddles of higher
-    index between saddles. Each wave starts from mid-points of pairs of found points (of equal index first), and from
-    random mixtures of several when the pairs are used up. Of a system that is its own mirror image (an odd map), the
-    mirror images of what was found come for nothing. While the index sum shows that points are missing, waves also
-    leave every saddle of index -1, start between attractors and saddles, and look elsewhere (see `waves.elsewhere`).
+    Saddles lie between attractors, and saddles of higher index between saddles. Each wave therefore starts from
+    mid-points of pairs of found points (pairs of equal index first), and from random mixtures of several points when
+    the pairs are used up. For an odd map, the mirror images of the found points are fixed points too. While the index
+    sum shows that points are missing, waves also depart from every saddle of index -1, start between attractors and
+    saddles, and start from random states (see `restarts.Restarts`).
 
     Args:
-        initial: states to begin with, (starts, size), or a strategy that draws them. States that the network visits
-            at its task are best; without any, it is left to itself from random states.
-        number: how many starts a wave has.
-        patience: how many waves in a row must bring nothing new before the search ends; four times as many while the
-            index sum shows that points are missing. Degenerate points do not count as new: a line of fixed points
-            would never be exhausted.
-        waves: upper limit.
-        max_starts: upper limit of starts in all; the summary says so where it ended a search that was not complete.
+        initial: states of the first wave, (starts, size), or a strategy that draws them. States that the network visits
+            at its task are best. By default, random states from which the network has run for a while.
+        number: number of starts in a wave.
+        patience: the search ends when this many waves in a row find nothing new; four times as many while the index sum
+            shows that points are missing. Degenerate points do not count as new: a line of fixed points would never be
+            exhausted.
+        waves: upper limit of waves.
+        max_starts: upper limit of starts in total; the summary says if it ended an incomplete search.
 
     """
 
@@ -212,9 +225,9 @@ class Adaptive:
             raise ValueError(f"patience and waves must be positive, but are {self.patience} and {self.waves}.")
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """The first wave."""
+        """Draw the first wave."""
         if self.initial is None:
-            return _relaxations(dynamics, 2 * self.number, generator)
+            return _relaxed_states(dynamics, 2 * self.number, generator)
         if isinstance(self.initial, StartStrategy):
             return self.initial.draw(dynamics, generator)
         return as_starts(dynamics, self.initial)
@@ -227,13 +240,20 @@ class Adaptive:
         generator: Generator,
         nearest: bool = False,
     ) -> Float[Tensor, "starts size"]:
-        """The next wave from the roots found; `tried` remembers the pairs that were used. Of equal pairs the older
-        roots come first, or the `nearest` ones, which pays where a start is dear.
+        """Return starts between pairs of roots, and mixtures of several roots when the pairs are used up.
+
+        Args:
+            roots: the roots found so far.
+            index: the index of each root.
+            tried: the pairs used so far, which the method extends.
+            generator: for the mixtures.
+            nearest: whether close pairs come first instead of older ones, which pays where a start is expensive.
+
         """
-        # isolated points first; of a line of points, as many as make no endless list
-        members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:CROWD]
+        # isolated points first; a line of points would make an endless list
+        members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:MOST_PAIRED]
         pairs = [(a, b) for b in sorted(members) for a in sorted(members) if a < b and (a, b) not in tried]
-        # attractors first (index +1 twice), then saddles, then mixed pairs; stable, so older roots come first
+        # attractors first (index +1 twice), then saddles, then mixed pairs; the sort is stable, so older roots lead
         if nearest and pairs:
             apart = torch.cdist(roots, roots).tolist()
             pairs.sort(key=lambda pair: apart[pair[0]][pair[1]])
@@ -253,54 +273,46 @@ class Adaptive:
         return torch.cat(starts)
 
 
-def _relaxations(dynamics: Dynamics, number: int, generator: Generator) -> Tensor:
-    """States of the system left to itself from random beginnings: `number` on the way, and four times as many at rest.
+def _relaxed_states(dynamics: Dynamics, number: int, generator: Generator) -> Tensor:
+    """Return states on trajectories from random states: `number` on the way, and four times as many at rest.
 
-    To follow the map costs little beside a solver's step, and those at rest at an attractor are recognised at once, so
-    that an attractor with a small basin is not missed.
+    A step of the map costs little compared with a step of a solver, and a state at rest at an attractor is recognised
+    immediately, so attractors with small basins are not missed.
     """
-    several = 5 * number
+    total = 5 * number
     if dynamics.bounds is not None:
-        states = Box(several).draw(dynamics, generator)
+        states = Box(total).draw(dynamics, generator)
     else:
-        states = torch.randn(several, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
+        states = torch.randn(total, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
     if dynamics.continuous:
         return states[:number]
-    wait = torch.full((several, 1), RELAX)
-    wait[:number] = torch.randint(0, RELAX // 5, (number, 1), generator=generator)
-    wait, beginning = wait.to(dynamics.device), states
+    duration = torch.full((total, 1), RELAXATION_STEPS)
+    duration[:number] = torch.randint(0, RELAXATION_STEPS // 5, (number, 1), generator=generator)
+    duration, initial = duration.to(dynamics.device), states
     with torch.no_grad():
-        for step in range(RELAX):
-            states = torch.where(wait > step, dynamics(states), states)
-    # a map without a box may throw some of them far away: those start where they began, unless they came to rest there
+        for step in range(RELAXATION_STEPS):
+            states = torch.where(duration > step, dynamics(states), states)
+    # Without a box, some states may run far away: use their initial states instead, unless they came to rest there.
     with torch.no_grad():
         resting = dynamics.residual(states).norm(dim=1) <= 1e-6 * states.norm(dim=1)
-    far = states.norm(dim=1) > 1e3 * (1 + beginning.norm(dim=1))
+    far = states.norm(dim=1) > 1e3 * (1 + initial.norm(dim=1))
     lost = ~torch.isfinite(states).all(1) | (far & ~resting)
-    return torch.where(lost[:, None], beginning, states)
+    return torch.where(lost[:, None], initial, states)
 
 
-WIDE = 2.0
-"""Half of the draws of a number whose own box is wider lie within this."""
-CROWD = 200
-"""How many points are combined in pairs."""
-RELAX = 150
-"""Steps after which a relaxing state is taken to be at rest."""
-
-
-def _pick(states: Tensor, number: int, noise: float, generator: Generator) -> Tensor:
+def _sample(states: Tensor, number: int, noise: float, generator: Generator) -> Tensor:
     rows = torch.randint(0, states.shape[0], (number,), generator=generator)
     if number <= states.shape[0]:
         rows = torch.randperm(states.shape[0], generator=generator)[:number]
-    picked = states[rows.to(states.device)]
+    sample = states[rows.to(states.device)]
     if noise:
-        drawn = torch.randn(picked.shape, generator=generator, dtype=picked.dtype)
-        picked = picked + noise * drawn.to(picked.device)
-    return picked
+        drawn = torch.randn(sample.shape, generator=generator, dtype=sample.dtype)
+        sample = sample + noise * drawn.to(sample.device)
+    return sample
 
 
-def rested(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int) -> Float[Tensor, "starts size"]:
-    """The states after so many steps of a map."""
+def advance(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int) -> Float[Tensor, "starts size"]:
+    """Return the states after this many steps of a map."""
     if steps and dynamics.continuous:
         raise ValueError("A flow has no steps to rest for; leave rest at 0.")
     with torch.no_grad():
@@ -311,7 +323,7 @@ def rested(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int)
 
 def _check_steps(name: str, steps: int) -> None:
     if steps < 0:
-        raise ValueError(f"{name} counts steps, from 0 on, but is {steps}.")
+        raise ValueError(f"{name} counts steps and must be 0 or more, but is {steps}.")
 
 
 def _check_number(number: int) -> None:
@@ -320,7 +332,7 @@ def _check_number(number: int) -> None:
 
 
 def as_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]:
-    """The caller's starts, flat or of the cell's own form, as an own flat tensor; refuses what cannot be searched."""
+    """Return starts, flat or in the form of the cell, as a new flat tensor; raise if they cannot be used."""
     if isinstance(starts, str):
         raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
     if isinstance(starts, np.ndarray):

@@ -1,0 +1,60 @@
+"""Batched linear algebra of the fixed-point search: solutions, inverses, indices and norms."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float, Int
+
+
+def magnitude(states: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
+    """Return the norm of each state, at least sqrt(size): the scale of distances and of rounding errors."""
+    return vector_norm(states).clamp_min(states.shape[1] ** 0.5)
+
+
+def vector_norm(vectors: Float[Tensor, "batch size"]) -> Float[Tensor, " batch"]:
+    """Return the Euclidean norm of each vector."""
+    return torch.linalg.vector_norm(vectors, dim=1)  # half the time of Tensor.norm for small tensors
+
+
+def multiply(matrices: Float[Tensor, "batch rows columns"], vectors: Float[Tensor, "batch columns"]) -> Tensor:
+    """Return each matrix times its vector (batch, rows)."""
+    return torch.bmm(matrices, vectors.unsqueeze(2)).squeeze(2)
+
+
+def solve(A: Float[Tensor, "batch size size"], b: Float[Tensor, "batch size"]) -> Float[Tensor, "batch size"]:
+    """Solve `A x = b` for each matrix of a batch; x is not finite where A is singular."""
+    if no_batched_lu(A):
+        return torch.stack([torch.linalg.solve_ex(matrix, right)[0] for matrix, right in zip(A, b, strict=True)])
+    return torch.linalg.solve_ex(A, b)[0]
+
+
+def inverse_and_index(
+    G: Float[Tensor, "batch size size"],
+) -> tuple[Float[Tensor, "batch size size"], Int[Tensor, " batch"]]:
+    """Return the (pseudo-)inverse and the index sign det(-G) of each residual Jacobian G.
+
+    The index is 0 where rounding could change the sign.
+    """
+    if len(G) > 1 and no_batched_lu(G):
+        inverses, indices = zip(*(inverse_and_index(matrix[None]) for matrix in G), strict=True)
+        return torch.cat(inverses), torch.cat(indices)
+    size = G.shape[1]
+    LU, pivots, failed = torch.linalg.lu_factor_ex(G)
+    inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(size, dtype=G.dtype, device=G.device).expand_as(G))
+    rounding = 10 * torch.finfo(G.dtype).eps * size**0.5
+    certain = (failed == 0) & (rounding * G.abs().sum(1).amax(1) * inverse.abs().sum(1).amax(1) < 1)
+    swaps = (pivots != torch.arange(1, size + 1, device=G.device)).sum(1)
+    negative = (LU.diagonal(dim1=1, dim2=2) < 0).sum(1) + swaps + size  # signs of U, of the swaps, of -G
+    for row in (~torch.isfinite(inverse).all(2).all(1)).nonzero()[:, 0].tolist():
+        inverse[row] = torch.linalg.pinv(G[row]) if torch.isfinite(G[row]).all() else torch.zeros_like(G[row])
+    return inverse, torch.where(certain, 1 - 2 * (negative % 2), 0)
+
+
+def no_batched_lu(matrices: Float[Tensor, "... rows columns"]) -> bool:
+    """Whether to factorise matrices in a loop: torch 2.13's batched LU can hang on several CPU threads.
+
+    Seen with two or more matrices of 160 or more rows (pytorch #141358, #142815).
+    """
+    return matrices.device.type == "cpu" and matrices.shape[-1] >= 128
