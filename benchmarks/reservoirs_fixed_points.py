@@ -28,7 +28,7 @@ from mnemoscope.cells import EchoState
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, FromOutputs, FromTrajectories, Tolerances
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.descent import Outcome, descend
-from mnemoscope.lenses.fixed_points.lens import answer, default_solver
+from mnemoscope.lenses.fixed_points.lens import collect_result, default_solver
 from mnemoscope.lenses.fixed_points.result import Status
 from mnemoscope.tasks import FlipFlop
 
@@ -78,7 +78,7 @@ class Search:
 
     def points(self) -> FixedPoints:
         """All that was found."""
-        return answer(self.dynamics, self.catalogue, Outcome.joined(self.outcomes), "")
+        return collect_result(self.dynamics, self.catalogue, Outcome.concatenate(self.outcomes), "")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a lens on matrices can look at: a matrix, the module that yields it, a cell that has one, a linearisation."""
+"""The systems that lenses on matrices accept: a matrix, a module that yields one, a cell, a linearisation."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 
 System = Tensor | np.ndarray | nn.Module | Dynamics | FixedPoints
+"""Anything with a matrix; `matrix_of` returns it."""
 
 
 def matrix_of(system: System, state: Float[Tensor, " ..."] | None = None) -> tuple[Inexact[Tensor, "size size"], bool]:
-    """The matrix in the dtype it is given in, on the CPU, and whether it generates a flow instead of a map."""
+    """Return the matrix on the CPU, in the dtype it is given in, and whether it generates a flow instead of a map."""
     if isinstance(system, Dynamics):
         return checked_matrix(_jacobian(system, state)), system.continuous
     if state is not None:
         raise ValueError(f"A state belongs to a Dynamics, which is linearised there, not to a {type(system).__name__}.")
     if isinstance(system, FixedPoints):
         if len(system) != 1:
-            raise ValueError(f"One fixed point is looked at a time, but {len(system)} were given; choose one: fp[0].")
+            raise ValueError(f"The lens takes one fixed point, but {len(system)} were given; choose one: fp[0].")
         return checked_matrix(system.jacobians[0]), system.continuous
     if isinstance(system, Model):
-        raise TypeError("A Model reads its cell out; look at the cell itself: model.cell.")
+        raise TypeError("A Model is a cell with a readout; pass the cell itself: model.cell.")
     if isinstance(system, (Cell, *TORCH_NETWORKS)):
         return checked_matrix(_recurrent_matrix(adapt(system))), False
     if isinstance(system, nn.Module):
@@ -42,7 +43,7 @@ def matrix_of(system: System, state: Float[Tensor, " ..."] | None = None) -> tup
 
 
 def checked_matrix(given: Tensor | np.ndarray) -> Inexact[Tensor, "size size"]:
-    """A square and finite matrix of floating point numbers on the CPU."""
+    """Return a matrix of floating-point numbers on the CPU; raise unless it is square and finite."""
     matrix = torch.as_tensor(given).detach().cpu().resolve_conj()
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
         raise ValueError(f"A square matrix (size, size) is needed, but its shape is {tuple(matrix.shape)}.")
@@ -57,7 +58,7 @@ def _recurrent_matrix(cell: Cell) -> Tensor:
     cell = cell.frozen()
     if not isinstance(cell, Elman):
         raise TypeError(
-            f"A {type(cell).__name__} has no single recurrent matrix; look at its linearisation: "
+            f"A {type(cell).__name__} has no single recurrent matrix; use its linearisation: "
             f"Dynamics(cell) and a state, or one of its fixed points."
         )
     return cell.connectivity()

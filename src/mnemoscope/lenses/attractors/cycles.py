@@ -17,8 +17,8 @@ from mnemoscope.lenses.attractors.cycle_families import family_periods
 from mnemoscope.lenses.attractors.cycles_result import Cycles
 from mnemoscope.lenses.attractors.starts import seeded_generator
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.solvers import Solver
 from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts

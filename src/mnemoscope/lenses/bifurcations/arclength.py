@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mnemoscope.lenses.bifurcations.continuation_points import Place, weakest
 from mnemoscope.lenses.bifurcations.folds import curvature
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 if TYPE_CHECKING:
     from mnemoscope.lenses.bifurcations.tracing import Tracer

@@ -13,8 +13,8 @@ from mnemoscope.lenses.bifurcations.crossings import other_crossings
 from mnemoscope.lenses.bifurcations.events import NEAR, Bifurcation, Happening, meetings
 from mnemoscope.lenses.bifurcations.folds import partners
 from mnemoscope.lenses.bifurcations.grouping import gathered
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 ROUNDS = 4
 """How often what is missing at bifurcations is looked for."""

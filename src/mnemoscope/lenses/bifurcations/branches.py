@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.bifurcations.continuation_points import Place
 from mnemoscope.lenses.bifurcations.leading import leading_eigenvalues
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 SAME = 1e-5
 """Converged states closer than this (rms, relative to states larger than 1) are the same point."""

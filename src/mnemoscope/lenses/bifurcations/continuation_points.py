@@ -10,10 +10,11 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.catalogue import Catalogue, magnitude
-from mnemoscope.lenses.fixed_points.descent import NEARLY, Tolerances
+from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.descent import NEARLY_CONVERGED, Tolerances
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
+from mnemoscope.lenses.fixed_points.newton import Newton
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.solvers import Newton
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def corrected_place(
     q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
     parts = None
     for count in range(solver.max_steps + 1):
-        near = bool(q <= max(NEARLY, tolerances.fixed) * magnitude(x).square() / system.size)
+        near = bool(q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / system.size)
         if near and catalogue.takes(x, tolerances.fixed):
             state, regular = catalogue.states[0], bool(catalogue.index[0])
             jacobian, speed = system.jacobian(state[None])[0], float(catalogue.q[0]) * system.rate**2
@@ -112,7 +113,7 @@ class _OfOne(Catalogue):
 
     def takes(self, state: Float[Tensor, "1 size"], fixed: float) -> bool:
         """Refine a state, and keep it if it is a root."""
-        self._enter(state, fixed)
+        self.add(state, fixed)
         return len(self) == 1
 
 

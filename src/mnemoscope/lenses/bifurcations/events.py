@@ -8,7 +8,7 @@ from typing import Literal
 
 from mnemoscope.lenses.bifurcations.branch_tracker import Follower
 from mnemoscope.lenses.bifurcations.branches import Node, Track
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 NEAR = 0.3
 """Points that meet in a bifurcation are closer than this (rms, relative to states larger than 1) where they are last

@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.bifurcations.continuation_points import Place, weakest
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 if TYPE_CHECKING:
     from mnemoscope.lenses.bifurcations.tracing import Tracer

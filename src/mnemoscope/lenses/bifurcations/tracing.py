@@ -11,7 +11,7 @@ from mnemoscope.lenses.bifurcations.continuation_points import Crossing, Place, 
 from mnemoscope.lenses.bifurcations.families import Family
 from mnemoscope.lenses.bifurcations.folds import distance, leaps
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.catalogue import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 
 TRUST = 0.5

@@ -248,7 +248,7 @@ class Catalogue:
 
 
 def _product_loop(groups: list[tuple[Tensor, Tensor]]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that multiplies the needed vectors of each group (matrix, mask) by its matrix from the right."""
+    """Return a function that multiplies the needed vectors of each group (matrix, mask) from the right."""
 
     def apply_inverses(vectors: Tensor, needed: Tensor) -> Tensor:
         product = torch.zeros_like(vectors)

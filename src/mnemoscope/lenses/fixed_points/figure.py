@@ -1,4 +1,4 @@
-"""Fixed points as a figure: state space beside eigenvalues. Also the colours that the page shares."""
+"""Figure of fixed points: the state space next to the eigenvalues. The page shares its grouping by kind."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_EIGENVALUES = 6000
-"""At most about this many eigenvalues are drawn in all: the same number, and at least 8, of each point."""
+"""Approximate upper limit of the eigenvalues that are drawn: the same number, and at least 8, of each point."""
+MARKERS = {"stable": "o", "saddle": "D", "unstable": "s", "marginal": "P"}
+"""Matplotlib marker of each kind."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Fixed points that look alike in a picture."""
+    """Fixed points that are drawn alike."""
 
     key: str
     """Key into `PALETTE`."""
     kind: str
     label: str
+    """Text in the legend."""
     members: list[int]
+    """Indices of the points."""
 
     @property
     def colour(self) -> str:
-        """On a light ground."""
+        """Colour on a light background."""
         return PALETTE[self.key][0]
 
 
 def groups(fp: FixedPoints) -> list[Group]:
-    """Fixed points by kind; saddles also by their number of unstable directions (1, 2, 3 or more)."""
+    """Group fixed points by kind, and saddles also by their number of unstable directions (1, 2, 3 or more)."""
     members: dict[tuple[int, str], list[int]] = {}
     order = ("stable", "saddle-1", "saddle-2", "saddle-3", "unstable", "marginal")
     for point, (kind, up) in enumerate(zip(fp.kind, fp.unstable.tolist(), strict=True)):
@@ -54,24 +58,24 @@ def groups(fp: FixedPoints) -> list[Group]:
 
 
 def drawn_eigenvalues(fp: FixedPoints) -> NDArray[np.complex128]:
-    """The eigenvalues that fit a picture (points, modes), the least stable ones of each point."""
+    """Return the eigenvalues that are drawn (points, modes), the least stable ones of each point."""
     modes = max(8, MOST_EIGENVALUES // max(len(fp), 1))
     return fp.eigenvalues[:, :modes].numpy()
 
 
 def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
-    """State space with trajectories, fixed points and unstable directions; eigenvalues beside the stability boundary.
+    """Draw the state space with trajectories, fixed points and unstable directions, next to the eigenvalues.
 
     Needs the `report` extra. The figure belongs to no window: show it in a notebook, or call its `savefig`.
     """
     figure = new_figure(11, 5.2)
     from matplotlib import rc_context
 
-    seen = project_state_space(fp, trajectories)
+    view = project_state_space(fp, trajectories)
     grid = figure.add_gridspec(1, 2, wspace=0.12)
     with rc_context({"grid.color": "0.9", "grid.linewidth": 0.6}):
-        left: Any = figure.add_subplot(grid[0], projection="rectilinear" if len(seen.labels) == 2 else "3d")
-    _draw_states(left, fp, seen)
+        left: Any = figure.add_subplot(grid[0], projection="rectilinear" if len(view.labels) == 2 else "3d")
+    _draw_states(left, fp, view)
     _draw_eigenvalues(figure.add_subplot(grid[1]), fp)
     handles, labels = left.get_legend_handles_labels()
     if handles:
@@ -81,40 +85,37 @@ def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch s
     return figure
 
 
-_MARKERS = {"stable": "o", "saddle": "D", "unstable": "s", "marginal": "P"}
-
-
-def _draw_states(axes: Any, fp: FixedPoints, seen: StateSpaceView) -> None:
-    if len(seen.paths):
+def _draw_states(axes: Any, fp: FixedPoints, view: StateSpaceView) -> None:
+    if len(view.paths):
         axes.plot(
-            *join_lines(seen.paths).T, color="0.55", linewidth=0.6, alpha=seen.opacity, zorder=1, label="trajectories"
+            *join_lines(view.paths).T, color="0.55", linewidth=0.6, alpha=view.opacity, zorder=1, label="trajectories"
         )
     for group in groups(fp):
-        arms = join_lines(seen.segments[np.isin(seen.owners, group.members)])
+        arms = join_lines(view.segments[np.isin(view.owners, group.members)])
         axes.plot(*arms.T, color=group.colour, linewidth=1.4, zorder=2)
-        coordinates = seen.points[group.members].T
+        coordinates = view.points[group.members].T
         label = f"{group.label} ({len(group.members)})"
         style = {"color": group.colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
-        axes.scatter(*coordinates, marker=_MARKERS[group.kind], s=42, label=label, **style)
-    if len(seen.slow):
+        axes.scatter(*coordinates, marker=MARKERS[group.kind], s=42, label=label, **style)
+    if len(view.slow):
         colour = PALETTE["slow"][0]
-        label = f"slow point ({len(seen.slow)})"
-        axes.scatter(*seen.slow.T, s=36, facecolor="none", edgecolor=colour, linewidth=1.2, label=label, zorder=3)
-    for name, label in zip("xyz", seen.labels, strict=False):
+        label = f"slow point ({len(view.slow)})"
+        axes.scatter(*view.slow.T, s=36, facecolor="none", edgecolor=colour, linewidth=1.2, label=label, zorder=3)
+    for name, label in zip("xyz", view.labels, strict=False):
         getattr(axes, f"set_{name}label")(label)
     axes.set_title("States" if len(fp) else "States: no fixed point", fontsize=11)
-    if len(seen.labels) == 2:
+    if len(view.labels) == 2:
         axes.spines[["top", "right"]].set_visible(False)
     else:
-        _calm(axes)
+        _mute_box(axes)
 
 
 def _draw_eigenvalues(axes: Any, fp: FixedPoints) -> None:
     if fp.continuous:
         axes.axvline(0, color="0.5", linewidth=1, zorder=1)
     else:
-        turn = np.linspace(0, 2 * np.pi, 361)
-        axes.fill(np.cos(turn), np.sin(turn), facecolor="0.97", edgecolor="0.5", linewidth=1, zorder=1)
+        angle = np.linspace(0, 2 * np.pi, 361)
+        axes.fill(np.cos(angle), np.sin(angle), facecolor="0.97", edgecolor="0.5", linewidth=1, zorder=1)
         axes.set_aspect("equal", adjustable="datalim")
     values = drawn_eigenvalues(fp)
     for group in groups(fp):
@@ -126,8 +127,8 @@ def _draw_eigenvalues(axes: Any, fp: FixedPoints) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _calm(axes: Any) -> None:
-    """A 3-D box that does not outshine its content."""
+def _mute_box(axes: Any) -> None:
+    """Make the box of 3-D axes less prominent than their content."""
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((1, 1, 1, 0))
     axes.locator_params(nbins=4)

@@ -116,7 +116,7 @@ def gmres(
             w = w - torch.bmm(h.mT, Q[:, : j + 1]).squeeze(1)
             H[:, : j + 1, j] += h.squeeze(2)
         length = w.norm(dim=1)
-        # an exhausted space (w = 0 up to rounding) holds the solution: further basis vectors are 0, which changes nothing
+        # an exhausted space (w = 0 up to rounding) holds the solution: further basis vectors are 0
         length = torch.where(length > 1e-14 * H[:, : j + 1, j].norm(dim=1), length, 0)
         H[:, j + 1, j] = length
         Q[:, j + 1] = torch.where(length[:, None] > 0, w / length.clamp_min(_TINY)[:, None], 0)

@@ -1,4 +1,4 @@
-"""The answer of the fixed-point lens: where a network can rest, how it leaves, and whether anything is missing."""
+"""The result of the fixed-point lens: the points, their stability, and whether any are missing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARGIN = 1e-5
-"""A mode that grows or shrinks by less than this in a step (of a flow: in 1 / rate) counts as marginal."""
+"""A mode that grows or decays by less than this per step (for a flow: per 1 / rate) counts as marginal."""
 
 
 class Status(IntEnum):
-    """What became of a start. Only FIXED starts contribute fixed points; nothing is dropped."""
+    """Outcome of a start. Only FIXED starts contribute fixed points; every start is reported."""
 
     FIXED = 0
     SLOW = 1
@@ -36,27 +36,28 @@ class Status(IntEnum):
     DIVERGED = 5
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
+        """The outcome, as the end of a sentence about starts."""
         return {
             Status.FIXED: "reached a fixed point",
-            Status.SLOW: "came to rest at a slow point",
+            Status.SLOW: "ended at a slow point",
             Status.STALLED: "stalled at a local minimum of q that is not slow",
-            Status.UNFINISHED: "ran out of steps or did not get on",
+            Status.UNFINISHED: "ran out of steps or made no progress",
             Status.OUTSIDE: "stopped at the edge of the box on the way out",
-            Status.DIVERGED: "left to infinity",
+            Status.DIVERGED: "diverged",
         }[self]
 
 
 @dataclass(frozen=True)
 class Starts:
-    """What became of each start."""
+    """The outcome of each start."""
 
     status: Int[Tensor, " starts"]
     """Values of `Status`."""
     point: Int[Tensor, " starts"]
-    """Index of the fixed point reached (of the slow point for SLOW starts), or -1."""
+    """Index of the fixed point reached (for SLOW starts: of the slow point), or -1."""
     q: Float[Tensor, " starts"]
-    """q where the start ended; for a start merged into a known point, that point's."""
+    """q where the start ended; for a start merged into a known point, the q of that point."""
     steps: Int[Tensor, " starts"]
     """Solver steps taken."""
 
@@ -64,14 +65,16 @@ class Starts:
         return self.status.shape[0]
 
     def counts(self) -> dict[Status, int]:
-        """Number of starts by status, in the order of `Status`."""
+        """Return the number of starts by status, in the order of `Status`."""
         counted = Counter(self.status.tolist())
         return {status: counted[status] for status in Status if counted[status]}
 
 
 @dataclass(frozen=True, repr=False)
 class FixedPoints(Result):
-    """Fixed points of one system. Indexing with a mask, a slice or a list selects points; iterating yields one by one.
+    """Fixed points of one system.
+
+    Indexing with a number, a mask, a slice or a list selects points; iterating yields each point alone.
 
     >>> import mnemoscope as ms
     >>> double_well = ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1))
@@ -84,28 +87,31 @@ class FixedPoints(Result):
     drawn_by: ClassVar[str] = "draw_fixed_points"
 
     states: Float[Tensor, "points size"]
+    """The fixed points as flat states."""
     q: Float[Tensor, " points"]
-    """q = 1/2 |residual|^2 (Jang, Eq 4), where the residual is F(x) - x of a map, F(x) of a flow."""
+    """q = 1/2 |residual|^2 (Jang, Eq 4), where the residual is F(x) - x for a map, F(x) for a flow."""
     jacobians: Float[Tensor, "points size size"]
     """dF/dx."""
     reached: Int[Tensor, " points"]
-    """How many starts ended at each point."""
+    """Number of starts that ended at each point."""
     continuous: bool
+    """Whether the system is a flow instead of a map."""
     bounded: bool
     """Whether the system is known to map a box into itself, so that the index sum must be 1."""
     rate: float = 1.0
-    """The rate of a flow, in which `MARGIN` is measured; 1 for a map."""
+    """Typical rate of a flow, to which `MARGIN` is relative; 1 for a map."""
     regular: Bool[Tensor, " points"] | None = None
-    """Which points are isolated and have an index for certain, as the search saw; None: told from rounding alone."""
+    """Which points are certainly isolated, so that they have an index; None if the search did not test it."""
     signs: Int[Tensor, " points"] | None = None
-    """The index of each point where the search has computed it; None: computed when asked for."""
+    """The index of each point; None if `index` must compute it."""
     left_box: bool = False
-    """Whether the system was seen to leave the box that was declared for it."""
+    """Whether the system leaves the box that was declared for it."""
     starts: Starts | None = None
+    """The outcome of each start; None for a selection of points."""
     slow: FixedPoints | None = None
-    """Slow points: local minima of q between the two tolerances. They are no fixed points, and are kept apart."""
+    """Slow points: local minima of q between the two tolerances, which are not fixed points."""
     stopped: str = ""
-    """Why an adaptive search ended."""
+    """Reason why an adaptive search ended."""
 
     def __len__(self) -> int:
         return self.states.shape[0]
@@ -128,7 +134,7 @@ class FixedPoints(Result):
 
     @cached_property
     def _eigen(self) -> tuple[Tensor, Tensor]:
-        # LAPACK through numpy: torch's batched eig takes several times as long for these sizes.
+        # numpy's LAPACK: torch's batched eig takes several times as long for these sizes
         values, vectors = (np.asarray(part, complex) for part in np.linalg.eig(self.jacobians.cpu().numpy()))
         order = self._order(values)
         values = np.take_along_axis(values, order, axis=-1)
@@ -153,66 +159,68 @@ class FixedPoints(Result):
 
     @cached_property
     def growth(self) -> Float[Tensor, "points size"]:
-        """Rate at which each mode grows: log |lambda| of a map, Re lambda of a flow. Stable modes are negative."""
+        """Growth rate of each mode: log |lambda| for a map, Re lambda for a flow. Stable modes are negative."""
         return self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
 
     @cached_property
     def _modes(self) -> tuple[Tensor, Tensor]:
         """Number of unstable and of marginal modes of each point."""
-        edge = MARGIN * self.rate
+        margin = MARGIN * self.rate
         if self.states.shape[1] < ARNOLDI or "eigenvalues" in self.__dict__:
-            return (self.growth > edge).sum(1), (self.growth.abs() <= edge).sum(1)
+            return (self.growth > margin).sum(1), (self.growth.abs() <= margin).sum(1)
         counts: list[tuple[int, int]] = []
-        boundary = Boundary(self.continuous, edge)
-        for J, sign in zip(self.jacobians.cpu().numpy(), self.index.tolist(), strict=True):
-            up, edging = unstable_directions(J, boundary, sign), 0
-            if up is None:
+        boundary = Boundary(self.continuous, margin)
+        for J, index in zip(self.jacobians.cpu().numpy(), self.index.tolist(), strict=True):
+            unstable, marginal = unstable_directions(J, boundary, index), 0
+            if unstable is None:
                 growth = boundary.growth(np.linalg.eigvals(J))
-                up, edging = int((growth > edge).sum()), int((np.abs(growth) <= edge).sum())
-            counts.append((up, edging))
+                unstable, marginal = int((growth > margin).sum()), int((np.abs(growth) <= margin).sum())
+            counts.append((unstable, marginal))
         both = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
     @property
     def unstable(self) -> Int[Tensor, " points"]:
-        """Number of unstable directions of each point; of large states counted without all eigenvalues."""
+        """Number of unstable directions of each point; for large states counted without all eigenvalues."""
         return self._modes[0]
 
     @property
     def time_constants(self) -> Float[Tensor, "points size"]:
-        """Steps (or time) in which a mode shrinks or grows by e: 1 / |growth|."""
+        """Steps (for a flow: time) in which a mode grows or decays by a factor e: 1 / |growth|."""
         return 1 / self.growth.abs()
 
     @property
     def kind(self) -> list[str]:
-        """Of each point: stable, saddle, unstable, or marginal where the linearisation does not decide: a mode lies
-        within `MARGIN` of the stability boundary, or the point is not `regular` (in a line of points, on a kink).
+        """Kind of each point: stable, saddle, unstable, or marginal where the linearisation is inconclusive.
+
+        It is inconclusive where a mode lies within `MARGIN` of the stability boundary, or where the point is not
+        `regular`: one of a line of points, or on a kink.
         """
-        unstable, edging = self._modes
-        marginal = edging > 0
+        unstable, marginal_modes = self._modes
+        marginal = marginal_modes > 0
         if self.regular is not None:
             marginal |= ~self.regular
-        stable_modes = self.states.shape[1] - unstable - edging
+        stable = self.states.shape[1] - unstable - marginal_modes
         return [
-            "marginal" if at_edge else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
-            for at_edge, up, down in zip(marginal.tolist(), unstable.tolist(), stable_modes.tolist(), strict=True)
+            "marginal" if inconclusive else "stable" if up == 0 else "unstable" if down == 0 else "saddle"
+            for inconclusive, up, down in zip(marginal.tolist(), unstable.tolist(), stable.tolist(), strict=True)
         ]
 
     @property
     def shape(self) -> list[str]:
-        """Of each point: spiral where the least stable mode rotates (complex eigenvalue), else node."""
+        """Shape of each point: spiral if the least stable mode rotates (complex eigenvalue), else node."""
         rotates = self.eigenvalues[:, 0].imag.abs() > MARGIN * self.rate
-        return ["spiral" if one else "node" for one in rotates.tolist()]
+        return ["spiral" if rotating else "node" for rotating in rotates.tolist()]
 
     @property
     def description(self) -> list[str]:
-        """Kind and shape in words: stable node, spiral saddle, ... ("saddle node" is the name of a bifurcation)."""
-        words = {("saddle", "node"): "saddle", ("saddle", "spiral"): "spiral saddle"}
-        return [words.get(pair, f"{pair[0]} {pair[1]}") for pair in zip(self.kind, self.shape, strict=True)]
+        """Kind and shape of each point: stable node, spiral saddle, ... ("saddle node" is a bifurcation)."""
+        names = {("saddle", "node"): "saddle", ("saddle", "spiral"): "spiral saddle"}
+        return [names.get(pair, f"{pair[0]} {pair[1]}") for pair in zip(self.kind, self.shape, strict=True)]
 
     @cached_property
     def index(self) -> Int[Tensor, " points"]:
-        """Sign det(-residual'), which is sign det(I - J) of a map: +1 or -1, and 0 where it cannot be told from 0."""
+        """Index of each point, sign det(I - J) for a map, sign det(-J) for a flow; 0 where the sign is uncertain."""
         if self.signs is not None:
             return self.signs
         eye = 0 if self.continuous else torch.eye(self.states.shape[1], dtype=self.states.dtype)
@@ -221,13 +229,15 @@ class FixedPoints(Result):
 
     @property
     def index_sum(self) -> int:
-        """Sum of the indices: 1 for the complete set of a map of a ball into itself (Brouwer degree)."""
+        """Sum of the indices: 1 for the complete set if the map takes a ball into itself (Brouwer degree)."""
         return int(self.index.sum())
 
     @property
     def may_be_complete(self) -> bool | None:
-        """False: points are missing for certain. True: the index sum does not speak against completeness, which is
-        necessary, not sufficient (missing points of opposite index cancel). None: it cannot be told.
+        """Whether the index sum allows that the set is complete.
+
+        False: points are certainly missing. True: the index sum is that of a complete set, which is necessary but not
+        sufficient, since missing points of opposite index cancel. None: the index sum proves nothing.
         """
         if not self.bounded or bool((self.index == 0).any()):
             return None
@@ -235,15 +245,15 @@ class FixedPoints(Result):
 
     @property
     def completeness(self) -> str:
-        """What the index sum says, in words."""
+        """What the index sum implies, as a sentence."""
         return _completeness(self)
 
     def summary(self) -> str:
-        """The result in words."""
+        """Return the number and kinds of the points, the completeness of the set and the outcome of the starts."""
         return " ".join(_sentences(self))
 
     def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
-        """Draw principal components and eigenvalues, side by side (needs the `report` extra)."""
+        """Draw the state space in principal components next to the eigenvalues (needs the `report` extra)."""
         return super().figure(trajectories)
 
 
@@ -269,10 +279,10 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
             yield "So many marginal points suggest a continuous attractor: a line or surface of fixed points."
     if fp.slow is not None and len(fp.slow):
         q = f"q from {fp.slow.q.min() / fp.rate**2:.1e}{unit}"
-        yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} beside them, {q}."
+        yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} in addition, {q}."
     if fp.starts is not None:
-        ends = [f"{number} {status.words}" for status, number in fp.starts.counts().items()]
-        yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(ends)}."
+        outcomes = [f"{number} {status.description}" for status, number in fp.starts.counts().items()]
+        yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(outcomes)}."
     if fp.stopped and fp.may_be_complete is False:
         yield f"The search ended because {fp.stopped}."
 
@@ -282,9 +292,7 @@ def _completeness(fp: FixedPoints) -> str:
     if fp.left_box:
         return f"The index sum is {total}, but the system leaves the declared box from some states: it proves nothing."
     if not fp.bounded:
-        return (
-            f"The index sum is {total}, but no set is known that the system maps into its inside, so it proves nothing."
-        )
+        return f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
     if fp.may_be_complete is None:
         return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
     if fp.may_be_complete:
