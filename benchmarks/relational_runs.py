@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from common import command, folder, write_json
 from mnemoscope.config import PRESETS
-from mnemoscope.inspection.problem import accuracy
+from mnemoscope.inspection.problems import accuracy
 from mnemoscope.tasks import Problems
 from mnemoscope.training import load_model, train
 

@@ -11,8 +11,8 @@ from mnemoscope.cells import GRU, Elman
 from mnemoscope.cli.entry_point import main
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Dense
-from mnemoscope.inspection import Look, inspect_run
-from mnemoscope.inspection.attention import SEQUENCES, without_fixed_points
+from mnemoscope.inspection import InspectionOptions, inspect_run
+from mnemoscope.inspection.attention import SEQUENCES, why_no_fixed_points
 from mnemoscope.lenses.attention import Attention, record_attention
 from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
@@ -32,14 +32,14 @@ def text_of(page):
 @pytest.mark.parametrize(("cell", "options"), [("relrnn", {"short_term": 2, "relevant": 3}), ("memrnn", {})])
 def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
     folder = run_of(tmp_path, cell, **options)
-    looked = inspect_run(folder, look=Look(progress=False))
+    looked = inspect_run(folder, options=InspectionOptions(progress=False))
     assert looked.fixed_points is None
     assert looked.saved is None
     html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
     assert html.count('<section id="attention"') == 1
     assert ("has no fixed points" in text) == (cell == "memrnn")
     assert ("are never isolated" in text) == (cell == "relrnn")
-    assert ("Relevant states that are held at the end" in text) == (cell == "relrnn")
+    assert ("Relevant states held at the end" in text) == (cell == "relrnn")
     assert "Before training: the gradient " in text
     assert "κ = " in text
     assert "state-space" not in html
@@ -59,7 +59,7 @@ def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
 
 
 def test_the_page_of_sparse_backtracking_shows_gradients(tmp_path):
-    looked = inspect_run(run_of(tmp_path, "sab", attend_every=3), look=Look(progress=False))
+    looked = inspect_run(run_of(tmp_path, "sab", attend_every=3), options=InspectionOptions(progress=False))
     text = text_of(looked.page)
     assert "has no fixed points" in text
     assert "is not recorded" in text
@@ -72,7 +72,7 @@ def test_inspect_tells_of_attention(tmp_path, capsys):
     folder = run_of(tmp_path, "relrnn")
     assert main(["inspect", str(folder), "--output", str(tmp_path / "other" / "page.html")]) == 0
     told = capsys.readouterr().out
-    assert "A step looks" in told
+    assert "A step attends" in told
     assert "After training: the gradient " in told
     assert (tmp_path / "other" / "page.attention.safetensors").exists()
     assert main(["inspect", str(folder), "--json"]) == 0
@@ -82,17 +82,17 @@ def test_inspect_tells_of_attention(tmp_path, capsys):
     assert "A constant input is for fixed points" in capsys.readouterr().err
 
 
-def test_only_networks_that_attend_go_without_fixed_points():
-    assert without_fixed_points(GRU(2, 3)) is None
+def test_only_networks_that_attend_go_why_no_fixed_points():
+    assert why_no_fixed_points(GRU(2, 3)) is None
     for past in (FullHistory(), SparseBacktracking()):
-        assert "grows" in without_fixed_points(Attentive(Elman(2, 3), past))
+        assert "grows" in why_no_fixed_points(Attentive(Elman(2, 3), past))
 
 
 def test_fixed_points_of_a_screen_are_not_isolated():
     """What the page says: the relevant set stays with larger scores, and with other states in it."""
     torch.manual_seed(0)
     cell = Attentive(Elman(2, 3, "tanh", Dense.from_matrix(torch.eye(3) / 4)), RelevanceScreen(2, 2)).double()
-    assert "never isolated" in without_fixed_points(cell)
+    assert "never isolated" in why_no_fixed_points(cell)
     x = torch.zeros(1, 2, dtype=torch.float64)
     with torch.no_grad():
         state = cell.initial_state(1)

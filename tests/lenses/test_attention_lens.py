@@ -429,7 +429,7 @@ def test_a_section_of_a_page(past):
     section = attention_section(attention, gradients, sample=1, matrix=matrix)
     assert "<trained>" not in section.html
     assert "&lt;trained&gt;" in section.html
-    assert ("Relevant states that are held at the end" in section.html) == (past != "full")
+    assert ("Relevant states held at the end" in section.html) == (past != "full")
     assert attention.summary() in section.lead
     assert section.html.count("<svg") == (2 if past == "full" else 3)
     with pytest.raises(ValueError, match="of the same sequences"):
@@ -442,7 +442,7 @@ def test_primacy_is_what_uniform_attention_keeps():
     nn.init.zeros_(cell.alignment.direction)
     assert ms.record_attention(cell, randn(20, 2, 3)).primacy.tolist() == [1.0, 1.0]
     assert ms.record_attention(cell, randn(3, 2, 3)).primacy.isnan().all()
-    assert "first that came" not in ms.record_attention(cell, randn(3, 2, 3)).summary()
+    assert "first ones seen" not in ms.record_attention(cell, randn(3, 2, 3)).summary()
 
 
 def test_the_lenses_are_registered():
@@ -467,7 +467,7 @@ def test_the_lenses_are_registered():
         ),
         (lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3)).figure(1), ValueError, "sequence 1"),
         (lambda: ms.record_attention(attentive(FullHistory()), randn(2000, 300, 3)), ValueError, "fewer sequences"),
-        (lambda: chi(0, 3), ValueError, "count from t = 1"),
+        (lambda: chi(0, 3), ValueError, "t must be 1 or more"),
         (lambda: chi_of(uniform(4), 2, 3), ValueError, "at least 5 steps"),
         (lambda: sparse_uniform(torch.zeros(2, 2, dtype=torch.bool)), ValueError, "attends to none"),
         (lambda: uniform_exponent(torch.tensor([1.0])), ValueError, "modulus below 1"),

@@ -1,205 +1,31 @@
 """The lenses on matrix cells and Turing machines, and their place in the page."""
 
-import json
 from dataclasses import replace
-from html import unescape
 from itertools import product
 from math import atanh, expm1, log, pi
-from re import sub
 
 import pytest
 import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, Model
-from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
 from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.cli.entry_point import main
-from mnemoscope.config.run_config import RunConfig
-from mnemoscope.connectivity import Dense
-from mnemoscope.inspection import Look, inspect_run
 from mnemoscope.lenses import Adaptive
 from mnemoscope.lenses.attractors import Kind
-from mnemoscope.lenses.fisher.covariance import UnstableError
 from mnemoscope.lenses.gradients import GradientNorms
-from mnemoscope.lenses.tape import EvenTape, Tape, even_rests, evened, record_tape
+from mnemoscope.lenses.tape import UniformTape, find_uniform_fixed_points, make_uniform, record_tape
 from mnemoscope.lenses.tape.figure import draw_tape, used_slots
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.networks import matntm, ntm
-from mnemoscope.report.memory import memory_section
-from mnemoscope.report.tape import longest, tape_section
+from mnemoscope.report.tape import longest_sequence, tape_section
 from mnemoscope.tasks import Batch, BitCopy
-from mnemoscope.training import load_model, train
+from tests.lenses.fisher_reference import slow_curve
 from tests.slow import slow
 
 
 def randn(*shape):
     return torch.randn(*shape, dtype=torch.float64)
-
-
-# Fisher memory of matrix cells
-
-
-def matrix_rnn(shape, phi="tanh", bias=True, inputs=(2, 2), radius=0.8):
-    """U and V of one spectral radius, and a random B."""
-    factors = [randn(size, size) for size in shape]
-    rows, columns = (Dense.from_matrix(radius * one / torch.linalg.eigvals(one).abs().max()) for one in factors)
-    cell = MatrixRNN(inputs, shape, phi, rows, columns, bias).double()
-    with torch.no_grad():
-        for weight in cell.drive.parameters():
-            weight.copy_(0.5 * randn(*weight.shape))
-    return cell
-
-
-def slow_curve(A, w, noise, lags):
-    """J(k) from a sum over the past, until nothing is added."""
-    C, P = torch.zeros_like(A), noise.clone()
-    for _ in range(4000):
-        C, P = C + P, A @ P @ A.T
-    signals, signal = [], w
-    for _ in range(lags):
-        signals.append(signal @ torch.linalg.solve(C, signal))
-        signal = A @ signal
-    return torch.stack(signals)
-
-
-@pytest.mark.parametrize("method", ["exact", "published"])
-def test_a_linear_matrix_cell_is_its_matrix_system(method):
-    torch.manual_seed(0)
-    cell = matrix_rnn((4, 3), "linear")
-    U, V = (factor.detach() for factor in cell.connectivity.factors())
-    W = (cell.drive.maps[0].U.mT @ torch.tensor([[0.0, 1], [0, 0]]).double() @ cell.drive.maps[0].V).detach()
-    expected = ms.fisher_memory(ms.MatrixSystem(U, V, W, eps1=0.3), method=method)
-    dynamics = ms.Dynamics(cell, randn(4))
-    for found in (
-        ms.fisher_memory(cell, 1, noise=0.3, method=method),
-        ms.fisher_memory(dynamics, 1, state=randn(12), noise=0.3, method=method),  # linear: the same everywhere
-        ms.fisher_memory(cell, W, noise=0.3, method=method),
-    ):
-        torch.testing.assert_close(found.curve, expected.curve, rtol=1e-12, atol=0)
-        torch.testing.assert_close(found.total, expected.total, rtol=1e-12, atol=0)
-        torch.testing.assert_close(found.amplification, expected.amplification, rtol=1e-12, atol=0)
-        assert (found.shape, found.method, found.route) == ((4, 3), method, expected.route)
-
-
-def test_published_sums_need_more_than_a_stationary_state():
-    """U / c and c V make the same network: exactly the same memory, but other published sums, if they exist at all."""
-    torch.manual_seed(0)
-    U, V, W = (torch.linalg.qr(randn(size, size))[0] for size in (4, 3, 4))
-    split = [ms.MatrixSystem(0.84 * U / c, c * V, W[:, :3]) for c in (0.9, 0.95, 0.7)]
-    exact = [ms.fisher_memory(one).curve for one in split]
-    for other in exact[1:]:
-        torch.testing.assert_close(other, exact[0], rtol=1e-12, atol=1e-14)
-    first, second = (ms.fisher_memory(one, method="published").total for one in split[:2])
-    assert abs(first / second - 1) > 0.01
-    words = r'each must be below 1, but they are 1\.2 and 0\.7.*stationary state.*0\.84: method="exact" takes it'
-    with pytest.raises(ValueError, match=words) as told:
-        ms.fisher_memory(split[2], method="published")
-    assert not isinstance(told.value, UnstableError)
-    cell = MatrixRNN(
-        (2, 2), (4, 3), "tanh", Dense.from_matrix(1.2 * U), Dense.from_matrix(0.7 * V), bias=False
-    ).double()
-    dynamics = ms.Dynamics(cell)
-    for system, state in ((cell, None), (dynamics, dynamics.origin[0])):
-        assert ms.fisher_memory(system, 0, state=state).total > 0
-        with pytest.raises(ValueError, match=words):
-            ms.fisher_memory(system, 0, state=state, method="published")
-    with pytest.raises(UnstableError, match=r"spectral radius is 1\.08"):  # of the network, not of one of its matrices
-        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.9 * V, W[:, :3]), method="published")
-    with pytest.raises(ValueError, match="horizon=<steps> takes any"):
-        ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.7 * V, W[:, :3], alpha=(1.0,)), method="published")
-
-
-@pytest.mark.parametrize("observed", ["all", "newest"])
-def test_a_linear_queue_cell_is_its_matrix_system(observed):
-    torch.manual_seed(1)
-    cell = QueueMemory(matrix_rnn((3, 2), "linear"), [0.2, -0.1])
-    U, V = (factor.detach() for factor in cell.cell.connectivity.factors())
-    W = randn(3, 2)
-    expected = ms.fisher_memory(ms.MatrixSystem(U, V, W, alpha=cell.alpha), observed=observed, lags=20)
-    found = ms.fisher_memory(cell, W, observed=observed, lags=20)
-    torch.testing.assert_close(found.curve, expected.curve, rtol=1e-12, atol=0)
-    assert found.shape == expected.shape
-
-
-def test_a_matrix_cell_at_rest_is_its_linearisation():
-    torch.manual_seed(2)
-    cell = matrix_rnn((3, 2))
-    x = randn(4)
-    dynamics = ms.Dynamics(cell, x)
-    (point,) = ms.find_fixed_points(dynamics).states
-    U, V = (factor.detach() for factor in cell.connectivity.factors())
-    slopes = (1 - point.square()).diag()  # tanh' at rest
-    A = slopes @ torch.kron(U.T.contiguous(), V.T.contiguous())
-    w = slopes @ torch.kron(cell.drive.maps[0].U.T.contiguous(), cell.drive.maps[0].V.T.contiguous())[:, 2]
-    found = ms.fisher_memory(dynamics, 2, state=point, lags=12)
-    torch.testing.assert_close(found.curve, slow_curve(A, w.detach(), torch.eye(6).double(), 12), rtol=1e-9, atol=0)
-    assert found.shape == (3, 2)
-    with pytest.raises(ValueError, match="no product of a column and a row"):
-        ms.fisher_memory(dynamics, 2, state=point, method="published")
-    with pytest.raises(ValueError, match="no product of a column and a row"):
-        ms.fisher_memory(dynamics, 2, state=point, route="matrix-free")
-    with pytest.raises(ValueError, match="given as a covariance"):
-        ms.fisher_memory(cell, 2, noise=torch.eye(6).double(), method="published")
-    with pytest.raises(ValueError, match="must have 6 numbers"):
-        ms.fisher_memory(cell, 2, state=torch.zeros(5))
-
-
-def test_a_queue_at_rest_has_noise_in_its_newest_matrix_alone():
-    torch.manual_seed(3)
-    cell = QueueMemory(matrix_rnn((3, 2)), [0.3, 0.1])
-    dynamics = ms.Dynamics(cell, randn(4))
-    (point,) = ms.find_fixed_points(dynamics).states
-    A = dynamics.jacobian(point[None])[0]
-    w = dynamics.input_jacobian(point[None])[:, 0]
-    noise = torch.diag(torch.cat([torch.full((6,), 0.5), torch.zeros(12)])).double()
-    found = ms.fisher_memory(dynamics, 0, state=point, noise=0.5, lags=10)
-    torch.testing.assert_close(found.curve, slow_curve(A, w, noise, 10), rtol=1e-8, atol=0)
-    assert found.shape == (3, 3, 2)
-    newest = ms.fisher_memory(dynamics, 0, state=point, noise=0.5, lags=10, observed="newest")
-    C, P = torch.zeros_like(A), noise
-    for _ in range(4000):
-        C, P = C + P, A @ P @ A.T
-    signals = torch.stack([(torch.linalg.matrix_power(A, k) @ w)[:6] for k in range(10)], 1)
-    torch.testing.assert_close(
-        newest.curve, (signals * torch.linalg.solve(C[:6, :6], signals)).sum(0), rtol=1e-8, atol=0
-    )
-    with pytest.raises(ValueError, match="no product"):
-        ms.fisher_memory(dynamics, 0, state=point, method="published")
-    column = QueueMemory(matrix_rnn((3, 1), inputs=(2, 1)), 1.0)
-    with pytest.raises(ValueError, match="not all equal"):
-        ms.fisher_memory(column, 0, state=randn(6), method="published")
-
-
-def test_slopes_that_are_a_product_go_into_rows_and_columns():
-    """Of a state of one column they always are; exact and by the flat state alike, and the published apply."""
-    torch.manual_seed(4)
-    cell = matrix_rnn((5, 1), inputs=(2, 1))
-    dynamics = ms.Dynamics(cell, randn(2))
-    state = 0.5 * randn(5)
-    A, w = dynamics.jacobian(state[None])[0], dynamics.input_jacobian(state[None])[:, 1]
-    found = ms.fisher_memory(dynamics, 1, state=state)
-    torch.testing.assert_close(found.curve, ms.fisher_memory(A, w).curve, rtol=1e-9, atol=1e-15)
-    assert "Kronecker" in found.route
-    # the noise of a column: sigma is a geometric sum over V alone, so that the published curve is below
-    published = ms.fisher_memory(dynamics, 1, state=state, method="published")
-    assert (published.curve <= found.curve * (1 + 1e-12)).all()
-    assert published.total < found.total
-
-
-def test_the_page_shows_the_published_curve_where_there_is_one():
-    pytest.importorskip("matplotlib")
-    torch.manual_seed(5)
-    for bias, words in ((False, "Dashed is what the formulas published"), (True, "do not apply here: the slopes")):
-        dynamics = ms.Dynamics(matrix_rnn((3, 2), bias=bias))
-        section = memory_section(dynamics, ms.find_fixed_points(dynamics))
-        assert words in section.lead
-        assert ("stroke-dasharray" in section.html) is (not bias)
-    dynamics = ms.Dynamics(QueueMemory(matrix_rnn((3, 2), bias=False), [0.1]))
-    assert "every unit of the newest matrix" in memory_section(dynamics, ms.find_fixed_points(dynamics)).lead
-    section = memory_section(dynamics := ms.Dynamics(torch.nn.RNN(2, 3)), ms.find_fixed_points(dynamics))
-    assert "ublished" not in section.lead
 
 
 # fixed points of a machine
@@ -226,7 +52,7 @@ def told(slots, move, gamma=2.0, gate=0.3, numbers=2):
     return machine
 
 
-def test_a_head_that_holds_its_place_rests_at_every_set_of_slots():
+def test_a_head_that_holds_its_place_found_at_every_set_of_slots():
     """`w_i ~ (g / N + (1 - g) w_i)^gamma` has as many solutions as there are sets of slots, all on an even tape."""
     slots, gamma, gate = 3, 2.0, 0.3
     machine = told(slots, 0, gamma, gate)
@@ -270,7 +96,7 @@ def test_a_head_that_moves_on_runs_round_the_tape():
     assert seen.periods.tolist() == [slots]
 
 
-def test_a_machine_that_learns_rests_on_an_even_tape():
+def test_a_machine_that_learns_found_on_an_even_tape():
     torch.manual_seed(6)
     machine = matntm(4, 3, layers=2, slots=4, slot_rows=2, slot_columns=2, output_size=4).double()
     dynamics = ms.Dynamics(machine, randn(4))
@@ -394,7 +220,7 @@ def test_starts_on_an_even_tape_stay_even_and_find_points():
         for weight in machine.parameters():
             weight.mul_(3)
     dynamics = ms.Dynamics(machine)
-    starts = evened(dynamics, dynamics.origin + 0.3 * randn(16, dynamics.size))
+    starts = make_uniform(dynamics, dynamics.origin + 0.3 * randn(16, dynamics.size))
     for states in (starts, dynamics(starts)):
         even = dynamics.unflatten(states)
         for part in (even.memory, even.read_weights.mT, even.write_weights.mT):
@@ -403,13 +229,13 @@ def test_starts_on_an_even_tape_stay_even_and_find_points():
     fp = ms.find_fixed_points(dynamics, starts)
     assert len(fp) == 3
     torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-10)
-    rests = even_rests(dynamics, starts[:8], number=4)
-    assert len(rests) == 3
-    assert rests.even.may_be_complete
-    small = EvenTape(dynamics.cell)
-    states = dynamics.flatten(small.whole(ms.Dynamics(small).unflatten(rests.even.states)))
+    found = find_uniform_fixed_points(dynamics, starts[:8], number=4)
+    assert len(found) == 3
+    assert found.reduced.may_be_complete
+    small = UniformTape(dynamics.cell)
+    states = dynamics.flatten(small.full_state(ms.Dynamics(small).unflatten(found.reduced.states)))
     assert torch.cdist(fp.states, states).amin(1).max() < 1e-8
-    for look in (lambda other: evened(other, randn(1, 3)), even_rests):
+    for look in (lambda other: make_uniform(other, randn(1, 3)), find_uniform_fixed_points):
         with pytest.raises(TypeError, match="GRU"):
             look(ms.Dynamics(GRU(2, 3)))
 
@@ -419,13 +245,13 @@ def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name)
     torch.manual_seed(4)
     machine = MACHINES[name]().double()
     dynamics = ms.Dynamics(machine, randn(3))
-    rests = even_rests(dynamics, number=2)
-    assert len(rests)
-    even = EvenTape(dynamics.cell)
-    states = dynamics.flatten(even.whole(ms.Dynamics(even).unflatten(rests.even.states)))
+    found = find_uniform_fixed_points(dynamics, number=2)
+    assert len(found)
+    even = UniformTape(dynamics.cell)
+    states = dynamics.flatten(even.full_state(ms.Dynamics(even).unflatten(found.reduced.states)))
     torch.testing.assert_close(dynamics(states), states, rtol=0, atol=1e-10)
     jacobians = dynamics.jacobian(states)
-    for J, together, apart in zip(jacobians, rests.even.eigenvalues, rests.apart, strict=True):
+    for J, together, apart in zip(jacobians, found.reduced.eigenvalues, found.wave_multipliers, strict=True):
         whole = torch.linalg.eigvals(J)
         for value in torch.cat([together, apart.flatten()]):
             if value.abs() > 1e-3:  # eigenvalues near 0 of a defective matrix are not known that well
@@ -433,8 +259,8 @@ def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name)
                 assert (whole[nearest] - value).abs() < 1e-8
                 whole = torch.cat([whole[:nearest], whole[nearest + 1 :]])
         assert whole.abs().max() < 2e-3  # each was met once, and none is left
-    assert rests.unstable.tolist() == [int((torch.linalg.eigvals(J).abs() > 1 + 1e-5).sum()) for J in jacobians]
-    assert f"{len(rests)} fixed point" in rests.summary()
+    assert found.unstable.tolist() == [int((torch.linalg.eigvals(J).abs() > 1 + 1e-5).sum()) for J in jacobians]
+    assert f"{len(found)} fixed point" in found.summary()
 
 
 # gradients through a tape
@@ -499,58 +325,7 @@ def test_parts_of_a_plain_state_and_of_a_masked_sequence():
     assert ms.gradient_norms(GRU(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), by="part").names == ("state",)
 
 
-# the page
-
-
-def run_of(folder, task, cell, hidden_size=4, **options):
-    shape = {"rows": 3, "columns": 2} if task == "matrix-copy" else {"bits": 3}
-    config = RunConfig("tiny", task, {**shape, "longest": 3}, cell, options, hidden_size, steps=2, batch_size=4,
-                       evaluate_every=1, evaluate_batches=1)  # fmt: skip
-    return train(config, folder, progress=False).folder
-
-
-def text_of(page):
-    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
-
-
-def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_path):
-    folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
-    looked = inspect_run(folder, look=Look(starts=4, progress=False))
-    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
-    assert html.count('<section id="the-tape"') == 1
-    assert len(looked.fixed_points)
-    assert looked.saved.exists()
-    assert "tiny: matntm with 4 x 4 units" in text
-    assert looked.tape.tape.summary() in text
-    assert "Before training: the gradient " in text
-    assert "by the parts of the state" in text
-    assert "@misc{graves2014," in html
-    model, task, config = load_model(folder)
-    batch = looked.tape.batch
-    assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
-    kept = Tape.load(looked.page.with_name("page.tape.safetensors"))
-    assert torch.equal(kept.memory, record_tape(model, batch.inputs).memory)
-    parts = GradientNorms.load(looked.page.with_name("page.parts.safetensors"))
-    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
-    torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
-
-
-def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_path, capsys):
-    folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
-    assert main(["inspect", str(folder)]) == 0
-    told = capsys.readouterr().out
-    size = 2 * 4 + 40 * 5 + 2 * 40 + 5
-    words = f"On a tape with the same in all slots (of a state of {size} numbers), 1 fixed point found"
-    for where in (told, text_of(folder / "page.html")):
-        assert words in where
-        assert "Fixed points with slots that differ were not looked for." in where
-        assert "on 40 slots" in where
-    assert "tiny: ntm with 4 units" in text_of(folder / "page.html")
-    assert '<section id="fixed-points-on-an-even-tape"' in (folder / "page.html").read_text(encoding="utf-8")
-    assert (folder / "page.tape.safetensors").exists()
-    assert main(["inspect", str(folder), "--input", *"0100", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["even_points"] == 1
-    assert "Constant input 0, 1, 0, 0" in text_of(folder / "page.html")
+# the figure
 
 
 def test_outputs_are_shown_where_they_are_due():
@@ -558,10 +333,10 @@ def test_outputs_are_shown_where_they_are_due():
     batch = task.batch(5, seed=3, number=0)
     lengths = batch.mask.sum(0)
     assert lengths.max() > lengths.min()
-    assert lengths[longest(batch)] == lengths.max()
+    assert lengths[longest_sequence(batch)] == lengths.max()
     machine = Model(ntm(3, 4, slots=5, slot_size=2), 2)
     tape = record_tape(machine, batch.inputs)
-    assert "as chances of a 1" in tape_section(tape, batch).html
+    assert "as probabilities of a 1" in tape_section(tape, batch).html
     with pytest.raises(ValueError, match="same sequences"):
         tape_section(record_tape(machine, batch.inputs[1:]), batch)
 

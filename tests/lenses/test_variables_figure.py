@@ -13,8 +13,8 @@ from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
 from mnemoscope.drawing.axes import new_figure
-from mnemoscope.inspection import inspect_run
-from mnemoscope.inspection.run import Look, _memories
+from mnemoscope.inspection import InspectionOptions, inspect_run
+from mnemoscope.inspection.variables import inspect_variables
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.storage import load_result, save_result
 from mnemoscope.lenses.variables import planted
@@ -278,22 +278,22 @@ def test_a_page_says_why_variables_cannot_be_told():
 def test_the_task_is_what_the_network_is_tried_on():
     net = network()
     task = RepeatCopy(variables=3, size=2, test_horizon=12)
-    found = _memories(net.model, task, task.batch(8, 0, 0, "test"))
+    found = inspect_variables(net.model, task, task.batch(8, 0, 0, "test"))
     assert found.status == "explained"
     assert found.trials.decoded.shape[:2] == (15, 8)
     short = RepeatCopy(variables=3, size=2, test_horizon=4)
-    words = _memories(net.model, short, short.batch(8, 0, 0, "test"))
+    words = inspect_variables(net.model, short, short.batch(8, 0, 0, "test"))
     assert words.status == "untested"
     assert words.reason.startswith("The 7 steps are too short")
     other = registry.tasks.load("flipflop")()
-    assert _memories(net.model, other, other.batch(2, 0, 0, "test")) is None
+    assert inspect_variables(net.model, other, other.batch(2, 0, 0, "test")) is None
 
 
 def test_the_page_of_a_run_on_variable_binding(tmp_path):
     options = {"variables": 2, "size": 1, "horizon": 6, "test_horizon": 8}
     config = RunConfig("tiny", "repeat-copy", options, hidden_size=8, steps=2, batch_size=4)
     result = train(config, tmp_path, progress=False)
-    looked = inspect_run(result.folder, look=Look(starts=4, progress=False))
+    looked = inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False))
     html = Path(looked.page).read_text(encoding="utf-8")
     assert looked.variables is not None
     assert looked.variables.reason in plain(html)

@@ -10,7 +10,7 @@ from mnemoscope import connectivity, registry
 from mnemoscope.cli import main
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.inspection import inspect_run
-from mnemoscope.inspection.run import Look
+from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.uses import parts_of, uses_of_config
 from mnemoscope.memory import attention
 from mnemoscope.memory.attention import Past
@@ -141,7 +141,7 @@ def test_what_cannot_be_cited(words, why, capsys, tmp_path, monkeypatch):
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     result = train(TINY, root, progress=False)
-    inspect_run(result.folder, look=Look(starts=4, progress=False))
+    inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False))
     run_study("fisher-table", "smoke", root=root, progress=False)
     return root
 

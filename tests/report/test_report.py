@@ -509,7 +509,9 @@ def test_a_large_network_makes_a_page_of_less_than_8_megabytes(tmp_path):
     page = full_page(fixed_points=fp, trajectories=torch.randn(1000, 64, size))
     path = write_page(tmp_path / "page.html", page)
     assert path.stat().st_size < 8e6
-    assert "Of each point, the 150 least stable of its 1000 eigenvalues are drawn." in plain(path.read_text("utf-8"))
+    assert "Only the 150 least stable of the 1000 eigenvalues of each point are drawn." in plain(
+        path.read_text("utf-8")
+    )
 
 
 def test_the_same_page_twice():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.inspection.gradients import gradients_on
+from mnemoscope.inspection.gradients import task_gradients
 from mnemoscope.lenses.attention import record_attention
 from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.replication import Finished
@@ -139,6 +139,6 @@ def test_a_model_that_is_looked_at_stays_as_it_is():
     config = RunConfig("tiny", "copy", {"delay": 3}, "relrnn", hidden_size=4, embedding=3)
     task = build_task(config)
     model = build_model(config, task)
-    gradients_on(task, model, task.batch(2, 0, 0))
+    task_gradients(task, model, task.batch(2, 0, 0))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -19,7 +19,7 @@ from mnemoscope.cli import main
 from mnemoscope.cli.entry_point import _parse
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import options_of
-from mnemoscope.inspection import Look, inspect_run
+from mnemoscope.inspection import InspectionOptions, inspect_run
 from mnemoscope.networks.relational import MODELS
 from mnemoscope.relational import MNM, CoRelNet, Solver
 from mnemoscope.tasks import Problems
@@ -369,20 +369,20 @@ def test_train_and_inspect_from_the_command_line(tmp_path, capsys):
     assert {*looked} == {"network", "summary", "page", "accuracy"}
     text = text_of(looked["page"])
     assert looked["summary"] in text
-    assert "25.0% can be guessed" in text
+    assert "Guessing reaches 25.0%" in text
     assert "identity-rules" in text
     assert "units" not in text.split("How this page was made")[0]
     assert "that is reached by guessing" in text or "which is reached by guessing" in text
     assert "without memory" not in text
     assert "webb2021" in text
     assert main(["inspect", result["folder"], "--input", "0"]) == 2
-    assert "A constant input is for fixed points, and none are looked for" in capsys.readouterr().err
+    assert "A constant input is for fixed points, and none are searched for" in capsys.readouterr().err
 
 
 def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
     config = replace(CONFIG, task="relational-game", task_options={"rule": "colour/shape"}, steps=1)
     folder = run(config, tmp_path).folder
-    looked = inspect_run(folder, look=Look(progress=False))
+    looked = inspect_run(folder, options=InspectionOptions(progress=False))
     model, task, _ = load_model(folder)
     seen = looked.problems
     for split, found in (("test", seen.unseen), ("validation", seen.seen)):
@@ -391,7 +391,7 @@ def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
     assert torch.equal(seen.answers, model(seen.scenes)[0].argmax(-1)[0])
     assert looked.fixed_points is None
     assert f"{seen.unseen:.1%} of 1,000 problems with" in text_of(looked.page)
-    assert f"and {seen.seen:.1%} of as many new ones" in text_of(looked.page)
+    assert f"and {seen.seen:.1%} of as many new problems" in text_of(looked.page)
     panels = [axes.get_title("left") for axes in seen.figure().axes if axes.get_title("left")]
     assert len(panels) == 6
     said = [title.removeprefix("right: ").split("\nsaid: ") for title in panels]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tyro.conf import Positional
 
     from mnemoscope.engines import Engine
-    from mnemoscope.inspection import Inspection, Look
+    from mnemoscope.inspection import Inspection, InspectionOptions
 else:
     try:
         from tyro.conf import Positional
@@ -45,13 +45,13 @@ class Demo:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.inspection import Look, inspect_run
+        from mnemoscope.inspection import InspectionOptions, inspect_run
         from mnemoscope.training import train
 
         base = PRESETS["flipflop"]
         config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
         trained = train(config, self.root, resume=True, progress=not self.json)
-        looked = inspect_run(trained.folder, look=Look(progress=not self.json))
+        looked = inspect_run(trained.folder, options=InspectionOptions(progress=not self.json))
         facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
         _tell(looked, facts, self.json)
         return 0
@@ -159,7 +159,7 @@ class Inspect:
             )
         from mnemoscope.inspection import inspect_run
 
-        return inspect_run(self.path, page=self.output, look=self._look())
+        return inspect_run(self.path, page=self.output, options=self._options())
 
     def _weights(self) -> Inspection:
         if self.network is None:
@@ -170,12 +170,12 @@ class Inspect:
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
         title = f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else "")
         page = self.output or self.path.with_suffix(".html")
-        return inspect_cell(adapt(network), title, page, look=self._look())
+        return inspect_cell(adapt(network), title, page, options=self._options())
 
-    def _look(self) -> Look:
-        from mnemoscope.inspection import Look
+    def _options(self) -> InspectionOptions:
+        from mnemoscope.inspection import InspectionOptions
 
-        return Look(self.input, self.starts, self.seed, self._command(), progress=not self.json)
+        return InspectionOptions(self.input, self.starts, self.seed, self._command(), progress=not self.json)
 
     def _command(self) -> str:
         """These arguments as a command, so that the page can say how it was made."""
@@ -327,11 +327,15 @@ def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
 
 def _found(looked: Inspection) -> dict[str, Any]:
     """Of a network whose fixed points were looked for, or whose answers."""
-    fp, rests, problems = looked.fixed_points, looked.rests, looked.problems
+    fp, uniform, problems = looked.fixed_points, looked.uniform_fixed_points, looked.problems
     if problems is not None:
         return {"accuracy": {"unseen": problems.unseen, "seen": problems.seen}}
-    if rests is not None:
-        return {"even_points": len(rests), "unstable": rests.unstable.tolist(), "index_sum": rests.even.index_sum}
+    if uniform is not None:
+        return {
+            "uniform_fixed_points": len(uniform),
+            "unstable": uniform.unstable.tolist(),
+            "index_sum": uniform.reduced.index_sum,
+        }
     if fp is None or looked.saved is None:
         return {}
     return {

@@ -1,13 +1,16 @@
-"""Which lenses apply to a network, in which order, and the page they make."""
+"""Which lenses apply to a network, in which order, and the page that they make."""
 
 from typing import TYPE_CHECKING
 
 from mnemoscope.base.lazy_imports import on_first_use
 
 if TYPE_CHECKING:
-    from mnemoscope.inspection.run import Inspection, Look, inspect_cell, inspect_run
+    from mnemoscope.inspection.cell import inspect_cell
+    from mnemoscope.inspection.options import InspectionOptions
+    from mnemoscope.inspection.result import Inspection
+    from mnemoscope.inspection.run import inspect_run
 
-__all__ = ["Inspection", "Look", "inspect_cell", "inspect_run"]
+__all__ = ["Inspection", "InspectionOptions", "inspect_cell", "inspect_run"]
 
 __getattr__ = on_first_use(__name__, __file__)
 

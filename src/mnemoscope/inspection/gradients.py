@@ -1,4 +1,4 @@
-"""What of a task's loss reaches back to each step, before and after training."""
+"""How much of the gradient of a task's loss reaches each step, before and after training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mnemoscope.training import build_model
 BEFORE, AFTER = "before training", "after training"
 
 
-def gradients_on(task: Task, model: Model, batch: Batch, name: str = "") -> GradientNorms:
-    """`|dL / dh_t|` of the loss of a task on a batch, in float64; the model is left as it is.
+def task_gradients(task: Task, model: Model, batch: Batch, name: str = "") -> GradientNorms:
+    """Return `|dL / dh_t|` of the loss of a task on a batch, in float64; the model is not changed.
 
     >>> from mnemoscope.cells import GRU
     >>> from mnemoscope.tasks import Copy
     >>> task = Copy(delay=5)
-    >>> gradients_on(task, Model(GRU(10, 8), output_size=9), task.batch(4, seed=0, number=0)).norms.shape
+    >>> task_gradients(task, Model(GRU(10, 8), output_size=9), task.batch(4, seed=0, number=0)).norms.shape
     torch.Size([1, 25, 4])
     """
     model = deepcopy(model).double()
@@ -30,7 +30,7 @@ def gradients_on(task: Task, model: Model, batch: Batch, name: str = "") -> Grad
     return gradient_norms(model.cell, xs, lambda outputs: task.loss(model.readout(outputs), batch), name=name)
 
 
-def before_and_after(config: RunConfig, task: Task, trained: Model, batch: Batch) -> GradientNorms:
-    """Of a trained network, and of the one that its training began with."""
+def gradients_before_and_after(config: RunConfig, task: Task, trained: Model, batch: Batch) -> GradientNorms:
+    """Return the gradients of a trained network next to those of the untrained network of its run."""
     untrained = build_model(config, task).eval()
-    return gradients_on(task, untrained, batch, BEFORE).concatenate(gradients_on(task, trained, batch, AFTER))
+    return task_gradients(task, untrained, batch, BEFORE).concatenate(task_gradients(task, trained, batch, AFTER))

@@ -1,21 +1,24 @@
-"""What a configuration or a run has used, so that it can be cited."""
+"""What a configuration, a run or a page uses, so that it can be cited."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
 
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.registry.citations import Use
+from mnemoscope.registry.citations import Use, cited
+from mnemoscope.report import NetworkPage
 from mnemoscope.report.document import lenses_shown
 from mnemoscope.training import RunFolder, build_model, build_task
 
 
 def uses_of_config(config: RunConfig) -> list[Use]:
-    """Cell, task, optimiser, and what the network is made of: its matrices, nonlinearity, past, memory.
+    """Return the cell, task and optimiser of a configuration, and the registered parts of its network.
 
     >>> [str(use) for use in uses_of_config(RunConfig("try", task="copy", cell="exprnn", hidden_size=8))]
     ['cell exprnn', 'task copy', 'optimiser adam', 'cell elman', 'part exponential', 'part modrelu']
@@ -26,23 +29,23 @@ def uses_of_config(config: RunConfig) -> list[Use]:
 
 
 def parts_of(model: nn.Module) -> list[Use]:
-    """What registered parts and cells a network is made of."""
+    """Return the registered parts and cells of a network."""
     known = {}
     for kind in ("part", "cell"):
-        held = {entry.name: entry.load() for entry in registry.REGISTRIES[kind]}
-        known |= {made: Use(kind, name) for name, made in held.items() if isinstance(made, type)}
-    inside = (each for module in model.modules() for each in (module, *vars(module).values()))
-    return sorted({known[type(each)] for each in inside if type(each) in known})
+        loaded = {entry.name: entry.load() for entry in registry.REGISTRIES[kind]}
+        known |= {part: Use(kind, name) for name, part in loaded.items() if isinstance(part, type)}
+    members = (member for module in model.modules() for member in (module, *vars(module).values()))
+    return sorted({known[type(member)] for member in members if type(member) in known})
 
 
 def uses_of_run(folder: str | Path) -> list[Use]:
-    """What a run was asked for, and the lenses of its page, if it has one."""
+    """Return what the configuration of a run uses, and the lenses of its page if it has one."""
     folder = Path(folder)
     config = RunFolder(folder).read_config()
     if re.fullmatch("[0-9a-f]{10}", folder.resolve().name) and folder.resolve().name != config.hash:
         raise ValueError(
-            f"{folder / 'config.toml'} does not have the settings that its folder is named by: it was cut short or "
-            f"edited, and what the run used is not known."
+            f"{folder / 'config.toml'} does not have the settings that its folder is named after: it was truncated or "
+            f"edited, so it is unknown what the run used."
         )
     uses = uses_of_config(config)
     page = folder / "page.html"
@@ -51,7 +54,14 @@ def uses_of_run(folder: str | Path) -> list[Use]:
     lenses = lenses_shown(page.read_text(encoding="utf-8", errors="replace"))
     if lenses is None:
         raise ValueError(
-            f"{page} does not say what it shows: it was cut short, or made by another version of mnemoscope. Make it "
+            f"{page} does not list its lenses: it was truncated, or made by another version of mnemoscope. Make it "
             f"again with `mnemoscope inspect {folder}`."
         )
     return [*uses, *(Use("lens", name) for name in lenses)]
+
+
+def add_citations(page: NetworkPage, lenses: Sequence[str], config: RunConfig | None = None) -> NetworkPage:
+    """Return the page with its lenses, and with the sources to cite for these and for the network."""
+    lenses = list(dict.fromkeys(lenses))
+    uses = [] if config is None else uses_of_config(config)
+    return replace(page, lenses=lenses, cites=list(cited([*(Use("lens", name) for name in lenses), *uses])))

@@ -1,8 +1,7 @@
-"""Attention to the past: what is attended to and kept, and what the theory says of gradients."""
+"""Attention to the past: which states a network attends to and keeps, and the theory of its gradients."""
 
 from mnemoscope.lenses.attention.bounds import scaled, sparse_bound, uniform_bound, uniform_exponent
-from mnemoscope.lenses.attention.dependencies import AttentionDependencies
-from mnemoscope.lenses.attention.lens import Attention, record_attention
+from mnemoscope.lenses.attention.lens import record_attention
 from mnemoscope.lenses.attention.paths import (
     chi,
     chi_of,
@@ -12,6 +11,7 @@ from mnemoscope.lenses.attention.paths import (
     sparse_uniform,
     theta,
 )
+from mnemoscope.lenses.attention.result import Attention, AttentionDependencies
 
 __all__ = [
     "Attention",

@@ -1,6 +1,6 @@
-"""Attention and what was kept as figures; they need the `report` extra.
+"""Figures of the attention lens (they need the `report` extra).
 
-`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
+`colours` are given by the names of `LIGHT`; `font_size` is the size of text, in points, for which the layout has room.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import numpy as np
 
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.lenses.attention.result import NO_STEP, Attention, AttentionDependencies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.attention.lens import Attention
-
-MAP = "viridis"
+COLOUR_MAP = "viridis"
 GREY = "#9aa1a980"
-"""Of states that are new, to be seen on a light and on a dark ground."""
+"""Colour of new states, visible on a light and on a dark background."""
 SMALLEST = 1e-3
-"""Weights from here down have one colour."""
+"""Weights up to this one share one colour."""
 
 
 def draw_attention(
@@ -33,104 +32,124 @@ def draw_attention(
     figure: Any = None,
     font_size: float = 9,
 ) -> Figure:
-    """Weights as a map (Kerg, Fig 1); of a screen, what lay in memory over time, and the scores that decided."""
+    """Draw the weights as a map (Kerg, Fig 1); for a screen also the states in memory and the scores that decided."""
     if not 0 <= sample < attention.batch:
-        raise ValueError(f"There are {attention.batch} sequences, counted from 0, but sequence {sample} was asked for.")
+        raise ValueError(f"The sequences are numbered 0 to {attention.batch - 1}, but sequence {sample} was requested.")
     screened = attention.scores is not None
     if figure is None:
-        figure = new_figure(13.5, 4.2) if screened else new_figure(9, 4.2)
-    if not screened:
-        weights, received = figure.subplots(1, 2)
-        draw_weights(figure, weights, attention, sample, colours, font_size)
-        draw_received(received, attention, sample, colours, font_size)
-        return figure
-    weights, kept, scores = figure.subplots(1, 3)
-    draw_weights(figure, weights, attention, sample, colours, font_size)
-    draw_kept(figure, kept, attention, sample, colours, font_size)
-    draw_scores(scores, attention, sample, colours, font_size)
+        figure = new_figure(13.5 if screened else 9, 4.2)
+    panels = figure.subplots(1, 3 if screened else 2)
+    draw_weights(figure, panels[0], attention, sample, colours, font_size)
+    if screened:
+        draw_kept(figure, panels[1], attention, sample, colours, font_size)
+        draw_scores(panels[2], attention, sample, colours, font_size)
+    else:
+        draw_received(panels[1], attention, sample, colours, font_size)
+    return figure
+
+
+def draw_dependencies(found: AttentionDependencies, colours: Mapping[str, str] = LIGHT) -> Figure:
+    """Draw how many weights count at each step, and how many states and weights a gradient passes to reach it."""
+    figure = new_figure(9, 3.6)
+    left, right = figure.subplots(1, 2)
+    there = (found.kappa != NO_STEP).numpy()
+    for axes, counts, colour, label in (
+        (left, found.kappa, "stable", "kappa"),
+        (right, found.depth, "stable", "hidden states"),
+        (right, found.skips, "saddle-1", "attention weights"),
+    ):
+        steps, sequences = np.nonzero(there)
+        shade = {"color": colours[colour], "alpha": 0.3, "linestyle": "none"}
+        axes.plot(steps, counts.numpy()[steps, sequences], ".", **shade)
+        present = there.any(1)
+        means = np.nanmean(np.where(there, counts.numpy(), np.nan)[present], axis=1)
+        axes.plot(np.nonzero(present)[0], means, color=colours[colour], linewidth=1.6, label=label)
+    left.set(xlabel="step", ylabel="weights that count", ylim=(0, None))
+    right.set(xlabel="step", ylabel="on the way to the last step", ylim=(0, None))
+    right.legend(frameon=False, labelcolor=colours["ink"])
+    for axes in (left, right):
+        style_axes(axes, colours, 9)
     return figure
 
 
 def draw_weights(
     figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float
 ) -> None:
-    """Row: the step that attends; column: the state that it attends to. Blank where nothing was in memory."""
+    """Draw the weights: a row for each step that attends, a column for each state; blank where none was in memory."""
     weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
     from matplotlib.colors import LogNorm
 
-    # by magnitudes: the first weight is 1 whatever the network does, and all others would look alike beside it
+    # logarithmic: the first weight is always 1, and next to it all others would look alike
     least = min(max(float(np.nanmin(weights)), SMALLEST), 0.1)
-    drawn = axes.imshow(weights, cmap=MAP, norm=LogNorm(least, 1, clip=True), aspect="auto", interpolation="nearest")
-    bar = figure.colorbar(drawn, ax=axes, format=_plain)
+    norm = LogNorm(least, 1, clip=True)
+    image = axes.imshow(weights, cmap=COLOUR_MAP, norm=norm, aspect="auto", interpolation="nearest")
+    bar = figure.colorbar(image, ax=axes, format=_plain)
     axes.set(xlabel="to the state of step", ylabel="step", title="Attention")
-    _finished((axes, bar.ax), colours, font_size)
+    _finish(axes, bar, colours, font_size)
 
 
 def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float) -> None:
-    """The attention that each state was given in all."""
+    """Draw the total attention that each state received."""
     received = attention.received[:, sample].numpy()
     axes.vlines(range(len(received)), 0, received, color=colours["stable"], linewidth=1.6)
-    axes.set(xlabel="state of step", ylabel="attention received in all", ylim=(0, None))
+    axes.set(xlabel="state of step", ylabel="total attention received", ylim=(0, None))
     style_axes(axes, colours, font_size)
 
 
 def draw_kept(
     figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float
 ) -> None:
-    """Row: a state; column: the steps at which it lay in memory. Grey while it is new, by its score from then on."""
+    """Draw when each state was in memory: a row for each state, grey while it is new, then coloured by its score."""
     assert attention.scores is not None
     kept, chosen = attention.kept[:, :, sample].T.numpy(), attention.chosen[:, :, sample].T.numpy()
     scores = attention.scores[:, sample].numpy()
     from matplotlib.colors import ListedColormap
 
     new = np.where(kept & ~chosen, 1.0, np.nan)
-    how = {"aspect": "auto", "interpolation": "nearest"}
-    axes.imshow(new, cmap=ListedColormap([GREY]), **how)  # a raster, in which no colour of a page can be exchanged
+    style = {"aspect": "auto", "interpolation": "nearest"}
+    axes.imshow(new, cmap=ListedColormap([GREY]), **style)  # a page cannot replace the colours of a raster image
     by_score = np.where(chosen, scores[:, None], np.nan)
-    drawn = axes.imshow(by_score, cmap=MAP, vmin=0, vmax=_reach(by_score), **how)
-    bar = figure.colorbar(drawn, ax=axes)
+    image = axes.imshow(by_score, cmap=COLOUR_MAP, vmin=0, vmax=_largest(by_score), **style)
+    bar = figure.colorbar(image, ax=axes)
     axes.set(xlabel="step", ylabel="state of step", title="In memory, by relevance")
-    _finished((axes, bar.ax), colours, font_size)
+    _finish(axes, bar, colours, font_size)
 
 
 def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float) -> None:
-    """The relevance of each state, and what became of it."""
+    """Draw the relevance of each state, marked by how long it was kept."""
     assert attention.scores is not None
     scores, last = attention.scores[:, sample].numpy(), int(attention.last[sample])
     held, chosen = attention.kept[last, :, sample].numpy(), attention.chosen[last, :, sample].numpy()
     ever = attention.chosen[:, :, sample].any(0).numpy()
     kinds = (
         (chosen, "stable", "o", "kept to the end"),
-        (ever & ~chosen, "saddle-1", "v", "kept for a while"),
-        (~ever & ~held, "muted", ".", "let go"),
+        (ever & ~chosen, "saddle-1", "v", "kept for some time"),
+        (~ever & ~held, "muted", ".", "dropped"),
         (held & ~chosen, "path", "|", "still new"),
     )
-    there = np.arange(len(scores))
-    for which, colour, marker, label in kinds:
-        which = which & attention.taken[:, sample].numpy()
-        if which.any():
-            axes.vlines(there[which], 0, scores[which], color=colours[colour], linewidth=1)
-            axes.plot(
-                there[which], scores[which], marker, color=colours[colour], markersize=5, label=label, linestyle="none"
-            )
+    steps, taken = np.arange(len(scores)), attention.taken[:, sample].numpy()
+    for members, colour, marker, label in kinds:
+        shown = members & taken
+        if shown.any():
+            axes.vlines(steps[shown], 0, scores[shown], color=colours[colour], linewidth=1)
+            style = {"color": colours[colour], "markersize": 5, "linestyle": "none"}
+            axes.plot(steps[shown], scores[shown], marker, label=label, **style)
     top = float(scores.max()) or 1.0
-    axes.set(
-        xlabel="state of step", ylabel="relevance", title="Why: attention received while new", ylim=(0, 1.35 * top)
-    )
+    axes.set(xlabel="state of step", ylabel="relevance", title="Attention received while new", ylim=(0, 1.35 * top))
     axes.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"], ncols=2, loc="upper center")
     style_axes(axes, colours, font_size)
 
 
 def _plain(value: float, _: Any = None) -> str:
-    """A number without raised letters, which the page's fonts do not have."""
+    """A number without raised font_size, which the page's fonts do not have."""
     return f"{value:g}"
 
 
-def _reach(values: np.ndarray) -> float:
+def _largest(values: np.ndarray) -> float:
     return float(np.nanmax(values)) or 1.0 if np.isfinite(values).any() else 1.0
 
 
-def _finished(panels: tuple[Any, ...], colours: Mapping[str, str], font_size: float) -> None:
-    for axes in panels:
-        style_axes(axes, colours, font_size)
-    panels[1].spines[:].set_visible(False)
+def _finish(axes: Any, bar: Any, colours: Mapping[str, str], font_size: float) -> None:
+    for panel in (axes, bar.ax):
+        style_axes(panel, colours, font_size)
+    bar.ax.spines[:].set_visible(False)

@@ -1,18 +1,20 @@
-"""What relational networks compare, what their decoders read, and how well they keep unseen objects apart."""
+"""What relational networks compare, what their decoders read, and how well they separate unseen objects."""
 
-from mnemoscope.lenses.relations.drift import Confused, Drift, auc, d_prime, measure_drift
-from mnemoscope.lenses.relations.generalisation import Generalisation, Trained
-from mnemoscope.lenses.relations.lens import Relations, record_relations
-from mnemoscope.lenses.relations.occlusion import Loss, Occlusion, log_odds, measure_occlusion
+from mnemoscope.lenses.relations.drift import ConfusedPair, Drift, measure_drift
+from mnemoscope.lenses.relations.generalisation import Generalisation, TrainedNetwork
+from mnemoscope.lenses.relations.lens import record_relations
+from mnemoscope.lenses.relations.occlusion import Occlusion, OcclusionLoss, log_odds, measure_occlusion
+from mnemoscope.lenses.relations.result import Relations
+from mnemoscope.lenses.relations.separation import auc, d_prime
 
 __all__ = [
-    "Confused",
+    "ConfusedPair",
     "Drift",
     "Generalisation",
-    "Loss",
     "Occlusion",
+    "OcclusionLoss",
     "Relations",
-    "Trained",
+    "TrainedNetwork",
     "auc",
     "d_prime",
     "log_odds",

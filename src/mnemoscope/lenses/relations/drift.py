@@ -1,167 +1,156 @@
-"""Drift of an encoder: how well it keeps objects apart that it was never trained with, before and after training."""
+"""The drift lens: how well an encoder separates objects that it was not trained with, before and after training."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isnan, log, nan
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from math import isnan, log
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.lenses.relations.lens import at_rest, compared, kinds_of
-from mnemoscope.lenses.storage import load_result, save_result
+from mnemoscope.lenses.relations.evaluation import check_kinds, evaluation_mode, same_and_different
+from mnemoscope.lenses.relations.separation import auc, d_prime
+from mnemoscope.lenses.result import Result
 from mnemoscope.relational import RelationalModel, Scenes
-from mnemoscope.tasks.relational import RelationalTask
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MISTAKEN = 0.5
-"""Of what an object gives to itself, in a softmax; what gives more to a different one mistakes it."""
+"""An object is mistaken for another if a softmax gives that one more than this share of what it gives to itself."""
 
 
-class Confused(NamedTuple):
-    """Two images of a set of problems of which one is mistaken for the other."""
+class ConfusedPair(NamedTuple):
+    """Two images of a set of problems that the network mistakes for each other."""
 
-    one: int
-    other: int
-    times: int
-    """That an object was mistaken for one of the other image."""
-    of: int
-    """Times that objects of both images stood in a problem."""
+    first: int
+    second: int
+    mistakes: int
+    """How often an object of one image was mistaken for one of the other."""
+    occurrences: int
+    """How often objects of both images occurred in one problem."""
 
 
-@dataclass(frozen=True)
-class Drift:
-    """Similarities `z_i . z_j` of the normalised objects of problems, by networks and by sets of problems.
+@dataclass(frozen=True, repr=False)
+class Drift(Result):
+    """Similarities `z_i . z_j` of the normalised objects of problems, by network and by set of problems.
 
-    They are what CoRelNet and ESBN compare (Kerg, section 5.5), and can be had of every model.
+    CoRelNet and ESBN compare objects by these similarities (Kerg, section 5.5); every model has them.
     """
+
+    noun: ClassVar[str] = "the drift of an encoder"
+    drawn_by: ClassVar[str] = "draw_drift"
 
     networks: tuple[str, ...]
     sets: tuple[str, ...]
     similarities: Float[Tensor, "networks sets problems objects objects"]
     same: Bool[Tensor, "sets problems objects objects"]
-    """Whether two objects are the same."""
+    """Whether two objects are the same; False if either is empty."""
     different: Bool[Tensor, "sets problems objects objects"]
-    """Whether they are not; of two of which one is an empty place neither is said."""
+    """Whether two objects differ; False if either is empty."""
     right: Bool[Tensor, "networks sets problems"]
-    """Whether a problem is answered right."""
+    """Whether a problem is answered correctly."""
 
-    def pairs(self, network: int, of: int) -> tuple[Float[Tensor, " same"], Float[Tensor, " different"]]:
-        """The similarities of two objects that are the same, and of two that are not, each pair once."""
-        z = self.similarities[network, of]
+    def pairs(self, network: int, problem_set: int) -> tuple[Float[Tensor, " same"], Float[Tensor, " different"]]:
+        """Return the similarities of pairs of the same objects, and of different ones, each pair once."""
+        z = self.similarities[network, problem_set]
         above = torch.ones(z.shape[-2:], dtype=torch.bool).triu(1)
-        return z[self.same[of] & above], z[self.different[of] & above]
+        return z[self.same[problem_set] & above], z[self.different[problem_set] & above]
 
     @property
     def mistaken(self) -> Bool[Tensor, "networks sets problems objects objects"]:
-        """Whether objects i and j are different, but `z_i . z_j - z_i . z_i > log 1/2`: a softmax over the row of i
-        gives the other one more than half of what it gives to i itself.
+        """Whether object i is mistaken for object j: they differ, but `z_i . z_j - z_i . z_i > log 1/2`.
+
+        A softmax over row i then gives object j more than half of what it gives to object i itself.
         """
-        own = self.similarities.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-        return (self.similarities - own > log(MISTAKEN)) & self.different
+        itself = self.similarities.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        return (self.similarities - itself > log(MISTAKEN)) & self.different
 
     @property
     def mistakes(self) -> Float[Tensor, "networks sets"]:
-        """Share of the pairs (i, j) of different objects that are mistaken for one another."""
+        """Share of the pairs (i, j) of different objects in which i is mistaken for j."""
         return self.mistaken.sum((2, 3, 4)) / self.different.sum((1, 2, 3)).double()
 
     @property
-    def troubled(self) -> Float[Tensor, "networks sets"]:
-        """Share of problems in which some pair is mistaken."""
+    def affected(self) -> Float[Tensor, "networks sets"]:
+        """Share of problems with a mistaken pair."""
         return self.mistaken.any(-1).any(-1).double().mean(-1)
 
-    def accuracy(self, troubled: bool) -> Float[Tensor, "networks sets"]:
-        """Share of problems that are answered right, of those in which some pair is mistaken, or of those in which none
-        is; NaN where there are no such problems.
-        """
-        chosen = self.mistaken.any(-1).any(-1) == troubled
+    def accuracy(self, affected: bool) -> Float[Tensor, "networks sets"]:
+        """Return the accuracy on problems with a mistaken pair, or on those without; NaN if there are none."""
+        chosen = self.mistaken.any(-1).any(-1) == affected
         return (self.right & chosen).sum(-1).double() / chosen.sum(-1)
 
-    def confused(self, network: int, of: int, objects: Int[Tensor, "problems objects"]) -> list[Confused]:
-        """Pairs of images that are mistaken for one another, those first with which it happens most often.
+    def confused_pairs(
+        self, network: int, problem_set: int, objects: Int[Tensor, "problems objects"]
+    ) -> list[ConfusedPair]:
+        """Return the pairs of images that are mistaken for each other, the most frequent first.
 
         Args:
-            network: whose, counted as in `networks`.
-            of: the set of problems, counted as in `sets`.
-            objects: which image each object of these problems is.
+            network: index into `networks`.
+            problem_set: index into `sets`.
+            objects: image of each object in these problems.
 
         """
-        first, second = objects.unsqueeze(2).expand_as(self.same[of]), objects.unsqueeze(1).expand_as(self.same[of])
-        there = Counter(_unordered(first[self.different[of]], second[self.different[of]]))
-        wrong = self.mistaken[network, of]
-        times = Counter(_unordered(first[wrong], second[wrong]))
-        return [Confused(*pair, often, there[pair]) for pair, often in times.most_common()]
+        different = self.different[problem_set]
+        first, second = objects.unsqueeze(2).expand_as(different), objects.unsqueeze(1).expand_as(different)
+        occurrences = Counter(_unordered(first[different], second[different]))
+        wrong = self.mistaken[network, problem_set]
+        mistakes = Counter(_unordered(first[wrong], second[wrong]))
+        return [ConfusedPair(*pair, count, occurrences[pair]) for pair, count in mistakes.most_common()]
 
     @property
     def d_prime(self) -> Float[Tensor, "networks sets"]:
         """`(mean_same - mean_different) / sqrt((var_same + var_different) / 2)`, with unbiased variances."""
-        return self._of_all(d_prime)
+        return self._separation(d_prime)
 
     @property
     def auc(self) -> Float[Tensor, "networks sets"]:
-        """The chance that of a same and a different pair, drawn at random, the same one is more alike; ties half."""
-        return self._of_all(auc)
+        """Probability that a random same pair is more similar than a random different pair; ties count half."""
+        return self._separation(auc)
 
     def summary(self) -> str:
-        """The result in words."""
-        told = []
+        """Return the result in sentences."""
+        parts = []
         for n, network in enumerate(self.networks):
-            each = [f"{float(self.mistakes[n, s]):.2%} of {name} ones" for s, name in enumerate(self.sets)]
-            told.append(f"{network} {', '.join(each)}")
-        n, s = divmod(int(self.troubled.flatten().argmax()), len(self.sets))
-        words = f"Pairs of different objects that are mistaken for one another: {'; '.join(told)}."
-        if float(self.troubled[n, s]) == 0:
-            return words
-        bad, good = (float(self.accuracy(troubled)[n, s]) for troubled in (True, False))
-        without = "" if isnan(good) else f", of problems without {good:.1%}"
+            shares = [f"{float(self.mistakes[n, s]):.2%} of {name} ones" for s, name in enumerate(self.sets)]
+            parts.append(f"{network} {', '.join(shares)}")
+        n, s = divmod(int(self.affected.flatten().argmax()), len(self.sets))
+        sentence = f"Pairs of different objects that are mistaken for each other: {'; '.join(parts)}."
+        if float(self.affected[n, s]) == 0:
+            return sentence
+        with_mistake, without = (float(self.accuracy(affected)[n, s]) for affected in (True, False))
+        others = "" if isnan(without) else f", compared with {without:.1%} of the others"
         return (
-            f"{words} {self.networks[n].capitalize()} {float(self.troubled[n, s]):.1%} of problems of {self.sets[s]} "
-            f"objects have such a pair, and {bad:.1%} of them are answered right{without}."
+            f"{sentence} {self.networks[n].capitalize()}, {float(self.affected[n, s]):.1%} of the problems with "
+            f"{self.sets[s]} objects have such a pair; {with_mistake:.1%} of them are answered correctly{others}."
         )
 
-    def __repr__(self) -> str:
-        return f"Drift({self.summary()})"
-
-    def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file; `Drift.load` reads it back."""
-        names = ("similarities", "same", "different", "right")
-        tensors = {name: getattr(self, name) for name in names}
-        save_result(path, "Drift", tensors, {"networks": self.networks, "sets": self.sets})
-
-    @classmethod
-    def load(cls, path: str | Path) -> Drift:
-        """Read what `save` wrote."""
-        tensors, names = load_result(path, "Drift", "the drift of an encoder")
-        return cls(tuple(names["networks"]), tuple(names["sets"]), **tensors)
-
     def figure(self) -> Figure:
-        """The similarities of same and of different pairs as histograms (needs the `report` extra)."""
-        from mnemoscope.lenses.relations.figure import draw_drift
+        """Draw the similarities of same and of different pairs as histograms (needs the `report` extra)."""
+        return super().figure()
 
-        return draw_drift(self)
-
-    def _of_all(self, separation: Callable[[Tensor, Tensor], float]) -> Float[Tensor, "networks sets"]:
+    def _separation(self, measure: Callable[[Tensor, Tensor], float]) -> Float[Tensor, "networks sets"]:
         networks, sets = range(len(self.networks)), range(len(self.sets))
-        return torch.tensor([[separation(*self.pairs(n, s)) for s in sets] for n in networks], dtype=torch.float64)
+        return torch.tensor([[measure(*self.pairs(n, s)) for s in sets] for n in networks], dtype=torch.float64)
 
 
 def measure_drift(
-    networks: Mapping[str, RelationalModel], problems: Mapping[str, Scenes], task: RelationalTask | None = None
+    networks: Mapping[str, RelationalModel],
+    problems: Mapping[str, Scenes],
+    kinds: Mapping[str, Int[Tensor, " images"]] | None = None,
 ) -> Drift:
-    """How alike same and different objects are to each network, in each set of problems.
+    """Measure how similar same and different objects are to each network, in each set of problems.
 
     Args:
         networks: by name, such as before and after training.
-        problems: by name, such as of shapes that were trained with and of others; as many in each.
-        task: that has them, which knows what of an image does not matter, such as a colour, and which show no object;
-            without it, two objects are the same if they are one image.
+        problems: sets of problems by name, such as with seen and with unseen shapes; all of the same size.
+        kinds: for each set, the kind of object that each image shows, as in `record_relations`. By default every image
+            shows a different object.
 
     """
     if not networks or not problems:
@@ -171,47 +160,20 @@ def measure_drift(
         raise ValueError(f"All sets must have as many problems and objects, but have (problems, objects) = {shapes}.")
     similarities, right = [], []
     for model in networks.values():
-        with at_rest(model):
+        with evaluation_mode(model):
             seen = [model.see(scenes.images, scenes.objects) for scenes in problems.values()]
-            similarities.append(torch.stack([each.z @ each.z.mT for each in seen]).cpu())
-            answers = [model.answer(each).argmax(1) for each in seen]
+            similarities.append(torch.stack([objects.z @ objects.z.mT for objects in seen]).cpu())
+            answers = [model.answer(objects).argmax(1) for objects in seen]
             labels = [scenes.labels for scenes in problems.values()]
             right.append((torch.stack(answers) == torch.stack(labels)).cpu())
-    pairs = [compared(kinds_of(scenes, task), scenes.objects.cpu()) for scenes in problems.values()]
-    same, different = (torch.stack(each) for each in zip(*pairs, strict=True))
+    pairs = [
+        same_and_different(check_kinds(None if kinds is None else kinds[name], scenes), scenes.objects.cpu())
+        for name, scenes in problems.items()
+    ]
+    same, different = (torch.stack(parts) for parts in zip(*pairs, strict=True))
     return Drift(tuple(networks), tuple(problems), torch.stack(similarities), same, different, torch.stack(right))
 
 
 def _unordered(first: Tensor, second: Tensor) -> list[tuple[int, int]]:
     low, high = torch.minimum(first, second), torch.maximum(first, second)
     return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def d_prime(same: Float[Tensor, " same"], different: Float[Tensor, " different"]) -> float:
-    """How many standard deviations the means are apart, the variance being the mean of both; NaN where either has fewer
-    than 2.
-
-    >>> round(d_prime(torch.tensor([3.0, 5.0]), torch.tensor([-1.0, 1.0])), 6)
-    2.828427
-    """
-    if min(len(same), len(different)) < 2:
-        return nan
-    apart = same.double().mean() - different.double().mean()
-    return float(apart / torch.sqrt((same.double().var() + different.double().var()) / 2))
-
-
-def auc(same: Float[Tensor, " same"], different: Float[Tensor, " different"]) -> float:
-    """The chance that one drawn from `same` is larger than one drawn from `different`; ties count half. NaN where there
-    is none to draw.
-
-    It is `(sum of the ranks of same - n (n + 1) / 2) / (n m)`, n and m being how many there are, and ranks those among
-    all, means of ties (Mann & Whitney 1947).
-
-    >>> auc(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]))
-    0.875
-    """
-    from scipy.stats import rankdata  # not above: it takes 0.8 s to import
-
-    n, m = len(same), len(different)
-    ranks = rankdata(torch.cat([same, different]).numpy())
-    return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m)) if n and m else nan

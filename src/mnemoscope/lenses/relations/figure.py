@@ -1,6 +1,6 @@
-"""Relations, what a decoder reads of them, drift and generalisation as figures; they need the `report` extra.
+"""Figures of relations, occlusion, drift and generalisation (they need the `report` extra).
 
-`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
+`colours` are given by the names of `LIGHT`; `font_size` is the size of text, in points, for which the layout has room.
 """
 
 from __future__ import annotations
@@ -18,61 +18,61 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
 from mnemoscope.drawing.palette import LIGHT
-from mnemoscope.relational import Scenes
-from mnemoscope.tasks.relational import RelationalTask, picture
+from mnemoscope.lenses.relations.drift import ConfusedPair, Drift
+from mnemoscope.lenses.relations.generalisation import Generalisation
+from mnemoscope.lenses.relations.occlusion import Occlusion
+from mnemoscope.lenses.relations.result import Relations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.relations.drift import Confused, Drift
-    from mnemoscope.lenses.relations.generalisation import Generalisation
-    from mnemoscope.lenses.relations.lens import Relations
-    from mnemoscope.lenses.relations.occlusion import Occlusion
-
-ACROSS = 3
-"""Panels side by side."""
+COLUMNS = 3
+"""Panels next to each other."""
 MOST = 5
-"""Matrices of a kind that are drawn; there may be dozens of heads."""
+"""Most matrices of a kind that are drawn; there may be dozens of heads."""
 BINS = 40
+"""Bins of a histogram."""
 THICKEST = 0.2
-"""Of the matrix beside which they stand: the objects along it."""
+"""Largest size of the objects along a matrix, as a share of the matrix."""
 LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1", "saddle-3", "path", "ink")
-"""Colours of networks side by side."""
+"""Colours of networks that are compared."""
 
 
 def draw_relations(
-    seen: Relations,
-    task: RelationalTask,
+    found: Relations,
     problem: int = 0,
     colours: Mapping[str, str] = LIGHT,
     *,
+    picture: Float[Tensor, "height width 3"] | None = None,
+    answer_names: Sequence[str] = (),
     width: float = 10.5,
     font_size: float = 9,
 ) -> Figure:
-    """The images of a problem with its label and answer, then scores, then relations; blank where nothing is read.
+    """Draw a problem with its label and answer, its scores and its relations; blank where nothing is read.
 
-    Along the rows and columns of a matrix stand the objects. Of rules that compete, the titles say which one won.
+    The objects are drawn along the rows and columns of a matrix. For competing rules, the titles show which one won.
     """
-    if not 0 <= problem < len(seen):
-        raise ValueError(f"There are {len(seen)} problems, counted from 0, but problem {problem} was asked for.")
-    matrices = _matrices(seen, problem)
-    lines = -(-(1 + len(matrices)) // ACROSS)
-    figure = new_figure(width, (width / ACROSS + 0.6) * lines)
-    panels = [figure.add_subplot(lines, ACROSS, number + 1) for number in range(1 + len(matrices))]
-    _draw_problem(panels[0], seen, task, problem)
-    objects = seen.images[seen.objects[problem]]
+    if not 0 <= problem < len(found):
+        raise ValueError(f"The problems are numbered 0 to {len(found) - 1}, but problem {problem} was requested.")
+    matrices = _matrices(found, problem)
+    lines = -(-(1 + len(matrices)) // COLUMNS)
+    figure = new_figure(width, (width / COLUMNS + 0.6) * lines)
+    panels = [figure.add_subplot(lines, COLUMNS, number + 1) for number in range(1 + len(matrices))]
+    objects = found.images[found.objects[problem]]
+    panels[0].imshow(_in_a_row(objects) if picture is None else picture.numpy(), interpolation="nearest")
+    _label_problem(panels[0], found, problem, answer_names)
     bars = []
     for axes, (title, matrix) in zip(panels[1:], matrices, strict=True):
         low, high = colour_limits(matrix)
         if low == 0 and high <= 1:
-            drawn = axes.imshow(matrix, cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
+            image = axes.imshow(matrix, cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
         else:
-            drawn = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
+            image = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
-        above = _beside(axes, objects)
+        above = _draw_objects_along(axes, objects)
         above.set_title(title)
         style_axes(above, colours, font_size)
-        bars.append(add_colour_bar(axes, drawn))
+        bars.append(add_colour_bar(axes, image))
     for axes in panels:
         style_axes(axes, colours, font_size)
         axes.spines[:].set_visible(False)
@@ -90,44 +90,43 @@ def draw_occlusion(
     width: float = 10.5,
     font_size: float = 9,
 ) -> Figure:
-    """What is lost with each pair of objects, and with all of them; then by relations, and by objects where the model
-    reads them.
+    """Draw the loss from hiding each pair of objects and all of them, then by relation, and by object if it is read.
 
     Args:
-        found: what was lost.
-        rows: objects of each row of the problem, as a task has them: lines are drawn between rows.
+        found: the losses.
+        rows: number of objects in each row of a problem; lines are drawn between rows.
         colours: by the names of `LIGHT`.
         width: of the figure, in inches.
-        font_size: size of text, in points, that the layout has room for.
+        font_size: size of text, in points, for which the layout has room.
 
     """
     maps = [("Log-odds lost, nats", found.pairs.log_odds, None), ("Accuracy lost", found.pairs.accuracy, 100)]
     if len(found.relation_names) > 1:
-        each = zip(found.relation_names, found.entries.log_odds, strict=True)
-        maps += [(f"Log-odds lost, {name}", values, None) for name, values in list(each)[:MOST]]
-    panels = 1 + len(maps) + (found.objects is not None)
-    lines = -(-panels // ACROSS)
-    figure = new_figure(width, (width / ACROSS + 0.5) * lines)
-    places = [figure.add_subplot(lines, ACROSS, number + 1) for number in range(panels)]
+        by_relation = list(zip(found.relation_names, found.entries.log_odds, strict=True))
+        maps += [(f"Log-odds lost, {name}", values, None) for name, values in by_relation[:MOST]]
+    count = 1 + len(maps) + (found.objects is not None)
+    lines = -(-count // COLUMNS)
+    figure = new_figure(width, (width / COLUMNS + 0.5) * lines)
+    panels = [figure.add_subplot(lines, COLUMNS, number + 1) for number in range(count)]
     bars = []
-    for axes, (title, values, percent) in zip(places, maps, strict=False):
+    for axes, (title, values, percent) in zip(panels, maps, strict=False):
         matrix = values.numpy() * (percent or 1)
         low, high = colour_limits(matrix)
-        high = max(high, 1.0 if percent else 1e-3)  # less is nothing
+        high = max(high, 1.0 if percent else 1e-3)  # smaller losses are negligible
         low = -high if low < 0 else 0.0
-        drawn = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
+        image = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
         axes.set(title=title + (", %" if percent else ""), xlabel="with object", ylabel="relation of object")
-        _between(axes, rows, colours)
-        _whole(axes)
-        bars.append(add_colour_bar(axes, drawn))
-    rest = places[len(maps) :]
-    _draw_whole(rest[0], found, colours)
+        _draw_row_lines(axes, rows, colours)
+        _integer_ticks(axes)
+        bars.append(add_colour_bar(axes, image))
+    rest = panels[len(maps) :]
+    _draw_accuracies(rest[0], found, colours)
     if found.objects is not None:
         lost = found.objects.log_odds.numpy()
         rest[1].bar(np.arange(len(lost)), lost, color=colours["saddle-2"])
         rest[1].set(title="Log-odds lost, nats", xlabel="features of object")
-        _whole(rest[1])
-    for axes in places:
+        _integer_ticks(rest[1])
+    for axes in panels:
         style_axes(axes, colours, font_size)
     for bar in bars:
         bar.outline.set_visible(False)
@@ -138,25 +137,27 @@ def draw_occlusion(
 def draw_drift(
     found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float = 10.5, font_size: float = 9
 ) -> Figure:
-    """A row for each network and a column for each set: how alike pairs of the same and of different objects are."""
+    """Draw histograms of the similarities of same and different objects: a row per network, a column per set."""
     networks, sets = len(found.networks), len(found.sets)
     figure = new_figure(width, (0.22 * width + 0.9) * networks)
     panels = figure.subplots(networks, sets, squeeze=False, sharex="row", sharey="row")
     d_prime, auc, mistakes = found.d_prime, found.auc, found.mistakes
     for network, row in enumerate(panels):
-        reach = np.concatenate([part.numpy() for of in range(sets) for part in found.pairs(network, of)])
-        bins = np.linspace(reach.min(), reach.max() + 1e-9, BINS + 1)
-        for of, axes in enumerate(row):
-            for values, colour, label in zip(
-                found.pairs(network, of), ("stable", "unstable"), ("same", "different"), strict=True
-            ):
-                share = np.full(len(values), 1 / max(len(values), 1))
-                axes.hist(values.numpy(), bins, weights=share, color=colours[colour], alpha=0.6, label=label)
-            axes.set_title(f"{found.networks[network]}, {found.sets[of]}")
-            measured = (("d'", d_prime, ".2f"), ("AUC", auc, ".4f"), ("mistaken", mistakes, ".1%"))
-            told = [f"{name} {float(all_of[network, of]):{form}}" for name, all_of, form in measured
-                    if not all_of[network, of].isnan()]  # fmt: skip
-            axes.set_xlabel(f"similarity\n{', '.join(told)}")
+        values = np.concatenate([part.numpy() for number in range(sets) for part in found.pairs(network, number)])
+        bins = np.linspace(values.min(), values.max() + 1e-9, BINS + 1)
+        for number, axes in enumerate(row):
+            same, different = found.pairs(network, number)
+            for part, colour, label in ((same, "stable", "same"), (different, "unstable", "different")):
+                share = np.full(len(part), 1 / max(len(part), 1))
+                axes.hist(part.numpy(), bins, weights=share, color=colours[colour], alpha=0.6, label=label)
+            axes.set_title(f"{found.networks[network]}, {found.sets[number]}")
+            measures = (("d'", d_prime, ".2f"), ("AUC", auc, ".4f"), ("mistaken", mistakes, ".1%"))
+            known = [
+                f"{name} {float(measure[network, number]):{form}}"
+                for name, measure, form in measures
+                if not measure[network, number].isnan()
+            ]
+            axes.set_xlabel(f"similarity\n{', '.join(known)}")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         row[0].set_ylabel("share of pairs")
     panels[0, 0].legend(frameon=False, labelcolor=colours["ink"])
@@ -165,21 +166,21 @@ def draw_drift(
     return figure
 
 
-def draw_confused(
-    pairs: Sequence[Confused],
+def draw_confused_pairs(
+    pairs: Sequence[ConfusedPair],
     images: Float[Tensor, "images 3 height width"],
     colours: Mapping[str, str] = LIGHT,
     *,
     width: float = 10.5,
     font_size: float = 9,
 ) -> Figure:
-    """Pairs of images side by side, and in how many of the cases one is mistaken for the other."""
+    """Draw pairs of images with the number of mistakes out of the number of occurrences."""
     if not pairs:
         raise ValueError("There is no pair to draw.")
     figure = new_figure(width, width / len(pairs) / 2 + 0.6)
     for axes, pair in zip(figure.subplots(1, len(pairs), squeeze=False).flatten(), pairs, strict=True):
-        axes.imshow(torch.cat([images[pair.one], images[pair.other]], dim=2).permute(1, 2, 0).numpy())
-        axes.set_title(f"{pair.times} of {pair.of}")
+        axes.imshow(torch.cat([images[pair.first], images[pair.second]], dim=2).permute(1, 2, 0).numpy())
+        axes.set_title(f"{pair.mistakes} of {pair.occurrences}")
         axes.axis("off")
         style_axes(axes, colours, font_size)
     return figure
@@ -188,7 +189,7 @@ def draw_confused(
 def draw_generalisation(
     found: Generalisation, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
-    """Accuracy on unseen shapes, solid, and on those that were trained with, dashed, over how many were held out."""
+    """Draw the accuracy on unseen shapes (solid) and on seen ones (dashed) over the number held out."""
     if figure is None:
         figure = new_figure(7, 4)
     axes = figure.add_subplot()
@@ -197,8 +198,8 @@ def draw_generalisation(
         m, seen, unseen = zip(*curve, strict=True)
         axes.plot(m, seen, color=colour, linestyle=(0, (4, 2)), linewidth=1.2, marker="o", markerfacecolor="none")
         axes.plot(m, unseen, color=colour, linewidth=1.8, marker="o", label=network)
-        own = [run for run in found.runs if run.network == network]
-        axes.plot([run.held_out for run in own], [run.unseen for run in own], ".", color=colour, alpha=0.5)
+        runs = [run for run in found.runs if run.network == network]
+        axes.plot([run.held_out for run in runs], [run.unseen for run in runs], ".", color=colour, alpha=0.5)
     if found.chance is not None:
         axes.axhline(found.chance, color=colours["muted"], linewidth=1, linestyle=(0, (1, 2)), label="chance")
     axes.plot([], [], color=colours["muted"], linestyle=(0, (4, 2)), label="seen shapes")
@@ -208,37 +209,43 @@ def draw_generalisation(
     return figure
 
 
-def _matrices(seen: Relations, problem: int) -> list[tuple[str, NDArray[np.floating]]]:
-    """Titles and values."""
-    found = []
-    for name, matrix, used in list(zip(seen.score_names, seen.scores[problem], seen.used[problem], strict=True))[:MOST]:
+def _matrices(found: Relations, problem: int) -> list[tuple[str, NDArray[np.floating]]]:
+    """Return the titles and values of the matrices of a problem."""
+    matrices = []
+    scores = zip(found.score_names, found.scores[problem], found.used[problem], strict=True)
+    for name, matrix, used in list(scores)[:MOST]:
         title = f"Scores, {name}" if name else "Scores"
-        found.append((title if bool(used) else f"{title} (not used)", matrix.numpy()))
-    for name, matrix in list(zip(seen.relation_names, seen.relations[problem], strict=True))[:MOST]:
-        found.append((f"Read: {name}" if name else "Read", matrix.masked_fill(~seen.read, np.nan).numpy()))
-    return found
+        matrices.append((title if bool(used) else f"{title} (not used)", matrix.numpy()))
+    for name, matrix in list(zip(found.relation_names, found.relations[problem], strict=True))[:MOST]:
+        matrices.append((f"Read: {name}" if name else "Read", matrix.masked_fill(~found.read, np.nan).numpy()))
+    return matrices
 
 
-def _draw_problem(axes: Any, seen: Relations, task: RelationalTask, problem: int) -> None:
-    scenes = Scenes(seen.images, seen.objects, seen.labels)
-    axes.imshow(picture(task, scenes, problem).numpy(), interpolation="nearest")
-    label, answer = int(seen.labels[problem]), int(seen.answers[problem])
-    chance = float(seen.logits[problem].softmax(0)[answer])
-    axes.set(xticks=[], yticks=[], title=f"Right: {task.answers[label]}",
-             xlabel=f"Answered: {task.answers[answer]} ({chance:.0%})")  # fmt: skip
+def _in_a_row(objects: Float[Tensor, "objects channels height width"]) -> NDArray[np.floating]:
+    return np.concatenate(_rgb(objects).numpy(), axis=1)
 
 
-def _beside(axes: Any, objects: Float[Tensor, "objects channels height width"]) -> Any:
-    """The objects along the rows and the columns of a matrix; returns the axes of those above."""
-    images = objects.permute(0, 2, 3, 1).clamp(0, 1)
-    if images.shape[3] == 1:
-        images = images.expand(-1, -1, -1, 3)
+def _rgb(images: Float[Tensor, "images channels height width"]) -> Float[Tensor, "images height width 3"]:
+    images = images.permute(0, 2, 3, 1).clamp(0, 1)
+    return images.expand(-1, -1, -1, 3) if images.shape[3] == 1 else images
+
+
+def _label_problem(axes: Any, found: Relations, problem: int, answer_names: Sequence[str]) -> None:
+    label, answer = int(found.labels[problem]), int(found.answers[problem])
+    right, given = (answer_names[number] if answer_names else str(number) for number in (label, answer))
+    probability = float(found.logits[problem].softmax(0)[answer])
+    axes.set(xticks=[], yticks=[], title=f"Right: {right}", xlabel=f"Answered: {given} ({probability:.0%})")
+
+
+def _draw_objects_along(axes: Any, objects: Float[Tensor, "objects channels height width"]) -> Any:
+    """Draw the objects along the rows and columns of a matrix; return the axes above it."""
+    images = _rgb(objects)
     images = torch.cat([images, torch.ones_like(images[..., :1])], 3).numpy()  # opaque
     width = 1 / len(objects)
     thick = min(width, THICKEST)
     above, left = axes.inset_axes((0, 1.02, 1, thick)), axes.inset_axes((-0.02 - thick, 0, thick, 1))
     for inset, along in ((above, 2), (left, 1)):
-        more = round(images.shape[along] * (width / thick - 1) / 2)  # blank on both sides, so that none is stretched
+        more = round(images.shape[along] * (width / thick - 1) / 2)  # blank margins, so that no image is stretched
         padding = [(0, 0), (0, 0), (0, 0), (0, 0)]
         padding[along] = (more, more)
         inset.imshow(np.concatenate(np.pad(images, padding), axis=along - 1), aspect="auto", interpolation="nearest")
@@ -246,26 +253,26 @@ def _beside(axes: Any, objects: Float[Tensor, "objects channels height width"]) 
     return above
 
 
-def _draw_whole(axes: Any, found: Occlusion, colours: Mapping[str, str]) -> None:
-    """Accuracy when nothing is hidden, and when everything of a kind is."""
-    shown = [("nothing", 0.0, "path"), ("all relations", float(found.relations.accuracy), "stable")]
+def _draw_accuracies(axes: Any, found: Occlusion, colours: Mapping[str, str]) -> None:
+    """Draw the accuracy when nothing is hidden, and when all relations or all features are."""
+    bars = [("nothing", 0.0, "path"), ("all relations", float(found.relations.accuracy), "stable")]
     if found.sensory is not None:
-        shown.append(("all features", float(found.sensory.accuracy), "saddle-2"))
-    names, lost, chosen = zip(*shown, strict=True)
-    places = np.arange(len(shown))
-    axes.barh(places, [found.accuracy - each for each in lost], color=[colours[each] for each in chosen])
-    axes.set(yticks=places, yticklabels=names, xlim=(0, 1), xlabel="accuracy", title="When hidden")
+        bars.append(("all features", float(found.sensory.accuracy), "saddle-2"))
+    names, losses, keys = zip(*bars, strict=True)
+    positions = np.arange(len(bars))
+    axes.barh(positions, [found.accuracy - loss for loss in losses], color=[colours[key] for key in keys])
+    axes.set(yticks=positions, yticklabels=names, xlim=(0, 1), xlabel="accuracy", title="When hidden")
     axes.invert_yaxis()
 
 
-def _between(axes: Any, rows: Sequence[int], colours: Mapping[str, str]) -> None:
-    """Lines between the rows of a problem."""
+def _draw_row_lines(axes: Any, rows: Sequence[int], colours: Mapping[str, str]) -> None:
+    """Draw lines between the rows of a problem."""
     for end in list(accumulate(rows))[:-1]:
         axes.axhline(end - 0.5, color=colours["path"], linewidth=0.8)
         axes.axvline(end - 0.5, color=colours["path"], linewidth=0.8)
 
 
-def _whole(axes: Any) -> None:
+def _integer_ticks(axes: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))

@@ -1,26 +1,29 @@
-"""Accuracy on shapes that were trained with, and on others, over how many were held out."""
+"""Accuracy on shapes seen in training, and on unseen ones, over the number of shapes held out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import Tensor
 
 from mnemoscope.base.validation import check_whole
+from mnemoscope.lenses.result import Flags, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What one trained network answers right."""
+class TrainedNetwork:
+    """Accuracies of one trained network."""
 
     network: str
     held_out: int
-    """m: shapes that were not trained with."""
+    """m: number of shapes held out from training."""
     seen: float
-    """Accuracy on fresh problems of shapes that were trained with."""
+    """Accuracy on new problems with shapes seen in training."""
     unseen: float
     """Accuracy on shapes that were held out."""
 
@@ -30,52 +33,63 @@ class Trained:
             raise ValueError(f"Accuracies are between 0 and 1, but are {self.seen} and {self.unseen}.")
 
 
-@dataclass(frozen=True)
-class Generalisation:
-    """In-distribution against unseen accuracy, by networks and by m (as Kerg, C.8 Fig 6 to 11, has unseen accuracy).
+@dataclass(frozen=True, repr=False)
+class Generalisation(Result):
+    """Accuracy on seen and on unseen shapes, by network and by m (Kerg, C.8 Fig 6 to 11, shows unseen accuracy).
 
-    >>> runs = [Trained("esbn", 0, 1.0, 1.0), Trained("esbn", 95, 1.0, 0.9), Trained("esbn", 95, 1.0, 1.0)]
-    >>> Generalisation(tuple(runs)).curves()["esbn"]
+    >>> networks = [TrainedNetwork("esbn", m, 1.0, unseen) for m, unseen in ((0, 1.0), (95, 0.9), (95, 1.0))]
+    >>> Generalisation(tuple(networks)).curves()["esbn"]
     [(0, 1.0, 1.0), (95, 1.0, 0.95)]
     """
 
-    runs: tuple[Trained, ...]
+    noun: ClassVar[str] = "a generalisation"
+    drawn_by: ClassVar[str] = "draw_generalisation"
+
+    runs: tuple[TrainedNetwork, ...]
     chance: float | None = None
-    """Accuracy of a guess."""
+    """Accuracy of guessing."""
 
     def __post_init__(self) -> None:
         if not self.runs:
             raise ValueError("There must be at least one trained network.")
 
     def curves(self) -> dict[str, list[tuple[int, float, float]]]:
-        """For each network (m, seen accuracy, unseen accuracy), means over its runs, in the order of m."""
-        found = {}
+        """Return (m, seen accuracy, unseen accuracy) for each network, averaged over its runs, in the order of m."""
+        curves = {}
         for network in dict.fromkeys(run.network for run in self.runs):
-            own = [run for run in self.runs if run.network == network]
-            found[network] = [
-                (m, _mean([run.seen for run in own if run.held_out == m]),
-                 _mean([run.unseen for run in own if run.held_out == m]))
-                for m in sorted({run.held_out for run in own})
-            ]  # fmt: skip
-        return found
+            by_m: dict[int, list[TrainedNetwork]] = {}
+            for run in self.runs:
+                if run.network == network:
+                    by_m.setdefault(run.held_out, []).append(run)
+            curves[network] = [
+                (m, _mean([run.seen for run in runs]), _mean([run.unseen for run in runs]))
+                for m, runs in sorted(by_m.items())
+            ]
+        return curves
 
     def summary(self) -> str:
-        """The result in words: where each network falls most."""
-        told = []
+        """Return the accuracies where seen and unseen shapes differ most, for each network."""
+        parts = []
         for network, curve in self.curves().items():
             m, seen, unseen = max(curve, key=lambda point: point[1] - point[2])
             tested = "unseen" if m else "tested"
-            told.append(f"{network} {unseen:.1%} of {tested} and {seen:.1%} of seen shapes at m = {m}")
-        return f"Answered right where the two are furthest apart: {'; '.join(told)}."
-
-    def __repr__(self) -> str:
-        return f"Generalisation({self.summary()})"
+            parts.append(f"{network} {unseen:.1%} on {tested} and {seen:.1%} on seen shapes at m = {m}")
+        return f"Accuracy where the two differ most: {'; '.join(parts)}."
 
     def figure(self) -> Figure:
-        """Both accuracies over m (needs the `report` extra)."""
-        from mnemoscope.lenses.relations.figure import draw_generalisation
+        """Draw both accuracies over m (needs the `report` extra)."""
+        return super().figure()
 
-        return draw_generalisation(self)
+    def pack(self) -> tuple[dict[str, Tensor], Flags]:
+        """Return the runs as columns."""
+        columns = {name: [getattr(run, name) for run in self.runs] for name in TrainedNetwork.__dataclass_fields__}
+        return {}, columns | ({} if self.chance is None else {"chance": self.chance})
+
+    @classmethod
+    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Generalisation:
+        """Make a result from what `pack` returned."""
+        rows = zip(*(flags[name] for name in TrainedNetwork.__dataclass_fields__), strict=True)
+        return cls(tuple(TrainedNetwork(*row) for row in rows), flags.get("chance"))
 
 
 def _mean(values: Sequence[float]) -> float:

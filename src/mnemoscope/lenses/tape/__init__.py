@@ -1,7 +1,15 @@
-"""What a Turing machine wrote to its tape, where its heads were, and where it can rest."""
+"""The tape of a Turing machine: its contents, its heads, and the fixed points at which all slots are equal."""
 
-from mnemoscope.lenses.tape.even import EvenRests, EvenTape, even_rests
-from mnemoscope.lenses.tape.lens import Tape, record_tape
-from mnemoscope.lenses.tape.resting import evened
+from mnemoscope.lenses.tape.fixed_points import find_uniform_fixed_points
+from mnemoscope.lenses.tape.lens import record_tape
+from mnemoscope.lenses.tape.result import Tape, UniformFixedPoints
+from mnemoscope.lenses.tape.uniform import UniformTape, make_uniform
 
-__all__ = ["EvenRests", "EvenTape", "Tape", "even_rests", "evened", "record_tape"]
+__all__ = [
+    "Tape",
+    "UniformFixedPoints",
+    "UniformTape",
+    "find_uniform_fixed_points",
+    "make_uniform",
+    "record_tape",
+]

@@ -1,4 +1,4 @@
-"""A tape as a figure; it needs the `report` extra. `colours` go by the names of `LIGHT`."""
+"""Figures of the tape lens (they need the `report` extra). `colours` are given by the names of `LIGHT`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
 from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.lenses.tape.result import Tape, UniformFixedPoints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.tape.lens import Tape
-
-TOUCHED = 0.05
-"""Slots whose weights stay below this were not used; the longest run of them around the ring is left out."""
-ACROSS = 3
-"""Pictures side by side: on a page there is room for the words of no more."""
+USED = 0.05
+"""Smallest weight at which a slot counts as used; the longest run of unused slots around the ring is not drawn."""
+COLUMNS = 3
+"""Panels next to each other: the labels of more would not fit on a page."""
 
 
 def draw_tape(
@@ -34,55 +33,55 @@ def draw_tape(
     *,
     input_shape: tuple[int, int] | None = None,
     output_shape: tuple[int, int] | None = None,
-    chances: bool = False,
+    probabilities: bool = False,
     width: float = 10.5,
     font_size: float = 9,
 ) -> Figure:
-    """Above, inputs, outputs and what was added at each step; below, the tape at the end and each head over time.
+    """Draw inputs, outputs and added contents at the top, the final tape and the weights of each head below.
 
-    Matrices stand side by side in order, row by row. Inputs and outputs are taken for square matrices where
-    the slots are matrices and their number of features is a square.
+    Matrices are tiled in order, row by row. If the slots are matrices and the number of input or output features is a
+    square, these are drawn as square matrices.
 
     Args:
-        tape: what `record_tape` saw.
-        sample: which sequence.
+        tape: the recorded tape.
+        sample: index of the sequence.
         colours: by the names of `LIGHT`.
-        input_shape: of an input that is a matrix.
-        output_shape: of an output that is a matrix.
-        chances: whether outputs are chances, from 0 to 1.
-        width: of the figure, in inches; its height goes by the number of heads.
-        font_size: size of text, in points, that the layout has room for.
+        input_shape: shape of an input that is a matrix.
+        output_shape: shape of an output that is a matrix.
+        probabilities: whether outputs are probabilities, drawn from 0 to 1.
+        width: of the figure, in inches; the height follows from the number of heads.
+        font_size: size of text, in points, for which the layout has room.
 
     """
     if not 0 <= sample < tape.batch:
-        raise ValueError(f"There are {tape.batch} sequences, counted from 0, but sequence {sample} was asked for.")
+        raise ValueError(f"The sequences are numbered 0 to {tape.batch - 1}, but sequence {sample} was requested.")
     memory = tape.memory[-1, sample]
     matrices = memory.dim() == 3
     heads = _heads("writes", tape.write_weights[:, sample]) + _heads("reads", tape.read_weights[:, sample])
     slots = used_slots(torch.cat([tape.write_weights[:, sample], tape.read_weights[:, sample]], 1).amax((0, 1)))
-    lines = 1 + -(-(1 + len(heads)) // ACROSS)
-    figure = new_figure(width, (0.24 * width + 1.8) * lines)
-    places = figure.add_gridspec(lines, ACROSS, height_ratios=(1, *(1.25,) * (lines - 1)))
-    above = [figure.add_subplot(places[0, number]) for number in range(ACROSS)]
-    below = [figure.add_subplot(places[1 + number // ACROSS, number % ACROSS]) for number in range(1 + len(heads))]
+    rows = 1 + -(-(1 + len(heads)) // COLUMNS)
+    figure = new_figure(width, (0.24 * width + 1.8) * rows)
+    grid = figure.add_gridspec(rows, COLUMNS, height_ratios=(1, *(1.25,) * (rows - 1)))
+    above = [figure.add_subplot(grid[0, number]) for number in range(COLUMNS)]
+    below = [figure.add_subplot(grid[1 + number // COLUMNS, number % COLUMNS]) for number in range(1 + len(heads))]
 
-    shown = (
+    sequences = (
         ("Inputs", _shaped(tape.inputs[:, sample], input_shape, matrices), None),
-        ("Outputs", _shaped(tape.outputs[:, sample], output_shape, matrices), (0.0, 1.0) if chances else None),
+        ("Outputs", _shaped(tape.outputs[:, sample], output_shape, matrices), (0.0, 1.0) if probabilities else None),
         ("Added by head 1" if tape.added.shape[2] > 1 else "Added to the tape", tape.added[:, sample, 0], None),
     )
     bars = []
-    for axes, (title, values, limits) in zip(above, shown, strict=True):
+    for axes, (title, values, limits) in zip(above, sequences, strict=True):
         bars.append(add_colour_bar(axes, _strip(axes, values, "step", limits=limits)))
         axes.set_title(title)
-    bars.append(add_colour_bar(below[0], _strip(below[0], memory[slots], "slot", slots, down=True)))
+    bars.append(add_colour_bar(below[0], _strip(below[0], memory[slots], "slot", slots, as_rows=True)))
     below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
-        picture = weights[:, slots].T.numpy()
-        drawn = axes.imshow(picture, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        shown = weights[:, slots].T.numpy()
+        image = axes.imshow(shown, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axes.set(xlabel="step", ylabel="slot", title=title)
-        _whole(axes, slots)
-        bars.append(add_colour_bar(axes, drawn))
+        _integer_ticks(axes, slots)
+        bars.append(add_colour_bar(axes, image))
     for axes in (*above, *below):
         style_axes(axes, colours, font_size)
     for bar in bars:
@@ -91,26 +90,46 @@ def draw_tape(
     return figure
 
 
-def _heads(what: str, weights: Float[Tensor, "time heads slots"]) -> list[tuple[str, Tensor]]:
-    """Each head's weights with a title."""
+def draw_multipliers(points: UniformFixedPoints, colours: Mapping[str, str] = LIGHT) -> Figure:
+    """Draw the multipliers of every point in the complex plane, with the unit circle."""
+    figure = new_figure(max(3.6 * len(points), 3.6), 3.8)
+    for number, axes in enumerate(figure.subplots(1, max(len(points), 1), squeeze=False).flatten()):
+        angle = np.linspace(0, 2 * np.pi, 181)
+        axes.plot(np.cos(angle), np.sin(angle), color=colours["muted"], linewidth=1)
+        if len(points):
+            waves, equal = points.wave_multipliers[number].flatten(), points.reduced.eigenvalues[number]
+            for values, colour, label in ((waves, "saddle-2", "unequal slots"), (equal, "stable", "equal slots")):
+                axes.plot(values.real.numpy(), values.imag.numpy(), ".", color=colours[colour], label=label)
+            axes.legend(frameon=False, labelcolor=colours["ink"])
+        axes.set(title=f"Point {number}" if len(points) else "No fixed point", xlabel="Re", ylabel="Im", aspect="equal")
+        style_axes(axes, colours, 9)
+    return figure
+
+
+def _heads(verb: str, weights: Float[Tensor, "time heads slots"]) -> list[tuple[str, Tensor]]:
+    """Return a title and the weights of each head."""
     if weights.shape[1] == 1:
-        return [(f"Where it {what}", weights[:, 0])]
-    return [(f"Head {number + 1} {what}", each) for number, each in enumerate(weights.unbind(1))]
+        return [(f"Where it {verb}", weights[:, 0])]
+    return [(f"Head {number + 1} {verb}", head) for number, head in enumerate(weights.unbind(1))]
 
 
 def used_slots(largest: Float[Tensor, " slots"]) -> list[int]:
-    """The slots to show, from their largest weights: all but the longest run that no head came to, in the order of the
-    ring, which begins behind that run. All of them from 0 on where all were used, or none.
+    """Return the slots to show: all except the longest unused run, in the order of the ring from the end of that run.
+
+    Args:
+        largest: largest weight of any head on each slot. If all slots are used, or none, all are returned from 0 on.
 
     >>> used_slots(torch.tensor([1.0, 0.2, 0.0, 1.0, 0.0, 0.0, 0.0, 0.4]))
     [7, 0, 1, 2, 3]
+
     """
-    count, used = len(largest), (largest >= TOUCHED).nonzero().flatten().tolist()
+    count, used = len(largest), (largest >= USED).nonzero().flatten().tolist()
     if len(used) in (0, count):
         return list(range(count))
     nexts = [*used[1:], used[0] + count]
     gaps = [after - slot for slot, after in zip(used, nexts, strict=True)]
-    longest = max(range(len(used)), key=lambda place: (gaps[place], place))  # of equal ones the last: 0 stays above
+    # the last of equally long runs, so that slot 0 stays at the top
+    longest = max(range(len(used)), key=lambda number: (gaps[number], number))
     return [(nexts[longest] + step) % count for step in range(count + 1 - gaps[longest])]
 
 
@@ -124,46 +143,46 @@ def _shaped(values: Float[Tensor, "time features"], shape: tuple[int, int] | Non
 def _strip(
     axes: Any,
     values: Float[Tensor, "count ..."],
-    what: str,
+    noun: str,
     slots: list[int] | None = None,
-    down: bool = False,
+    as_rows: bool = False,
     limits: tuple[float, float] | None = None,
 ) -> Any:
-    """Vectors as columns, or as rows where `down`; matrices as tiles, row by row. Slots have their own numbers."""
+    """Draw vectors as columns, or as rows if `as_rows`, and matrices as tiles. Slots keep their numbers."""
     tiles = values.dim() == 3
-    picture = _tiled(values.numpy()) if tiles else values.numpy() if down else values.T.numpy()
+    picture = _tiled(values.numpy()) if tiles else values.numpy() if as_rows else values.T.numpy()
     low, high = colour_limits(picture) if limits is None else limits
-    drawn = axes.imshow(picture, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest",
-                        aspect="equal" if tiles else "auto")  # fmt: skip
+    aspect = "equal" if tiles else "auto"
+    image = axes.imshow(picture, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest", aspect=aspect)
     if tiles:
         axes.spines[:].set_visible(False)
         first, last = (slots[0], slots[-1]) if slots else (0, len(values) - 1)
-        axes.set(xticks=[], yticks=[], xlabel=f"{what}s {first} to {last}")  # longer words have no room on a page
+        axes.set(xticks=[], yticks=[], xlabel=f"{noun}s {first} to {last}")  # a longer label would not fit on a page
     else:
-        axes.set(**({"xlabel": "number", "ylabel": what} if down else {"xlabel": what, "ylabel": "number"}))
-        _whole(axes, slots)
-    return drawn
+        axes.set(**({"xlabel": "number", "ylabel": noun} if as_rows else {"xlabel": noun, "ylabel": "number"}))
+        _integer_ticks(axes, slots)
+    return image
 
 
 def _tiled(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Matrices (count, rows, columns) in a near square of tiles with blanks between them."""
+    """Tile matrices (count, rows, columns) into a picture that is nearly square, with blanks between them."""
     count, rows, columns = values.shape
     across = min(count, max(1, round((count * rows / columns) ** 0.5)))
-    lines = -(-count // across)
-    picture = np.full((lines * (rows + 1) - 1, across * (columns + 1) - 1), np.nan)
+    down = -(-count // across)
+    picture = np.full((down * (rows + 1) - 1, across * (columns + 1) - 1), np.nan)
     for number, matrix in enumerate(values):
-        line, place = divmod(number, across)
-        top, left = line * (rows + 1), place * (columns + 1)
+        row, column = divmod(number, across)
+        top, left = row * (rows + 1), column * (columns + 1)
         picture[top : top + rows, left : left + columns] = matrix
     return picture
 
 
-def _whole(axes: Any, slots: list[int] | None = None) -> None:
-    """Ticks at whole numbers; downwards those of slots, in their order."""
+def _integer_ticks(axes: Any, slots: list[int] | None = None) -> None:
+    """Place ticks at integers; on the vertical axis label them with the numbers of the slots."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     if slots is not None:
-        named = {place: str(slot) for place, slot in enumerate(slots)}
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda place, _: named.get(round(place), "")))
+        labels = {position: str(slot) for position, slot in enumerate(slots)}
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda position, _: labels.get(round(position), "")))

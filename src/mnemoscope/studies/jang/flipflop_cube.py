@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
-from mnemoscope.inspection.run import Look, inspect_run
+from mnemoscope.inspection import InspectionOptions, inspect_run
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.training import build_task, train
 
@@ -79,7 +79,7 @@ class FlipFlopCube(Study):
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
-        looked = inspect_run(trained.folder, look=Look(progress=progress))
+        looked = inspect_run(trained.folder, options=InspectionOptions(progress=progress))
         # the trial's page is found from the study's
         (folder / "page.html").write_bytes(looked.page.read_bytes())
         fp = looked.fixed_points

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.inspection.gradients import AFTER, BEFORE, before_and_after
+from mnemoscope.inspection.gradients import AFTER, BEFORE, gradients_before_and_after
 from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_bound
 from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
@@ -111,7 +111,7 @@ class AttentionGradients(LearningStudy):
         batch = task.batch(SEQUENCES, config.seed, 0, "validation")
         # of the errors at the steps where a symbol is due: those of blanks would reach back from next to every step
         batch = batch._replace(mask=batch.targets != task.alphabet)
-        gradients = before_and_after(config, task, model, batch)
+        gradients = gradients_before_and_after(config, task, model, batch)
         # a gradient that is exactly 0 has no logarithm
         curves = gradients.norms.mean(2).clamp(min=torch.finfo(torch.float64).tiny).log10()
         first = batch.inputs[..., : task.alphabet].any(-1).long().argmax(0)

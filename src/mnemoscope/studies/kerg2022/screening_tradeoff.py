@@ -12,7 +12,7 @@ import torch
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.inspection.gradients import gradients_on
+from mnemoscope.inspection.gradients import task_gradients
 from mnemoscope.replication.computing import kept
 from mnemoscope.replication.learning import LearningStudy, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
@@ -93,7 +93,7 @@ class ScreeningTradeoff(LearningStudy):
         """Mean of log10 |dL / dh_t| over sequences, from the last step back; h is the output of the LSTM alone."""
         model, task, config = load_model(run)
         batch = task.batch(SEQUENCES, config.seed, 0, "validation")
-        norms = gradients_on(task, model, batch).norms[0]
+        norms = task_gradients(task, model, batch).norms[0]
         # a gradient that is exactly 0 has no logarithm
         back = norms.clamp(min=torch.finfo(norms.dtype).tiny).log10().mean(1).flip(0)
         return {"gradient": kept(back)}

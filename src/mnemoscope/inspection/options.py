@@ -1,0 +1,40 @@
+"""Options of an inspection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, find_fixed_points
+
+
+@dataclass(frozen=True)
+class InspectionOptions:
+    """How to inspect a network."""
+
+    input: Sequence[float] | None = None
+    """Constant input at which to search for fixed points; zeros by default."""
+    starts: int = 64
+    """Starts in each wave of the search."""
+    seed: int = 0
+    """Seed of the search."""
+    command: str = ""
+    """The command that the page names as its origin."""
+    progress: bool = True
+    """Whether to show progress bars."""
+
+    def constant_input(self) -> Float[Tensor, " features"] | None:
+        """Return the constant input as a tensor."""
+        return None if self.input is None else torch.tensor(self.input)
+
+    def search(self, dynamics: Dynamics, pool: Float[Tensor, "starts size"] | None = None) -> FixedPoints:
+        """Search for fixed points, from the states of `pool` if given."""
+        starts = Adaptive(pool, number=self.starts, patience=2)
+        return find_fixed_points(dynamics, starts, seed=self.seed, progress=self.progress)
+
+
+DEFAULT_OPTIONS = InspectionOptions()

@@ -1,0 +1,89 @@
+"""The facts on the page of a run, and the files of a page with fixed points."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnemoscope.cells import Cell, Model
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.inspection.options import InspectionOptions
+from mnemoscope.inspection.result import Inspection
+from mnemoscope.lenses import Dynamics, FixedPoints
+from mnemoscope.relational import Solver
+from mnemoscope.report import NetworkPage, write_page
+from mnemoscope.tasks import Task
+from mnemoscope.training import RunFolder
+
+TRAJECTORIES = 24
+"""Number of trajectories on a page."""
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained run, and where and how to inspect it."""
+
+    folder: Path
+    model: Model
+    task: Task
+    config: RunConfig
+    page: Path
+    options: InspectionOptions
+
+
+def page_of_run(run: LoadedRun) -> NetworkPage:
+    """Return the page of a run with its facts and training curve, before any lens is applied."""
+    config, task = run.config, run.task
+    result = RunFolder(run.folder).read_result()
+    if isinstance(run.model, Solver):
+        network = ("Network", f"{config.cell} {_describe_options(config.cell_options)}")
+        title = f"{config.cell} on {config.task}"
+    else:
+        units = f"{_describe_size(run.model.cell, config.hidden_size)} units"
+        network, title = ("Cell", f"{config.cell}, {units}"), f"{config.cell} with {units}"
+    return NetworkPage(
+        title=f"{config.name}: {title}",
+        facts=[
+            network,
+            ("Parameters", f"{sum(weight.numel() for weight in run.model.parameters()):,}"),
+            ("Task", f"{config.task} {_describe_options(config.task_options)}"),
+            ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, {task.baseline_is} {result.baseline:.2e}"),
+            *((name.capitalize(), _describe_score(name, value, task)) for name, value in result.scores.items()),
+            ("Seed", f"{config.seed}"),
+        ],
+        curve=RunFolder(run.folder).read_metrics(),
+        baseline=result.baseline,
+        baseline_is=task.baseline_is,
+        command=run.options.command or shlex.join(["mnemoscope", "inspect", str(run.folder)]),
+    )
+
+
+def describe_input(dynamics: Dynamics) -> str:
+    """Return the constant input in words."""
+    values = dynamics.input[0].tolist()
+    return "zeros" if not any(values) else ", ".join(f"{value:g}" for value in values)
+
+
+def write_fixed_point_page(page: Path, fp: FixedPoints, content: NetworkPage) -> Inspection:
+    """Write a page, and its fixed points next to it."""
+    saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    fp.save(saved)
+    write_page(page, content)
+    return Inspection(page, fp, saved)
+
+
+def _describe_size(cell: Cell, hidden_size: int) -> str:
+    """Return the units of a cell; the rows and columns if the state, or that of a controller, is a matrix."""
+    shape = getattr(cell, "shown_shape", None) or getattr(cell, "state_shape", None)
+    return " x ".join(map(str, shape)) if shape else str(hidden_size)
+
+
+def _describe_score(name: str, value: float, task: Task) -> str:
+    baseline = task.knowing_nothing() if name == "wrong bits" else ""
+    return f"{value:.4f}, {baseline}" if baseline else f"{value:.4f}"
+
+
+def _describe_options(options: dict[str, bool | int | float | str]) -> str:
+    return "(" + ", ".join(f"{name} {value}" for name, value in options.items()) + ")" if options else ""

@@ -1,0 +1,93 @@
+"""The page of a relational network, and the generalisation of runs."""
+
+from html import unescape
+from re import sub
+
+import pytest
+import torch
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.inspection import InspectionOptions, inspect_run
+from mnemoscope.inspection.generalisation import measure_generalisation
+from mnemoscope.inspection.relations import OCCLUDED_PROBLEMS, PROBLEMS
+from mnemoscope.lenses.relations import (
+    Drift,
+    Occlusion,
+    Relations,
+    measure_drift,
+    measure_occlusion,
+    record_relations,
+)
+from mnemoscope.relational import Scenes
+from mnemoscope.training import build_model, load_model, train
+from tests.slow import SLOW
+
+
+def run_of(root, task, cell, steps=2, **options):
+    config = RunConfig("lens", task, cell=cell, task_options=options, steps=steps, batch_size=8, evaluate_every=2,
+                       evaluate_batches=1)  # fmt: skip
+    return train(config, root, progress=False).folder
+
+
+def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_path):
+    runs = [run_of(tmp_path, "same-different", "corelnet", m=m) for m in (98, 0)]
+    found = measure_generalisation(runs)
+    assert found.chance == 0.5
+    for run, told in zip(runs, found.runs, strict=True):
+        model, task, config = load_model(run)
+        for split, ours in (("validation", told.seen), ("test", told.unseen)):
+            right = []
+            for number in range(10):
+                scenes = task.of.batch(100, config.seed, number, split)
+                right += (model.network(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
+            assert ours == pytest.approx(sum(right) / 1000, abs=1e-6)  # means in float32
+    assert [told.held_out for told in found.runs] == [98, 0]
+    with pytest.raises(ValueError, match="one task, but are of same-different, comparison"):
+        measure_generalisation([runs[0], run_of(tmp_path, "comparison", "corelnet")])
+    with pytest.raises(ValueError, match="one task, but are of same-different, same-different spurious=colour"):
+        measure_generalisation([runs[0], run_of(tmp_path, "same-different", "corelnet", spurious="colour", m=98)])
+    written = [run_of(tmp_path, "same-different", "corelnet", steps=1, m=98, **options)
+               for options in ({"spurious": "nothing"}, {"shape_seed": 1})]  # fmt: skip
+    assert set(measure_generalisation(written).curves()) == {"corelnet"}  # defaults that are written out change nothing
+    assert set(measure_generalisation([runs[0], written[0]]).curves()) == {"corelnet steps=1", "corelnet steps=2"}
+    with pytest.raises(ValueError, match="'relational-game', which holds no shapes out"):
+        measure_generalisation([run_of(tmp_path, "relational-game", "corelnet")])
+
+
+def text_of(page):
+    return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
+
+
+@pytest.mark.parametrize("cell", ["corelnet-sensory", pytest.param("lstm", marks=SLOW)])
+def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
+    looked = inspect_run(run_of(tmp_path, "same-different", cell), options=InspectionOptions(progress=False))
+    html, text, seen = looked.page.read_text(encoding="utf-8"), text_of(looked.page), looked.relations
+    compares = cell != "lstm"
+    assert '<section id="relations"' in html
+    assert '<section id="separation-of-objects"' in html
+    assert ('<section id="what-the-decoder-reads"' in html) == compares
+    assert seen.drift.summary() in text
+    assert "@misc{kerg2022," in html
+    model, task, config = load_model(looked.page.parent)
+    unseen = task.of.batch(PROBLEMS, config.seed, 0, "test")
+    kept = Drift.load(looked.page.with_name("page.drift.safetensors"))
+    before = build_model(config, task)
+    expected = measure_drift({"before training": before.network, "after training": model.network},
+                        {"seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"), "unseen": unseen})  # fmt: skip
+    assert kept.networks == expected.networks
+    assert torch.equal(kept.similarities, expected.similarities)
+    if not compares:
+        assert "it reads the objects one after the other" in text
+        assert seen.relations is None
+        return
+    kept = Relations.load(looked.page.with_name("page.relations.safetensors"))
+    assert torch.equal(kept.relations, record_relations(model.network, unseen).relations)
+    assert seen.relations.summary() in text
+    for name in ("seen", "unseen"):
+        kept = Occlusion.load(looked.page.with_name(f"page.occlusion-{name}.safetensors"))
+        assert kept.accuracy == seen.occlusion[name].accuracy
+        assert kept.summary() in text
+    first = Scenes(unseen.images, unseen.objects[:OCCLUDED_PROBLEMS], unseen.labels[:OCCLUDED_PROBLEMS])
+    assert torch.equal(
+        kept.pairs.log_odds.nan_to_num(), measure_occlusion(model.network, first).pairs.log_odds.nan_to_num()
+    )
