@@ -192,7 +192,7 @@ def test_truncated_folders_are_told(root, tmp_path, capsys):
     refused("TOML")
     lines = whole.splitlines(keepends=True)
     (folder / "config.toml").write_text("".join(lines[: lines.index("hidden_size = 3\n")]))  # valid, but not whole
-    refused("cut short")
+    refused("truncated")
     (folder / "config.toml").write_text(whole)
     (folder / "page.html").write_text((source / "page.html").read_text()[:4000])
     refused("mnemoscope inspect")
