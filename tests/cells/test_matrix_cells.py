@@ -22,14 +22,14 @@ from mnemoscope.cells.matrix import (
     MatrixRNN,
     MLSTMState,
     QueueMemory,
-    matrix_stack,
     nearest_square,
+    stack_matrix_rnns,
 )
 from mnemoscope.cells.matrix.heads import head_size
 from mnemoscope.cells.matrix.vector_form import LARGEST_STATE
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
-from mnemoscope.networks.matrix import _layers, matrix_gru, matrix_lstm, matrix_rnn, queue, stacked_matrix_rnn
+from mnemoscope.networks.matrix import _layers, matrix_gru, matrix_lstm, matrix_rnn, matrix_stack, queue
 
 ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
 
@@ -238,7 +238,7 @@ def test_masked_steps_hold_the_state(name):
 def test_published_numbers_of_parameters(hidden, expected):
     """Renanse et al. 2021, Table 1; a model of such a stack has no readout."""
     sizes = [5, *hidden, 5]
-    network = matrix_stack([(size, size) for size in sizes])
+    network = stack_matrix_rnns([(size, size) for size in sizes])
     assert count(network) == expected
     assert ms.scan(network, torch.zeros(3, 2, 25))[0].shape == (3, 2, 25)
 
@@ -478,7 +478,7 @@ def test_bad_input_is_refused_in_words():
         (lambda: matrix_rnn(25, 24, rows=7), "hidden_size = 24 numbers do not fill 7 rows"),
         (lambda: matrix_rnn(25, 24, layers=0), "layers must be"),
         (lambda: matrix_rnn(0, 24), "input_size must be"),
-        (lambda: matrix_stack([(5, 5)]), "at least one layer"),
+        (lambda: stack_matrix_rnns([(5, 5)]), "at least one layer"),
         (lambda: MatrixLayers([(5, 5), (3, 3)])(torch.zeros(2, 9)), "25 features"),
         (lambda: DeepTransition([]), "at least one layer"),
         (lambda: DeepTransition([MatrixRNN((5, 5), (3, 3)), MatrixRNN((5, 5), (3, 4))]), "one shape"),
@@ -516,8 +516,8 @@ def built(cls, *args, **options):
         (lambda: unwrap(matrix_lstm)(25, 24, rows=6.0), "rows must be a whole number, at least 1, but is 6.0"),
         (lambda: unwrap(matrix_gru)(25.0, 24), "input_size must be a whole number, at least 1, but is 25.0"),
         (lambda: matrix_rnn(25, 24, input_rows=-5), "input_rows must be a whole number, at least 1, but is -5"),
-        (lambda: unwrap(stacked_matrix_rnn)(25, 24, layers=1.5), "layers must be a whole number"),
-        (lambda: unwrap(stacked_matrix_rnn)(25, 24, 4.0), "output_size must be a whole number"),
+        (lambda: unwrap(matrix_stack)(25, 24, layers=1.5), "layers must be a whole number"),
+        (lambda: unwrap(matrix_stack)(25, 24, 4.0), "output_size must be a whole number"),
         (lambda: unwrap(head_size)(3, 8, heads=1.5), "heads must be a whole number"),
         (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), "a"), "every slot of the queue, but is 'a'"),
         (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), [[1], [1, 2]]), "every slot of the queue"),

@@ -40,12 +40,12 @@ MATRICES = {
     },
     "exponential-complex": (lambda: Exponential(N, complex=True), N * N),
     "exponential-complex-random": (lambda: Exponential(N, "random", complex=True), N * N),
-    "exponential-moving": (lambda: Exponential(N, "random", moving=True), N * (N - 1) // 2),
+    "exponential-dynamic": (lambda: Exponential(N, "random", dynamic=True), N * (N - 1) // 2),
     **{f"cayley-{init}": (lambda init=init: Cayley(N, init=init), N * (N - 1) // 2) for init in Cayley.initialisers},
     "cayley-none-negative": (lambda: Cayley(N, negative=0), N * (N - 1) // 2),
     "cayley-all-negative": (lambda: Cayley(N, negative=N), N * (N - 1) // 2),
     "cayley-complex": (lambda: Cayley(N, complex=True), N * N + N),
-    "cayley-complex-moving": (lambda: Cayley(N, init="random", complex=True, moving=True), N * N),
+    "cayley-complex-dynamic": (lambda: Cayley(N, init="random", complex=True, dynamic=True), N * N),
     "householder-3": (lambda: Householder(N, 3), 3 * (2 * N - 2) // 2),
     "householder-all": (lambda: Householder(N, N), N * (N + 1) // 2),
     **{
@@ -413,7 +413,7 @@ def test_a_cayley_matrix_is_loaded_with_its_signs():
 
 def test_a_moving_base_keeps_its_determinant():
     for negative, expected in ((0, 1), (1, -1)):
-        matrix = trained(Cayley(4, negative=negative, moving=True), 20)
+        matrix = trained(Cayley(4, negative=negative, dynamic=True), 20)
         assert torch.linalg.det(matrix()).item() == pytest.approx(expected)
 
 
@@ -439,7 +439,7 @@ def test_a_basis_of_blocks_commutes_with_the_rotations(make):
 
 def test_a_moving_base_takes_the_step_of_wisdom_et_al():
     """With plain gradient descent: V <- (I + s/2 B)^-1 (I - s/2 B) V, B = G V^H - V G^H (Eq 6)."""
-    matrix = Cayley(5, init="random", complex=True, moving=True).double()
+    matrix = Cayley(5, init="random", complex=True, dynamic=True).double()
     matrix.after_step()
     V, goal = matrix().detach(), torch.randn(5, 5, dtype=torch.complex128)
     rate = 0.01

@@ -37,13 +37,13 @@ class FromSkew(Unitary):
     base: Tensor
     """As pairs of real numbers where V is complex."""
 
-    def __init__(self, size: int, init: str, complex: bool, moving: bool) -> None:
+    def __init__(self, size: int, init: str, complex: bool, dynamic: bool) -> None:
         super().__init__(size)
         check_initialiser(init, self.initialisers, self)
-        self.complex, self.moving = complex, moving
+        self.complex, self.dynamic = complex, dynamic
         self.skew = Skew(size, complex)
         self.skew.fill(self._at_start(init))
-        if moving:
+        if dynamic:
             base = self._first_base()
             # as pairs, since .double() passes complex buffers by
             self.register_buffer("base", torch.view_as_real(base) if complex else base)
@@ -54,13 +54,13 @@ class FromSkew(Unitary):
 
     def forward(self) -> Inexact[Tensor, "n n"]:
         V = self._of(self.skew())
-        if not self.moving:
+        if not self.dynamic:
             return V
         return V @ (torch.view_as_complex(self.base) if self.complex else self.base)
 
     def _apply(self, *how: Any, **options: Any) -> FromSkew:
         super()._apply(*how, **options)
-        if self.moving and self.base.dtype == torch.float64:  # what was unitary in float32 is not quite in float64
+        if self.dynamic and self.base.dtype == torch.float64:  # what was unitary in float32 is not quite in float64
             with torch.no_grad():
                 base = torch.view_as_complex(self.base) if self.complex else self.base
                 V = newton_schulz_step(base)
@@ -70,7 +70,7 @@ class FromSkew(Unitary):
     @torch.no_grad()
     def after_step(self) -> None:
         """Where the base moves, let it."""
-        if self.moving:
+        if self.dynamic:
             V = newton_schulz_step(self())  # else rounding errors would add up over the steps
             self.base.copy_(torch.view_as_real(V) if self.complex else V)
             for parameter in self.skew.parameters():
@@ -107,7 +107,7 @@ class Exponential(FromSkew):
         size: rows and columns N.
         init: "henaff", "cayley", "identity", "glorot" (of A), or "random" (uniform over the group).
         complex: unitary instead of orthogonal.
-        moving: take every step from where one stands (Lezcano-Casado 2019, dynamic trivialisation with period 1).
+        dynamic: take every step from where one stands (Lezcano-Casado 2019, dynamic trivialisation with period 1).
 
     >>> V = Exponential(4)()
     >>> torch.allclose(V @ V.mT, torch.eye(4), atol=1e-6)
@@ -115,8 +115,8 @@ class Exponential(FromSkew):
 
     """
 
-    def __init__(self, size: int, init: str = "henaff", complex: bool = False, moving: bool = False) -> None:
-        super().__init__(size, init, complex, moving)
+    def __init__(self, size: int, init: str = "henaff", complex: bool = False, dynamic: bool = False) -> None:
+        super().__init__(size, init, complex, dynamic)
 
     def _of(self, A: Tensor) -> Tensor:
         return skew_exponential(A)
@@ -125,7 +125,7 @@ class Exponential(FromSkew):
         return logarithm(Q)
 
     def _eigenvalues(self) -> Tensor | None:
-        if self.moving:
+        if self.dynamic:
             return None
         angles = self._frequencies()
         return torch.polar(torch.ones_like(angles), angles)
@@ -139,11 +139,11 @@ class Cayley(FromSkew):
 
     Args:
         size: rows and columns N.
-        negative: how many entries of D are -1 (rho in the source), where V is real; N / 2 unless given. A moving base
+        negative: how many entries of D are -1 (rho in the source), where V is real; N / 2 unless given. A dynamic base
             starts from D, by default from the identity: no step changes the sign of the determinant.
         init: "cayley", "henaff", "identity", "glorot" (of A), or "random" (uniform over the group).
         complex: unitary instead of orthogonal.
-        moving: take every step from where one stands: the update of Wisdom et al. 2016, Eq 6, with any optimiser.
+        dynamic: take every step from where one stands: the update of Wisdom et al. 2016, Eq 6, with any optimiser.
 
     >>> round(torch.linalg.det(Cayley(4, negative=1)()).item())
     -1
@@ -156,22 +156,22 @@ class Cayley(FromSkew):
         negative: int | None = None,
         init: str = "cayley",
         complex: bool = False,
-        moving: bool = False,
+        dynamic: bool = False,
     ) -> None:
         if negative is not None and complex:
             raise ValueError("negative is for a real matrix: a complex one learns the phases of D.")
         if negative is None:
-            negative = 0 if complex or moving else size // 2
+            negative = 0 if complex or dynamic else size // 2
         if not 0 <= negative <= size:
             raise ValueError(f"D has {size} entries, of which {negative} cannot be -1; choose negative in 0..{size}.")
         self._negative = negative
-        super().__init__(size, init, complex, moving)
+        super().__init__(size, init, complex, dynamic)
 
     signs: Tensor
 
     @property
     def _learns_phases(self) -> bool:
-        return self.complex and not self.moving
+        return self.complex and not self.dynamic
 
     def _at_start(self, init: str) -> Tensor:
         # here and not in the constructor, since the base may be formed there
@@ -188,7 +188,7 @@ class Cayley(FromSkew):
         V = remove_rounding(torch.linalg.solve(eye + A, eye - A))
         if self._learns_phases:
             return V * torch.polar(torch.ones_like(self.phases), self.phases)
-        return V if self.moving else V * self.signs
+        return V if self.dynamic else V * self.signs
 
     def _first_base(self) -> Tensor:
         return super()._first_base() * self.signs
@@ -199,7 +199,7 @@ class Cayley(FromSkew):
         return torch.linalg.solve(eye + Q, eye - Q)
 
     def _eigenvalues(self) -> Tensor | None:
-        if self._learns_phases or self.moving or (self.signs < 0).any():
+        if self._learns_phases or self.dynamic or (self.signs < 0).any():
             return None
         angles = -2 * self._frequencies().atan()
         return torch.polar(torch.ones_like(angles), angles)

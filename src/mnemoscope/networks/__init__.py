@@ -1,7 +1,14 @@
-"""Every named architecture as a short factory with its published defaults: `ms.networks.nnrnn(10, 128)`."""
+"""Every named architecture as a factory with its published defaults: `ms.networks.nnrnn(10, 128)`.
+
+Networks with a recurrent state take an input size and a hidden size, relational ones a task:
+
+    cell = ms.networks.lstm(10, 128)
+    model = ms.networks.corelnet(task)
+"""
 
 from mnemoscope.networks.attentive import memlstm, memrnn, relgru, rellstm, relrnn, sab
-from mnemoscope.networks.matrix import matrix_gru, matrix_lstm, matrix_rnn, queue, stacked_matrix_rnn
+from mnemoscope.networks.cell_classes import echo_state, elman, gated_deltanet, gru, h_detach, lstm, mlstm
+from mnemoscope.networks.matrix import matrix_gru, matrix_lstm, matrix_rnn, matrix_stack, queue
 from mnemoscope.networks.recurrent import (
     episodic,
     eurnn,
@@ -9,7 +16,6 @@ from mnemoscope.networks.recurrent import (
     full_urnn,
     goru,
     irnn,
-    matched_size,
     nnrnn,
     normal_rnn,
     ornn,
@@ -20,29 +26,93 @@ from mnemoscope.networks.recurrent import (
     svd_rnn,
     urnn,
 )
-from mnemoscope.networks.relational import relational_model
+from mnemoscope.networks.relational import (
+    abstractor,
+    corelnet,
+    corelnet_asymmetric,
+    corelnet_diff,
+    corelnet_l1,
+    corelnet_mix,
+    corelnet_multi,
+    corelnet_nhid,
+    corelnet_printed,
+    corelnet_random,
+    corelnet_recurrent,
+    corelnet_sensory,
+    corelnet_t,
+    corelnet_t_asymmetric,
+    corelnet_t_random,
+    corelnet_t_sensory,
+    esbn,
+    esbn_asymmetric,
+    esbn_l1,
+    esbn_random,
+    esbn_sensory,
+    mnm,
+    predinet,
+    relation_network,
+    relational_lstm,
+    relational_model,
+    relational_ntm,
+    transformer,
+)
+from mnemoscope.networks.sizes import matched_size
 from mnemoscope.networks.tape import matntm, ntm
 
 __all__ = [
+    "abstractor",
+    "corelnet",
+    "corelnet_asymmetric",
+    "corelnet_diff",
+    "corelnet_l1",
+    "corelnet_mix",
+    "corelnet_multi",
+    "corelnet_nhid",
+    "corelnet_printed",
+    "corelnet_random",
+    "corelnet_recurrent",
+    "corelnet_sensory",
+    "corelnet_t",
+    "corelnet_t_asymmetric",
+    "corelnet_t_random",
+    "corelnet_t_sensory",
+    "echo_state",
+    "elman",
     "episodic",
+    "esbn",
+    "esbn_asymmetric",
+    "esbn_l1",
+    "esbn_random",
+    "esbn_sensory",
     "eurnn",
     "exprnn",
     "full_urnn",
+    "gated_deltanet",
     "goru",
+    "gru",
+    "h_detach",
     "irnn",
+    "lstm",
     "matched_size",
     "matntm",
     "matrix_gru",
     "matrix_lstm",
     "matrix_rnn",
+    "matrix_stack",
     "memlstm",
     "memrnn",
+    "mlstm",
+    "mnm",
     "nnrnn",
     "normal_rnn",
     "ntm",
     "ornn",
+    "predinet",
     "queue",
+    "relation_network",
+    "relational_lstm",
     "relational_model",
+    "relational_ntm",
     "relgru",
     "rellstm",
     "relrnn",
@@ -51,7 +121,7 @@ __all__ = [
     "sab",
     "scornn",
     "scurnn",
-    "stacked_matrix_rnn",
     "svd_rnn",
+    "transformer",
     "urnn",
 ]

@@ -1,59 +1,123 @@
-"""The attentive networks of the literature, by their names and with their published sizes (Kerg, chapter 4)."""
+"""Named networks that attend to their past states (Kerg, chapter 4).
+
+Each is a cell, a rule for which past states are kept, and attention over these (`memory.attention.Attentive`).
+"""
 
 from __future__ import annotations
 
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
-from mnemoscope.memory.attention.attentive import Attentive
-from mnemoscope.memory.attention.backtracking import SparseBacktracking
-from mnemoscope.memory.attention.past import FullHistory, RelevanceScreen
+from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
 
 
-def memrnn(input_size: int, hidden_size: int, nonlinearity: str = "tanh", alignment: str = "additive", heads: int = 1,
-           scale: float = 1.0) -> Attentive:  # fmt: skip
-    """An Elman network that attends to all of its states; its matrix starts as rotations (Henaff et al. 2016)."""
+def memrnn(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: str = "tanh",
+    alignment: str = "additive",
+    heads: int = 1,
+    scale: float = 1.0,
+) -> Attentive:
+    """Return a MemRNN: an Elman network that attends to all of its past states (Kerg, section 4.4).
+
+    Its recurrent matrix starts as rotations of pairs of units (Henaff et al. 2016). `alignment`, `heads` and `scale`
+    are options of `memory.attention.Attentive`.
+    """
     cell = _orthogonal(input_size, hidden_size, nonlinearity)
     return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
 
 
-def memlstm(input_size: int, hidden_size: int, alignment: str = "additive", heads: int = 1, scale: float = 1.0,
-            forget_bias: float = 0.0) -> Attentive:  # fmt: skip
-    """An LSTM that attends to all of its outputs."""
+def memlstm(
+    input_size: int,
+    hidden_size: int,
+    alignment: str = "additive",
+    heads: int = 1,
+    scale: float = 1.0,
+    forget_bias: float = 0.0,
+) -> Attentive:
+    """Return a MemLSTM: an LSTM that attends to all of its past outputs (Kerg, section 4.4).
+
+    `forget_bias` is an option of `cells.LSTM`, the others are those of `memory.attention.Attentive`.
+    """
     cell = LSTM(input_size, hidden_size, forget_bias=forget_bias)
     return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
 
 
-def relrnn(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, nonlinearity: str = "tanh",
-           score: str = "published", alignment: str = "additive", heads: int = 1,
-           scale: float = 1.0) -> Attentive:  # fmt: skip
-    """An Elman network that attends to its newest and its relevant states."""
+def relrnn(
+    input_size: int,
+    hidden_size: int,
+    short_term: int = 10,
+    relevant: int = 10,
+    nonlinearity: str = "tanh",
+    score: str = "published",
+    alignment: str = "additive",
+    heads: int = 1,
+    scale: float = 1.0,
+) -> Attentive:
+    """Return a RelRNN: an Elman network that attends to its newest and its most relevant states (Kerg et al. 2020).
+
+    `short_term`, `relevant` and `score` are options of `memory.attention.RelevanceScreen`; the others are as for
+    `memrnn`. The published sizes are 10 newest and 10 relevant states.
+    """
     past = RelevanceScreen(short_term, relevant, score)
     cell = _orthogonal(input_size, hidden_size, nonlinearity)
     return Attentive(cell, past, alignment=alignment, heads=heads, scale=scale)
 
 
-def rellstm(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
-            alignment: str = "additive", heads: int = 1, scale: float = 1.0,
-            forget_bias: float = 0.0) -> Attentive:  # fmt: skip
-    """An LSTM that attends to its newest and its relevant outputs."""
+def rellstm(
+    input_size: int,
+    hidden_size: int,
+    short_term: int = 10,
+    relevant: int = 10,
+    score: str = "published",
+    alignment: str = "additive",
+    heads: int = 1,
+    scale: float = 1.0,
+    forget_bias: float = 0.0,
+) -> Attentive:
+    """Return a RelLSTM: an LSTM that attends to its newest and its most relevant outputs (Kerg et al. 2020).
+
+    Options are as for `relrnn` and `memlstm`.
+    """
     past = RelevanceScreen(short_term, relevant, score)
     cell = LSTM(input_size, hidden_size, forget_bias=forget_bias)
     return Attentive(cell, past, alignment=alignment, heads=heads, scale=scale)
 
 
-def relgru(input_size: int, hidden_size: int, short_term: int = 10, relevant: int = 10, score: str = "published",
-           alignment: str = "additive", heads: int = 1, scale: float = 0.5) -> Attentive:  # fmt: skip
-    """A GRU that attends to its newest and its relevant states; with scale = 0.5, as a GRU passes on what it read, and
-    with 1 its state may grow without end.
+def relgru(
+    input_size: int,
+    hidden_size: int,
+    short_term: int = 10,
+    relevant: int = 10,
+    score: str = "published",
+    alignment: str = "additive",
+    heads: int = 1,
+    scale: float = 0.5,
+) -> Attentive:
+    """Return a RelGRU: a GRU that attends to its newest and its most relevant states (after Kerg et al. 2020).
+
+    Options are as for `relrnn`. A GRU passes on the context it has read, so that with scale = 1 its state may grow
+    without bound; with 0.5 it stays bounded.
     """
     past = RelevanceScreen(short_term, relevant, score)
     return Attentive(GRU(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
 
 
-def sab(input_size: int, hidden_size: int, attend_every: int = 10, top_k: int = 5, truncate: int | None = 10,
-        score: str = "additive", alignment: str = "additive", heads: int = 1) -> Attentive:  # fmt: skip
-    """Sparse attentive backtracking: an LSTM that stores one state in `attend_every`, attends to `top_k` of them, and
-    learns over long times through attention alone (Ke et al. 2018). Its output is twice as wide as its state.
+def sab(
+    input_size: int,
+    hidden_size: int,
+    attend_every: int = 10,
+    top_k: int = 5,
+    truncate: int | None = 10,
+    score: str = "additive",
+    alignment: str = "additive",
+    heads: int = 1,
+) -> Attentive:
+    """Return an LSTM with sparse attentive backtracking (Ke et al. 2018).
+
+    It stores one state in `attend_every` and attends to the `top_k` best of them. The gradient through the recurrence
+    ends after `truncate` steps, so that only attention carries it further back. The output is twice as wide as the
+    state. Options are those of `memory.attention.SparseBacktracking` and `Attentive`.
     """
     past = SparseBacktracking(attend_every, top_k, truncate, score)
     return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads)

@@ -1,7 +1,7 @@
-"""Matrix networks by number of units, as the registry has them.
+"""Named networks whose states are matrices.
 
-`hidden_size` is the number of entries of the state, rows times columns, as it is the number of units of a vector
-network. Its shape, and that of the input, is the one nearest to a square unless a number of rows is given.
+`hidden_size` is the number of entries of the state, rows times columns, just as it is the number of units of a vector
+network. The shapes of state and input are as square as possible unless a number of rows is given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.matrix.bilinear import Shape, shape_of_size
 from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
-from mnemoscope.cells.matrix.layers import matrix_stack
+from mnemoscope.cells.matrix.layers import stack_matrix_rnns
 from mnemoscope.cells.matrix.queue import QueueMemory
 from mnemoscope.cells.matrix.rnn import MatrixRNN
 from mnemoscope.cells.matrix.transition import DeepTransition
@@ -22,7 +22,6 @@ from mnemoscope.connectivity import Connectivity, Dense, Normal, orthogonal
 
 Matrices = Literal["free", "exponential", "cayley", "householder", "givens", "normal"]
 Depth = Literal["stack", "transition"]
-_OF_INPUT, _OF_STATE = ("input_size", "input_rows"), ("hidden_size", "rows")
 
 
 def matrix_rnn(
@@ -35,17 +34,19 @@ def matrix_rnn(
     layers: int = 1,
     depth: Depth = "stack",
 ) -> Cell:
-    """`MatrixRNN` (Do et al. 2017; Renanse et al. 2021, Eq 6), one or several.
+    """Return a matrix RNN (`MatrixRNN`) of one or several layers (Do et al. 2017; Renanse et al. 2021, Eq 6).
 
     Args:
         input_size: entries of the input matrix.
         hidden_size: entries of the state of each layer.
-        nonlinearity: as of `MatrixRNN`.
-        matrices: U2 and V2 are free, orthogonal of one of the kinds of `connectivity.ORTHOGONAL`, or normal.
-        rows: of the state; as many as make it nearest to a square unless given.
-        input_rows: of the input, likewise.
-        layers: how many.
-        depth: on top of each other, each with its state, or within one step (`DeepTransition`).
+        nonlinearity: name of the nonlinearity, as for `Elman`.
+        matrices: U2 and V2 are unconstrained ("free"), orthogonal with a parametrisation of `connectivity.ORTHOGONAL`,
+            or normal.
+        rows: rows of the state; None for the shape nearest to a square.
+        input_rows: rows of the input; None for the shape nearest to a square.
+        layers: number of layers.
+        depth: "stack" for layers on top of each other, each with a state, or "transition" for several layers within
+            one step (`DeepTransition`).
 
     >>> matrix_rnn(25, 225).state_shape
     (15, 15)
@@ -62,47 +63,29 @@ def matrix_rnn(
     def layer(below: Shape, shape: Shape) -> MatrixRNN:
         return MatrixRNN(below, shape, nonlinearity, matrix(shape[0]), matrix(shape[1]))
 
-    return _layers(
-        layer,
-        shape_of_size(input_size, input_rows, _OF_INPUT),
-        shape_of_size(hidden_size, rows, _OF_STATE),
-        layers,
-        depth,
-    )
+    return _layers(layer, _input_shape(input_size, input_rows), _state_shape(hidden_size, rows), layers, depth)
 
 
 def matrix_lstm(
     input_size: int, hidden_size: int, rows: int | None = None, input_rows: int | None = None, layers: int = 1
 ) -> Cell:
-    """`MatrixLSTM` (Do et al. 2017), one or a stack of several; sizes as of `matrix_rnn`.
+    """Return a matrix LSTM (`MatrixLSTM`), or a stack of `layers` (Do et al. 2017); sizes as for `matrix_rnn`.
 
     >>> matrix_lstm(25, 24).state_shape
     (6, 4)
     """
-    return _layers(
-        MatrixLSTM,
-        shape_of_size(input_size, input_rows, _OF_INPUT),
-        shape_of_size(hidden_size, rows, _OF_STATE),
-        layers,
-        "stack",
-    )
+    return _layers(MatrixLSTM, _input_shape(input_size, input_rows), _state_shape(hidden_size, rows), layers)
 
 
 def matrix_gru(
     input_size: int, hidden_size: int, rows: int | None = None, input_rows: int | None = None, layers: int = 1
 ) -> Cell:
-    """`MatrixGRU`, one or a stack of several; sizes as of `matrix_rnn`.
+    """Return a matrix GRU (`MatrixGRU`), or a stack of `layers`; sizes as for `matrix_rnn`.
 
     >>> matrix_gru(25, 24).state_shape
     (6, 4)
     """
-    return _layers(
-        MatrixGRU,
-        shape_of_size(input_size, input_rows, _OF_INPUT),
-        shape_of_size(hidden_size, rows, _OF_STATE),
-        layers,
-        "stack",
-    )
+    return _layers(MatrixGRU, _input_shape(input_size, input_rows), _state_shape(hidden_size, rows), layers)
 
 
 def queue(
@@ -116,18 +99,18 @@ def queue(
     rows: int | None = None,
     input_rows: int | None = None,
 ) -> QueueMemory:
-    """`QueueMemory` (Renanse et al. 2021, Eq 34-35) by sizes, all slots of which begin with the same weight.
+    """Return a matrix RNN with a queue of its past states (`QueueMemory`; Renanse et al. 2021, Eq 34-35).
 
     Args:
         input_size: entries of the input matrix.
         hidden_size: entries of the state, and of each slot.
-        slots: past states in the queue, p.
-        alpha: weight of each slot.
-        learned: whether the weights learn, each for itself, from `alpha` on.
-        nonlinearity: as of `MatrixRNN`.
-        matrices: as of `matrix_rnn`.
-        rows: of the state; as many as make it nearest to a square unless given.
-        input_rows: of the input, likewise.
+        slots: number of past states in the queue, p.
+        alpha: weight of every slot, at the start if the weights are learned.
+        learned: whether each slot learns its weight.
+        nonlinearity: name of the nonlinearity, as for `Elman`.
+        matrices: kind of U2 and V2, as for `matrix_rnn`.
+        rows: rows of the state; None for the shape nearest to a square.
+        input_rows: rows of the input; None for the shape nearest to a square.
 
     >>> queue(25, 225, slots=2).initial_state(7).queue.shape
     torch.Size([7, 2, 15, 15])
@@ -135,11 +118,11 @@ def queue(
     """
     check_whole(1, slots=slots)
     cell = matrix_rnn(input_size, hidden_size, nonlinearity, matrices, rows, input_rows)
-    assert isinstance(cell, MatrixRNN)  # of one layer
+    assert isinstance(cell, MatrixRNN)  # with one layer
     return QueueMemory(cell, [alpha] * slots, learned)
 
 
-def stacked_matrix_rnn(
+def matrix_stack(
     input_size: int,
     hidden_size: int,
     output_size: int | None = None,
@@ -150,33 +133,44 @@ def stacked_matrix_rnn(
     input_rows: int | None = None,
     output_rows: int | None = None,
 ) -> Stack:
-    """`matrix_stack` by sizes, the Matrix RNN of Renanse et al. (2021), Table 1: two layers of 225 units for copying
-    matrices of 5 x 5, three of 400 for associative recall, and a recurrent output.
+    """Return stacked matrix RNNs, the last of which is the readout (Renanse et al. 2021, Table 1).
+
+    The published networks have two layers of 225 units for copying 5 x 5 matrices, and three layers of 400 for
+    associative recall, plus the recurrent readout.
 
     Args:
         input_size: entries of the input matrix.
         hidden_size: entries of the state of each layer.
-        output_size: entries of the output; None: as many as of the input.
-        layers: how many there are beside the output.
-        nonlinearity: of the layers.
-        last: of the output, as of `matrix_stack`.
-        rows: of the states; as many as make them nearest to a square unless given.
-        input_rows: of the input, likewise.
-        output_rows: of the output, likewise.
+        output_size: entries of the output; None for as many as the input has.
+        layers: number of layers below the readout.
+        nonlinearity: nonlinearity of the layers.
+        last: nonlinearity of the readout, as for `stack_matrix_rnns`.
+        rows: rows of the states; None for the shape nearest to a square.
+        input_rows: rows of the input; None for the shape nearest to a square.
+        output_rows: rows of the output; None for the shape nearest to a square.
 
-    >>> sum(weight.numel() for weight in stacked_matrix_rnn(25, 400, 25, layers=3).parameters())
+    >>> sum(weight.numel() for weight in matrix_stack(25, 400, 25, layers=3).parameters())
     5675
 
     """
     check_whole(1, layers=layers)
-    output = shape_of_size(
-        input_size if output_size is None else output_size, output_rows, ("output_size", "output_rows")
-    )
-    hidden = [shape_of_size(hidden_size, rows, _OF_STATE)] * layers
-    return matrix_stack([shape_of_size(input_size, input_rows, _OF_INPUT), *hidden, output], nonlinearity, last)
+    output_size = input_size if output_size is None else output_size
+    output = shape_of_size(output_size, output_rows, ("output_size", "output_rows"))
+    hidden = [_state_shape(hidden_size, rows)] * layers
+    return stack_matrix_rnns([_input_shape(input_size, input_rows), *hidden, output], nonlinearity, last)
 
 
-def _layers(layer: Callable[[Shape, Shape], Cell], below: Shape, shape: Shape, layers: int, depth: str) -> Cell:
+def _input_shape(input_size: int, rows: int | None) -> Shape:
+    return shape_of_size(input_size, rows, ("input_size", "input_rows"))
+
+
+def _state_shape(hidden_size: int, rows: int | None) -> Shape:
+    return shape_of_size(hidden_size, rows, ("hidden_size", "rows"))
+
+
+def _layers(
+    layer: Callable[[Shape, Shape], Cell], below: Shape, shape: Shape, layers: int, depth: str = "stack"
+) -> Cell:
     check_whole(1, layers=layers)
     if depth not in get_args(Depth):
         raise ValueError(f"depth must be one of {', '.join(get_args(Depth))}, but is {depth!r}.")

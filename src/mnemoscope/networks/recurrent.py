@@ -1,23 +1,22 @@
-"""The recurrent networks of the literature that are an Elman cell with a matrix of some kind, by their names.
+"""Named networks that are one cell with a recurrent matrix of a certain kind.
 
-Each has the nonlinearity, the matrix and its initial value of the paper that named it, or of Kerg's thesis (chapter 3)
-where that compares them: there all but LSTM and GORU have modReLU, no bias beside its own, and differ in the matrix
-alone. `matched_size` says how large one must be to have as many parameters as another.
+Most of them are an Elman cell, `h' = phi(V h + U x + b)`, and differ in the module that yields `V`. Each factory takes
+`input_size`, the number of input features, and `hidden_size`, the number of units N. Nonlinearity, matrix and
+initialisation are those of the paper that named the network, or of Kerg's thesis (chapter 3), which compares them:
+there all networks but LSTM and GORU use modReLU, have no bias except that of modReLU, and differ in the matrix alone.
+`matched_size` finds the size at which two networks have as many parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
 
-from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.episodic import EpisodicMemory
 from mnemoscope.cells.goru import GORU
-from mnemoscope.cells.model import Model
 from mnemoscope.connectivity import (
     SVD,
     Cayley,
@@ -33,16 +32,24 @@ from mnemoscope.connectivity import (
 )
 
 SkewInit = Literal["henaff", "cayley", "identity", "glorot", "random"]
+"""Initialisers of a matrix that is parametrised by a skew matrix."""
 Basis = Literal["exponential", "cayley", "householder", "givens"]
+"""Parametrisations of an orthogonal matrix, as in `connectivity.ORTHOGONAL`."""
 
 
 def rnn(input_size: int, hidden_size: int, nonlinearity: str = "modrelu", init: str = "glorot") -> Elman:
-    """A free matrix that starts with normal numbers of variance 1/N (Kerg, A.1)."""
+    """Return a plain RNN: an unconstrained matrix with normal entries of variance 1/N at the start (Kerg, A.1).
+
+    `init` is one of `connectivity.INITIALISERS`.
+    """
     return _elman(input_size, Dense(hidden_size, init), nonlinearity)
 
 
 def irnn(input_size: int, hidden_size: int) -> Elman:
-    """ReLU and a free matrix that starts as the identity; input weights ~ N(0, 0.001), biases 0 (Le et al. 2015)."""
+    """Return an IRNN: ReLU and an unconstrained matrix that starts as the identity (Le et al. 2015).
+
+    As published, input weights start ~ N(0, 0.001) and biases at 0.
+    """
     cell = Elman(input_size, hidden_size, "relu", Dense(hidden_size, "identity"))
     nn.init.normal_(cell.drive.get_parameter("weight"), std=1e-3)
     nn.init.zeros_(cell.drive.get_parameter("bias"))
@@ -52,8 +59,9 @@ def irnn(input_size: int, hidden_size: int) -> Elman:
 def rnn_orth(
     input_size: int, hidden_size: int, nonlinearity: str = "modrelu", soft_orthogonality: float = 0.0
 ) -> Elman:
-    """A free matrix that starts orthogonal (Henaff et al. 2016), and may be held there by a penalty (Vorontsov et al.
-    2017).
+    """Return an RNN-orth: an unconstrained matrix that starts orthogonal (Henaff et al. 2016).
+
+    With `soft_orthogonality` > 0, a penalty of that weight keeps it nearly orthogonal (Vorontsov et al. 2017).
     """
     return _elman(input_size, Dense(hidden_size, "orthogonal", soft_orthogonality), nonlinearity)
 
@@ -65,47 +73,66 @@ def eurnn(
     style: Literal["tunable", "fft"] = "tunable",
     init: Literal["random", "henaff", "cayley", "identity"] = "random",
 ) -> Elman:
-    """Unitary by layers of rotations; two of them unless more are asked for (Jing et al. 2017)."""
+    """Return an EURNN: a unitary matrix composed of layers of Givens rotations (Jing et al. 2017).
+
+    Options are those of `connectivity.Givens`; by default there are two layers of neighbouring pairs.
+    """
     return _elman(input_size, Givens(hidden_size, layers, style, init=init))
 
 
 def ornn(input_size: int, hidden_size: int, reflections: int | None = None, nonlinearity: str = "modrelu") -> Elman:
-    """Orthogonal by Householder reflections (Mhammedi et al. 2017)."""
+    """Return an oRNN: an orthogonal matrix composed of Householder reflections (Mhammedi et al. 2017).
+
+    By default there are 16 `reflections`, or N if N < 16.
+    """
     return _elman(input_size, Householder(hidden_size, reflections), nonlinearity)
 
 
 def urnn(input_size: int, hidden_size: int) -> Elman:
-    """Unitary by phases, reflections, a permutation and Fourier transforms (Arjovsky et al. 2016)."""
+    """Return a uRNN: a unitary matrix of 7 N parameters (Arjovsky et al. 2016).
+
+    It is the product of diagonal phases, complex reflections, a fixed permutation and Fourier transforms.
+    """
     return _elman(input_size, Fourier(hidden_size))
 
 
 def full_urnn(
     input_size: int, hidden_size: int, by: Literal["cayley", "exponential"] = "cayley", init: SkewInit = "random"
 ) -> Elman:
-    """Any unitary matrix: by Cayley steps along the group (Wisdom et al. 2016), or by the exponential."""
-    matrix = Cayley(hidden_size, init=init, complex=True, moving=True)
+    """Return a full-capacity uRNN: any unitary matrix (Wisdom et al. 2016).
+
+    By default training moves along the group in Cayley steps, as published; `by="exponential"` parametrises the matrix
+    as the exponential of a skew-Hermitian one.
+    """
+    matrix = Cayley(hidden_size, init=init, complex=True, dynamic=True)
     return _elman(input_size, matrix if by == "cayley" else Exponential(hidden_size, init, complex=True))
 
 
 def scornn(input_size: int, hidden_size: int, negative: int | None = None, init: SkewInit = "cayley") -> Elman:
-    """Orthogonal by the scaled Cayley transform (Helfrich et al. 2018)."""
+    """Return a scoRNN: an orthogonal matrix by the scaled Cayley transform (Helfrich et al. 2018).
+
+    `negative` of the N entries of the scaling matrix are -1, by default half of them.
+    """
     return _elman(input_size, Cayley(hidden_size, negative, init))
 
 
 def scurnn(input_size: int, hidden_size: int, init: SkewInit = "cayley") -> Elman:
-    """Unitary by the scaled Cayley transform, with learned scaling (Maduranga et al. 2019)."""
+    """Return a scuRNN: a unitary matrix by the scaled Cayley transform with learned scaling (Maduranga et al. 2019)."""
     return _elman(input_size, Cayley(hidden_size, init=init, complex=True))
 
 
 def svd_rnn(
     input_size: int, hidden_size: int, margin: float = 0.1, basis: Basis = "exponential", nonlinearity: str = "modrelu"
 ) -> Elman:
-    """Singular values within a margin of 1 (Vorontsov et al. 2017)."""
+    """Return an RNN whose matrix has singular values within `margin` of 1 (Vorontsov et al. 2017).
+
+    `basis` parametrises the two orthogonal factors of its singular value decomposition.
+    """
     return _elman(input_size, SVD(hidden_size, margin, basis), nonlinearity)
 
 
 def exprnn(input_size: int, hidden_size: int, init: SkewInit = "henaff") -> Elman:
-    """Orthogonal by the matrix exponential (Lezcano-Casado & Martinez-Rubio 2019)."""
+    """Return an expRNN: an orthogonal matrix by the matrix exponential (Lezcano-Casado & Martinez-Rubio 2019)."""
     return _elman(input_size, Exponential(hidden_size, init))
 
 
@@ -120,8 +147,13 @@ def nnrnn(
     decay: float = 1e-6,
     within_pairs: bool = False,
 ) -> Elman:
-    """Non-normal: by its Schur form, eigenvalues near the unit circle (Kerg et al. 2019; Kerg, Eq 3.5.1). The weights
-    of the penalties are those of the copy task (Kerg, A.1, Table 1).
+    """Return an nnRNN: a non-normal matrix by its Schur form (Kerg et al. 2019; Kerg, Eq 3.5.1).
+
+    The eigenvalues stay near the unit circle, and a triangular part makes the matrix non-normal. Options are those of
+    `connectivity.Schur`; the weights of the penalties are those of the copy task (Kerg, A.1, Table 1).
+
+    >>> nnrnn(10, 128).connectivity().shape
+    torch.Size([128, 128])
     """
     return _elman(input_size, Schur(hidden_size, basis, init, modulus_penalty, modulus, clamp, decay, within_pairs))
 
@@ -138,19 +170,28 @@ def normal_rnn(
     real: int | None = None,
     negative: int | None = None,
 ) -> Elman:
-    """Normal: an orthogonal basis and the eigenvalues learn, and nothing beside them; options as of `Normal`."""
+    """Return an RNN whose matrix stays normal: it learns its eigenvalues and their orthogonal basis.
+
+    Options are those of `connectivity.Normal`. A real matrix is normal if and only if it has this form (Serre 2002,
+    Theorem 3.3.1); a linear network of it keeps all Fisher information about its inputs (Ganguli et al. 2008).
+    """
     matrix = Normal(hidden_size, basis, init, modulus_penalty, modulus, clamp, real, negative)
     return _elman(input_size, matrix, nonlinearity)
 
 
 def goru(input_size: int, hidden_size: int, basis: Basis = "exponential", init: SkewInit | None = None) -> GORU:
-    """Gated, with an orthogonal matrix (Jing et al. 2019)."""
+    """Return a GORU: a gated recurrent unit with an orthogonal matrix (Jing et al. 2019).
+
+    `basis` parametrises the matrix; `init` is its initialiser, by default that of the parametrisation.
+    """
     return GORU(input_size, hidden_size, orthogonal(basis, hidden_size, init))
 
 
 def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str = "tanh") -> Elman:
-    """The conjugate map of an episodic memory, whose stored memories Xi and their interaction Phi learn (Karuvally et
-    al. 2023, Eq 11). It starts with orthonormal memories that a random orthogonal matrix I + Phi^T takes to each other.
+    """Return an Elman network whose matrix is an episodic memory's (Karuvally et al. 2023, Eq 11).
+
+    It is the conjugate map of an `EpisodicMemory`, which learns the stored memories Xi and their interaction Phi. At
+    the start the `memories` are orthonormal, and a random orthogonal matrix I + Phi^T maps them to each other.
     """
     if memories < 1:
         raise ValueError(f"There must be at least one memory, but memories is {memories}.")
@@ -159,43 +200,6 @@ def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str =
     cell = EpisodicMemory(Xi, Phi, sigma).conjugate().as_elman()
     drive = nn.Linear(input_size, hidden_size)
     return Elman.from_parts(drive, cell.connectivity, cell.phi, input_size, hidden_size)
-
-
-def matched_size(
-    cell: Callable[..., Cell], parameters: int, input_size: int, output_size: int, even: bool = True, **options: Any
-) -> int:
-    """The number of units with which a model of this cell and a linear readout has nearest to so many parameters.
-
-    Args:
-        cell: one of the functions here, or any other that takes input_size and hidden_size.
-        parameters: how many there should be.
-        input_size: input features.
-        output_size: features of the readout.
-        even: whether the number must be even, as some matrices need it.
-        options: of the cell.
-
-    >>> matched_size(exprnn, 18_900, input_size=10, output_size=9)
-    176
-
-    """
-
-    def count(size: int) -> int:
-        try:
-            model = Model(cell(input_size=input_size, hidden_size=size, **options), output_size)
-        except ValueError:
-            if size >= parameters:  # the smallest network of that size would have more
-                raise
-            return 0  # too small for the options, or of a size that the matrix does not take
-        return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-    step = 2 if even else 1
-    low = high = step
-    while count(high) < parameters:
-        low, high = high, 2 * high
-    while high - low > step:
-        middle = (low + high) // (2 * step) * step
-        low, high = (middle, high) if count(middle) < parameters else (low, middle)
-    return min((low, high), key=lambda size: abs(count(size) - parameters))
 
 
 def _elman(input_size: int, matrix: Connectivity, nonlinearity: str | nn.Module = "modrelu") -> Elman:

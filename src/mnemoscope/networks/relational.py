@@ -1,14 +1,20 @@
-"""Relational models by the names of the literature, with their published sizes."""
+"""Named networks that compare objects, with their published sizes.
+
+A factory takes a relational task, or its sizes, and options that override its defaults. Its description and its source
+come from the registry, where it has the name of the literature; two of these, "lstm" and "ntm", are cells' names too,
+so that their factories are `relational_lstm` and `relational_ntm`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import torch
 from torch import nn
 
+from mnemoscope import registry
 from mnemoscope.relational.abstractor import Abstractor
 from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.esbn import ESBN
@@ -19,62 +25,16 @@ from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork
 from mnemoscope.relational.transformer import Transformer
 
-Build = Callable[..., RelationalModel]
-
-
-def corelnet_nhid(problem: Sized, **options: Unpack[Options]) -> CoRelNet:
-    """CoRelNet whose MLP is so wide that it has about as many parameters as ESBN (Kerg, C.7).
-
-    >>> from mnemoscope.relational.network import Sizes
-    >>> sum(weight.numel() for weight in corelnet_nhid(Sizes(objects=2, choices=2)).parameters())
-    1910760
-    """
-    with torch.random.fork_rng(devices=[]):  # what is only counted takes no random numbers from what is used
-        fewest, more = (_parameters(CoRelNet(problem, **options, hidden=hidden)) for hidden in (1, 2))
-        wanted = _parameters(ESBN(problem))
-    each = more - fewest
-    hidden = 1 + (2 * (wanted - fewest) + each) // (2 * each)  # nearest; of two that are, the larger one, as published
-    return CoRelNet(problem, **options, hidden=hidden)
-
-
-MODELS: dict[str, Build] = {
-    "corelnet": CoRelNet,
-    "corelnet-printed": partial(CoRelNet, causal=False),
-    "corelnet-t": partial(CoRelNet, decoder="transformer"),
-    "corelnet-recurrent": partial(CoRelNet, decoder="recurrent"),
-    "corelnet-asymmetric": partial(CoRelNet, similarity="asymmetric"),
-    "corelnet-diff": partial(CoRelNet, similarity="difference"),
-    "corelnet-mix": partial(CoRelNet, similarity="mixture"),
-    "corelnet-random": partial(CoRelNet, trained_encoder=False),
-    "corelnet-sensory": partial(CoRelNet, sensory=True),
-    "corelnet-l1": partial(CoRelNet, l1=1.0),
-    "corelnet-nhid": corelnet_nhid,
-    "corelnet-multi": partial(CoRelNet, similarity="distance", relations=64, decoder="pairs"),
-    "corelnet-t-asymmetric": partial(CoRelNet, decoder="transformer", similarity="asymmetric"),
-    "corelnet-t-random": partial(CoRelNet, decoder="transformer", trained_encoder=False),
-    "corelnet-t-sensory": partial(CoRelNet, decoder="transformer", sensory=True),
-    "esbn": ESBN,
-    "esbn-asymmetric": partial(ESBN, similarity="asymmetric"),
-    "esbn-random": partial(ESBN, trained_encoder=False),
-    "esbn-sensory": partial(ESBN, sensory=True),
-    "esbn-l1": partial(ESBN, l1=1.0),
-    "predinet": PrediNet,
-    "transformer": Transformer,
-    "relation-network": RelationNetwork,
-    "lstm": Recurrent,
-    "ntm": partial(Recurrent, cell="ntm"),
-    "mnm": MNM,
-    "abstractor": Abstractor,
-}
-"""Each takes a problem, and options that go before those here."""
+Model = TypeVar("Model", bound=RelationalModel)
+MODELS: dict[str, Callable[..., RelationalModel]] = {}
+"""The factories by their names in the registry."""
 
 
 def relational_model(name: str, problem: Sized, **options: Any) -> RelationalModel:
-    """A model of `MODELS` for a task.
+    """Return the named model of `MODELS` for a task.
 
-    >>> from mnemoscope.relational.network import Sizes
-    >>> rmts = Sizes(objects=6, choices=2)
-    >>> relational_model("corelnet-l1", rmts, l1=5.0).sparse.strength
+    >>> from mnemoscope.relational import Sizes
+    >>> relational_model("corelnet-l1", Sizes(objects=6, choices=2), l1=5.0).sparse.strength
     5.0
     """
     if name not in MODELS:
@@ -82,5 +42,53 @@ def relational_model(name: str, problem: Sized, **options: Any) -> RelationalMod
     return MODELS[name](problem, **options)
 
 
+def _widened_corelnet(problem: Sized, **options: Unpack[Options]) -> CoRelNet:
+    """Return a CoRelNet whose MLP is so wide that it has about as many parameters as ESBN (Kerg, C.7)."""
+    with torch.random.fork_rng(devices=[]):  # networks that are only counted must not change the random numbers
+        narrow, wider = (_parameters(CoRelNet(problem, **options, hidden=hidden)) for hidden in (1, 2))
+        wanted = _parameters(ESBN(problem))
+    per_unit = wider - narrow
+    hidden = 1 + (2 * (wanted - narrow) + per_unit) // (2 * per_unit)  # nearest; a tie goes to the larger, as published
+    return CoRelNet(problem, **options, hidden=hidden)
+
+
 def _parameters(model: nn.Module) -> int:
     return sum(weight.numel() for weight in model.parameters())
+
+
+def _factory(name: str, build: Callable[..., Model], **defaults: Any) -> Callable[..., Model]:
+    """Return `build` with these defaults, described as in the registry, and add it to `MODELS`."""
+    entry = registry.networks[name]
+    factory = partial(build, **defaults)
+    factory.__doc__ = f"{entry.name}: {entry.summary} ({entry.source})."
+    MODELS[name] = factory
+    return factory
+
+
+corelnet = _factory("corelnet", CoRelNet)
+corelnet_printed = _factory("corelnet-printed", CoRelNet, causal=False)
+corelnet_t = _factory("corelnet-t", CoRelNet, decoder="transformer")
+corelnet_recurrent = _factory("corelnet-recurrent", CoRelNet, decoder="recurrent")
+corelnet_asymmetric = _factory("corelnet-asymmetric", CoRelNet, similarity="asymmetric")
+corelnet_diff = _factory("corelnet-diff", CoRelNet, similarity="difference")
+corelnet_mix = _factory("corelnet-mix", CoRelNet, similarity="mixture")
+corelnet_random = _factory("corelnet-random", CoRelNet, trained_encoder=False)
+corelnet_sensory = _factory("corelnet-sensory", CoRelNet, sensory=True)
+corelnet_l1 = _factory("corelnet-l1", CoRelNet, l1=1.0)
+corelnet_nhid = _factory("corelnet-nhid", _widened_corelnet)
+corelnet_multi = _factory("corelnet-multi", CoRelNet, similarity="distance", relations=64, decoder="pairs")
+corelnet_t_asymmetric = _factory("corelnet-t-asymmetric", CoRelNet, decoder="transformer", similarity="asymmetric")
+corelnet_t_random = _factory("corelnet-t-random", CoRelNet, decoder="transformer", trained_encoder=False)
+corelnet_t_sensory = _factory("corelnet-t-sensory", CoRelNet, decoder="transformer", sensory=True)
+esbn = _factory("esbn", ESBN)
+esbn_asymmetric = _factory("esbn-asymmetric", ESBN, similarity="asymmetric")
+esbn_random = _factory("esbn-random", ESBN, trained_encoder=False)
+esbn_sensory = _factory("esbn-sensory", ESBN, sensory=True)
+esbn_l1 = _factory("esbn-l1", ESBN, l1=1.0)
+predinet = _factory("predinet", PrediNet)
+transformer = _factory("transformer", Transformer)
+relation_network = _factory("relation-network", RelationNetwork)
+relational_lstm = _factory("lstm", Recurrent)
+relational_ntm = _factory("ntm", Recurrent, cell="ntm")
+mnm = _factory("mnm", MNM)
+abstractor = _factory("abstractor", Abstractor)

@@ -70,7 +70,7 @@ echo-state | fixed random reservoir with leak; only the readout is trained
 matrix-rnn | H' = phi(U1^T X V1 + U2^T H V2 + B); hidden_size is rows times columns of the state
     Do et al. 2017; Renanse et al. 2021, Eq 6 | mnemoscope.networks.matrix:matrix_rnn | do2017 renanse2021 | matrix
 matrix-stack | stacked matrix RNNs; the last layer is the output; hidden_size is rows times columns of the state
-    Renanse et al. 2021, Table 1 | mnemoscope.networks.matrix:stacked_matrix_rnn | renanse2021 do2017
+    Renanse et al. 2021, Table 1 | mnemoscope.networks.matrix:matrix_stack | renanse2021 do2017
     matrix, own readout
 matrix-lstm | LSTM of matrices with bilinear gates; hidden_size is rows times columns of the state
     Do et al. 2017 | mnemoscope.networks.matrix:matrix_lstm | do2017 hochreiter1997 | matrix

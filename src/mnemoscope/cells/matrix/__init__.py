@@ -3,7 +3,7 @@
 from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, nearest_square
 from mnemoscope.cells.matrix.deltanet import DeltaState, GatedDeltaNet
 from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
-from mnemoscope.cells.matrix.layers import MatrixLayers, matrix_stack
+from mnemoscope.cells.matrix.layers import MatrixLayers, stack_matrix_rnns
 from mnemoscope.cells.matrix.mlstm import MLSTM, MLSTMState
 from mnemoscope.cells.matrix.queue import QueueMemory, QueueState
 from mnemoscope.cells.matrix.rnn import Kronecker, MatrixRNN
@@ -24,6 +24,6 @@ __all__ = [
     "MatrixRNN",
     "QueueMemory",
     "QueueState",
-    "matrix_stack",
     "nearest_square",
+    "stack_matrix_rnns",
 ]

@@ -53,7 +53,7 @@ class MatrixLayers(nn.Module):
         return xs
 
 
-def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> Stack:
+def stack_matrix_rnns(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> Stack:
     """Matrix RNNs on top of each other, the last of which is the output: the stack has a readout of its own. Renanse et
     al. (2021), Table 1, has such networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675 parameters.
 
@@ -63,7 +63,7 @@ def matrix_stack(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str 
         last: nonlinearity of the last one. Linear for logits of bits, as tasks take them: "logistic" has no negative
             outputs, so that every bit would be told to be 1.
 
-    >>> published = matrix_stack([(5, 5), (15, 15), (15, 15), (5, 5)])
+    >>> published = stack_matrix_rnns([(5, 5), (15, 15), (15, 15), (5, 5)])
     >>> sum(weight.numel() for weight in published.parameters())
     2175
 

@@ -1,0 +1,49 @@
+"""The factories of `ms.networks`: one for every name in the registries, with a description."""
+
+import inspect
+
+import pytest
+
+import mnemoscope as ms
+from mnemoscope import networks, registry
+from mnemoscope.relational import RelationalModel, Sizes
+
+RENAMED = {"lstm": "relational_lstm", "ntm": "relational_ntm"}
+"""Relational networks whose names belong to cells too."""
+
+
+@pytest.mark.parametrize("entry", registry.cells, ids=lambda entry: entry.name)
+def test_every_registered_cell_has_a_factory(entry):
+    factory = getattr(networks, entry.name.replace("-", "_"))
+    assert factory is entry.load()
+    assert entry.name.replace("-", "_") in networks.__all__
+
+
+@pytest.mark.parametrize("entry", registry.networks, ids=lambda entry: entry.name)
+def test_every_registered_relational_network_has_a_factory(entry):
+    name = RENAMED.get(entry.name, entry.name.replace("-", "_"))
+    factory = getattr(networks, name)
+    assert factory is entry.load()
+    assert name in networks.__all__
+
+
+@pytest.mark.parametrize("name", networks.__all__)
+def test_every_factory_is_described(name):
+    description = inspect.getdoc(getattr(networks, name))
+    assert description
+    assert description.split("\n\n")[0].rstrip().endswith(".")
+    assert "partial(" not in description
+
+
+def test_a_factory_builds_the_named_network_with_its_published_defaults():
+    cell = ms.networks.nnrnn(10, 128)
+    assert (cell.input_size, cell.hidden_size) == (10, 128)
+    assert (cell.connectivity.modulus_penalty, cell.connectivity.decay) == (1e-4, 1e-6)
+
+
+def test_options_override_the_defaults_of_a_relational_factory():
+    problem = Sizes(objects=4, choices=2)
+    model = ms.networks.corelnet_l1(problem, l1=5.0)
+    assert isinstance(model, RelationalModel)
+    assert model.sparse.strength == 5.0
+    assert ms.networks.corelnet(problem).sparse is None
