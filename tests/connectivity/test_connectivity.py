@@ -26,8 +26,8 @@ from mnemoscope.connectivity import (
     orthogonal,
     skew_exponential,
 )
+from mnemoscope.networks import eurnn, exprnn, irnn, matched_size, nnrnn, normal_rnn, ornn, rnn
 from mnemoscope.networks.matrix import matrix_rnn
-from mnemoscope.networks.recurrent import eurnn, exprnn, irnn, matched_size, nnrnn, normal_rnn, ornn, rnn
 from tests.slow import slow
 
 N = 8
@@ -94,7 +94,7 @@ def trained(matrix, steps=100):
     """Towards some other matrix, far from where it started."""
     matrix = matrix.double()
     optimiser = torch.optim.RMSprop(learned(matrix), lr=0.02)
-    matrix.follow(optimiser)
+    matrix.attach_to(optimiser)
     goal = torch.randn(matrix.size, matrix.size, dtype=matrix.dtype)
     for _ in range(steps):
         optimiser.zero_grad()
@@ -395,7 +395,7 @@ def test_clamped_moduli_stay_in_their_margin_and_find_back():
     assert ((matrix.moduli() - 1).abs() <= 0.05 + 1e-12).all()
     assert (matrix.gamma - 1).abs().max() > 0.04
     optimiser = torch.optim.SGD(matrix.parameters(), lr=0.01)
-    matrix.follow(optimiser)
+    matrix.attach_to(optimiser)
     for goal in (10.0, 0.0):
         for _ in range(100):
             optimiser.zero_grad()
@@ -444,7 +444,7 @@ def test_a_moving_base_takes_the_step_of_wisdom_et_al():
     V, goal = matrix().detach(), torch.randn(5, 5, dtype=torch.complex128)
     rate = 0.01
     optimiser = torch.optim.SGD(matrix.parameters(), lr=rate)
-    matrix.follow(optimiser)
+    matrix.attach_to(optimiser)
     (matrix() - goal).abs().square().sum().backward()
     optimiser.step()
     G = 2 * (V - goal)

@@ -207,12 +207,12 @@ ONE = {"variables": 2, "lags": (1, 2), "elements": (0, 1), "signs": (1, -1)}
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"variables": 0}, "a vector and an element at least, but self.variables=0"),
+        ({"variables": 0}, "at least one vector and one element, but self.variables=0"),
         ({"lags": (), "elements": (), "signs": ()}, "and d=0"),
         ({"signs": (1,)}, "a lag, an element and a sign, but there are 2, 2 and 1"),
         (
             {"lags": (1, 3)},
-            "Element 1 is taken from 3 steps ago, but the last 2 vectors are held: lags are from 1 to 2",
+            "Element 1 is taken from 3 steps ago, but the last 2 vectors are kept: lags are from 1 to 2",
         ),
         ({"lags": (0, 1)}, "Element 0 is taken from 0 steps ago"),
         ({"elements": (2, 0)}, "Element 0 is taken from element 2, but they are numbered 0 to 1"),
@@ -229,7 +229,7 @@ def test_impossible_selections(change, words):
     ("make", "words"),
     [
         (lambda: SignedSelection.from_id("T5", 8, 8), "Tasks by name are T1, T2, T3, T4, but 'T5'"),
-        (lambda: SignedSelection.from_id("T1", 4, 8), "T1 is of 8 vectors of 8 elements, but variables=4 and size=8"),
+        (lambda: SignedSelection.from_id("T1", 4, 8), "T1 has 8 vectors of 8 elements, but variables=4 and size=8"),
         (
             lambda: SignedSelection.from_id((1, 0, 0), 2, 2),
             r"2 binary digits 1 among the lowest 4, but 1 has them at \[0\]",
@@ -240,7 +240,7 @@ def test_impossible_selections(change, words):
         (lambda: SignedSelection.from_id((3, -1, 0), 2, 2), "The numbers of an id are at least 0, but -1"),
         (
             lambda: SignedSelection.from_id((3, 2, 0), 2, 2),
-            "exchanges place 1 with the one 1 further on, but there are 2",
+            "exchanges place 1 with place 2, but there are only 2",
         ),
         (lambda: SignedSelection.from_id((3, 4, 0), 2, 2), "too many digits for 2 elements"),
         (lambda: SignedSelection.from_id((3, 0, 4), 2, 2), "too many digits for 2 elements"),
@@ -249,11 +249,11 @@ def test_impossible_selections(change, words):
         (lambda: SignedSelection.from_matrix(torch.zeros(0, 0)), r"F must be \(d, s d\), but is \(0, 0\)"),
         (
             lambda: SignedSelection.from_matrix(torch.ones(1, 2)),
-            "one entry 1 or -1, and zeros: F is no signed selection",
+            "one entry 1 or -1, and zeros: F is not a signed selection",
         ),
-        (lambda: SignedSelection.from_matrix(torch.tensor([[0.5, 0.0]])), "F is no signed selection"),
-        (lambda: SignedSelection.from_matrix(torch.tensor([[2.0, 0.0]])), "F is no signed selection"),
-        (lambda: SignedSelection.from_matrix(torch.tensor([[torch.nan, 1.0]])), "F is no signed selection"),
+        (lambda: SignedSelection.from_matrix(torch.tensor([[0.5, 0.0]])), "F is not a signed selection"),
+        (lambda: SignedSelection.from_matrix(torch.tensor([[2.0, 0.0]])), "F is not a signed selection"),
+        (lambda: SignedSelection.from_matrix(torch.tensor([[torch.nan, 1.0]])), "F is not a signed selection"),
         (lambda: companion(torch.zeros(2, 3)), r"F must be \(d, s d\), but is \(2, 3\)"),
         (lambda: companion(torch.zeros(0, 0)), r"F must be \(d, s d\), but is \(0, 0\)"),
         (lambda: SignedSelection(**ONE).simulate(torch.zeros(3, 1, 2), 1), r"first 2 vectors of 2 .* is \(3, 1, 2\)"),
@@ -266,7 +266,7 @@ def test_impossible_selections(change, words):
         (lambda: parse_selection("1/a/3", 2, 2), "an id such as"),
         (lambda: parse_selection("1/0/0", 2, 2), "2 binary digits 1"),
         (lambda: parse_selection("compose", 2, 3), "as many vectors as elements, but variables=2 and size=3"),
-        (lambda: parse_selection("repeat", 0, 2), "a vector and an element at least"),
+        (lambda: parse_selection("repeat", 0, 2), "at least one vector and one element"),
         (lambda: parse_selection("Repeat", 2, 2), "A rule is .* but is 'Repeat'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The recurrent matrix as a module."""
+"""The recurrent matrix as a module: unconstrained, orthogonal, unitary, normal, or in Schur form."""
 
 from mnemoscope.connectivity.connectivity import Connectivity, KnownSpectrum
 from mnemoscope.connectivity.dense import Dense

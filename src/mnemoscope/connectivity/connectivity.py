@@ -1,4 +1,4 @@
-"""What every recurrent matrix is: a module that yields it, and says what it knows of it."""
+"""The base class of recurrent matrices."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from mnemoscope.base.array_types import Complex, Float, Inexact
 
 
 class KnownSpectrum(NamedTuple):
-    """What the construction of a matrix promises of its spectrum; None where it promises nothing."""
+    """The part of a matrix's spectrum that its parametrisation gives in closed form; None where it gives nothing."""
 
     eigenvalues: Complex[Tensor, " size"] | None = None
-    """In no order."""
+    """Eigenvalues, in no particular order."""
     singular_values: Float[Tensor, " size"] | None = None
-    """In no order."""
+    """Singular values, in no particular order."""
 
 
 class Connectivity(nn.Module):
     """A module whose `forward()` yields the recurrent matrix `V` of shape (size, size), formed once per sequence."""
 
-    free = False
-    """Whether its numbers are parameters, or products of them, and it promises nothing that rounding could break."""
+    unconstrained = False
+    """Whether the matrix has no property, such as orthogonality, that rounding to half precision would break."""
     complex = False
-    """Whether the matrix is complex. Its parameters are real in any case, so that `.double()` and optimisers take them
-    as they take all others."""
+    """Whether the matrix is complex. The parameters are always real, so that `.double()` and all optimisers work."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -40,11 +39,11 @@ class Connectivity(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} must define forward().")
 
     def __call__(self) -> Inexact[Tensor, "size size"]:
-        """The matrix, formed at full accuracy also under autocast: rounded, it would not be what it claims to be."""
-        held = next(self._tensors()).dtype
-        if held in (torch.bfloat16, torch.float16) and not self.free:
+        """Return the matrix, formed at full precision even under autocast: rounding would break its constraint."""
+        dtype = next(self._tensors()).dtype
+        if dtype in (torch.bfloat16, torch.float16) and not self.unconstrained:
             raise TypeError(
-                f"{type(self).__name__} is formed in float32 or float64, but its parameters are {held}. Keep them in "
+                f"{type(self).__name__} is formed in float32 or float64, but its parameters are {dtype}. Keep them in "
                 f"float32, and compute in half precision by torch.autocast."
             )
         if not torch.is_autocast_enabled(self.device.type):
@@ -54,35 +53,37 @@ class Connectivity(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the matrix."""
+        """Data type of the matrix."""
         real = next(self._tensors()).dtype
         return real.to_complex() if self.complex and not real.is_complex else real
 
     @property
     def device(self) -> torch.device:
-        """Of the matrix."""
+        """Device of the matrix."""
         return next(self._tensors()).device
 
     def spectrum(self) -> KnownSpectrum:
-        """What is known of the spectrum in closed form."""
+        """Return the eigenvalues and singular values that are known in closed form."""
         return KnownSpectrum()
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """What training adds to the loss, or None."""
+        """Return the penalty that training adds to the loss, or None."""
         return None
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters of orthogonal or unitary matrices, which learn at a rate of their own
-        (`RunConfig.orthogonal_learning_rate`).
+        """Yield the parameters of orthogonal or unitary matrices.
+
+        They have a separate learning rate, `RunConfig.orthogonal_learning_rate`.
         """
         return iter(())
 
     def after_step(self) -> None:
-        """What is to be done after every step of an optimiser; the training loop calls it."""
+        """Update buffers after an optimiser step; the training loop calls this."""
 
-    def follow(self, optimiser: torch.optim.Optimizer) -> None:
-        """Call `after_step`, also of the matrices that this one is made of, whenever this optimiser has made a step;
-        for loops of one's own, since `train` does it.
+    def attach_to(self, optimiser: torch.optim.Optimizer) -> None:
+        """Call `after_step` of this matrix and of its parts after every step of the optimiser.
+
+        Only custom training loops need this: `train` calls `after_step` itself.
         """
         for matrix in self.modules():
             if isinstance(matrix, Connectivity):
@@ -94,7 +95,7 @@ class Connectivity(nn.Module):
 
 
 def _refuse_non_finite(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:
-    """Before anything is loaded."""
+    """Raise before anything is loaded if a weight is infinite or NaN."""
     for name, tensor in state_dict.items():
         if name.startswith(prefix) and isinstance(tensor, Tensor) and not tensor.isfinite().all():
             raise ValueError(

@@ -11,12 +11,12 @@ from mnemoscope.connectivity.initialisers import initialise
 
 
 class Dense(Connectivity):
-    """A free matrix; N^2 parameters.
+    """An unconstrained matrix; N^2 parameters.
 
     Args:
         size: rows and columns N.
         init: one of `INITIALISERS`: "identity" makes an IRNN (Le et al. 2015), "orthogonal" an RNN-orth (Henaff et al.
-            2016), "glorot" the thesis' RNN.
+            2016), "glorot" the RNN of Kerg's thesis.
         soft_orthogonality: weight of the penalty `|V^T V - I|_F^2` (Vorontsov et al. 2017, Eq 5).
 
     >>> Dense(3, init="identity")().diagonal().tolist()
@@ -24,7 +24,7 @@ class Dense(Connectivity):
 
     """
 
-    free = True
+    unconstrained = True
 
     def __init__(self, size: int, init: str = "uniform", soft_orthogonality: float = 0.0) -> None:
         super().__init__(size)
@@ -34,8 +34,8 @@ class Dense(Connectivity):
 
     @classmethod
     def from_matrix(cls, matrix: Inexact[Tensor, "size size"]) -> Dense:
-        """A Dense around a given matrix; a Parameter is shared, not copied."""
-        with torch.device("meta"):  # no numbers are drawn for a matrix that is replaced at once
+        """Return a Dense that holds the given matrix; a Parameter is shared, not copied."""
+        with torch.device("meta"):  # draws no random numbers for the matrix that is replaced below
             dense = cls(matrix.shape[0])
         dense.matrix = matrix if isinstance(matrix, nn.Parameter) else nn.Parameter(matrix)
         dense.complex = matrix.is_complex()
@@ -45,7 +45,7 @@ class Dense(Connectivity):
         return self.matrix
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """`soft_orthogonality |V^T V - I|_F^2`."""
+        """Return `soft_orthogonality |V^T V - I|_F^2`."""
         if not self.soft_orthogonality:
             return None
         gram = self.matrix.mH @ self.matrix

@@ -1,4 +1,4 @@
-"""The unitary matrix of a uRNN, composed of cheap ones."""
+"""The unitary matrix of a uRNN: a product of structured matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from mnemoscope.connectivity.unitary import Unitary
 class Fourier(Unitary):
     """`V = D_3 R_2 F^-1 D_2 Pi R_1 F D_1` (Arjovsky et al. 2016, Eq 6): 7 N parameters.
 
-    D are diagonals of phases, R complex reflections, F the unitary Fourier transform, Pi a fixed permutation.
+    D are diagonal matrices of phases, R complex Householder reflections, F is the unitary Fourier transform, and Pi a
+    fixed permutation.
 
     >>> V = Fourier(6)()
     >>> torch.allclose(V @ V.mH, torch.eye(6, dtype=V.dtype), atol=1e-6)
@@ -40,6 +41,6 @@ class Fourier(Unitary):
 
 
 def _reflected(V: Complex[Tensor, "n n"], v: Complex[Tensor, " n"]) -> Complex[Tensor, "n n"]:
-    """`(I - 2 v v^H / |v|^2) V`."""
+    """Return `(I - 2 v v^H / |v|^2) V`."""
     v = v / torch.linalg.vector_norm(v)
     return V - 2 * torch.outer(v, v.conj() @ V)

@@ -1,4 +1,4 @@
-"""A unitary matrix as layers of rotations of pairs of units."""
+"""A unitary matrix as a product of layers of Givens rotations."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from mnemoscope.connectivity.unitary import Unitary
 
 
 class Givens(Unitary):
-    """`V = F_1 ... F_L D`: layers of rotations, each of disjoint pairs, and a diagonal of phases: EURNN (Jing et al.
-    2017, Eq 4-8).
+    """`V = F_1 ... F_L D`: layers of rotations of disjoint pairs, and phases: EURNN (Jing et al. 2017, Eq 4-8).
 
-    A rotation is `((e^{i phi} cos theta, -e^{i phi} sin theta), (sin theta, cos theta))`; a real one has no phi, and a
-    real V no D.
+    A rotation is `((e^{i phi} cos theta, -e^{i phi} sin theta), (sin theta, cos theta))`. A real V has neither phi nor
+    D.
 
     Args:
         size: rows and columns N; even, and a power of 2 for the style "fft".
-        layers: how many, L. For "tunable" 1..N, where N reaches every unitary matrix (N^2 parameters); "fft" has
-            log2 N of them and takes none.
-        style: which pairs: "tunable" takes neighbours (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; "fft" takes
-            units 1, 2, 4, ... apart, so that every unit meets every other one.
-        complex: whether the matrix is unitary, or orthogonal.
-        init: "random" (all angles ~ U(-pi, pi)), "henaff" (those of the first layer alone), "cayley" (of the first
-            layer, ~ U(0, pi / 2)) or "identity".
+        layers: number of layers L. For "tunable" 1..N, 2 by default; N layers reach every unitary matrix (N^2
+            parameters). "fft" always has log2 N layers.
+        style: pairs that are rotated. "tunable" alternates between neighbours (0, 1), (2, 3), ... and (1, 2), (3, 4),
+            ...; "fft" pairs units 1, 2, 4, ... apart, so that every unit is connected with every other one.
+        complex: whether the matrix is unitary (True) or orthogonal (False).
+        init: "random" (all angles ~ U(-pi, pi)), "henaff" (angles of the first layer ~ U(-pi, pi)), "cayley" (angles of
+            the first layer ~ U(0, pi / 2)) or "identity".
 
     >>> Givens(8, layers=2)().dtype, Givens(8, style="fft", complex=False)().dtype
     (torch.complex64, torch.float32)
@@ -76,12 +75,11 @@ class Givens(Unitary):
 
     @torch.no_grad()
     def _fill(self, init: str) -> None:
-        of_first = self.angles[: self._rotations[0]]
         if init == "random":
-            for each in self.parameters():
-                each.uniform_(-pi, pi)
+            for parameter in self.parameters():
+                parameter.uniform_(-pi, pi)
         else:
-            of_first.uniform_(*ANGLES[init])
+            self.angles[: self._rotations[0]].uniform_(*ANGLES[init])
 
     def forward(self) -> Inexact[Tensor, "n n"]:
         V = torch.eye(self.size, dtype=self.dtype, device=self.device)
@@ -90,20 +88,20 @@ class Givens(Unitary):
         angles = self.angles.split(self._rotations)
         phases = [None] * len(angles) if self.phases is None else self.phases.split(self._rotations)
         for number in reversed(range(len(angles))):
-            own, of_partner = self._layer(number, angles[number], phases[number])
+            diagonal, off_diagonal = self._layer(number, angles[number], phases[number])
             partner = self.get_buffer(f"_partner_{number}")
-            V = own[:, None] * V + of_partner[:, None] * V[partner]
+            V = diagonal[:, None] * V + off_diagonal[:, None] * V[partner]
         return V
 
     def _layer(self, number: int, angle: Tensor, phase: Tensor | None) -> tuple[Tensor, Tensor]:
-        """What every unit keeps of itself, and what it takes from its partner."""
+        """Return the weight of every unit itself, and of its partner."""
         first, second = self.get_buffer(f"_first_{number}"), self.get_buffer(f"_second_{number}")
         turn = 1 if phase is None else torch.polar(torch.ones_like(phase), phase)
         cos, sin = angle.cos(), angle.sin()
-        own = torch.ones(self.size, dtype=self.dtype, device=self.device)
-        of_partner = torch.zeros_like(own)
-        own = own.index_put((first,), (turn * cos).to(own)).index_put((second,), cos.to(own))
-        return own, of_partner.index_put((first,), (-turn * sin).to(own)).index_put((second,), sin.to(own))
+        ones = torch.ones(self.size, dtype=self.dtype, device=self.device)
+        diagonal = ones.index_put((first,), (turn * cos).to(ones)).index_put((second,), cos.to(ones))
+        zeros = torch.zeros_like(ones)
+        return diagonal, zeros.index_put((first,), (-turn * sin).to(ones)).index_put((second,), sin.to(ones))
 
 
 def _neighbours(size: int, layers: int) -> Iterator[tuple[Tensor, Tensor]]:

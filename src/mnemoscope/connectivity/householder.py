@@ -1,4 +1,4 @@
-"""An orthogonal matrix as a product of reflections."""
+"""An orthogonal matrix as a product of Householder reflections."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mnemoscope.connectivity.unitary import Unitary
 class Householder(Unitary):
     """`V = H(u_1) ... H(u_m)`, `H(u) = I - 2 u u^T / |u|^2`: oRNN (Mhammedi et al. 2017, Eq 5).
 
-    The i-th vector has its first i - 1 entries 0, so that there are m (2 N - m + 1) / 2 parameters; m = N reflections
-    reach every orthogonal matrix whose determinant is (-1)^N.
+    The first i - 1 entries of the i-th vector are 0, so that there are m (2 N - m + 1) / 2 parameters; N reflections
+    reach every orthogonal matrix with determinant (-1)^N.
 
-    The product is formed at once, `I - Y S^-1 Y^T`, where Y has the vectors as columns and S is the upper triangle of
-    `Y^T Y` with its diagonal halved.
+    The product is formed in its compact form `I - Y S^-1 Y^T`, where Y has the vectors as columns and S is the upper
+    triangle of `Y^T Y` with its diagonal halved.
 
     Args:
         size: rows and columns N.
-        reflections: their number m, 1..N; 16, or N if that is less, unless given.
+        reflections: number of reflections m, 1..N; min(16, N) by default.
         init: "random" (normal vectors); for even m also "henaff", "cayley" and "identity": two reflections rotate a
             pair of units, by an angle ~ U(-pi, pi), ~ U(0, pi / 2), or 0.
 
@@ -55,9 +55,9 @@ class Householder(Unitary):
         return torch.eye(self.size).to(Y) - Y @ torch.linalg.solve_triangular(S, Y.mT, upper=True)
 
 
-def _rotating(size: int, reflections: int, low_and_high: tuple[float, float]) -> Float[Tensor, "n m"]:
-    """Pairs of vectors half an angle apart: the product of their reflections rotates by the angle."""
-    half = torch.empty(reflections // 2).uniform_(*low_and_high) / 2
+def _rotating(size: int, reflections: int, angles: tuple[float, float]) -> Float[Tensor, "n m"]:
+    """Return pairs of vectors half an angle apart, whose two reflections rotate by that angle."""
+    half = torch.empty(reflections // 2).uniform_(*angles) / 2
     first = torch.arange(0, reflections, 2)
     vectors = torch.zeros(size, reflections)
     vectors[first, first], vectors[first + 1, first], vectors[first + 1, first + 1] = -half.sin(), half.cos(), 1.0

@@ -1,8 +1,8 @@
-"""The exponential of skew matrices, with its gradient, three to eight times faster than `torch.matrix_exp`.
+"""The matrix exponential of skew matrices, with its gradient; three to eight times faster than `torch.matrix_exp`.
 
-Scaling and squaring around a Taylor polynomial of degree 18 in five products (Bader, Blanes & Casas 2019, section 3.2).
-`torch.matrix_exp` takes the gradient from an exponential of twice the size, at eight times the cost; here autograd
-follows the products, at twice the cost, and so gives higher derivatives too.
+It is scaling and squaring with a Taylor polynomial of degree 18 in five products (Bader, Blanes & Casas 2019, section
+3.2). `torch.matrix_exp` computes the gradient by an exponential of twice the size, at eight times the cost. Here
+autograd differentiates the products, at twice the cost, and higher derivatives work too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _COMBINATIONS = [
 ]
 """B_1 to B_5 as combinations of I, A, A^2, A^3, A^6: Bader, Blanes & Casas 2019, Table 4."""
 _RADIUS = {torch.float32: 3.01, torch.complex64: 3.01, torch.float64: 1.09, torch.complex128: 1.09}
-"""Up to this norm the polynomial is exact to rounding: ibid., Table 2."""
+"""Largest norm for which the polynomial is exact to rounding: ibid., Table 2."""
 
 
 def skew_exponential(A: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
-    """`exp(A)` of a skew-symmetric or skew-Hermitian matrix: orthogonal or unitary to rounding.
+    """Return `exp(A)` of a skew-symmetric or skew-Hermitian matrix: orthogonal or unitary to rounding.
 
     >>> A = torch.tensor([[0.0, -torch.pi / 2], [torch.pi / 2, 0.0]])
     >>> skew_exponential(A).round().abs().tolist()
@@ -56,24 +56,26 @@ def skew_exponential(A: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
     X = torch.addmm(B2, B3 + A9, A9)
     for number in range(squarings):
         X = X @ X
-        if number % 6 == 5:  # every squaring doubles what rounding has done
+        if number % 6 == 5:  # every squaring doubles the rounding error
             X = remove_rounding(X)
     return remove_rounding(X)
 
 
 def remove_rounding(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
-    """A matrix that is unitary but for rounding, brought nearer to one that is; its gradient stays what it was."""
+    """Reduce the rounding error of a nearly unitary matrix without changing its gradient."""
     return X + (newton_schulz_step(X.detach()) - X.detach())
 
 
 def newton_schulz_step(X: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
-    """One step of Newton and Schulz, `X (3 I - X^H X) / 2`: squares the distance to the nearest unitary matrix."""
+    """Return `X (3 I - X^H X) / 2`, one Newton-Schulz step: it squares the distance to the nearest unitary matrix."""
     return torch.addmm(X, X, X.mH @ X, beta=1.5, alpha=-0.5)
 
 
 def _squarings(A2: Tensor, radius: float) -> int:
-    """How often to halve A. The root of |A^2| bounds the largest eigenvalue more tightly than |A|: a dense A would
-    otherwise be halved, and its rounding errors doubled, several times too often.
+    """Return how often to halve A.
+
+    The root of |A^2| bounds the largest eigenvalue more tightly than |A|. With |A|, a dense matrix would be halved, and
+    its rounding errors doubled, several times too often.
     """
     norm = A2.abs().sum(0).amax().item() ** 0.5
     if not isfinite(norm):

@@ -1,4 +1,4 @@
-"""Matrices that stay normal while they learn."""
+"""Normal matrices: they keep `V V^T = V^T V` while they learn."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from mnemoscope.connectivity.real_schur import RealSchur
 
 
 class Normal(RealSchur):
-    """`V = P Lambda P^T` with `V V^T = V^T V`: orthogonal P, and in Lambda rotations `gamma_i R(theta_i)` of pairs and
-    single real numbers. A real matrix is normal if and only if it is of this form (Serre 2002, Theorem 3.3.1).
+    """`V = P Lambda P^T`, a normal matrix: `V V^T = V^T V`.
 
-    Its eigenvectors are orthogonal, so that nothing grows for a while by more than its largest eigenvalue, and a linear
-    network of it keeps all of the Fisher information of its past, `|w|^2` (Ganguli et al. 2008), however it learns. It
-    is the Schur form of nnRNN without what is below the blocks (`Schur`).
+    P is orthogonal; Lambda has 2 x 2 blocks `gamma_i R(theta_i)` and real numbers on its diagonal. A real matrix is
+    normal if and only if it has this form (Serre 2002, Theorem 3.3.1), the Schur form of nnRNN (`Schur`) without T.
 
-    How many eigenvalues are real is chosen and does not change: two complex ones that meet on the real axis are equal
-    there. By default as few as can be are real, none of an even number, one of an odd one; with `real` = N the matrix
-    is symmetric. A real one changes its sign by passing through 0, unless it is clamped.
+    Its eigenvectors are orthogonal. There is therefore no transient growth beyond the largest eigenvalue, and a linear
+    network keeps all Fisher information about its inputs, `|w|^2` (Ganguli et al. 2008), however V learns.
+
+    The number of real eigenvalues is fixed: two complex ones that meet on the real axis stay equal. By default it is
+    as small as possible, 0 for even N and 1 for odd N; with `real` = N the matrix is symmetric. A real eigenvalue
+    changes sign by passing through 0, unless it is clamped.
 
     With P by the exponential there are N (N - 1) / 2 parameters of P, one angle and one modulus for each pair, and one
-    modulus for each real eigenvalue. P starts uniform over the rotations, theta ~ U(0, 2 pi), gamma = `modulus`.
+    modulus for each real eigenvalue. At the start P is uniform over the rotations, theta ~ U(0, 2 pi), and gamma =
+    `modulus`.
 
     Args:
         size: rows and columns N.
-        basis: kind of P, one of `ORTHOGONAL`.
-        init: of P; None: that of its kind, Henaff's for the exponential.
+        basis: parametrisation of P, one of `ORTHOGONAL`.
+        init: initialiser of P; None for the default of the parametrisation, Henaff's for the exponential.
         modulus_penalty: weight of `sum_i (gamma_i - 1)^2` in the loss.
-        modulus: where gamma starts, and what it is clamped to; below 1 for a linear network that forgets.
-        clamp: gamma stays within `clamp` of `modulus`, the nearest such value being used; 0: it is not learned; None:
-            it is free.
-        real: how many eigenvalues are real and free of each other; N minus an even number.
-        negative: how many of these start below 0; half of them unless given.
+        modulus: initial value of gamma, and the centre of the interval it is clamped to; below 1 for a linear network
+            that forgets.
+        clamp: gamma is clamped to `modulus` +- `clamp`; 0 for a constant gamma, None for no limits.
+        real: number of independent real eigenvalues; N minus an even number.
+        negative: number of real eigenvalues that are negative at the start; half of them by default.
 
     >>> V = Normal(5, modulus=2)()
     >>> torch.allclose(V @ V.mT, V.mT @ V, atol=1e-5), torch.linalg.eigvals(V).abs().round().tolist()
@@ -59,11 +61,10 @@ class Normal(RealSchur):
         super().__init__(size, basis, init, modulus_penalty, modulus, clamp, real, negative)
 
     def schur_form(self) -> Float[Tensor, "n n"]:
-        """Lambda."""
+        """Return Lambda."""
         return self.normal_part()
 
     def spectrum(self) -> KnownSpectrum:
-        """The eigenvalues, and the singular values, which are their moduli."""
-        found = self.eigenvalues()
-        pairs, single = self._split()
-        return KnownSpectrum(found, torch.cat([pairs, pairs, single]).abs())
+        """Return the eigenvalues, and the singular values, which are their moduli."""
+        pairs, real = self._split()
+        return KnownSpectrum(self.eigenvalues(), torch.cat([pairs, pairs, real]).abs())

@@ -1,4 +1,4 @@
-"""Orthogonal matrices by name, for those that are built of them."""
+"""Parametrisations of orthogonal matrices, by name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ORTHOGONAL: dict[str, Callable[..., Unitary]] = {
     "householder": lambda size, **options: Householder(size, size, **options),
     "givens": lambda size, **options: Givens(size, size, complex=False, **options),
 }
-"""Each from its size and, if one wants another than its own, the name of an initialiser; all of full capacity."""
+"""Each takes a size and, as `init`, the name of an initialiser; all have full capacity."""
 
 
 def orthogonal(kind: str, size: int, init: str | None = None) -> Unitary:
-    """An orthogonal matrix of the named kind."""
+    """Return an orthogonal matrix with the named parametrisation; None keeps its default initialiser."""
     if kind not in ORTHOGONAL:
         raise ValueError(f"Unknown kind of orthogonal matrix {kind!r}; choose one of {', '.join(ORTHOGONAL)}.")
     return ORTHOGONAL[kind](size) if init is None else ORTHOGONAL[kind](size, init=init)

@@ -1,4 +1,4 @@
-"""Matrices that are given by their eigenvalues, in blocks, and an orthogonal basis."""
+"""Matrices parametrised by their real Schur form: eigenvalues in blocks, and an orthogonal basis."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mnemoscope.connectivity.parametrisations import orthogonal
 
 
 class RealSchur(Connectivity):
-    """`V = P F P^T` with an orthogonal P, where F has the blocks of Lambda on its diagonal: rotations
-    `gamma_i R(theta_i)` of pairs, and after them single numbers `+-gamma_i`.
+    """Base class of matrices `V = P F P^T` with orthogonal P.
 
-    What F has beside them is for those that inherit to say; the arguments are explained there.
+    The diagonal of F has the blocks of Lambda: first 2 x 2 rotations `gamma_i R(theta_i)`, then real eigenvalues
+    `+-gamma_i`. Subclasses define the rest of F and document the arguments.
     """
 
     _block_places: Tensor
     signs: Tensor
-    """Of the single numbers, as long as their gammas are not negative."""
+    """Signs of the real eigenvalues while their gamma is not negative."""
 
     def __init__(
         self,
@@ -55,27 +55,27 @@ class RealSchur(Connectivity):
         return P @ self.schur_form() @ P.mT
 
     def schur_form(self) -> Float[Tensor, "n n"]:
-        """F."""
+        """Return F."""
         raise NotImplementedError(f"{type(self).__name__} must define schur_form().")
 
     def normal_part(self) -> Float[Tensor, "n n"]:
-        """Lambda."""
+        """Return Lambda."""
         return self._filled(self._block_places, self._block_values())
 
     def moduli(self) -> Float[Tensor, " pairs_and_real"]:
-        """gamma, of pairs and then of single numbers, clamped where that was asked for."""
+        """Return gamma, clamped if `clamp` is given: first those of the pairs, then those of the real eigenvalues."""
         if self.clamp is None:
             return self.gamma
         return self.gamma.clamp(self.modulus - self.clamp, self.modulus + self.clamp)
 
     def eigenvalues(self) -> Complex[Tensor, " n"]:
-        """Of Lambda: `gamma_i e^{+-i theta_i}`, then the real ones."""
-        pairs, single = self._split()
+        """Return the eigenvalues of Lambda: `gamma_i e^{+-i theta_i}`, then the real ones."""
+        pairs, real = self._split()
         half = torch.polar(pairs, self.theta)
-        return torch.cat([half, half.conj(), torch.complex(single, torch.zeros_like(single))])
+        return torch.cat([half, half.conj(), torch.complex(real, torch.zeros_like(real))])
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """`delta sum_i (gamma_i - 1)^2`, of pairs and single numbers."""
+        """Return `delta sum_i (gamma_i - 1)^2` over pairs and real eigenvalues."""
         if not self.modulus_penalty:
             return None
         return self.modulus_penalty * (self.moduli() - 1).square().sum()
@@ -85,18 +85,18 @@ class RealSchur(Connectivity):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Bring gamma back to its margin: beyond it, it would have no gradient to return by."""
+        """Project gamma back into its interval: outside, the clamp would give it no gradient."""
         self.gamma.copy_(self.moduli())
 
     def _split(self) -> tuple[Float[Tensor, " pairs"], Float[Tensor, " real"]]:
-        """The moduli of pairs, and the single numbers."""
-        pairs, single = self.moduli().split((self.pairs, self.real))
-        return pairs, self.signs * single
+        """Return the moduli of the pairs, and the real eigenvalues."""
+        pairs, real = self.moduli().split((self.pairs, self.real))
+        return pairs, self.signs * real
 
     def _block_values(self) -> Float[Tensor, " values"]:
-        gamma, single = self._split()
+        gamma, real = self._split()
         re, im = gamma * self.theta.cos(), gamma * self.theta.sin()
-        return torch.cat([re, -im, im, re, single])
+        return torch.cat([re, -im, im, re, real])
 
     def _filled(self, places: Tensor, values: Tensor, accumulate: bool = False) -> Float[Tensor, "n n"]:
         form = values.new_zeros(self.size**2).index_put((places,), values, accumulate=accumulate)
@@ -107,16 +107,16 @@ def _checked_real(size: int, real: int | None) -> int:
     if real is None:
         return size % 2
     if not 0 <= real <= size or (size - real) % 2:
-        least = "an odd" if size % 2 else "an even"
+        parity = "an odd" if size % 2 else "an even"
         raise ValueError(
-            f"Eigenvalues that are not real come in pairs: of {size} {least} number from {size % 2} to {size} can be "
+            f"Eigenvalues that are not real come in pairs: of {size} {parity} number from {size % 2} to {size} can be "
             f"real, but real is {real}."
         )
     return real
 
 
 def _signs(real: int, negative: int | None) -> Float[Tensor, " real"]:
-    """The last ones are negative, half of them unless a number is given."""
+    """Return the initial signs: the last `negative` of them are -1, by default half."""
     negative = real // 2 if negative is None else negative
     if not 0 <= negative <= real:
         raise ValueError(f"Of {real} real eigenvalues {negative} cannot be negative; choose negative in 0..{real}.")

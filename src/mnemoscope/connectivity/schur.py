@@ -1,4 +1,4 @@
-"""The matrix of a non-normal RNN, by its Schur form."""
+"""A non-normal matrix by its real Schur form: the matrix of nnRNN."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from mnemoscope.connectivity.real_schur import RealSchur
 
 
 class Schur(RealSchur):
-    """`V = P (Lambda + T) P^T`: orthogonal P, rotations `gamma_i R(theta_i)` of pairs in Lambda, strictly lower T
-    (Kerg, Eq 3.5.1; Kerg et al. 2019, Eq 4). The eigenvalues are `gamma_i e^{+-i theta_i}`, whatever T and P are.
+    """`V = P (Lambda + T) P^T`, a real Schur form (Kerg, Eq 3.5.1; Kerg et al. 2019, Eq 4).
+
+    P is orthogonal, Lambda has 2 x 2 blocks `gamma_i R(theta_i)` on its diagonal, and T is strictly lower triangular.
+    The eigenvalues are `gamma_i e^{+-i theta_i}`, whatever T and P are. Without T the matrix is `Normal`.
 
     With P by the exponential there are N (N - 1) / 2 parameters of P, N (N - 2) / 2 of T, N / 2 angles and N / 2
-    moduli. P starts by `init`, theta ~ U(0, 2 pi), gamma = 1 and T = 0, so that V starts orthogonal. The source has
-    even N; of an odd number of eigenvalues the last one is real. Without T it is `Normal`.
+    moduli. At the start theta ~ U(0, 2 pi), gamma = 1 and T = 0, so that V is orthogonal. In the source N is even; if N
+    is odd, the last eigenvalue is real.
 
     Args:
         size: rows and columns N.
-        basis: kind of P, one of `ORTHOGONAL`.
-        init: of P; that of its kind unless given, Henaff's for the exponential.
+        basis: parametrisation of P, one of `ORTHOGONAL`.
+        init: initialiser of P; None for the default of the parametrisation, Henaff's for the exponential.
         modulus_penalty: delta, the weight of `sum_i (gamma_i - 1)^2` in the loss.
-        modulus: where gamma starts, and what it is clamped to.
-        clamp: gamma stays within `clamp` of `modulus`, the nearest such value being used; 0: it is not learned; None:
-            it is free.
+        modulus: initial value of gamma, and the centre of the interval it is clamped to.
+        clamp: gamma is clamped to `modulus` +- `clamp`; 0 for a constant gamma, None for no limits.
         decay: weight of `|T|^2 / 2` in the loss ("T decay").
-        within_pairs: T has the entry inside each 2 x 2 block too, as in the code that was released with the source. The
-            moduli of the eigenvalues are then no longer gamma.
+        within_pairs: T also has the entry inside each 2 x 2 block, as in the code released with the source. The moduli
+            of the eigenvalues are then no longer gamma.
 
     >>> V = Schur(6, init="cayley")
     >>> torch.linalg.eigvals(V()).abs().round(decimals=4).tolist()
@@ -60,22 +61,22 @@ class Schur(RealSchur):
         self.register_buffer("_places", rows * size + columns, persistent=False)
 
     def schur_form(self) -> Float[Tensor, "n n"]:
-        """`Lambda + T`."""
+        """Return `Lambda + T`."""
         places, values = torch.cat([self._places, self._block_places]), torch.cat([self.T, self._block_values()])
         return self._filled(places, values, accumulate=self.within_pairs)
 
     def non_normal(self) -> Float[Tensor, "n n"]:
-        """T, as a matrix."""
+        """Return T as a matrix."""
         return self._filled(self._places, self.T)
 
     def spectrum(self) -> KnownSpectrum:
-        """The eigenvalues."""
+        """Return the eigenvalues, which are known unless T changes the 2 x 2 blocks."""
         return KnownSpectrum() if self.within_pairs else KnownSpectrum(eigenvalues=self.eigenvalues())
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """`delta sum_i (gamma_i - 1)^2 + decay |T|^2 / 2`."""
-        free = super().penalty()
+        """Return `delta sum_i (gamma_i - 1)^2 + decay |T|^2 / 2`."""
+        moduli = super().penalty()
         if not self.decay:
-            return free
-        decayed = 0.5 * self.decay * self.T.square().sum()
-        return decayed if free is None else free + decayed
+            return moduli
+        decay = 0.5 * self.decay * self.T.square().sum()
+        return decay if moduli is None else moduli + decay

@@ -1,13 +1,15 @@
-"""Signed selections: each new element is plus or minus an element of the last s vectors. Karuvally et al. 2023.
+"""Signed selections: every new element is plus or minus an element of the last s vectors (Karuvally et al. 2023).
 
-`x(t) = F [x(t-s); ...; x(t-1)]`, the oldest first, where each row of F has one entry, 1 or -1. Repeat copy, compose
-copy and all tasks of their family are of this kind, and so is the boundary map of the networks that solve them.
+`x(t) = F [x(t-s); ...; x(t-1)]`, the oldest vector first, where each row of F has one non-zero entry, 1 or -1. Repeat
+copy, compose copy and all tasks of their family have this form, and so has the boundary map of networks that solve
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
@@ -15,27 +17,29 @@ from torch import Tensor
 from mnemoscope.base.array_types import Complex, Float
 
 COMPOSE_8 = sum(1 << 9 * element for element in range(8))
+"""First number of the id of compose copy with 8 vectors of 8 elements."""
 FAMILY: dict[str, tuple[int, int, int]] = {
     "T1": (255, 0, 0),
     "T2": (COMPOSE_8, 0, 0),
     "T3": (COMPOSE_8, 262676, 189),
     "T4": (COMPOSE_8, 38637, 145),
 }
-"""The authors' tasks by their ids, for s = d = 8: repeat copy, compose copy, and two that also permute and negate."""
+"""Ids of the published tasks, for s = d = 8: repeat copy, compose copy, and two that also permute and negate."""
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """Elements that are made from one another, round and round."""
+    """Elements that are copied from one another in a cycle."""
 
     elements: tuple[int, ...]
+    """Indices of the elements, in the order of the cycle."""
     lag: int
-    """Steps once around."""
+    """Total lag of the cycle, in steps."""
     sign: int
-    """What one turn multiplies with: 1 or -1."""
+    """Product of the signs around the cycle: 1 or -1."""
 
     def eigenvalues(self) -> Complex[Tensor, " lag"]:
-        """The `lag` roots of lambda^lag = sign."""
+        """Return the `lag` roots of lambda^lag = sign."""
         turns = torch.arange(self.lag, dtype=torch.float64) + (0 if self.sign > 0 else 0.5)
         return torch.polar(torch.ones_like(turns), 2 * torch.pi * turns / self.lag)
 
@@ -52,15 +56,18 @@ class SignedSelection:
     """
 
     variables: int
-    """How many vectors are held, s."""
+    """Number of vectors in memory, s."""
     lags: tuple[int, ...]
+    """Lag of each element, 1 to s steps."""
     elements: tuple[int, ...]
+    """Index of the element that each element is copied from."""
     signs: tuple[int, ...]
+    """Sign of each copy, 1 or -1."""
 
     def __post_init__(self) -> None:
         d = self.size
         if self.variables < 1 or d < 1:
-            raise ValueError(f"There must be a vector and an element at least, but {self.variables=} and {d=}.")
+            raise ValueError(f"There must be at least one vector and one element, but {self.variables=} and {d=}.")
         if not len(self.lags) == len(self.elements) == len(self.signs):
             raise ValueError(
                 f"Each element needs a lag, an element and a sign, but there are {len(self.lags)}, "
@@ -69,7 +76,7 @@ class SignedSelection:
         for a, (lag, element, sign) in enumerate(zip(self.lags, self.elements, self.signs, strict=True)):
             if not 1 <= lag <= self.variables:
                 raise ValueError(
-                    f"Element {a} is taken from {lag} steps ago, but the last {self.variables} vectors are held: "
+                    f"Element {a} is taken from {lag} steps ago, but the last {self.variables} vectors are kept: "
                     f"lags are from 1 to {self.variables}."
                 )
             if not 0 <= element < d:
@@ -79,39 +86,39 @@ class SignedSelection:
 
     @property
     def size(self) -> int:
-        """Elements of a vector, d."""
+        """Number of elements of a vector, d."""
         return len(self.lags)
 
     @classmethod
     def repeat_copy(cls, variables: int, size: int) -> SignedSelection:
-        """x(t) = x(t - s): Karuvally et al. 2023, section 9."""
+        """Return x(t) = x(t - s) (Karuvally et al. 2023, section 9)."""
         return cls(variables, (variables,) * size, tuple(range(size)), (1,) * size)
 
     @classmethod
     def compose_copy(cls, variables: int) -> SignedSelection:
-        """Element i of x(t) is element i of x(t - s - 1 + i), counted from 1; s = d.
+        """Return the selection whose element i of x(t) is element i of x(t - s - 1 + i), counted from 1; s = d.
 
-        Karuvally et al. 2023, Eq 33, whose index is one too low.
+        This is Karuvally et al. 2023, Eq 33, where the printed index is one too low.
         """
         lags = tuple(variables - element for element in range(variables))
         return cls(variables, lags, tuple(range(variables)), (1,) * variables)
 
     @classmethod
     def from_id(cls, task: str | tuple[int, int, int], variables: int, size: int) -> SignedSelection:
-        """A member of the authors' family by its three numbers, or "T1" to "T4".
+        """Return a member of the published family by the three numbers of its id, or by "T1" to "T4".
 
-        The first has one binary digit 1 for every place of [x(t-s); ...; x(t-1)] that is selected, d in all, the lowest
-        for the first place. The second permutes them: its digit i to the base d, from the lowest on, says how far away
-        lies the place with which place i is exchanged. The third has a binary digit 1 for each element that is negated.
+        The first number has a binary digit 1 for each of the d selected places of [x(t-s); ...; x(t-1)]; the lowest
+        digit is the first place. The second permutes them: its i-th digit in base d, from the lowest on, is the
+        distance to the place that place i is exchanged with. The third has a binary digit 1 for each negated element.
 
         >>> SignedSelection.from_id("T1", 8, 8) == SignedSelection.repeat_copy(8, 8)
         True
         """
         if isinstance(task, str):
             if task not in FAMILY:
-                raise ValueError(f"Tasks by name are {', '.join(FAMILY)}, but {task!r} was asked for.")
+                raise ValueError(f"Tasks by name are {', '.join(FAMILY)}, but {task!r} was given.")
             if (variables, size) != (8, 8):
-                raise ValueError(f"{task} is of 8 vectors of 8 elements, but {variables=} and {size=}.")
+                raise ValueError(f"{task} has 8 vectors of 8 elements, but {variables=} and {size=}.")
             task = FAMILY[task]
         chosen, permutation, negated = task
         if min(task) < 0:
@@ -123,12 +130,13 @@ class SignedSelection:
                 f"{chosen} has them at {places}."
             )
         for element in range(size):
-            permutation, far = divmod(permutation, size)
-            if far >= size - element:
+            permutation, distance = divmod(permutation, size)
+            other = element + distance
+            if other >= size:
                 raise ValueError(
-                    f"The second number exchanges place {element} with the one {far} further on, but there are {size}."
+                    f"The second number exchanges place {element} with place {other}, but there are only {size}."
                 )
-            places[element], places[element + far] = places[element + far], places[element]
+            places[element], places[other] = places[other], places[element]
         if permutation or negated >> size:
             raise ValueError(f"The second and the third number have too many digits for {size} elements.")
         lags = tuple(variables - place // size for place in places)
@@ -137,35 +145,38 @@ class SignedSelection:
 
     @classmethod
     def from_matrix(cls, F: Float[Tensor, "size columns"], tolerance: float = 1e-6) -> SignedSelection:
-        """From F itself; refused where a row has not exactly one entry, 1 or -1."""
+        """Return the selection with matrix F; raise unless each row of F has exactly one non-zero entry, 1 or -1."""
         d, columns = F.shape
         if columns == 0 or columns % d:
             raise ValueError(f"F must be (d, s d), but is {tuple(F.shape)}.")
         nearest = F.round()
         if (F - nearest).abs().max() > tolerance or (nearest.abs().sum(1) != 1).any() or (nearest.abs() > 1).any():
-            raise ValueError("Each row of F must have one entry 1 or -1, and zeros: F is no signed selection.")
+            raise ValueError("Each row of F must have one entry 1 or -1, and zeros: F is not a signed selection.")
         places = nearest.abs().argmax(1).tolist()
         signs = tuple(int(nearest[a, place]) for a, place in enumerate(places))
         s = columns // d
         return cls(s, tuple(s - place // d for place in places), tuple(place % d for place in places), signs)
 
     def matrix(self) -> Float[Tensor, "size columns"]:
-        """F, (d, s d)."""
+        """Return F, of shape (d, s d)."""
         F = torch.zeros(self.size, self.variables * self.size, dtype=torch.float64)
         for a, (lag, element, sign) in enumerate(zip(self.lags, self.elements, self.signs, strict=True)):
             F[a, (self.variables - lag) * self.size + element] = sign
         return F
 
     def companion(self) -> Float[Tensor, "memories memories"]:
-        """Phi (Karuvally et al. 2023, Eq 20): subspace j takes over what j + 1 held, the last what F makes of all."""
+        """Return Phi (Karuvally et al. 2023, Eq 20).
+
+        Subspace j takes over the vector of subspace j + 1, and the last one takes F times all of them.
+        """
         return companion(self.matrix())
 
-    def next(self, held: Float[Tensor, "variables *batch size"]) -> Float[Tensor, "*batch size"]:
-        """x(t) from x(t-s) ... x(t-1), the oldest first."""
-        return self.simulate(held, 1)[-1]
+    def next(self, last: Float[Tensor, "variables *batch size"]) -> Float[Tensor, "*batch size"]:
+        """Return x(t) from x(t-s) ... x(t-1), the oldest first."""
+        return self.simulate(last, 1)[-1]
 
     def simulate(self, first: Float[Tensor, "variables *batch size"], steps: int) -> Float[Tensor, "time *batch size"]:
-        """The first s vectors and the `steps` that follow from them."""
+        """Return the first s vectors and the `steps` vectors that follow from them."""
         if first.shape[0] != self.variables or first.shape[-1] != self.size:
             raise ValueError(
                 f"The first {self.variables} vectors of {self.size} elements must be given, but their shape is "
@@ -175,7 +186,7 @@ class SignedSelection:
             raise ValueError(f"steps must be at least 0, but is {steps}.")
         s, lags, elements = self.variables, torch.tensor(self.lags), torch.tensor(self.elements)
         signs = torch.tensor(self.signs, dtype=first.dtype)[:, None]
-        # (time, element, batch): all elements of a step are gathered at once
+        # (time, element, batch): one gather per step
         sequence = first.new_empty(s + steps, self.size, first[0, ..., 0].numel())
         sequence[:s] = first.flatten(1, -2).mT if first.dim() > 2 else first[:, :, None]
         for time in range(s, s + steps):
@@ -183,7 +194,7 @@ class SignedSelection:
         return sequence.mT.reshape(s + steps, *first.shape[1:])
 
     def cycles(self) -> list[Cycle]:
-        """The cycles of the map from each element to the one that it is made from; what is on none is forgotten."""
+        """Return the cycles of the map from each element to its source; elements on no cycle are forgotten."""
         found, seen = [], set()
         for start in range(self.size):
             path: list[int] = []
@@ -193,26 +204,24 @@ class SignedSelection:
                 path.append(element)
                 element = self.elements[element]
             if element in path:
-                own = path[path.index(element) :]
-                sign = 1
-                for a in own:
-                    sign *= self.signs[a]
-                found.append(Cycle(tuple(own), sum(self.lags[a] for a in own), sign))
+                cycle = path[path.index(element) :]
+                sign = prod(self.signs[a] for a in cycle)
+                found.append(Cycle(tuple(cycle), sum(self.lags[a] for a in cycle), sign))
         return found
 
     def eigenvalues(self) -> Complex[Tensor, " modes"]:
-        """The eigenvalues of Phi that are not 0, exactly, all on the unit circle: each cycle of total lag L and sign S
-        gives the L roots of lambda^L = S. The other s d - L_1 - L_2 - ... are 0.
+        """Return the non-zero eigenvalues of Phi, exactly; all lie on the unit circle.
 
-        Along an eigenvector the vectors are x(t) = lambda^t v, so that v_a = sign_a lambda^-lag_a v_b(a): once around a
-        cycle, lambda^L = S.
+        Each cycle of total lag L and sign S gives the L roots of lambda^L = S; the other s d - L_1 - L_2 - ...
+        eigenvalues are 0. For an eigenvector x(t) = lambda^t v, so that v_a = sign_a lambda^-lag_a v_b(a), and once
+        around a cycle lambda^L = S.
         """
         parts = [cycle.eigenvalues() for cycle in self.cycles()]
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.complex128)
 
 
 def companion(F: Float[Tensor, "size columns"]) -> Float[Tensor, "memories memories"]:
-    """The shift of s blocks of d by one, with F as the last block of rows; of any F (d, s d)."""
+    """Return the block companion matrix of any F (d, s d): a shift by d, with F as its last d rows."""
     d, columns = F.shape
     if columns == 0 or columns % d:
         raise ValueError(f"F must be (d, s d), but is {tuple(F.shape)}.")
@@ -222,10 +231,10 @@ def companion(F: Float[Tensor, "size columns"]) -> Float[Tensor, "memories memor
 
 
 def parse_selection(rule: str, variables: int, size: int) -> SignedSelection:
-    """By name ("repeat", "compose", "T1" to "T4"), by the authors' id ("255/0/0"), or place by place.
+    """Return the selection that a rule names.
 
-    Place by place: one signed number for each element, such as "1 -5 3": the place, counted from 1, in
-    [x(t-s); ...; x(t-1)].
+    A rule is "repeat", "compose", "T1" to "T4", an id of the published family such as "255/0/0", or one signed number
+    for each element such as "1 -5 3": the place, counted from 1, in [x(t-s); ...; x(t-1)].
 
     >>> parse_selection("-2 1", variables=1, size=2).signs
     (-1, 1)

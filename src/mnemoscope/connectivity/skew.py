@@ -1,4 +1,4 @@
-"""Skew-symmetric and skew-Hermitian matrices from free numbers, and what to fill them with at the start."""
+"""Skew-symmetric and skew-Hermitian matrices, and their initialisers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mnemoscope.connectivity.connectivity import Connectivity
 
 
 class Skew(nn.Module):
-    """A skew matrix, `A^H = -A`: N (N - 1) / 2 free numbers if real, N^2 if complex, all of them real parameters."""
+    """A skew matrix, `A^H = -A`, with N (N - 1) / 2 real parameters, or N^2 if it is complex."""
 
     _places: Tensor
     _imaginary_places: Tensor
@@ -29,7 +29,7 @@ class Skew(nn.Module):
         if complex:
             rows, columns = torch.triu_indices(size, size)
             self.register_buffer("_imaginary_places", rows * size + columns, persistent=False)
-            # as long a step as the others take, in the length of matrices: these numbers stand there once, not twice
+            # the diagonal has each number once, the rest twice: this weight gives all steps the same Frobenius norm
             self.register_buffer("_shares", torch.where(rows == columns, 0.5**0.5, 1.0), persistent=False)
 
     def forward(self) -> Inexact[Tensor, "n n"]:
@@ -41,7 +41,7 @@ class Skew(nn.Module):
 
     @torch.no_grad()
     def fill(self, A: Inexact[Tensor, "n n"]) -> None:
-        """Take over the part of a skew matrix above the diagonal."""
+        """Set the parameters so that the matrix becomes A, which must be skew."""
         self.above.copy_(A.real.flatten()[self._places])
         if self.imaginary is not None:
             im = A.imag if A.is_complex() else torch.zeros_like(A)
@@ -53,21 +53,22 @@ def _triangle(values: Float[Tensor, " numbers"], places: Tensor, size: int) -> F
     return values.new_zeros(size * size).index_put((places,), values).view(size, size)
 
 
-# --- where to start ---------------------------------------------------------------------------------------------------
+# --- initialisers -----------------------------------------------------------------------------------------------------
 
 
 def identity(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
-    """Zero: the matrix is the identity."""
+    """Return zeros, whose exponential and Cayley transform are the identity."""
     return torch.zeros(size, size, dtype=_dtype(complex))
 
 
 ANGLES: dict[str, tuple[float, float]] = {"henaff": (-pi, pi), "cayley": (0.0, pi / 2), "identity": (0.0, 0.0)}
-"""Between which pairs of units are rotated, for matrices that are given by angles."""
+"""Range of the uniform initial angles, in radians, by initialiser, for matrices parametrised by angles."""
 
 
 def henaff(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
-    """Pairs with s ~ U(-pi, pi), or, complex, a diagonal of i s: with the exponential, s is the angle of a rotation
-    (Henaff et al. 2016).
+    """Return blocks with s ~ U(-pi, pi), or a diagonal of i s if complex (Henaff et al. 2016).
+
+    In the exponential, s is the angle of a rotation.
     """
     if complex:
         return torch.diag(1j * torch.empty(size).uniform_(*ANGLES["henaff"]))
@@ -75,13 +76,13 @@ def henaff(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
 
 
 def cayley(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
-    """Pairs with `s = sqrt((1 - cos t) / (1 + cos t))`, t ~ U(0, pi / 2) (Helfrich et al. 2018, section 4.2)."""
+    """Return blocks with `s = sqrt((1 - cos t) / (1 + cos t))`, t ~ U(0, pi / 2) (Helfrich et al. 2018, 4.2)."""
     t = torch.empty(size // 2).uniform_(*ANGLES["cayley"])
     return blocks(((1 - t.cos()) / (1 + t.cos())).sqrt(), size).to(_dtype(complex))
 
 
 def glorot(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
-    """Normal numbers of variance 1/N, made skew."""
+    """Return a skew matrix whose entries are normal with variance 1/N."""
     A = torch.randn(size, size, dtype=_dtype(complex)).triu(1) / size**0.5
     return A - A.mH
 
@@ -92,10 +93,11 @@ SKEW_INITIALISERS: dict[str, Callable[[int, bool], Tensor]] = {
     "identity": identity,
     "glorot": glorot,
 }
+"""Each returns a skew matrix from its size and whether it is complex."""
 
 
 def blocks(s: Float[Tensor, " pairs"], size: int) -> Float[Tensor, "size size"]:
-    """The skew matrix of 2 x 2 blocks ((0, -s), (s, 0)); where the size is odd, the last unit stays alone."""
+    """Return the skew matrix of 2 x 2 blocks ((0, -s), (s, 0)); if the size is odd, the last row is zero."""
     A = s.new_zeros(size, size)
     first = torch.arange(0, size - 1, 2)
     A[first + 1, first], A[first, first + 1] = s, -s
@@ -103,7 +105,10 @@ def blocks(s: Float[Tensor, " pairs"], size: int) -> Float[Tensor, "size size"]:
 
 
 def random_unitary(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
-    """Uniform over the unitary matrices, or the orthogonal ones of determinant 1 (by QR; Mezzadri 2007), in float64."""
+    """Return a uniformly distributed unitary matrix, or orthogonal one of determinant 1, in float64.
+
+    It comes from a QR decomposition of normal numbers (Mezzadri 2007).
+    """
     X = torch.randn(size, size, dtype=torch.complex128 if complex else torch.float64)
     Q, R = torch.linalg.qr(X)
     Q = Q * (R.diagonal() / R.diagonal().abs())
@@ -113,7 +118,7 @@ def random_unitary(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
 
 
 def logarithm(Q: Inexact[Tensor, "n n"]) -> Inexact[Tensor, "n n"]:
-    """The skew logarithm of a unitary matrix with distinct eigenvalues."""
+    """Return the skew logarithm of a unitary matrix with distinct eigenvalues."""
     eigenvalues, vectors = torch.linalg.eig(Q)
     A = vectors @ torch.diag(1j * eigenvalues.angle()) @ torch.linalg.inv(vectors)
     A = A if Q.is_complex() else A.real
@@ -124,7 +129,7 @@ def _dtype(complex: bool) -> torch.dtype:
     return torch.complex64 if complex else torch.float32
 
 
-def check_initialiser(init: str, names: Sequence[str], owner: Connectivity) -> None:
-    """Refuse an unknown initialiser."""
+def check_initialiser(init: str, names: Sequence[str], matrix: Connectivity) -> None:
+    """Raise unless `init` is one of these names."""
     if init not in names:
-        raise ValueError(f"{type(owner).__name__} has no initialiser {init!r}; choose one of {', '.join(names)}.")
+        raise ValueError(f"{type(matrix).__name__} has no initialiser {init!r}; choose one of {', '.join(names)}.")

@@ -1,4 +1,4 @@
-"""A matrix whose singular values stay within a margin of 1."""
+"""A matrix by its singular value decomposition, with singular values within a margin of 1."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from mnemoscope.connectivity.parametrisations import orthogonal
 
 
 class SVD(Connectivity):
-    """`V = P diag(s) Q^T` with orthogonal P and Q and `s = 1 + 2 m (sigmoid(p) - 1/2)`, within 1 - m and 1 + m:
-    spectral margin m (Vorontsov et al. 2017, Eq 7-8); N^2 parameters if P and Q have N (N - 1) / 2 each.
+    """`V = P diag(s) Q^T` with orthogonal P and Q and spectral margin m (Vorontsov et al. 2017, Eq 7-8).
+
+    The singular values `s = 1 + 2 m (sigmoid(p) - 1/2)` lie between 1 - m and 1 + m. There are N^2 parameters if P and
+    Q have N (N - 1) / 2 each.
 
     Args:
         size: rows and columns N.
-        margin: m; 0 leaves V orthogonal, and then p is not learned.
-        basis: kind of P and Q, one of `ORTHOGONAL`.
-        init: of P and Q.
+        margin: spectral margin m; with 0, V is orthogonal and p is not learned.
+        basis: parametrisation of P and Q, one of `ORTHOGONAL`.
+        init: initialiser of P and Q.
 
     >>> torch.linalg.svdvals(SVD(6, margin=0.1)()).round(decimals=4).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
@@ -36,15 +38,15 @@ class SVD(Connectivity):
         self.stretch = nn.Parameter(torch.zeros(size), requires_grad=margin > 0)
 
     def forward(self) -> Float[Tensor, "n n"]:
-        return (self.left() * self.stretches()) @ self.right().mT
+        return (self.left() * self.singular_values()) @ self.right().mT
 
-    def stretches(self) -> Float[Tensor, " n"]:
-        """The singular values."""
+    def singular_values(self) -> Float[Tensor, " n"]:
+        """Return the singular values s."""
         return 1 + 2 * self.margin * (self.stretch.sigmoid() - 0.5)
 
     def spectrum(self) -> KnownSpectrum:
-        """The singular values."""
-        return KnownSpectrum(singular_values=self.stretches())
+        """Return the singular values."""
+        return KnownSpectrum(singular_values=self.singular_values())
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
         yield from self.left.orthogonal_parameters()

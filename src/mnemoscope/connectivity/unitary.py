@@ -1,4 +1,4 @@
-"""Orthogonal and unitary matrices from skew ones, by the exponential or by Cayley's transform."""
+"""Orthogonal and unitary matrices, parametrised by a skew matrix: matrix exponential and Cayley transform."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mnemoscope.connectivity.skew import SKEW_INITIALISERS, Skew, check_initiali
 
 
 class Unitary(Connectivity):
-    """An orthogonal matrix, or a unitary one: all that is known of any of them is that nothing grows or fades."""
+    """Base class of orthogonal and unitary matrices, which preserve the norm of every vector."""
 
     def spectrum(self) -> KnownSpectrum:
-        """All singular values are 1."""
+        """Return singular values of 1, and the eigenvalues where they are known."""
         return KnownSpectrum(self._eigenvalues(), torch.ones(self.size, dtype=self.dtype.to_real(), device=self.device))
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:
@@ -30,37 +30,38 @@ class Unitary(Connectivity):
 
 
 class FromSkew(Unitary):
-    """`V = f(A) B` for a skew A and a base B, which is the identity unless it moves: then B takes over V after every
-    step of the optimiser and A starts from 0 again, so that every step is taken along the group from where one stands.
+    """`V = f(A) B` for a skew A and a base B.
+
+    B is the identity, unless the trivialisation is dynamic: then after every step of the optimiser B is set to V and A
+    to 0, so that every step moves along the group from the current matrix (Lezcano-Casado 2019).
     """
 
+    initialisers = (*SKEW_INITIALISERS, "random")
+    """Values of `init`."""
     base: Tensor
-    """As pairs of real numbers where V is complex."""
+    """B, as pairs of real numbers if V is complex."""
 
     def __init__(self, size: int, init: str, complex: bool, dynamic: bool) -> None:
         super().__init__(size)
         check_initialiser(init, self.initialisers, self)
         self.complex, self.dynamic = complex, dynamic
         self.skew = Skew(size, complex)
-        self.skew.fill(self._at_start(init))
+        self.skew.fill(self._initial_skew(init))
         if dynamic:
-            base = self._first_base()
-            # as pairs, since .double() passes complex buffers by
+            base = self._initial_base()
+            # as pairs of real numbers, since .double() ignores complex buffers
             self.register_buffer("base", torch.view_as_real(base) if complex else base)
             self.after_step()
 
-    initialisers = (*SKEW_INITIALISERS, "random")
-    """What `init` may be."""
-
     def forward(self) -> Inexact[Tensor, "n n"]:
-        V = self._of(self.skew())
+        V = self._map(self.skew())
         if not self.dynamic:
             return V
         return V @ (torch.view_as_complex(self.base) if self.complex else self.base)
 
-    def _apply(self, *how: Any, **options: Any) -> FromSkew:
-        super()._apply(*how, **options)
-        if self.dynamic and self.base.dtype == torch.float64:  # what was unitary in float32 is not quite in float64
+    def _apply(self, *args: Any, **options: Any) -> FromSkew:
+        super()._apply(*args, **options)
+        if self.dynamic and self.base.dtype == torch.float64:  # unitary in float32 is not unitary to float64 precision
             with torch.no_grad():
                 base = torch.view_as_complex(self.base) if self.complex else self.base
                 V = newton_schulz_step(base)
@@ -69,45 +70,45 @@ class FromSkew(Unitary):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Where the base moves, let it."""
+        """Set the base of a dynamic trivialisation to the current matrix, and A to 0."""
         if self.dynamic:
-            V = newton_schulz_step(self())  # else rounding errors would add up over the steps
+            V = newton_schulz_step(self())  # otherwise rounding errors would accumulate
             self.base.copy_(torch.view_as_real(V) if self.complex else V)
             for parameter in self.skew.parameters():
                 parameter.zero_()
 
-    def _of(self, A: Tensor) -> Tensor:
-        """`f(A)`."""
-        raise NotImplementedError(f"{type(self).__name__} must define _of(A).")
+    def _map(self, A: Tensor) -> Tensor:
+        """Return `f(A)`."""
+        raise NotImplementedError(f"{type(self).__name__} must define _map(A).")
 
-    def _first_base(self) -> Tensor:
+    def _initial_base(self) -> Tensor:
         return torch.eye(self.size, dtype=self.dtype)
 
-    def _at_start(self, init: str) -> Tensor:
+    def _initial_skew(self, init: str) -> Tensor:
         if init == "random":
-            return self._skew_of(random_unitary(self.size, self.complex))
+            return self._inverse(random_unitary(self.size, self.complex))
         return SKEW_INITIALISERS[init](self.size, self.complex)
 
-    def _skew_of(self, Q: Tensor) -> Tensor:
-        """An A with `f(A) = Q`."""
-        raise NotImplementedError(f"{type(self).__name__} must define _skew_of(Q).")
+    def _inverse(self, Q: Tensor) -> Tensor:
+        """Return an A with `f(A) = Q`."""
+        raise NotImplementedError(f"{type(self).__name__} must define _inverse(Q).")
 
     def _frequencies(self) -> Float[Tensor, " size"]:
-        """A has the eigenvalues i times these."""
+        """Return the imaginary parts of the eigenvalues of A, whose real parts are 0."""
         return torch.linalg.eigvalsh(-1j * self.skew())
 
 
 class Exponential(FromSkew):
     """`V = exp(A)`: the rotations SO(N), or the unitary matrices U(N); N (N - 1) / 2 or N^2 parameters.
 
-    The matrix of expRNN (Lezcano-Casado & Martinez-Rubio 2019), or, complex, one of full capacity (Hyland & Raetsch
-    2017).
+    It is the matrix of expRNN (Lezcano-Casado & Martinez-Rubio 2019), and if complex a unitary matrix of full capacity
+    (Hyland & Raetsch 2017).
 
     Args:
         size: rows and columns N.
         init: "henaff", "cayley", "identity", "glorot" (of A), or "random" (uniform over the group).
-        complex: unitary instead of orthogonal.
-        dynamic: take every step from where one stands (Lezcano-Casado 2019, dynamic trivialisation with period 1).
+        complex: whether the matrix is unitary instead of orthogonal.
+        dynamic: whether to use a dynamic trivialisation with period 1 (Lezcano-Casado 2019).
 
     >>> V = Exponential(4)()
     >>> torch.allclose(V @ V.mT, torch.eye(4), atol=1e-6)
@@ -118,10 +119,10 @@ class Exponential(FromSkew):
     def __init__(self, size: int, init: str = "henaff", complex: bool = False, dynamic: bool = False) -> None:
         super().__init__(size, init, complex, dynamic)
 
-    def _of(self, A: Tensor) -> Tensor:
+    def _map(self, A: Tensor) -> Tensor:
         return skew_exponential(A)
 
-    def _skew_of(self, Q: Tensor) -> Tensor:
+    def _inverse(self, Q: Tensor) -> Tensor:
         return logarithm(Q)
 
     def _eigenvalues(self) -> Tensor | None:
@@ -132,18 +133,20 @@ class Exponential(FromSkew):
 
 
 class Cayley(FromSkew):
-    """`V = (I + A)^-1 (I - A) D`: scoRNN (Helfrich et al. 2018, Eq 2), or, complex, scuRNN (Maduranga et al. 2019).
+    """The scaled Cayley transform `V = (I + A)^-1 (I - A) D`.
 
-    D is diagonal. Real: `negative` of its entries are -1, the rest 1, fixed; A has N (N - 1) / 2 parameters. Complex:
-    its N phases are learned, beside the N^2 numbers of A.
+    It is the matrix of scoRNN (Helfrich et al. 2018, Eq 2), and if complex that of scuRNN (Maduranga et al. 2019). D is
+    diagonal. If V is real, `negative` entries of D are -1 and the others 1, all fixed, and A has N (N - 1) / 2
+    parameters. If V is complex, the N phases of D are learned in addition to the N^2 parameters of A.
 
     Args:
         size: rows and columns N.
-        negative: how many entries of D are -1 (rho in the source), where V is real; N / 2 unless given. A dynamic base
-            starts from D, by default from the identity: no step changes the sign of the determinant.
+        negative: number of entries of D that are -1 (rho in the source), for a real V; N / 2 by default. With `dynamic`
+            the base starts at D, by default the identity: no step changes the sign of the determinant.
         init: "cayley", "henaff", "identity", "glorot" (of A), or "random" (uniform over the group).
-        complex: unitary instead of orthogonal.
-        dynamic: take every step from where one stands: the update of Wisdom et al. 2016, Eq 6, with any optimiser.
+        complex: whether the matrix is unitary instead of orthogonal.
+        dynamic: whether to step along the group from the current matrix: the update of Wisdom et al. 2016, Eq 6, with
+            any optimiser.
 
     >>> round(torch.linalg.det(Cayley(4, negative=1)()).item())
     -1
@@ -163,7 +166,7 @@ class Cayley(FromSkew):
         if negative is None:
             negative = 0 if complex or dynamic else size // 2
         if not 0 <= negative <= size:
-            raise ValueError(f"D has {size} entries, of which {negative} cannot be -1; choose negative in 0..{size}.")
+            raise ValueError(f"D has {size} entries, but negative is {negative}; choose negative in 0..{size}.")
         self._negative = negative
         super().__init__(size, init, complex, dynamic)
 
@@ -173,28 +176,28 @@ class Cayley(FromSkew):
     def _learns_phases(self) -> bool:
         return self.complex and not self.dynamic
 
-    def _at_start(self, init: str) -> Tensor:
-        # here and not in the constructor, since the base may be formed there
+    def _initial_skew(self, init: str) -> Tensor:
+        # D is created here, since the constructor of the base class already forms the matrix
         if self._learns_phases:
             self.phases = nn.Parameter(torch.empty(self.size).uniform_(0, 2 * pi))
         else:
             signs = torch.ones(self.size)
             signs[self.size - self._negative :] = -1
             self.register_buffer("signs", signs)
-        return super()._at_start(init)
+        return super()._initial_skew(init)
 
-    def _of(self, A: Tensor) -> Tensor:
+    def _map(self, A: Tensor) -> Tensor:
         eye = torch.eye(self.size, dtype=A.dtype, device=A.device)
         V = remove_rounding(torch.linalg.solve(eye + A, eye - A))
         if self._learns_phases:
             return V * torch.polar(torch.ones_like(self.phases), self.phases)
         return V if self.dynamic else V * self.signs
 
-    def _first_base(self) -> Tensor:
-        return super()._first_base() * self.signs
+    def _initial_base(self) -> Tensor:
+        return super()._initial_base() * self.signs
 
-    def _skew_of(self, Q: Tensor) -> Tensor:
-        """Of a matrix that is uniform over its component of the group: so is Q D with Q, for any fixed D."""
+    def _inverse(self, Q: Tensor) -> Tensor:
+        """Return A without regard to D: if Q is uniform over its component of the group, so is Q D for any fixed D."""
         eye = torch.eye(self.size, dtype=Q.dtype)
         return torch.linalg.solve(eye + Q, eye - Q)
 

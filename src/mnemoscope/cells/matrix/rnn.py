@@ -30,7 +30,8 @@ class Kronecker(Connectivity):
         super().__init__(rows.size * columns.size)
         if rows.complex or columns.complex:
             raise ValueError("The states of matrix networks are real, but U or V is complex; take orthogonal ones.")
-        self.rows, self.columns, self.free = rows, columns, rows.free and columns.free
+        self.rows, self.columns = rows, columns
+        self.unconstrained = rows.unconstrained and columns.unconstrained
 
     def forward(self) -> Float[Tensor, "size size"]:
         return kronecker(*self.factors())
