@@ -16,7 +16,7 @@ from mnemoscope.config import PRESETS
 from mnemoscope.config.options import options_of
 from mnemoscope.registry import Entry
 from mnemoscope.replication import Study
-from mnemoscope.store import held_results
+from mnemoscope.store import find_study_results
 from mnemoscope.training import task_named
 
 PARTS = (
@@ -99,8 +99,8 @@ def lenses() -> str:
 def studies(results: Path) -> str:
     """Studies, their presets, and of which there are results."""
     held: dict[str, list[str]] = {}
-    for one in held_results(results):
-        held.setdefault(one.study, []).append(f"[{one.preset}](../results/{one.path.name}) ({one.words})")
+    for one in find_study_results(results):
+        held.setdefault(one.study, []).append(f"[{one.preset}](../results/{one.path.name}) ({one.progress})")
     rows = []
     for entry in registry.studies:
         study: Study = entry.load()

@@ -18,7 +18,7 @@ from mnemoscope.registry import citations
 from mnemoscope.registry.citations import Use, add_bibtex, cited, commented_bibtex
 from mnemoscope.replication import run_study
 from mnemoscope.replication.citing import cited_by_study
-from mnemoscope.sweeps import Sweep, run_sweep, space
+from mnemoscope.sweeps import Sweep, parse_space, run_sweep
 from mnemoscope.training import build_model, build_task, train
 
 TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8}, hidden_size=3, steps=2, batch_size=2)
@@ -225,7 +225,7 @@ def test_a_network_that_nobody_registered_has_no_parts():
 
 
 def test_a_sweep_cites_how_its_points_were_chosen(tmp_path, capsys):
-    sweep = Sweep(TINY, space(["learning_rate=log:1e-3:1e-2"]), method="random", trials=1)
+    sweep = Sweep(TINY, parse_space(["learning_rate=log:1e-3:1e-2"]), method="random", trials=1)
     run_sweep(sweep, root=tmp_path, progress=False)
     assert main(["cite", str(tmp_path / "sweeps"), "--keys"]) == 0
     told = capsys.readouterr().out

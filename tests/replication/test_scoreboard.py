@@ -15,7 +15,7 @@ from mnemoscope.replication.results import Told, read_told, retell
 from mnemoscope.replication.scoreboard import COMPARED, KINDS, OTHERS, OURS, counts, make_scoreboard, work_of
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.replication.study import Finished, Row, Trial
-from mnemoscope.store import held_results
+from mnemoscope.store import find_study_results
 
 pytestmark = pytest.mark.xdist_group("scoreboard")  # their fixture takes long: once, not in each process
 
@@ -218,7 +218,7 @@ def test_results_are_told_again_and_what_was_measured_stays(tmp_path):
     older["rows"] = older["rows"][:1]
     file = tmp_path / source.name
     file.write_text(json.dumps(older))
-    assert held_results(tmp_path)[0].of_preset is None
+    assert find_study_results(tmp_path)[0].of_preset is None
     retell(tmp_path)
     assert file.read_text() == source.read_text()
     newer = {**content, "environments": [{"mnemoscope": "99.0.0"}], "more": 1}

@@ -1,4 +1,4 @@
-"""The run store read back: runs as a table, and what is wrong with them."""
+"""The store: runs as a table with their problems, selection, export, and the results of studies."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ import pytest
 import mnemoscope
 from mnemoscope.cli import main
 from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.store import held_results, read_runs, select, telling_columns, write_csv, write_parquet
+from mnemoscope.store import find_study_results, informative_columns, read_runs, select, write_csv, write_parquet
 from mnemoscope.training import train
 
 CONFIG = RunConfig("try", task="copy", task_options={"delay": 5}, cell="gru", steps=40)
@@ -25,7 +25,7 @@ def tensors(numbers=4):
 
 
 def make_run(folder, config=CONFIG, loss=None, version=mnemoscope.__version__, **scores):
-    """The folder of a run as training writes it: finished with a loss, and unfinished without."""
+    """Write the folder of a run as training does: finished if a loss is given, else unfinished."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(config.to_toml())
     (folder / "env.json").write_text(json.dumps({"mnemoscope": version}))
@@ -70,19 +70,19 @@ def test_every_run_is_a_row(runs):
     assert table[0]["learning_rate"] == 1e-3
 
 
-def test_the_columns_that_tell_are_those_that_differ(runs):
-    assert telling_columns(read_runs(runs)) == ["name", "study", "preset", "status", "cell", "seed",
+def test_informative_columns_are_those_that_differ(runs):
+    assert informative_columns(read_runs(runs)) == ["name", "study", "preset", "status", "cell", "seed",
                                                 "task_options.delay", "steps", "loss", "accuracy", "seconds",
                                                 "folder"]  # fmt: skip
-    assert telling_columns([]) == []
+    assert informative_columns([]) == []
 
 
-def test_a_trained_run_reads_back_as_it_went(tmp_path):
+def test_a_trained_run_is_read_with_its_result(tmp_path):
     config = replace(PRESETS["flipflop"], hidden_size=4, steps=4, evaluate_every=2, task_options={"bits": 1})
     result = train(config, tmp_path, progress=False)
     (row,) = read_runs(tmp_path)
-    told = {name: row[name] for name in ("status", "steps", "loss", "baseline", "seconds", "stopped", "problem")}
-    assert told == {"status": "finished", "problem": None, **{name: getattr(result, name) for name in told
+    outcome = {name: row[name] for name in ("status", "steps", "loss", "baseline", "seconds", "stopped", "problem")}
+    assert outcome == {"status": "finished", "problem": None, **{name: getattr(result, name) for name in outcome
                                                               if name not in ("status", "problem")}}  # fmt: skip
     assert result.scores == {name: row[name] for name in result.scores}
     (result.folder / "result.json").unlink()
@@ -90,11 +90,11 @@ def test_a_trained_run_reads_back_as_it_went(tmp_path):
     assert after["status"] == "unfinished"
     columns = list(row)
     between = columns[columns.index("baseline") + 1 : columns.index("seconds")]
-    assert between == list(result.scores)  # nothing else of metrics.jsonl is taken for a score
+    assert between == list(result.scores)  # no other entry of metrics.jsonl counts as a score
     assert {name: after[name] for name in result.scores} == result.scores
 
 
-def cut(path):
+def truncate(path):
     path.write_bytes(path.read_bytes()[:8])
 
 
@@ -102,7 +102,7 @@ BROKEN = {
     "config.toml": ("broken", "config.toml cannot be read"),
     "result.json": ("broken", "result.json is not a JSON file"),
     "env.json": ("finished", "env.json is not a JSON file"),
-    "model.safetensors": ("finished", "model.safetensors is cut short"),
+    "model.safetensors": ("finished", "model.safetensors is truncated"),
 }
 MISSING = {
     "config.toml": ("finished", "config.toml is missing"),
@@ -112,25 +112,25 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("name", "expected"), BROKEN.items())
-def test_a_file_that_was_cut_short_is_told_and_stops_nothing(runs, name, expected):
-    cut(runs / "try" / "a" / name)
+def test_a_truncated_file_is_reported_and_the_other_runs_are_read(runs, name, expected):
+    truncate(runs / "try" / "a" / name)
     before = files_of(runs)
     table = {Path(row["folder"]).name: row for row in read_runs(runs)}
     assert table["a"]["status"] == expected[0]
     assert expected[1] in table["a"]["problem"]
-    assert [table[one]["problem"] for one in "bcd"] == [None] * 3
+    assert [table[name]["problem"] for name in "bcd"] == [None] * 3
     assert files_of(runs) == before
 
 
 @pytest.mark.parametrize(("name", "expected"), MISSING.items())
-def test_a_file_that_is_missing_is_told(runs, name, expected):
+def test_a_missing_file_is_reported(runs, name, expected):
     (runs / "try" / "a" / name).unlink()
     row = next(row for row in read_runs(runs) if row["folder"].endswith("/a"))
     assert row["status"] == expected[0]
     assert expected[1] in row["problem"]
 
 
-def test_the_last_line_of_a_crash_is_left_out(runs):
+def test_a_truncated_last_line_of_metrics_is_ignored(runs):
     with (runs / "try" / "c" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 30, "lo')
     row = next(row for row in read_runs(runs) if row["folder"].endswith("/c"))
@@ -142,13 +142,15 @@ def test_the_last_line_of_a_crash_is_left_out(runs):
     assert "metrics.jsonl cannot be read" in row["problem"]
 
 
-def test_a_run_of_a_newer_version_is_shown_as_far_as_it_is_understood(runs):
+def test_a_run_of_a_newer_version_is_read_and_flagged(runs):
     folder = make_run(runs / "try" / "e", loss=0.3, version="99.1.0", accuracy=0.5)
     (folder / "config.toml").write_text('tremolo = 3\nloss = "huber"\n' + CONFIG.to_toml())
     row = next(row for row in read_runs(runs) if row["folder"].endswith("/e"))
     assert (row["status"], row["loss"], row["tremolo"], row["config.loss"]) == ("finished", 0.3, 3, "huber")
     assert "written by mnemoscope 99.1.0, which is newer" in row["problem"]
-    (folder / "env.json").write_text(json.dumps({"mnemoscope": "0.0.9"}))  # of an older one it is an error
+    (folder / "env.json").write_text(
+        json.dumps({"mnemoscope": "0.0.9"})
+    )  # an unknown setting of an older version is a problem
     row = next(row for row in read_runs(runs) if row["folder"].endswith("/e"))
     assert "config.toml is not as this version writes it" in row["problem"]
 
@@ -159,11 +161,11 @@ def test_an_agent_has_the_settings_of_its_trial(tmp_path):
     trial = {"name": "DoorKey, rellstm", "settings": {"ppo": {"steps": 7}}, "seed": 3}
     (folder.parent / "trial.json").write_text(json.dumps({"trial": trial, "result": {}}))
     (row,) = read_runs(tmp_path)
-    told = [row[name] for name in ("name", "study", "ppo.steps", "seed", "status", "problem")]
-    assert told == ["DoorKey, rellstm", "minigrid", 7, 3, "finished", None]
+    columns = [row[name] for name in ("name", "study", "ppo.steps", "seed", "status", "problem")]
+    assert columns == ["DoorKey, rellstm", "minigrid", 7, 3, "finished", None]
 
 
-def test_there_may_be_no_run_or_no_folder(tmp_path):
+def test_a_folder_without_runs_is_empty_and_a_missing_one_an_error(tmp_path):
     assert read_runs(tmp_path) == []
     with pytest.raises(FileNotFoundError, match="root of the runs"):
         read_runs(tmp_path / "nowhere")
@@ -179,13 +181,13 @@ ROWS = [
 
 @pytest.mark.parametrize(("sign", "compare"), [("<", lt), ("<=", le), (">", gt), (">=", ge), ("=", eq), ("!=", ne)])
 @pytest.mark.parametrize("value", [0.25, 0.5, 1.0, 3.0])
-def test_conditions_on_numbers(sign, compare, value):
+def test_a_condition_compares_numbers(sign, compare, value):
     chosen = [row["seed"] for row in select(ROWS, [f"loss {sign} {value}"])]
     known = [row["seed"] for row in ROWS if row["loss"] is not None and compare(row["loss"], value)]
-    assert chosen == sorted(known + ([3] if sign == "!=" else []))  # not known, so not equal either
+    assert chosen == sorted(known + ([3] if sign == "!=" else []))  # an unknown value is not equal
 
 
-def test_conditions_on_words():
+def test_a_condition_compares_text():
     def seeds(*where):
         return [row["seed"] for row in select(ROWS, where)]
 
@@ -197,7 +199,7 @@ def test_conditions_on_words():
     assert seeds("cell=true") == []
 
 
-def test_a_table_is_sorted_with_what_is_not_known_at_its_end():
+def test_unknown_values_come_last_in_a_sorted_table():
     assert [row["seed"] for row in select(ROWS, sort="loss")] == [2, 1, 4, 3]
     assert [row["seed"] for row in select(ROWS, sort="loss", descending=True)] == [4, 1, 2, 3]
     assert [row["seed"] for row in select(ROWS, sort="cell")] == [4, 1, 3, 2]
@@ -205,25 +207,25 @@ def test_a_table_is_sorted_with_what_is_not_known_at_its_end():
 
 
 @pytest.mark.parametrize("wrong", ["loss", "loss>", "<3", "loss>big", "cell>3", "loss=>3", "los>3"])
-def test_a_wrong_condition_is_told_with_what_there_is(wrong):
+def test_a_wrong_condition_is_refused_with_a_reason(wrong):
     with pytest.raises(ValueError, match=r"such as 'accuracy>0.9'.*cell, loss|needs a number|holds none|mean 'loss'"):
         select(ROWS, [wrong])
 
 
-def test_an_unknown_column_is_told_with_those_there_are():
+def test_an_unknown_column_is_refused_with_a_suggestion():
     for more in ({"sort": "sed"}, {"columns": ["cell", "sed"]}):
         with pytest.raises(
-            ValueError, match=r"no column 'sed'; did you mean 'seed'\? There are cell, loss, seed, bias"
+            ValueError, match=r"no column 'sed'. Did you mean 'seed'\? There are cell, loss, seed, bias"
         ):
             select(ROWS, **more)
 
 
-def test_descending_is_for_what_is_sorted():
+def test_a_descending_order_needs_a_column():
     with pytest.raises(ValueError, match="needs a column to sort by"):
         select(ROWS, descending=True)
 
 
-def test_csv_reads_back(tmp_path):
+def test_csv_files_hold_the_table(tmp_path):
     path = write_csv(tmp_path / "new" / "runs.csv", ROWS)
     with path.open(newline="") as file:
         back = list(csv.DictReader(file))
@@ -231,7 +233,7 @@ def test_csv_reads_back(tmp_path):
     assert write_csv(path, [], ["name", "seed"]).read_text() == "name,seed\n"
 
 
-def test_parquet_reads_back(tmp_path):
+def test_parquet_files_hold_the_table(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     mixed = [row | {"option": option} for row, option in zip(ROWS, (1, "a", None, 2.5), strict=True)]
     back = parquet.read_table(write_parquet(tmp_path / "runs.parquet", mixed)).to_pylist()
@@ -239,14 +241,14 @@ def test_parquet_reads_back(tmp_path):
     assert [row["option"] for row in back] == ["1", "a", None, "2.5"]
 
 
-def test_parquet_says_what_it_needs(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_names_the_extra_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'mnemoscope\[table\]'"):
         write_parquet(tmp_path / "runs.parquet", ROWS)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_on_the_command_line(runs, tmp_path, capsys):
+def test_the_command_runs_selects_sorts_and_exports(runs, tmp_path, capsys):
     def run(*words):
         status = main(["runs", "--root", str(runs), *words])
         return status, *capsys.readouterr()
@@ -256,7 +258,7 @@ def test_runs_on_the_command_line(runs, tmp_path, capsys):
         0,
         [{"seed": 1, "loss": 0.25}, {"seed": 0, "loss": 0.5}, {"seed": 2, "loss": 0.5}],
     )
-    cut(runs / "try" / "a" / "result.json")
+    truncate(runs / "try" / "a" / "result.json")
     status, out, error = run()
     assert (status, len(out.splitlines()), out.splitlines()[-1]) == (0, 6, "4 runs.")
     assert "try/a: result.json is not a JSON file" in error
@@ -271,7 +273,7 @@ def test_runs_on_the_command_line(runs, tmp_path, capsys):
     assert "There is no column 'nothing'" in error
 
 
-def test_the_state_of_the_studies(tmp_path, capsys, monkeypatch):
+def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["studies"]) == 0
     out, error = capsys.readouterr()
@@ -292,37 +294,38 @@ def test_the_state_of_the_studies(tmp_path, capsys, monkeypatch):
     assert "results/copy-200.cpu.json" in line
     assert "not a JSON file" in next(line for line in out.splitlines() if line.startswith("psmnist"))
     assert "never run" in next(line for line in out.splitlines() if line.startswith("minigrid"))
-    assert "0 of 2" in next(line for line in out.splitlines() if line.startswith("fisher-table"))  # asks the study
+    assert "0 of 2" in next(
+        line for line in out.splitlines() if line.startswith("fisher-table")
+    )  # computed from the study's preset
     assert "'tremolo', which is no study" in error
     assert main(["studies", "--json"]) == 0
-    told = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert told["copy-200"]["held"][0]["trials of the preset"] == 42
-    assert (told["copy-200"]["state"], told["minigrid"]["state"]) == ("run", "never run")
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["copy-200"]["results"][0]["trials of the preset"] == 42
+    assert (rows["copy-200"]["state"], rows["minigrid"]["state"]) == ("run", "never run")
     assert main(["studies", "--results", "nowhere"]) == 2
     assert "no folder nowhere" in capsys.readouterr().err
 
 
-def test_a_trial_that_came_after_the_summary_counts(tmp_path):
+def test_a_trial_newer_than_the_summary_is_counted(tmp_path):
     folder = tmp_path / "studies" / "copy-200" / "cpu"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "trial.json").write_text('{"result": {}}')
     summary = {"trials": [{}], "of the preset": {"finished": 1, "trials": 9}}
     (folder / "summary.json").write_text(json.dumps(summary))
-    assert [(one.trials, one.of_preset) for one in held_results(root=tmp_path)] == [(1, (1, 9))]
+    assert [(found.trials, found.of_preset) for found in find_study_results(root=tmp_path)] == [(1, (1, 9))]
     (folder / "b").mkdir()
     (folder / "b" / "trial.json").write_text('{"result": {}}')
-    assert [(one.trials, one.of_preset) for one in held_results(root=tmp_path)] == [(2, None)]
-    assert held_results(tmp_path / "nowhere", tmp_path / "nowhere") == []
+    assert [(found.trials, found.of_preset) for found in find_study_results(root=tmp_path)] == [(2, None)]
+    assert find_study_results(tmp_path / "nowhere", tmp_path / "nowhere") == []
     (folder / "b" / "trial.json").write_text('{"result"')
-    (held,) = held_results(root=tmp_path)
-    assert held.trials == 1
-    assert "b/trial.json cannot be read" in held.words
+    (found,) = find_study_results(root=tmp_path)
+    assert found.trials == 1
+    assert "b/trial.json cannot be read" in found.progress
 
 
-def test_listings_do_not_wait_for_torch(runs):
+def test_the_commands_runs_and_studies_do_not_import_torch(runs):
     words = [["runs", "--root", str(runs)], ["studies", "--results", "results", "--root", str(runs / "try")]]
-    code = (
-        f"import sys; from mnemoscope.cli import main; [main(one) for one in {words}]; sys.exit('torch' in sys.modules)"
-    )
+    run = "import sys; from mnemoscope.cli import main"
+    code = f"{run}; [main(each) for each in {words}]; sys.exit('torch' in sys.modules)"
     here = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=here)

@@ -86,10 +86,10 @@ class RunSweep:
     command: Suppress[str] = ""
 
     def run(self) -> int:
-        from mnemoscope.sweeps import Sweep, run_sweep, space, space_of_file
+        from mnemoscope.sweeps import Sweep, parse_space, read_space, run_sweep
 
-        over = space(self.over)
-        for name, values in (space_of_file(self.over_file) if self.over_file is not None else {}).items():
+        over = parse_space(self.over)
+        for name, values in (read_space(self.over_file) if self.over_file is not None else {}).items():
             if name in over:
                 raise ValueError(f"{name} is given by --over and in {self.over_file}.")
             over[name] = values

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.store import Held, held_results, read_runs, select, telling_columns, write_csv, write_parquet
+from mnemoscope.store import (
+    StoredResults,
+    find_study_results,
+    informative_columns,
+    read_runs,
+    select,
+    write_csv,
+    write_parquet,
+)
 
 RESULTS = Path("results")
 NO_RESULTS = (
@@ -39,7 +47,7 @@ class Studies:
 
     def run(self) -> int:
         results = results_folder(self.results)
-        held = [_counted(one) for one in held_results(results, self.root)]
+        held = [_counted(one) for one in find_study_results(results, self.root)]
         known = [entry.name for entry in registry.studies]
         strange = [one for one in held if one.study not in known]
         of = {name: [one for one in held if one.study == name] for name in known}
@@ -51,7 +59,7 @@ class Studies:
                     "summary": entry.summary,
                     "source": entry.source,
                     "state": "run" if of[entry.name] else unknown,
-                    "held": [_as_json(one) for one in of[entry.name]],
+                    "results": [_as_json(one) for one in of[entry.name]],
                 }
                 for entry in registry.studies
             ]
@@ -169,7 +177,7 @@ class Runs:
         elif not runs:
             print(f"There is no run below {self.root}.")
         elif self.csv is None and self.parquet is None:
-            print_table(table if self.columns else select(chosen, columns=telling_columns(chosen)))
+            print_table(table if self.columns else select(chosen, columns=informative_columns(chosen)))
             all_of = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             print(f"{len(chosen)} of {all_of}." if self.where else f"{all_of}.")
         for problem in dict.fromkeys(run["problem"] for run in chosen if run["problem"] is not None):
@@ -188,9 +196,9 @@ def results_folder(given: Path | None) -> Path | None:
     return given
 
 
-def _lines(entry: registry.Entry, held: Sequence[Held], unknown: str) -> list[dict[str, str]]:
+def _lines(entry: registry.Entry, held: Sequence[StoredResults], unknown: str) -> list[dict[str, str]]:
     """Of a study, a line for each preset that was run, or one."""
-    told = [(one.preset, one.words, str(one.path)) for one in held] or [("", unknown, "")]
+    told = [(one.preset, one.progress, str(one.path)) for one in held] or [("", unknown, "")]
     return [
         {"study": name, "preset": preset, "trials": trials, "where": where, "source": source}
         for (name, source), (preset, trials, where) in zip(
@@ -199,7 +207,7 @@ def _lines(entry: registry.Entry, held: Sequence[Held], unknown: str) -> list[di
     ]
 
 
-def _counted(one: Held) -> Held:
+def _counted(one: StoredResults) -> StoredResults:
     """With the number of the preset's trials, for which the study must be asked where its folder has no summary."""
     if one.of_preset is not None or one.problem is not None or one.path.is_file() or one.study not in registry.studies:
         return one
@@ -215,7 +223,7 @@ def _counted(one: Held) -> Held:
         return replace(one, problem=str(error))
 
 
-def _as_json(one: Held) -> dict[str, Any]:
+def _as_json(one: StoredResults) -> dict[str, Any]:
     done, all_of = one.of_preset or (None, None)
     return {
         "preset": one.preset,

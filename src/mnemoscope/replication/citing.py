@@ -15,7 +15,7 @@ from mnemoscope.inspection.uses import uses_of_config, uses_of_run
 from mnemoscope.registry.citations import Use, cited
 from mnemoscope.replication.study import Study, Trial
 from mnemoscope.replication.trial_files import preset_of, read_trial
-from mnemoscope.store import SIGNS
+from mnemoscope.store import RUN_FILES
 
 Cited = dict[str, list[str]]
 """For what each work is cited, in words, by its key."""
@@ -75,7 +75,7 @@ def _below(path: Path) -> Iterator[Cited]:
             folder = Path(at).resolve()
             trial = Trial(**read_trial(folder / "trial.json")["trial"])
             trials.setdefault(folder.parent.parent.name, []).append(trial)
-        elif SIGNS & {*names}:
+        elif RUN_FILES & {*names}:
             below.clear()
             yield cited(uses_of_run(at))
     for name, held in trials.items():

@@ -19,7 +19,7 @@ from mnemoscope.replication.trial_files import (
     summary,
     written_by_newer,
 )
-from mnemoscope.store import Held, held_results
+from mnemoscope.store import StoredResults, find_study_results
 from mnemoscope.training.files import read_json, write_json
 
 
@@ -42,7 +42,7 @@ class Told:
 def read_told(results: str | Path | None, root: str | Path | None) -> tuple[list[Told], list[str]]:
     """What `<root>/studies` and the files `<results>/<study>.<preset>.json` tell, and which cannot be told, and why."""
     told, problems = [], []
-    for held in [*held_results(None, root), *held_results(results, None)]:
+    for held in [*find_study_results(None, root), *find_study_results(results, None)]:
         if held.study not in registry.studies:
             problems.append(f"{held.path} is of {held.study!r}, which is no study of this version.")
             continue
@@ -57,7 +57,7 @@ def read_told(results: str | Path | None, root: str | Path | None) -> tuple[list
 
 def retell(results: str | Path) -> None:
     """Write every file of results again, as the studies of today tell its trials. What was measured stays."""
-    for held in held_results(results):
+    for held in find_study_results(results):
         content = read_json(held.path)
         study: Study = registry.studies.load(held.study)
         try:
@@ -84,7 +84,7 @@ def write_pages(told: Sequence[Told], folder: str | Path) -> list[Path]:
     return pages
 
 
-def _told(held: Held) -> Told:
+def _told(held: StoredResults) -> Told:
     study: Study = registry.studies.load(held.study)
     preset = preset_of(study, held.preset)
     if held.path.is_file():

@@ -13,7 +13,7 @@ from mnemoscope.replication.results import Told
 from mnemoscope.replication.scoreboard import KINDS, OTHERS, OURS, WORKS, Item, Line, Scoreboard, counts
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import render_template, table_markup
-from mnemoscope.store import Held
+from mnemoscope.store import StoredResults
 
 HEADINGS = ("quantity", "published", "ours", "preset", "verdict", "source")
 COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
@@ -118,8 +118,8 @@ def _studies(board: Scoreboard, work: str, base: Path) -> Iterator[OfStudy]:
 
 
 def _how_much(one: Told) -> str:
-    held = Held(one.study.name, one.preset, one.path, len(one.finished), one.of_preset)
-    return f"{one.preset}, trials: {held.words}"
+    held = StoredResults(one.study.name, one.preset, one.path, len(one.finished), one.of_preset)
+    return f"{one.preset}, trials: {held.progress}"
 
 
 def _address(path: Path, base: Path) -> str:

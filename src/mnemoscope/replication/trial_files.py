@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.replication.study import Finished, Preset, Row, Study, Trial
-from mnemoscope.store import newer_than_this
+from mnemoscope.store import newer_version_note
 from mnemoscope.training.files import read_json
 
 
@@ -43,7 +43,7 @@ def read_trial(path: Path) -> dict[str, Any]:
 
 def written_by_newer(environment: Mapping[str, Any]) -> str:
     """What is to be said of a trial with these versions, if it was made by a newer one of mnemoscope."""
-    return newer_than_this(str(environment.get("mnemoscope", "")))
+    return newer_version_note(str(environment.get("mnemoscope", "")))
 
 
 def finished_trials(study: Study, preset: Preset, folder: Path) -> list[Finished]:

@@ -1,22 +1,22 @@
-"""What lies on disk, read back as plain data: runs as one table, and the state of the studies. Imports no torch.
+"""Runs and results on disk, read back as plain data: a table of runs, and the results of studies. Imports no torch.
 
-Nothing is written to what is read, and what cannot be read is told beside what can.
+Reading changes no file. What cannot be read is reported next to what can.
 """
 
-from mnemoscope.store.exporting import write_csv, write_parquet
-from mnemoscope.store.runs import SIGNS, newer_than_this, read_runs, telling_columns
-from mnemoscope.store.selecting import differing, select
-from mnemoscope.store.studies import Held, held_results
+from mnemoscope.store.export import write_csv, write_parquet
+from mnemoscope.store.runs import RUN_FILES, informative_columns, newer_version_note, read_runs
+from mnemoscope.store.selection import differing_columns, select
+from mnemoscope.store.study_results import StoredResults, find_study_results
 
 __all__ = [
-    "SIGNS",
-    "Held",
-    "differing",
-    "held_results",
-    "newer_than_this",
+    "RUN_FILES",
+    "StoredResults",
+    "differing_columns",
+    "find_study_results",
+    "informative_columns",
+    "newer_version_note",
     "read_runs",
     "select",
-    "telling_columns",
     "write_csv",
     "write_parquet",
 ]

@@ -1,11 +1,10 @@
-"""The run store read back: every run folder below a root as a plain dict."""
+"""Read the folders of runs: one plain dict per run."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -15,30 +14,35 @@ from mnemoscope import registry
 from mnemoscope.base.files import read_json
 from mnemoscope.base.version import __version__
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.config.toml_format import with_tuples
-from mnemoscope.store.selecting import differing
+from mnemoscope.config.toml_format import read_toml, with_tuples
+from mnemoscope.store.selection import differing_columns
 
 Run = dict[str, Any]
+"""Columns of a run, by name."""
 
-SIGNS = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "model.safetensors"}
-"""A folder with one of these is the folder of a run, whole or not."""
+RUN_FILES = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "model.safetensors"}
+"""A folder with one of these files is the folder of a run, complete or not."""
 _FIRST = ("name", "study", "preset", "status")
 _THEN = ("steps", "loss", "baseline")
 _LAST = ("seconds", "stopped", "version", "problem", "folder")
-_BESIDE = (*_FIRST, *_THEN, *_LAST)
-"""Columns that every run has; settings stand before the steps, scores after the baseline."""
+_FIXED = (*_FIRST, *_THEN, *_LAST)
+"""Columns of every run. Settings come between the first two groups, scores between the last two."""
 _NOT_SCORES = {"step", "learning_rate", "train_loss", "gradient_norm", "left_out", "stage", "loss"}
-"""What else a line of metrics.jsonl holds."""
+"""Entries of a line of metrics.jsonl that are no scores."""
 
 
 def read_runs(root: str | Path = "runs") -> list[Run]:
-    """Every run below `root`, also those of studies and of their trials, in the order of their folders.
+    """Return every run below `root`, including the trials of studies, sorted by folder.
 
-    All dicts have the same keys. `name`, `study`, `preset` and `status`, which is "finished", "unfinished", or "broken"
-    where its files cannot be read; the settings of config.toml, options as `task_options.delay`, and the steps asked
-    for as `config.steps`; `steps`, `loss`, `baseline` and the scores by their names; `seconds`, `stopped`,
-    `version` (of mnemoscope, when it began), `problem` (what is wrong with the folder) and `folder`. Of an unfinished
-    run, loss and scores are those of its last evaluation. What is not known is None.
+    All dicts have the same keys, in this order. An unknown value is None. The loss and the scores of an unfinished run
+    are those of its last evaluation.
+
+    - `name`, `study`, `preset`;
+    - `status`: "finished", "unfinished", or "broken" if files cannot be read;
+    - the settings of config.toml, with options such as `task_options.delay`, and the number of steps to train as
+      `config.steps`;
+    - `steps` (trained so far), `loss`, `baseline`, and the scores by name;
+    - `seconds`, `stopped`, `version` (of mnemoscope when the run began), `problem` (with the folder), `folder`.
     """
     root = Path(root)
     if not root.is_dir():
@@ -52,45 +56,46 @@ def read_runs(root: str | Path = "runs") -> list[Run]:
     return [{column: run.get(column) for column in columns} for run in flat]
 
 
-def telling_columns(runs: Sequence[Run]) -> list[str]:
-    """The columns worth a look: in which settings the runs differ, and how they went."""
+def informative_columns(runs: Sequence[Run]) -> list[str]:
+    """Return the columns worth showing: the settings in which the runs differ, and the results."""
     if not runs:
         return []
     columns = list(runs[0])
     settings = columns[len(_FIRST) : columns.index("steps")]
-    dull = {*settings} - {*differing(runs, settings)} | {"baseline", "stopped", "version", "problem"}
-    return [column for column in columns if column not in dull and any(run[column] is not None for run in runs)]
+    omitted = {*settings} - {*differing_columns(runs, settings)} | {"baseline", "stopped", "version", "problem"}
+    return [column for column in columns if column not in omitted and any(run[column] is not None for run in runs)]
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    for at, below, names in os.walk(root):
-        below.sort()
-        if SIGNS & {*names}:
-            below.clear()  # a run holds no other
-            yield Path(at)
+    """Yield the folders of runs below `root`, sorted."""
+    for folder, subfolders, names in os.walk(root):
+        subfolders.sort()
+        if RUN_FILES & {*names}:
+            subfolders.clear()  # a run contains no other run
+            yield Path(folder)
 
 
 def _read(folder: Path) -> Run:
-    """One run; whatever is wrong with it becomes its `problem`."""
+    """Read one run; everything that is wrong with its files becomes its `problem`."""
     problems: list[str] = []
-    names = {each.name for each in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()}
     version = _version(folder, names, problems)
-    newer = "" if version is None else newer_than_this(version)
+    newer = "" if version is None else newer_version_note(version)
     if newer:
         problems.append(newer)
     settings = _settings(folder, names, bool(newer), problems)
     finished = {"result.json", "model.safetensors"} <= names
     if "result.json" in names and not finished:
-        problems.append("result.json is there, but model.safetensors is missing")
+        problems.append("result.json exists, but model.safetensors is missing")
     result = _result(folder, problems) if finished else _last_evaluation(folder, names, problems)
     _check_tensors(folder, names & {"model.safetensors" if finished else "checkpoint.safetensors"}, problems)
     is_broken = settings is None or result is None
-    known, scores = result or ({}, {})
+    outcome, scores = result or ({}, {})
     return {
         "settings": _columns(settings or {}),
         "scores": _scores(scores),
-        **_place(folder),
-        **known,
+        **_study_of(folder),
+        **outcome,
         "status": "broken" if is_broken else "finished" if finished else "unfinished",
         "version": version,
         "problem": "; ".join(problems) or None,
@@ -98,16 +103,17 @@ def _read(folder: Path) -> Run:
     }
 
 
-def _place(folder: Path) -> dict[str, str]:
-    """The study and the preset that a run belongs to, by the names of its folders."""
+def _study_of(folder: Path) -> dict[str, str]:
+    """Return the study and the preset of a run, which are names of its parent folders."""
     parts = folder.resolve().parts
-    for at, part in enumerate(parts[:-3]):
-        if part == "studies" and parts[at + 1] in registry.studies:
-            return {"study": parts[at + 1], "preset": parts[at + 2]}
+    for index, part in enumerate(parts[:-3]):
+        if part == "studies" and parts[index + 1] in registry.studies:
+            return {"study": parts[index + 1], "preset": parts[index + 2]}
     return {}
 
 
 def _version(folder: Path, names: set[str], problems: list[str]) -> str | None:
+    """Return the version of mnemoscope that began a run; None: unknown."""
     if "env.json" not in names:
         problems.append("env.json is missing")
         return None
@@ -116,15 +122,15 @@ def _version(folder: Path, names: set[str], problems: list[str]) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def newer_than_this(version: str) -> str:
-    """What is to be said of something written by a newer version of mnemoscope; of others nothing."""
+def newer_version_note(version: str) -> str:
+    """Return a note on a file that a newer version of mnemoscope has written; "" for any other version."""
     if _numbers(version) <= _numbers(__version__):
         return ""
     return f"written by mnemoscope {version}, which is newer than this one, {__version__}"
 
 
 def _numbers(version: str) -> list[int]:
-    """A version such that it can be compared.
+    """Return the numbers of a version, which compare as versions do.
 
     >>> _numbers("0.10.1") > _numbers("0.9")
     True
@@ -133,18 +139,18 @@ def _numbers(version: str) -> list[int]:
 
 
 def _settings(folder: Path, names: set[str], is_newer: bool, problems: list[str]) -> Mapping[str, Any] | None:
-    """What was asked for; None where it cannot be read."""
-    if "config.toml" not in names:  # an agent that learns in the trial of a study has none: the trial knows
+    """Return the settings of a run; None if they cannot be read."""
+    if "config.toml" not in names:  # an agent in a trial of a study has none: its settings are in the trial
         trial = folder.parent / "trial.json"
         if trial.is_file():
             content = (_read_json(trial, problems) or {}).get("trial", {})
             return {"name": content.get("name"), **content.get("settings", {}), "seed": content.get("seed")}
-        problems.append("config.toml is missing, so that what was asked for is not known")
+        problems.append("config.toml is missing, so that the settings are unknown")
         return {}
     try:
-        content = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        problems.append(f"config.toml cannot be read: {error}")
+        content = read_toml(folder / "config.toml")
+    except (ValueError, OSError) as error:
+        problems.append(f"config.toml cannot be read: {error.__cause__ or error}")
         return None
     if not is_newer:
         try:
@@ -152,45 +158,48 @@ def _settings(folder: Path, names: set[str], is_newer: bool, problems: list[str]
         except (ValueError, TypeError) as error:
             problems.append(f"config.toml is not as this version writes it: {str(error).partition(' There are ')[0]}")
     defaults = {
-        each.name: None if each.default is MISSING else each.default
-        for each in fields(RunConfig)
-        if each.default_factory is MISSING
+        setting.name: None if setting.default is MISSING else setting.default
+        for setting in fields(RunConfig)
+        if setting.default_factory is MISSING
     }
     return {**defaults, **content}
 
 
 def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the names of their columns: tables become one column for each of their keys."""
+    """Return settings by column: a table becomes one column per key."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        column = f"config.{name}" if name in _BESIDE and name not in _FIRST else name
+        column = f"config.{name}" if name in _FIXED and name not in _FIRST else name
         if isinstance(value, Mapping):
-            flat |= {f"{column}.{key}": each for key, each in value.items()}
+            flat |= {f"{column}.{key}": option for key, option in value.items()}
         else:
             flat[column] = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
     return flat
 
 
 def _result(folder: Path, problems: list[str]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """How a finished run went, and its scores; None where that cannot be read."""
+    """Return the outcome of a finished run and its scores; None if they cannot be read."""
     content = _read_json(folder / "result.json", problems)
     if content is None:
         return None
     scores = content.get("scores")
-    known = {name: content.get(name) for name in ("steps", "loss", "baseline", "seconds", "stopped")}
-    return known, scores if isinstance(scores, dict) else {}
+    outcome = {name: content.get(name) for name in ("steps", "loss", "baseline", "seconds", "stopped")}
+    return outcome, scores if isinstance(scores, dict) else {}
 
 
 def _last_evaluation(
     folder: Path, names: set[str], problems: list[str]
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Of an unfinished run. A crash may have cut its last line, which `--resume` takes back: then the one before."""
+    """Return the last evaluation of an unfinished run, in the form of `_result`.
+
+    A crash may have truncated the last line, which `--resume` removes: the line before it counts.
+    """
     if "metrics.jsonl" not in names:
         return {}, {}
     try:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-        whole = [line for line in lines[:-1] if line]
-        line = json.loads(whole[-1]) if whole else {}
+        complete = [line for line in lines[:-1] if line]
+        line = json.loads(complete[-1]) if complete else {}
     except (ValueError, OSError) as error:
         problems.append(f"metrics.jsonl cannot be read: {error}")
         return None
@@ -202,26 +211,28 @@ def _last_evaluation(
 
 
 def _scores(scores: Mapping[str, Any]) -> dict[str, Any]:
-    taken = {*_BESIDE, *(each.name for each in fields(RunConfig))}
+    """Return scores by column; a score with the name of another column gets a prefix."""
+    taken = {*_FIXED, *(setting.name for setting in fields(RunConfig))}
     return {f"score.{name}" if name in taken else name: value for name, value in scores.items()}
 
 
 def _check_tensors(folder: Path, names: set[str], problems: list[str]) -> None:
-    """Whether safetensors files are whole, by what their headers say."""
+    """Report safetensors files that are shorter than their headers say."""
     for name in names:
         path = folder / name
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             try:
                 header = json.loads(file.read(size)) if size < path.stat().st_size else None
-                ends = [each["data_offsets"][1] for key, each in (header or {}).items() if key != "__metadata__"]
+                ends = [tensor["data_offsets"][1] for key, tensor in (header or {}).items() if key != "__metadata__"]
             except (ValueError, KeyError, TypeError, AttributeError):
                 header, ends = None, []
         if header is None or path.stat().st_size != 8 + size + max(ends, default=0):
-            problems.append(f"{name} is cut short")
+            problems.append(f"{name} is truncated")
 
 
 def _read_json(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    """Read a JSON file; on failure report the problem and return None."""
     try:
         return read_json(path)
     except (ValueError, OSError) as error:

@@ -1,13 +1,13 @@
-"""Sweeps over any fields of a run: a grid, a random choice, or Optuna's samplers, by any engine.
+"""Sweeps over any fields of a run: grid search, random search or samplers of Optuna, on any engine.
 
-sweep = Sweep(PRESETS["flipflop"], space(["learning_rate=log:1e-4:1e-2"]), "random", trials=20)
+sweep = Sweep(PRESETS["flipflop"], parse_space(["learning_rate=log:1e-4:1e-2"]), "random", trials=20)
 print(run_sweep(sweep, engine=engine("local")).best)
 """
 
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.results import PointResult, SweepResult
-from mnemoscope.sweeps.running import run_sweep
-from mnemoscope.sweeps.search_space import Choices, Integers, Uniform, distribution, space, space_of_file
+from mnemoscope.sweeps.runner import run_sweep
+from mnemoscope.sweeps.search_space import Choices, Integers, Uniform, parse_distribution, parse_space, read_space
 from mnemoscope.sweeps.sweep import Point, Sweep
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "Sweep",
     "SweepResult",
     "Uniform",
-    "distribution",
+    "parse_distribution",
+    "parse_space",
+    "read_space",
     "run_sweep",
-    "space",
-    "space_of_file",
 ]

@@ -1,4 +1,4 @@
-"""How the points of a sweep are chosen, by name. Imports no torch."""
+"""Search methods by name: how the points of a sweep are chosen. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Method:
-    """One way to choose points; what it is and whom to cite for it is in the registry (`registry.searches`)."""
+    """A search method. Its summary and the works to cite are in the registry (`registry.searches`)."""
 
     sampler: str = ""
-    """Class in optuna.samplers (extra `sweep`); none: nothing that is told changes what is chosen."""
+    """Class in optuna.samplers (extra `sweep`); "": the points do not depend on earlier results."""
     counts: bool = False
-    """Whether the sampler keeps count of its points in the storage, and draws at random where it cannot do better yet;
-    else each point has a seed of its own."""
+    """Whether the sampler counts its points in the storage, and draws at random until it has enough of them. Any other
+    sampler gets a new seed for each point."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the sampler."""
 
 
 METHODS = {
@@ -27,3 +28,4 @@ METHODS = {
     "cma-es": Method("CmaEsSampler", counts=True),
     "qmc": Method("QMCSampler", counts=True, options={"scramble": True}),
 }
+"""Search methods by name."""

@@ -1,4 +1,4 @@
-"""The page of a sweep: the best run, the table, the objective against what varies."""
+"""The HTML page of a sweep: the best runs, the table of points, and the objective against each field."""
 
 from __future__ import annotations
 
@@ -11,50 +11,60 @@ from mnemoscope.registry.citations import Use, cited
 from mnemoscope.report import Section, render_document
 from mnemoscope.report.markup import figure_markup, links_markup, table_markup
 from mnemoscope.report.provenance import citation_section, provenance_section
-from mnemoscope.sweeps.drawing import against_each_field, parallel
+from mnemoscope.sweeps.figure import draw_objective, draw_parallel
 from mnemoscope.sweeps.results import PointResult, SweepResult, best_run
 from mnemoscope.sweeps.sweep import Point
 
 MOST_ROWS = 200
-"""Of the table on the page; summary.json has all."""
+"""Largest number of rows of the table on the page; summary.json has all."""
 LISTED = 5
-"""Best points whose runs are listed."""
+"""Number of the best points whose best runs are listed."""
 
 
 def render_sweep(result: SweepResult, command: str = "") -> str:
-    """The page as text; it lies in the folder of the sweep."""
-    sweep, best = result.sweep, result.best
-    rows = [[_text(value) for value in row.values()] for row in result.table()[:MOST_ROWS]]
-    left = f" The first {MOST_ROWS} of {len(result.points)}." if len(result.points) > MOST_ROWS else ""
-    table = table_markup("Points", list(result.table()[0]), rows)
-    sections = [Section("Points", f"The best first; the mean over the seeds counts.{left}", table)]
-    if best is not None:
-        listed = links_markup([_link(result, point) for point in result.points[:LISTED] if point.value is not None])
-        sections.insert(0, Section("Best runs", "Of each of the best points, its best run.", listed + _look(result)))
-        caption = (
-            f"Every run; a ring marks the best point. Over a list of values, the line is their mean {sweep.objective}."
-        )
-        figure = against_each_field(sweep, result.points)
-        sections.append(Section(
-            "What varies", f"The {sweep.objective} against each field.",
-            figure_markup(figure, "fields", alt=f"{sweep.objective} against {', '.join(sweep.over)}", caption=caption),
-        ))  # fmt: skip
-        if len(sweep.over) > 1:
-            figure = parallel(sweep, result.points)
-            sections.append(Section(
-                "All fields together", "A line for each point: its values, and what came of them.",
-                figure_markup(figure, "parallel", alt=f"A line for each point through {', '.join(sweep.over)} and its "
-                      f"{sweep.objective}", caption="The best point is on top, the best quarter in colour."),
-            ))  # fmt: skip
+    """Return the HTML page of a sweep; its links are relative to the folder of the sweep."""
+    sections = [_table_section(result)]
+    if result.best is not None:
+        sections = [_best_section(result), *sections, _objective_section(result)]
+        if len(result.sweep.over) > 1:
+            sections.append(_parallel_section(result))
     return render_document(
-        f"Sweep: {sweep.base.name}",
+        f"Sweep: {result.sweep.base.name}",
         _summary(result),
         [*sections, citation_section(_cites(result)), provenance_section(command)],
     )
 
 
+def _table_section(result: SweepResult) -> Section:
+    rows = [[_text(value) for value in row.values()] for row in result.table()[:MOST_ROWS]]
+    omitted = f" The first {MOST_ROWS} of {len(result.points)}." if len(result.points) > MOST_ROWS else ""
+    table = table_markup("Points", list(result.table()[0]), rows)
+    return Section("Points", f"Sorted by the mean over the seeds, the best first.{omitted}", table)
+
+
+def _best_section(result: SweepResult) -> Section:
+    links = [_link(result, point) for point in result.points[:LISTED] if point.value is not None]
+    return Section("Best runs", "The best run of each of the best points.", links_markup(links) + _advice(result))
+
+
+def _objective_section(result: SweepResult) -> Section:
+    objective, fields = result.sweep.objective, ", ".join(result.sweep.over)
+    caption = f"Every run; rings mark the best point. For a list of values, the line is the mean {objective}."
+    figure = draw_objective(result.sweep, result.points)
+    markup = figure_markup(figure, "fields", alt=f"{objective} against {fields}", caption=caption)
+    return Section("Effect of each field", f"The {objective} against each field.", markup)
+
+
+def _parallel_section(result: SweepResult) -> Section:
+    objective, fields = result.sweep.objective, ", ".join(result.sweep.over)
+    alt = f"One line per point through {fields} and its {objective}"
+    caption = "The best point is on top, the best quarter in colour."
+    markup = figure_markup(draw_parallel(result.sweep, result.points), "parallel", alt=alt, caption=caption)
+    return Section("All fields together", "One line per point: its values and its result.", markup)
+
+
 def _cites(result: SweepResult) -> list[str]:
-    """Of all that was run, and of the method."""
+    """Return the BibTeX keys of the runs and of the search method."""
     sweep, uses = result.sweep, [Use("search", result.sweep.method)]
     for point in result.points:
         uses += uses_of_config(sweep.config(Point(point.number, point.values), sweep.seeds[0]))
@@ -64,10 +74,10 @@ def _cites(result: SweepResult) -> list[str]:
 def _summary(result: SweepResult) -> str:
     sweep, best = result.sweep, result.best
     seeds = f", {len(sweep.seeds)} seeds each" if len(sweep.seeds) > 1 else ""
-    done = f"{len(result.points)} of {sweep.number} points{seeds}: {registry.searches[sweep.method].summary}."
-    told = "No run stayed finite." if best is None else f"Best {sweep.objective} {_text(best.value)}: {_values(best)}."
-    lost = f"<p>{len(result.failed)} runs failed: {escape('; '.join(result.failed))}</p>" if result.failed else ""
-    return f"<p>{escape(told)}</p><p>{escape(done)}</p>{lost}"
+    done = f"{len(result.points)} of {sweep.point_count} points{seeds}: {registry.searches[sweep.method].summary}."
+    outcome = "Every run diverged." if best is None else f"Best {sweep.objective} {_text(best.value)}: {_values(best)}."
+    failures = f"<p>{len(result.failed)} runs failed: {escape('; '.join(result.failed))}</p>" if result.failed else ""
+    return f"<p>{escape(outcome)}</p><p>{escape(done)}</p>{failures}"
 
 
 def _link(result: SweepResult, point: PointResult) -> tuple[str, str]:
@@ -78,12 +88,12 @@ def _link(result: SweepResult, point: PointResult) -> tuple[str, str]:
     return f"{result.sweep.objective} {_text(run.value)}: {_values(point)}{seed}", f"{run.hash}/{page}"
 
 
-def _look(result: SweepResult) -> str:
+def _advice(result: SweepResult) -> str:
     best = result.best
     run = None if best is None else best_run(best.runs, result.sweep)
     if run is None:
         return ""
-    return f"<p>Look at it: <code>mnemoscope inspect {escape(str(result.folder / run.hash))}</code></p>"
+    return f"<p>Inspect the best run: <code>mnemoscope inspect {escape(str(result.folder / run.hash))}</code></p>"
 
 
 def _values(point: PointResult) -> str:

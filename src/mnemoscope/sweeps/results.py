@@ -1,4 +1,4 @@
-"""What came out of a sweep: of each point its runs, one for each seed, and the best point first."""
+"""Results of a sweep: the runs of each point, one per seed, with the best point first."""
 
 from __future__ import annotations
 
@@ -17,82 +17,89 @@ from mnemoscope.training.trial import TRIAL
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A run that was finished, or that did not stay finite."""
+    """A run that has finished or diverged."""
 
     seed: int
+    """Seed of the run."""
     hash: str
+    """Hash of the configuration, which is the name of its folder."""
     value: float | None
-    """Of the objective; None: it did not stay finite."""
-    reported: Mapping[str, Any]
-    """All that it reports."""
+    """Value of the objective; None: the run diverged."""
+    report: Mapping[str, Any]
+    """Everything that the run reports, by name."""
 
 
 @dataclass(frozen=True)
 class PointResult:
-    """A point and its runs."""
+    """A point of the search space and its runs."""
 
     number: int
+    """Position in the order in which the points were chosen."""
     values: Mapping[str, Value]
+    """Values by field."""
     runs: Sequence[EndedRun]
-    """Of the seeds that have ended."""
+    """Runs that have ended, one per seed."""
     seeds: int
-    """How many were asked for."""
+    """Number of seeds in the sweep."""
 
     @property
     def value(self) -> float | None:
-        """Mean over the seeds; None if one of them has not ended, or did not stay finite: what is left would not be
-        comparable with the others.
+        """Mean of the objective over the seeds.
+
+        None if a run has not ended or has diverged: a mean over fewer seeds could not be compared with the others.
         """
         values = [run.value for run in self.runs if run.value is not None]
         return mean(values) if len(values) == self.seeds else None
 
     @property
     def diverged(self) -> int:
-        """Runs that did not stay finite."""
+        """Number of runs that diverged."""
         return sum(run.value is None for run in self.runs)
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What came out, and where it lies."""
+    """The results of a sweep, and the places of its files."""
 
     sweep: Sweep
+    """The sweep that was run."""
     folder: Path
+    """Folder of the runs."""
     page: Path
+    """HTML page of the sweep."""
     points: list[PointResult]
-    """Those with ended runs, the best first; each once, however often it was chosen."""
+    """Points with at least one ended run, the best first. A point that was chosen several times is listed once."""
     runs: int
-    """Runs that were asked for."""
+    """Number of runs in the sweep."""
     reused: int
-    """Runs that had ended before."""
+    """Number of runs that had ended before."""
     failed: list[str]
-    """Runs that an engine could not finish, each with what went wrong."""
+    """Runs that could not be finished, each with the reason."""
     problems: list[str]
-    """What is wrong with folders of runs."""
+    """Problems with the folders of runs."""
 
     @property
     def best(self) -> PointResult | None:
-        """The best point; None: there is none of which all seeds have ended and stayed finite."""
+        """The best point; None if there is no point whose runs have all ended without diverging."""
         return self.points[0] if self.points and self.points[0].value is not None else None
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each point: what varies, the objective, over how many seeds, and the best of its runs."""
+        """Return one row per point: its values, the objective, the number of seeds, and its best run."""
         return [self._row(point) for point in self.points]
 
     def _row(self, point: PointResult) -> dict[str, Any]:
-        own = [run for run in point.runs if run.value is not None]
-        values = [run.value for run in own if run.value is not None]
+        values = [run.value for run in point.runs if run.value is not None]
         row = {**point.values, self.sweep.objective: point.value}
         if len(self.sweep.seeds) > 1:
             row |= {"lowest": min(values, default=None), "highest": max(values, default=None)}
             row["seeds"] = f"{len(point.runs)} of {len(self.sweep.seeds)}"
-        if any(each.diverged for each in self.points):
+        if any(other.diverged for other in self.points):
             row["diverged"] = point.diverged
-        best = best_run(own, self.sweep)
+        best = best_run(point.runs, self.sweep)
         return {**row, "run": (best or point.runs[0]).hash}
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """Return the results as JSON data."""
         best = self.best
         run = None if best is None else best_run(best.runs, self.sweep)
         return {
@@ -108,8 +115,9 @@ class SweepResult:
                     "number": point.number,
                     "values": dict(point.values),
                     "value": point.value,
-                    "runs": [{"seed": run.seed, "folder": str(self.folder / run.hash), **run.reported}
-                             for run in point.runs],
+                    "runs": [
+                        {"seed": run.seed, "folder": str(self.folder / run.hash), **run.report} for run in point.runs
+                    ],
                 }
                 for point in self.points
             ],
@@ -117,54 +125,55 @@ class SweepResult:
             "reused": self.reused,
             "failed": self.failed,
             "problems": self.problems,
-        }  # fmt: skip
+        }
 
 
-def read_ended(path: Path) -> dict[str, Any]:
-    """What the `trial.json` of a run says that it reports."""
+def read_report(path: Path) -> dict[str, Any]:
+    """Return what a run reports in its `trial.json`."""
     content = read_json(path).get("result")
     if not isinstance(content, dict):
         raise ValueError(
-            f"{path} should hold what a run reports, but does not: it was edited, or written by another version of "
-            f"mnemoscope. Remove it, and the run is looked up again by --resume."
+            f"{path} should hold the report of a run, but does not: it was edited, or written by another version of "
+            f"mnemoscope. Remove it, and --resume reads the run again."
         )
     return content
 
 
 def point_result(sweep: Sweep, point: Point, folder: Path) -> PointResult:
-    """The runs of a point that have ended."""
+    """Return a point with its runs that have ended."""
     runs = []
     for seed in sweep.seeds:
         name = sweep.config(point, seed).hash
         if (folder / name / TRIAL).exists():
-            reported = read_ended(folder / name / TRIAL)
-            runs.append(EndedRun(seed, name, value_of(reported, sweep.objective), reported))
+            report = read_report(folder / name / TRIAL)
+            runs.append(EndedRun(seed, name, objective_value(report, sweep.objective), report))
     return PointResult(point.number, point.values, runs, len(sweep.seeds))
 
 
-def value_of(reported: Mapping[str, Any], objective: str) -> float | None:
-    """The objective among what a run reports."""
-    if "diverged" in reported:
+def objective_value(report: Mapping[str, Any], objective: str) -> float | None:
+    """Return the value of the objective in the report of a run; None: the run diverged."""
+    if "diverged" in report:
         return None
-    numbers = {name: value for name, value in reported.items() if type(value) in (int, float)}
+    numbers = {name: value for name, value in report.items() if type(value) in (int, float)}
     if objective not in numbers:
         raise ValueError(
-            f"The runs report no {objective!r}. There are {', '.join(numbers)}: choose one by --objective."
+            f"The runs report no {objective!r}. There are {', '.join(numbers)}: choose one with --objective."
         )
     return float(numbers[objective]) if isfinite(numbers[objective]) else None
 
 
 def best_first(points: Sequence[PointResult], sweep: Sweep) -> list[PointResult]:
-    """Each point once, sorted; those without a value come last."""
-    once = {tuple(run.hash for run in point.runs): point for point in reversed(points) if point.runs}
-    return sorted(once.values(), key=lambda point: (*_order(point.value, sweep), point.number))
+    """Return each point once, sorted; points without a value come last."""
+    distinct = {tuple(run.hash for run in point.runs): point for point in reversed(points) if point.runs}
+    return sorted(distinct.values(), key=lambda point: (*_order(point.value, sweep), point.number))
 
 
 def best_run(runs: Sequence[EndedRun], sweep: Sweep) -> EndedRun | None:
-    """The best of some runs."""
+    """Return the best run; None if all diverged."""
     finite = [run for run in runs if run.value is not None]
     return min(finite, key=lambda run: _order(run.value, sweep), default=None)
 
 
 def _order(value: float | None, sweep: Sweep) -> tuple[bool, float]:
-    return (True, 0.0) if value is None else (False, value if sweep.sought == "minimise" else -value)
+    """Return a sort key that puts the best value first and None last."""
+    return (True, 0.0) if value is None else (False, value if sweep.goal == "minimise" else -value)

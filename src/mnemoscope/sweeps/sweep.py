@@ -1,10 +1,9 @@
-"""A sweep as data: one configuration, the fields that vary, how values are chosen, and what is sought."""
+"""A sweep as data: one configuration, the fields that vary, the search method, and the objective."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -13,19 +12,20 @@ from typing import Any, Literal
 
 from mnemoscope import registry
 from mnemoscope.base.files import DEBRIS, read_json, write_json
+from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
 from mnemoscope.base.version import __version__
 from mnemoscope.config.hashing import without_later_defaults
 from mnemoscope.config.options import options_of
 from mnemoscope.config.run_config import RunConfig, changed
-from mnemoscope.store import newer_than_this
+from mnemoscope.store import newer_version_note
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.search_space import Choices, Distribution, Value
 from mnemoscope.training.build import build_task, checked_cell_options
 
 Direction = Literal["minimise", "maximise"]
-HOME = "sweeps"
-"""Folder below that of all runs."""
+SUBFOLDER = "sweeps"
+"""Folder of all sweeps, inside the folder of all runs."""
 
 _NOT_SWEPT = {
     "name": "it is the name of the sweep",
@@ -33,16 +33,19 @@ _NOT_SWEPT = {
     "threads": "it changes no result",
     "checkpoint_every": "it changes no result",
 }
+"""Fields that cannot vary, each with the reason."""
 _TABLES = {"task_options": "task", "cell_options": "cell"}
+"""Tables of options, each with the field whose options it holds."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One choice of values."""
+    """A point of the search space: one value for each field that varies."""
 
     number: int
-    """In the order in which they were chosen."""
+    """Position in the order in which the points were chosen."""
     values: Mapping[str, Value]
+    """Values by field."""
 
 
 @dataclass(frozen=True)
@@ -50,40 +53,41 @@ class Sweep:
     """Everything that determines a sweep.
 
     >>> from mnemoscope.config import PRESETS
-    >>> from mnemoscope.sweeps.search_space import space
-    >>> sweep = Sweep(PRESETS["flipflop"], space(["hidden_size=8,16", "cell=gru,lstm"]), seeds=(0, 1))
+    >>> from mnemoscope.sweeps.search_space import parse_space
+    >>> sweep = Sweep(PRESETS["flipflop"], parse_space(["hidden_size=8,16", "cell=gru,lstm"]), seeds=(0, 1))
     >>> [dict(point.values) for point in sweep.points()][1]
     {'hidden_size': 8, 'cell': 'lstm'}
     """
 
     base: RunConfig
-    """What is the same in all runs. Its name is that of the sweep."""
+    """The configuration that all runs share. Its name is the name of the sweep."""
     over: Mapping[str, Distribution]
-    """What varies, by the names of its fields; options as `cell_options.nonlinearity`."""
+    """The values of each field that varies; options are written as `cell_options.nonlinearity`."""
     method: str = "grid"
-    """A key of `METHODS`."""
+    """Search method, a key of `METHODS`."""
     trials: int | None = None
-    """Points to choose; a grid has its own number."""
+    """Number of points; None for a grid, which has all combinations."""
     seeds: tuple[int, ...] = (0,)
-    """With which each point is run; what counts of it is the mean over them."""
+    """Seeds of the runs of each point; the objective of a point is the mean over them."""
     objective: str = "loss"
-    """A number that a finished run reports: loss, a score of the task, steps, seconds."""
+    """Number to optimise that a finished run reports: loss, a score of the task, steps, seconds."""
     direction: Direction | None = None
-    """None: an accuracy is maximised, everything else minimised."""
+    """Direction of the objective; None: an accuracy is maximised, everything else is minimised."""
     sampling_seed: int = 0
-    """Seed of the choice of points."""
+    """Seed of the search."""
     at_a_time: int = 4
-    """Points that Optuna chooses before it is told how they went: as many as can run at the same time."""
+    """Number of points that Optuna proposes before it receives their results: as many as can run in parallel."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            near = get_close_matches(self.method, METHODS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"There is no method {self.method!r}.{hint} There are {', '.join(METHODS)}.")
+            raise ValueError(
+                f"There is no method {self.method!r}.{did_you_mean(self.method, METHODS)} There are "
+                f"{', '.join(METHODS)}."
+            )
         if not self.over:
             raise ValueError("A sweep needs at least one field that varies, such as learning_rate=0.001,0.003.")
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
-            raise ValueError(f"seeds must be some, each once, but are {self.seeds}.")
+            raise ValueError(f"seeds must be at least one number, each once, but are {self.seeds}.")
         check_whole(0, sampling_seed=self.sampling_seed)
         check_whole(1, at_a_time=self.at_a_time)
         for name in self.over:
@@ -91,18 +95,20 @@ class Sweep:
         self._check_trials()
 
     def _check_name(self, name: str) -> None:
+        """Raise unless a field of this name can vary."""
         table, dot, _ = name.partition(".")
         if name in _NOT_SWEPT:
             raise ValueError(f"{name} cannot be swept: {_NOT_SWEPT[name]}.")
-        known = [each.name for each in fields(RunConfig) if each.name not in (*_NOT_SWEPT, *_TABLES)]
+        known = [setting.name for setting in fields(RunConfig) if setting.name not in (*_NOT_SWEPT, *_TABLES)]
         if name in known or (dot and table in _TABLES):
-            return  # which options there are depends on the task and the cell
+            return  # the options depend on the task and the cell of a point; `check` looks at them
         names = [*known, *self._options()]
-        near = get_close_matches(name, names, n=1) or [one for one in names if one.endswith(f".{name}")]
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"There is no field {name!r} of a run{hint} There are {', '.join(names)}.")
+        options = [option for option in names if option.endswith(f".{name}")]
+        suggestion = did_you_mean(name, names) or "".join(f" Did you mean {option!r}?" for option in options[:1])
+        raise ValueError(f"A run has no field {name!r}.{suggestion} There are {', '.join(names)}.")
 
     def _options(self) -> list[str]:
+        """Return the names of all options of the task and of the cell."""
         task, cell = registry.tasks.load(self.base.task), registry.learners(self.base.task).load(self.base.cell)
         given = {"input_size", "hidden_size", "output_size"}
         return [f"task_options.{name}" for name in options_of(task)] + [
@@ -115,38 +121,38 @@ class Sweep:
                 raise ValueError(f"The method {self.method} needs a number of trials (`--trials`).")
             check_whole(1, trials=self.trials)
             return
-        ranges = [f"{name}={values.words}" for name, values in self.over.items() if not isinstance(values, Choices)]
+        ranges = [f"{name}={values.text}" for name, values in self.over.items() if not isinstance(values, Choices)]
         if ranges:
             raise ValueError(
-                f"A grid needs lists of values, but {ranges[0]} is a range: choose by another method, such as random."
+                f"A grid needs lists of values, but {ranges[0]} is a range: use another method, such as random."
             )
         if self.trials is not None:
-            raise ValueError("A grid has every combination once: trials (`--trials`) are for the other methods.")
+            raise ValueError("A grid runs every combination once: trials (`--trials`) are for the other methods.")
 
     @property
-    def number(self) -> int:
-        """How many points there are."""
+    def point_count(self) -> int:
+        """Number of points."""
         if self.trials is not None:
             return self.trials
-        return prod(len(values.ends) for values in self.over.values())
+        return prod(len(values.probes) for values in self.over.values())
 
     @property
-    def sought(self) -> Direction:
-        """In which direction the objective is better."""
+    def goal(self) -> Direction:
+        """Direction in which the objective improves."""
         return self.direction or ("maximise" if "accuracy" in self.objective else "minimise")
 
     def points(self) -> Iterator[Point]:
-        """All points of a grid, or of a random choice, of which the first ones are the same however many there are."""
+        """Yield all points of a grid or of a random search. More trials continue the same random sequence."""
         if self.method == "grid":
-            for number, values in enumerate(product(*(each.ends for each in self.over.values()))):
+            for number, values in enumerate(product(*(values.probes for values in self.over.values()))):
                 yield Point(number, dict(zip(self.over, values, strict=True)))
             return
-        for number in range(self.number):
+        for number in range(self.point_count):
             random = Random(f"{self.sampling_seed} {number}")
             yield Point(number, {name: values.draw(random) for name, values in self.over.items()})
 
     def config(self, point: Point, seed: int) -> RunConfig:
-        """The run of a point. The options of the base's task or cell are not for another one."""
+        """Return the configuration of a run. Options of the base are dropped where its task or its cell is replaced."""
         changes: dict[str, Any] = {}
         for name, value in point.values.items():
             table, dot, key = name.partition(".")
@@ -154,79 +160,86 @@ class Sweep:
                 changes.setdefault(table, {})[key] = value
             else:
                 changes[name] = value
-        others = {table: {} for table, of in _TABLES.items() if of in changes and changes[of] != getattr(self.base, of)}
-        return changed(replace(self.base, **others), changes, seed=seed)
+        replaced = [
+            table
+            for table, owner in _TABLES.items()
+            if owner in changes and changes[owner] != getattr(self.base, owner)
+        ]
+        return changed(replace(self.base, **{table: {} for table in replaced}), changes, seed=seed)
 
     def probes(self) -> Iterator[Point]:
-        """Points that show whether all are runs, before the first is: all, or the ends of each range."""
+        """Yield points to check before the first run: all points, or for Optuna the ends of each range."""
         if not METHODS[self.method].sampler:
             yield from self.points()
             return
-        first = {name: values.ends[0] for name, values in self.over.items()}
+        first = {name: values.probes[0] for name, values in self.over.items()}
         for name, values in self.over.items():
-            for value in values.ends:
+            for value in values.probes:
                 yield Point(0, {**first, name: value})
 
     def check(self, point: Point) -> None:
-        """Raise if the point is no run: values that do not fit, or options that its task or its cell does not have."""
+        """Raise if a point cannot be run: a value does not fit, or its task or its cell lacks an option."""
         config = self.config(point, self.seeds[0])
         build_task(config)
         checked_cell_options(config)
 
     def as_json(self) -> dict[str, Any]:
-        """What `sweep.json` holds."""
+        """Return the content of `sweep.json`."""
         base = without_later_defaults(asdict(self.base))
         return {
             "mnemoscope": __version__,
             "method": self.method,
             "over": {
-                name: list(values.values) if isinstance(values, Choices) else values.words
+                name: list(values.values) if isinstance(values, Choices) else values.text
                 for name, values in self.over.items()
             },
             "base": {name: value for name, value in base.items() if name not in (*_NOT_SWEPT, *self.over)},
             "trials": self.trials,
             "seeds": list(self.seeds),
             "objective": self.objective,
-            "direction": self.sought,
+            "direction": self.goal,
             "sampling_seed": self.sampling_seed,
             "at_a_time": self.at_a_time,
         }
 
-    def same(self) -> tuple[str, ...]:
-        """What must be the same of two sweeps that share a folder: there may be more trials later; and more seeds or
-        another objective, unless these have decided what was tried.
+    def fixed_settings(self) -> tuple[str, ...]:
+        """Return the entries of `sweep.json` that must not change when a sweep resumes.
+
+        The number of trials may grow. Seeds and objective may change unless the proposals of Optuna depend on them.
         """
-        told = () if not METHODS[self.method].sampler else ("seeds", "objective", "direction", "at_a_time")
+        adaptive = ("seeds", "objective", "direction", "at_a_time") if METHODS[self.method].sampler else ()
         seeded = () if self.method == "grid" else ("sampling_seed",)
-        return ("method", "over", "base", *seeded, *told)
+        return ("method", "over", "base", *seeded, *adaptive)
 
 
 def sweep_folder(name: str, root: str | Path) -> Path:
-    """Where the runs of a sweep lie, each in a folder named by the hash of its configuration."""
-    return Path(root) / HOME / name
+    """Return the folder of a sweep. Each run has a folder in it, named by the hash of its configuration."""
+    return Path(root) / SUBFOLDER / name
 
 
-def begin(sweep: Sweep, folder: Path, resume: bool, storage: str) -> None:
-    """Make the folder that of this sweep; raises if it is not its own, or if it holds runs and is not to go on.
+def prepare_folder(sweep: Sweep, folder: Path, resume: bool, storage: str) -> None:
+    """Write `sweep.json`; raise if the folder belongs to another sweep, or has runs and `resume` is not set.
 
-    `storage` says where Optuna keeps what it knows; nothing, if it is not asked.
+    `storage` is the place where Optuna keeps its state; "" for methods without Optuna.
     """
     path, content = folder / "sweep.json", {**sweep.as_json(), "storage": storage}
-    held = [each.name for each in folder.iterdir() if not each.name.startswith(DEBRIS)]
-    if held and path.name not in held:
+    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(DEBRIS)]
+    if names and path.name not in names:
         raise FileExistsError(f"{folder} is not the folder of a sweep: it has no sweep.json. Choose another --name.")
-    if held:
+    if names:
         before = read_json(path)
-        newer = newer_than_this(str(before.get("mnemoscope", "")))
+        newer = newer_version_note(str(before.get("mnemoscope", "")))
         if newer:
-            raise ValueError(f"{path} was {newer}: nothing was touched. Use that version, or another --name.")
-        other = [name for name in (*sweep.same(), "storage") if before.get(name) != content[name]]
-        if len(held) > 1 and other:
-            told = "; ".join(f"{name} is {before.get(name)} there, and {content[name]} here" for name in other)
-            raise ValueError(f"{folder} holds another sweep: {told}. Choose another --name, or remove that folder.")
-        if len(held) > 1 and not resume:
+            raise ValueError(f"{path} was {newer}: nothing was changed. Use that version, or another --name.")
+        changes = [name for name in (*sweep.fixed_settings(), "storage") if before.get(name) != content[name]]
+        if len(names) > 1 and changes:
+            differences = "; ".join(f"{name} is {before.get(name)} there, and {content[name]} here" for name in changes)
+            raise ValueError(
+                f"{folder} holds another sweep: {differences}. Choose another --name, or remove that folder."
+            )
+        if len(names) > 1 and not resume:
             raise FileExistsError(
-                f"{folder} holds runs of this sweep. Keep them and run what is missing with resume=True (`--resume`), "
+                f"{folder} holds runs of this sweep. Keep them and run the rest with resume=True (`--resume`), "
                 f"or choose another --name."
             )
     write_json(path, content)

@@ -19,7 +19,7 @@ from mnemoscope.base.files import DEBRIS, claimed, write_atomically
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import Log, RunConfig
-from mnemoscope.store import newer_than_this
+from mnemoscope.store import newer_version_note
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.files import read_json, read_tensors, write_json, write_tensors
@@ -81,7 +81,7 @@ class RunFolder:
                 f"or start again by overwrite=True (`--overwrite`)."
             )
         known = self.read_environment() if (self.path / "env.json").exists() else {}
-        if newer := newer_than_this(str(known.get("mnemoscope", ""))):
+        if newer := newer_version_note(str(known.get("mnemoscope", ""))):
             raise ValueError(f"The unfinished run in {self.path} was {newer}: go on with it by that version.")
         return "go on"
 

@@ -1,4 +1,4 @@
-"""A table as a file for other programs."""
+"""Write a table to a file for other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from mnemoscope.base.files import write_atomically
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
-    """Comma-separated values with a line of names; what is not known is empty. `columns` are those of no rows."""
+    """Write comma-separated values with a header line; an unknown value is an empty cell.
+
+    `columns` names the columns of a table without rows.
+    """
     text = StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]) if rows else list(columns), lineterminator="\n")
     writer.writeheader()
@@ -21,8 +24,9 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequ
 
 
 def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
-    """Apache Parquet, by pyarrow; a column of several kinds of values becomes one of words. `columns` are those of no
-    rows.
+    """Write Apache Parquet with pyarrow; a column with values of several types becomes a column of strings.
+
+    `columns` names the columns of a table without rows.
     """
     try:
         import pyarrow
@@ -30,18 +34,18 @@ def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: 
     except ImportError as error:
         raise ImportError("Parquet needs pyarrow: pip install 'mnemoscope[table]'.") from error
     columns = list(rows[0]) if rows else columns
-    table = pyarrow.table({column: _alike([row[column] for row in rows]) for column in columns})
+    table = pyarrow.table({column: _same_type([row[column] for row in rows]) for column in columns})
     content = BytesIO()
     parquet.write_table(table, content)
     return _write(path, content.getvalue())
 
 
-def _alike(values: Sequence[Any]) -> list[Any]:
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) < 2:
+def _same_type(values: Sequence[Any]) -> list[Any]:
+    types = {type(value) for value in values if value is not None}
+    if len(types) < 2:
         return list(values)
-    as_one = float if kinds == {int, float} else str
-    return [None if value is None else as_one(value) for value in values]
+    convert = float if types == {int, float} else str
+    return [None if value is None else convert(value) for value in values]
 
 
 def _write(path: str | Path, content: bytes) -> Path:
