@@ -40,7 +40,7 @@ import torch
 
 import mnemoscope as ms
 from common import command, folder, take_turns, write_json
-from mnemoscope.lenses.fisher.memory import Route
+from mnemoscope.lenses.fisher.routes import Route
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 RADIUS = 0.95

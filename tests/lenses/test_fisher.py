@@ -6,7 +6,7 @@ import scipy.linalg
 import torch
 
 import mnemoscope as ms
-from mnemoscope.lenses.fisher.covariance import UnstableError
+from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.report.memory import memory_section
 
 LAGS = 20
@@ -252,7 +252,7 @@ def test_a_finite_horizon_where_noise_is_amplified():
     for A, steps in ((Q @ jordan @ Q.mT, 40), (grows, 60)):
         w = randn(len(A), seed=1)
         memory = ms.fisher_memory(A, w, horizon=steps)
-        assert "one by one" in memory.route
+        assert "single steps" in memory.route
         assert abs(float(memory.total) / many_digits(A, w, steps) - 1) < max(1e-9, 10 * memory.error)
     with pytest.raises(ValueError, match="amplified so much"):
         ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100), horizon=100)
@@ -414,7 +414,7 @@ def test_figure():
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (UnstableError, "spectral radius is 1: what enters", lambda: ms.fisher_memory(torch.eye(3), torch.ones(3))),
+        (UnstableError, "spectral radius is 1: noise and", lambda: ms.fisher_memory(torch.eye(3), torch.ones(3))),
         (UnstableError, "spectral radius is 1.2", lambda: ms.fisher_memory(stable(3, 1.2), torch.ones(3))),
         (UnstableError, "spectral radius", lambda: ms.fisher_memory(
             ms.MatrixSystem(normal(3), normal(3), randn(3, 3), alpha=(1.0,)))),
@@ -437,8 +437,8 @@ def test_figure():
         (ValueError, "direction must be 3 finite numbers", lambda: ms.fisher_memory(stable(3), torch.ones(4))),
         (ValueError, "A matrix has no input", lambda: ms.fisher_memory(stable(3))),
         (ValueError, "2 input features: pass direction", lambda: ms.fisher_memory(ms.cells.Elman(2, 3))),
-        (ValueError, "one reading", lambda: ms.fisher_memory(stable(3), torch.ones(3), method="published")),
-        (ValueError, "Of this network there is one reading.* X -> U", lambda: ms.fisher_memory(
+        (ValueError, "one method", lambda: ms.fisher_memory(stable(3), torch.ones(3), method="published")),
+        (ValueError, "This network has one method.* X -> U", lambda: ms.fisher_memory(
             ms.cells.matrix.MatrixLSTM((1, 1), (2, 2)), method="published")),
         (ValueError, "lags must be a whole number", lambda: ms.fisher_memory(stable(3), torch.ones(3), lags=0)),
         (ValueError, "U must be 3 x 3", lambda: ms.MatrixSystem(stable(2), stable(4), randn(3, 4))),

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.lenses.fisher import conjugate_gradients
-from mnemoscope.lenses.fisher.conjugate_gradients import stationary, stein_residual
-from mnemoscope.lenses.fisher.covariance import UnstableError
+from mnemoscope.lenses.fisher import matrix_free
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, powers
+from mnemoscope.lenses.fisher.products import stationary_products, stein_residual
+from mnemoscope.lenses.fisher.stein import UnstableError
 
 LAGS = 30
 
@@ -98,7 +98,7 @@ def test_the_compressed_sum_is_the_sum():
     C, power = torch.zeros(30, 30, dtype=torch.float64), torch.eye(30, dtype=torch.float64)
     for _ in range(1500):
         C, power = C + power @ power.mT, A.dense() @ power
-    products = stationary(A)
+    products = stationary_products(A)
     X = randn(30, 4, seed=3)
     out = products(X.view(5, 6, 4).mT.contiguous()).mT.reshape(30, 4)
     assert torch.allclose(out, C @ X, rtol=1e-12, atol=1e-12)
@@ -146,8 +146,8 @@ def test_the_error_is_a_bound(monkeypatch):
     system = network(12, 12, 0.95)
     dense = ms.fisher_memory(system, lags=LAGS, route="dense")
     for digits in (1e-2, 1e-4, 1e-6, 1e-8):
-        monkeypatch.setattr(conjugate_gradients, "DIGITS", digits)
-        monkeypatch.setattr(conjugate_gradients, "ROUGH", 1.0)
+        monkeypatch.setattr(matrix_free, "DIGITS", digits)
+        monkeypatch.setattr(matrix_free, "TOLERANCE", 1.0)
         free = ms.fisher_memory(system, lags=LAGS, route="matrix-free")
         assert off(free.matrix, dense.matrix) <= free.error <= digits * 1.01
         assert abs(free.total / dense.total - 1) <= 2 * free.error
@@ -177,7 +177,7 @@ def refused(**options):
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (ValueError, "of a MatrixSystem", lambda: ms.fisher_memory(stable(3), torch.ones(3), route="matrix-free")),
+        (ValueError, "for a MatrixSystem", lambda: ms.fisher_memory(stable(3), torch.ones(3), route="matrix-free")),
         (ValueError, "no queue", lambda: ms.fisher_memory(
             ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.1,)), route="matrix-free")),
         (ValueError, "no gradients", lambda: ms.fisher_memory(
@@ -194,11 +194,11 @@ def test_what_is_refused(error, words, call):
 
 
 def test_refused_where_it_would_take_for_ever(monkeypatch):
-    monkeypatch.setattr(conjugate_gradients, "MOST_DIRECTIONS", 3)
+    monkeypatch.setattr(matrix_free, "MOST_DIRECTIONS", 3)
     with pytest.raises(ValueError, match="fade so slowly"):
         refused(lags=1)()
-    monkeypatch.setattr(conjugate_gradients, "MOST_STEPS", 2)
-    with pytest.raises(ValueError, match="do not settle within 2 steps"):
+    monkeypatch.setattr(matrix_free, "MOST_STEPS", 2)
+    with pytest.raises(ValueError, match="do not converge within 2 steps"):
         refused()()
 
 

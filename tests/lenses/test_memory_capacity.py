@@ -10,8 +10,8 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
-from mnemoscope.lenses.fisher.covariance import UnstableError
-from mnemoscope.lenses.fisher.takenaka import reached_part, takenaka_malmquist
+from mnemoscope.lenses.capacity.orthonormal_basis import reached_part, takenaka_malmquist
+from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.studies.renanse2021.nonlinear_capacity import EDGE, STUDY
 
 F64 = torch.float64
@@ -254,7 +254,7 @@ def test_saving_words_and_figures(tmp_path):
         assert (again.summary(), again.size, again.route) == (capacity.summary(), 4, capacity.route)
         assert (again.curve_error is None) == (capacity.curve_error is None)
         assert len(capacity.figure().axes) == 2
-    assert "recovered never" in ms.memory_capacity(stable(4), randn(4), noise=1e3).summary()
+    assert "recovered at no lag" in ms.memory_capacity(stable(4), randn(4), noise=1e3).summary()
 
 
 @pytest.mark.parametrize(

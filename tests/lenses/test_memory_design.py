@@ -6,8 +6,9 @@ import scipy.linalg
 import torch
 
 import mnemoscope as ms
-from mnemoscope.lenses.fisher.constraints import Constraint
-from mnemoscope.lenses.fisher.design import _bent, _slope
+from mnemoscope.lenses.design.constraints import Constraint
+from mnemoscope.lenses.design.objective import value_and_gradient
+from mnemoscope.lenses.design.starts import bent_delay_lines
 
 
 def design(size, **options):
@@ -64,7 +65,7 @@ def test_above_norm_1_the_total_tends_to_the_number_of_units_at_the_edge():
     limit = Constraint(1.2, None)
     totals = []
     for radius in (0.5, 0.9, 0.99, 0.999):
-        V = _bent((5,), limit, radius)[0]
+        V = bent_delay_lines((5,), limit, radius)[0]
         assert torch.linalg.matrix_norm(V, 2) <= 1.2 * (1 + 1e-12)
         totals.append(ms.fisher_memory(V, torch.eye(5, dtype=torch.float64)[0]).best_total.item())
     assert np.all(np.diff(totals) > 0)
@@ -135,9 +136,10 @@ def test_projections_are_the_nearest_points(limits):
 def test_the_slope_is_that_of_the_value():
     point, move = [0.3 * randn(3, 3), randn(3, seed=1)], [randn(3, 3, seed=2), randn(3, seed=3)]
     for lags in (None, 4):
-        slope = sum((a * b).sum() for a, b in zip(_slope(point, lags)[1], move, strict=True))
+        slope = sum((a * b).sum() for a, b in zip(value_and_gradient(point, lags)[1], move, strict=True))
         high, low = (
-            _slope([a + sign * 1e-5 * b for a, b in zip(point, move, strict=True)], lags)[0] for sign in (1, -1)
+            value_and_gradient([a + sign * 1e-5 * b for a, b in zip(point, move, strict=True)], lags)[0]
+            for sign in (1, -1)
         )
         assert abs((high - low) / 2e-5 - slope) < 1e-7
 

@@ -13,7 +13,7 @@ import mnemoscope as ms
 from mnemoscope.cells import Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.lenses import Spectrum, schur_form
-from mnemoscope.lenses.spectra.growth import growth, spectral_norm
+from mnemoscope.lenses.spectra.powers import power_norms, spectral_norm
 from mnemoscope.lenses.spectra.pseudospectra import Pseudospectrum
 from mnemoscope.lenses.spectra.resolvent import SMALL, smallest_singular_values, smallest_triplet
 from tests.slow import SLOW
@@ -141,7 +141,7 @@ def test_sub_diagonals_leave_the_rotations_out():
 
 @every
 def test_growth_is_the_norm_of_matrix_powers(A):
-    curve = growth(A, 6)
+    curve = power_norms(A, 6)
     expected = [np.linalg.norm(np.linalg.matrix_power(A.numpy(), power), 2) for power in range(7)]
     np.testing.assert_allclose(curve.norms.numpy(), expected, rtol=1e-11, atol=1e-300)
     assert curve.times.tolist() == list(range(7))
@@ -149,7 +149,7 @@ def test_growth_is_the_norm_of_matrix_powers(A):
 
 def test_growth_of_a_flow_is_the_norm_of_exponentials():
     A = gaussian(5, 2.0) - 1.5 * torch.eye(5)
-    curve = growth(A, 200, continuous=True)
+    curve = power_norms(A, 200, continuous=True)
     for time, norm in list(zip(curve.times.tolist(), curve.norms.tolist(), strict=True))[::17]:
         assert norm == pytest.approx(np.linalg.norm(scipy.linalg.expm(time * A.numpy()), 2), rel=1e-9)
     assert curve.times[-1] > 20 * curve.times[64] / 5  # the step has doubled
@@ -198,7 +198,7 @@ def test_powers_of_a_unit_triangle_are_the_polynomials_of_proposition_3_4_2(size
 @pytest.mark.parametrize("full", [True, False])
 def test_unit_eigenvalues_grow_like_a_power_of_time(size, full):
     A = torch.eye(size).double() + 0.3 * (torch.triu(torch.ones(size, size), 1) if full else delay_line(size, 1.0).T)
-    curve = growth(A, 4000)
+    curve = power_norms(A, 4000)
     assert curve.exponent == pytest.approx(size - 1, abs=0.02)  # the next term is smaller by (N - 1) / (x t)
     assert not curve.settled
     seen = ms.spectrum(A)

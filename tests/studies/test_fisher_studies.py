@@ -7,7 +7,7 @@ import torch
 from mpmath import mp, mpf
 
 import mnemoscope as ms
-from mnemoscope.lenses.fisher.covariance import UnstableError
+from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
 from mnemoscope.studies.kerg2022.linear_networks import (

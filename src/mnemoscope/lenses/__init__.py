@@ -16,20 +16,11 @@ from mnemoscope.lenses.bifurcations import (
     interpolate_weights,
     track_fixed_points,
 )
+from mnemoscope.lenses.capacity import MemoryCapacity, measure_memory_capacity, memory_capacity
+from mnemoscope.lenses.design import MemoryDesign, design_memory
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.energy import EnergyDescent, EnergySurface, energy_descent, energy_surface
-from mnemoscope.lenses.fisher import (
-    FisherMemory,
-    MatrixSystem,
-    MemoryCapacity,
-    MemoryDesign,
-    TrajectoryMemory,
-    design_memory,
-    fisher_along,
-    fisher_memory,
-    measure_memory_capacity,
-    memory_capacity,
-)
+from mnemoscope.lenses.fisher import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.lenses.fixed_points.descent import Tolerances
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.matrix_free import GaussNewtonCG, NewtonKrylov
@@ -50,12 +41,17 @@ from mnemoscope.lenses.relations import (
     measure_occlusion,
     record_relations,
 )
-from mnemoscope.lenses.spectra.growth import Growth
-from mnemoscope.lenses.spectra.lens import Spectrum, spectrum
-from mnemoscope.lenses.spectra.pseudospectra import Pseudospectrum
-from mnemoscope.lenses.spectra.schur import SchurForm, SubDiagonals, schur_form
-from mnemoscope.lenses.spectra.transient_growth import Transients, transients
+from mnemoscope.lenses.spectra import (
+    Growth,
+    Pseudospectrum,
+    SchurForm,
+    Spectrum,
+    SubDiagonals,
+    schur_form,
+    spectrum,
+)
 from mnemoscope.lenses.tape import Tape, record_tape
+from mnemoscope.lenses.transient_growth import Transients, transients
 from mnemoscope.lenses.variables import MemoryBasis, Variables, find_variables
 
 __all__ = [
@@ -104,7 +100,6 @@ __all__ = [
     "SubDiagonals",
     "Tape",
     "Tolerances",
-    "TrajectoryMemory",
     "Transients",
     "Variables",
     "classify_memories",
@@ -115,7 +110,6 @@ __all__ = [
     "find_cycles",
     "find_fixed_points",
     "find_variables",
-    "fisher_along",
     "fisher_memory",
     "gradient_norms",
     "interpolate_inputs",

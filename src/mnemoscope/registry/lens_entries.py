@@ -5,6 +5,7 @@ from mnemoscope.registry.table import read_entries
 
 FORMER_NAMES = {
     "evolution": "bifurcations",
+    "fisher-along": "fisher",
     "gradients-by-part": "gradients",
     "memory-kinds": "memory-classes",
     "memory-load": "load",
@@ -21,12 +22,10 @@ spectra | eigenvalues, Schur form, departure from normality, growth of powers, K
     henrici1962 trefethen2005 kerg2019 | matrices | mnemoscope.report.spectra:spectra_sections
 transients | norm and spread, step by step, of an ensemble of states that starts on a sphere
     Kerg et al. 2019, Fig 1b | mnemoscope.lenses:transients | kerg2019 | dynamics
-fisher | exact Fisher memory of linear, matrix and queue networks: how much of each past signal survives noise
+fisher | Fisher memory: information about past signals under noise, of linear networks or along inputs of any network
     Ganguli et al. 2008; Kerg 2022, 2.6 and 3.4.2; Renanse et al. 2021, sections 2 and 3
     mnemoscope.lenses:fisher_memory | ganguli2008 kerg2019 renanse2021 kerg2022thesis | capacity
     mnemoscope.report.memory:memory_sections
-fisher-along | Fisher memory of any network along its trajectories, for small signals and small noise
-    Ganguli et al. 2008 | mnemoscope.lenses:fisher_along | ganguli2008 | capacity
 memory-capacity | how well a linear readout recovers each past signal: in closed form, or measured for any cell
     Jaeger 2001 | mnemoscope.lenses:memory_capacity | jaeger2001 | capacity
 design | search for the network that holds most of its past signals at a given norm and spectral radius

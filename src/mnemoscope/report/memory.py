@@ -11,7 +11,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, inline_svg, style_page_axes
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import FisherMemory, fisher_memory
-from mnemoscope.lenses.fisher.linearised import matrix_cell
+from mnemoscope.lenses.fisher.linearisation import matrix_cell
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.document import Section
 from mnemoscope.report.numbers import format_number

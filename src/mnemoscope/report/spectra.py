@@ -7,8 +7,8 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, inline_svg
 from mnemoscope.lenses.fixed_points.figure import Group, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.spectra import Spectrum, spectrum
 from mnemoscope.lenses.spectra.figure import draw_spectrum
-from mnemoscope.lenses.spectra.lens import Spectrum, spectrum
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import table_markup
 from mnemoscope.report.numbers import format_number

@@ -1,95 +1,88 @@
-"""Fisher memory, at rest and along trajectories, and linear memory capacity, as figures; they need the `report` extra.
-
-`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
-"""
+"""Figures of Fisher memory, of linear systems and along inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.lenses.fisher.result import FisherMemory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.fisher.capacity import MemoryCapacity
-    from mnemoscope.lenses.fisher.memory import FisherMemory
-    from mnemoscope.lenses.fisher.trajectory import TrajectoryMemory
-
 MOST_CURVES = 50
-"""Trajectories that are drawn one by one; the mean is of all."""
+"""Largest number of trajectories with a line each; the mean is over all."""
 
 
 def draw_memory(memory: FisherMemory, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """The curve under its bound, the sum of it, and the Fisher memory matrix."""
+    """Draw the memory curve and the Fisher memory matrix (needs the `report` extra).
+
+    A linear system has the curve with its bound and its cumulative sum. Along inputs, the curves of the trajectories
+    and the share of the signals that is left have a panel each, with the means.
+
+    Args:
+        memory: the Fisher memory.
+        colours: colours by the names of `LIGHT`.
+        font_size: font size in points for which the layout has room.
+
+    """
     figure = new_figure(11.5, 3.6)
-    curve, held, matrix = figure.subplots(1, 3)
-    J = memory.curve.detach().numpy()
-    curve.plot(J, color=colours["stable"], label="J(k)")
-    bound = memory.amplification_bound.detach().numpy()
-    if np.isfinite(bound).all():
-        curve.plot(bound, color=colours["muted"], linestyle="dotted", label="what the amplification allows")
-    curve.set(xlabel="steps ago", ylabel="Fisher information", ylim=(0, None))
-    _sum(held, J, float(memory.total.detach()), "held of these", colours)
-    _matrix(figure, matrix, memory.matrix.detach().numpy())
-    return _finished(figure, (curve, held, matrix), (curve,), colours, font_size)
+    curve, second, matrix = figure.subplots(1, 3)
+    if memory.steps is None:
+        _draw_curve(curve, memory, colours)
+        draw_cumulative(second, memory.curve.detach().numpy(), float(memory.total.detach()), colours)
+        second.set(ylabel="cumulative information")
+        J = memory.matrix.detach().numpy()
+    else:
+        _draw_trajectories(curve, memory.curve, "Fisher information", colours)
+        _draw_trajectories(second, memory.remaining, "share left", colours)
+        J = memory.matrix.mean(0).numpy()
+    _draw_matrix(figure, matrix, J)
+    finish_panels((curve, second, matrix), (curve,), colours, font_size)
+    return figure
 
 
-def draw_along(memory: TrajectoryMemory, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """Curves of the trajectories and their mean, the share of the signals that is left, the mean matrix."""
-    figure = new_figure(11.5, 3.6)
-    curve, left, matrix = figure.subplots(1, 3)
-    for axes, values, words in (
-        (curve, memory.curve, "Fisher information"),
-        (left, memory.remaining, "share that is left"),
-    ):
-        one_by_one, mean = values[:MOST_CURVES].numpy(), values.nanmean(0).numpy()
-        if memory.batch > 1:
-            axes.plot(one_by_one.T, color=colours["path"], linewidth=0.7, alpha=0.6)
-            axes.plot([], color=colours["path"], linewidth=0.7, label="trajectories")
-        axes.plot(mean, color=colours["stable"], linewidth=2, label="mean" if memory.batch > 1 else "J(k)")
-        axes.set(xlabel="steps ago", ylabel=words, ylim=(0, None))
-    _matrix(figure, matrix, memory.matrix.mean(0).numpy())
-    return _finished(figure, (curve, left, matrix), (curve,), colours, font_size)
-
-
-def draw_capacity(capacity: MemoryCapacity, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """R^2 over the delay, with two standard errors where it was measured, and its sum under the number of units."""
-    figure = new_figure(8, 3.6)
-    curve, held = figure.subplots(1, 2)
-    R2, delays = capacity.curve.detach().numpy(), range(len(capacity))
-    curve.plot(delays, R2, color=colours["stable"], linewidth=2)
-    if capacity.curve_error is not None:
-        half = 2 * capacity.curve_error.numpy()
-        curve.fill_between(delays, R2 - half, R2 + half, color=colours["stable"], alpha=0.25, linewidth=0)
-    curve.set(xlabel="steps ago", ylabel="recovered, R²", ylim=(min(0.0, float(R2.min())), 1.03))
-    held.axhline(capacity.size, color=colours["ink"], linestyle=(0, (4, 3)), linewidth=1, label="at most")
-    _sum(held, R2, float(capacity.total.detach()), "recovered of these", colours)
-    return _finished(figure, (curve, held), (held,), colours, font_size)
-
-
-def _sum(axes: Any, curve: np.ndarray, total: float, words: str, colours: Mapping[str, str]) -> None:
+def draw_cumulative(axes: Any, curve: np.ndarray, total: float, colours: Mapping[str, str]) -> None:
+    """Draw the cumulative sum of a curve over lags, and its total over all lags as a dotted line."""
     axes.plot(curve.cumsum(0), color=colours["stable"], linewidth=2)
-    axes.axhline(total, color=colours["muted"], linestyle="dotted", label="in all")
-    axes.set(xlabel="steps ago, up to", ylabel=words, ylim=(0, None))
+    axes.axhline(total, color=colours["muted"], linestyle="dotted", label="total")
+    axes.set(xlabel="up to k steps ago", ylim=(0, None))
 
 
-def _matrix(figure: Figure, axes: Any, J: np.ndarray) -> None:
-    reach = float(abs(J).max()) or 1.0
-    drawn = axes.imshow(J, cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="nearest")
-    figure.colorbar(drawn, ax=axes, shrink=0.8)
-    axes.set(xlabel="l, steps ago", ylabel="k, steps ago", title="J_kl")
-
-
-def _finished(
-    figure: Figure, panels: tuple[Any, ...], with_legend: tuple[Any, ...], colours: Mapping[str, str], font_size: float
-) -> Figure:
+def finish_panels(
+    panels: Sequence[Any], with_legend: Sequence[Any], colours: Mapping[str, str], font_size: float
+) -> None:
+    """Add legends to some panels, and style all of them."""
     for axes in with_legend:
         axes.legend(frameon=False, fontsize=font_size)
     for axes in panels:
         style_axes(axes, colours, font_size)
-    return figure
+
+
+def _draw_curve(axes: Any, memory: FisherMemory, colours: Mapping[str, str]) -> None:
+    axes.plot(memory.curve.detach().numpy(), color=colours["stable"], label="J(k)")
+    bound = memory.amplification_bound.detach().numpy()
+    if np.isfinite(bound).all():
+        axes.plot(bound, color=colours["muted"], linestyle="dotted", label="amplification bound")
+    axes.set(xlabel="k steps ago", ylabel="Fisher information", ylim=(0, None))
+
+
+def _draw_trajectories(axes: Any, curves: Tensor, label: str, colours: Mapping[str, str]) -> None:
+    many = len(curves) > 1
+    if many:
+        axes.plot(curves[:MOST_CURVES].mT.numpy(), color=colours["path"], linewidth=0.7, alpha=0.6)
+        axes.plot([], color=colours["path"], linewidth=0.7, label="trajectories")
+    axes.plot(curves.nanmean(0).numpy(), color=colours["stable"], linewidth=2, label="mean" if many else "J(k)")
+    axes.set(xlabel="k steps ago", ylabel=label, ylim=(0, None))
+
+
+def _draw_matrix(figure: Figure, axes: Any, J: np.ndarray) -> None:
+    reach = float(abs(J).max()) or 1.0
+    image = axes.imshow(J, cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="nearest")
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.set(xlabel="l steps ago", ylabel="k steps ago", title="J_kl")

@@ -13,16 +13,16 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, Map
 
 Noise = float | Float[Tensor, "size size"]
-"""A variance, or a covariance."""
+"""A variance or a covariance."""
 
 
 @dataclass(frozen=True)
 class MatrixSystem:
-    """`X(n) = U^T X(n-1) V + sum_t alpha_t X(n-1-t) + W s(n) + Z(n)` (Renanse, Eq 5, 34 and 35).
+    """The network `X(n) = U^T X(n-1) V + sum_t alpha_t X(n-1-t) + W s(n) + Z(n)` (Renanse, Eq 5, 34 and 35).
 
     The noise Z has independent columns of covariance `eps1 I` and rows of `eps2 I`, so that its entries have variance
-    `eps1 eps2`; matrices in their places are covariances of the rows' and of the columns' index. With `alpha` the state
-    is the queue too, (X(n), ..., X(n-p)).
+    `eps1 eps2`. If eps1 or eps2 is a matrix, it is the covariance over the rows' or the columns' index. With `alpha`
+    the state includes the queue, (X(n), ..., X(n-p)).
 
     >>> system = MatrixSystem(0.5 * torch.eye(3), 0.5 * torch.eye(4), torch.ones(3, 4))
     >>> system.size, system.shape
@@ -38,14 +38,14 @@ class MatrixSystem:
     eps1: float | Float[Tensor, "rows rows"] = 1.0
     eps2: float | Float[Tensor, "columns columns"] = 1.0
     alpha: Sequence[float] | float | Tensor = ()
-    """Weights of the slots of the queue, the newest first."""
+    """Weights of the queue's slots, the newest first."""
 
     def __post_init__(self) -> None:
         for name in ("U", "V", "W"):
             matrix = torch.as_tensor(getattr(self, name))
             if matrix.is_complex():
                 raise ValueError(f"Matrix networks are real, but {name} is complex.")
-            matrix = matrix.to(torch.float64).clone()  # the user's may change
+            matrix = matrix.to(torch.float64).clone()  # the caller may change theirs
             if matrix.dim() != 2 or 0 in matrix.shape or not torch.isfinite(matrix).all():
                 raise ValueError(f"{name} must be a finite matrix, but has the shape {tuple(matrix.shape)}.")
             object.__setattr__(self, name, matrix)
@@ -72,39 +72,39 @@ class MatrixSystem:
 
     @property
     def slots(self) -> int:
-        """Past states in the queue, p."""
+        """Number of past states in the queue, p."""
         return len(self.weights)
 
     @property
     def weights(self) -> Float[Tensor, " slots"]:
-        """The weights of the slots, `alpha`."""
+        """Weights of the queue's slots: `alpha` as a tensor."""
         assert isinstance(self.alpha, Tensor)
         return self.alpha
 
     @property
     def size(self) -> int:
-        """Numbers of the state, (p + 1) N^2."""
+        """Number of entries of the state, (p + 1) N^2."""
         return (self.slots + 1) * self.W.numel()
 
     @property
     def white(self) -> bool:
         """Whether all entries have independent noise of one variance."""
-        return all(torch.equal(one, one[0, 0] * torch.eye(len(one), dtype=one.dtype)) for one in self.covariances)
+        return all(torch.equal(Q, Q[0, 0] * torch.eye(len(Q), dtype=Q.dtype)) for Q in self.covariances)
 
     @property
     def differentiable(self) -> bool:
-        """Whether anybody asks for gradients."""
+        """Whether any part requires gradients."""
         return any(part.requires_grad for part in (self.U, self.V, self.W, self.weights, *self.covariances))
 
     @property
     def covariances(self) -> tuple[Tensor, Tensor]:
-        """Of the noise: of the rows' and of the columns' index."""
+        """Covariances of the noise over the rows' and over the columns' index."""
         assert isinstance(self.eps1, Tensor)
         assert isinstance(self.eps2, Tensor)
         return self.eps1, self.eps2
 
     def map(self) -> Map:
-        """What a step does to the flat state: a product of Kronecker, or the companion matrix of the queue."""
+        """Return one step on the flat state: a Kronecker product, or with a queue the companion matrix."""
         step = Kronecker(self.U.mT, self.V.mT).balanced()
         if not self.slots:
             return step
@@ -117,13 +117,13 @@ class MatrixSystem:
         return Dense(A)
 
     def source(self) -> Float[Tensor, " size"]:
-        """W as a flat state: signals enter the newest matrix alone."""
+        """Return W as a flat state; signals enter only the newest matrix."""
         flat = self.W.flatten()
         return torch.cat([flat, flat.new_zeros(self.slots * len(flat))])
 
     def noise_factor(self) -> Float[Tensor, "size sources"]:
-        """L with `L L^T` the covariance of the noise on the flat state; it enters the newest matrix alone."""
-        rows, columns = (torch.linalg.cholesky(one) for one in self.covariances)
+        """Return L with `L L^T` the noise covariance of the flat state; noise enters only the newest matrix."""
+        rows, columns = (torch.linalg.cholesky(covariance) for covariance in self.covariances)
         L = torch.kron(rows, columns)
         return torch.cat([L, L.new_zeros(self.slots * len(L), len(L))])
 
@@ -140,5 +140,5 @@ def _covariance(given: Noise, size: int, name: str) -> Float[Tensor, "size size"
 
 
 def is_symmetric(Q: Float[Tensor, "size size"]) -> bool:
-    """Up to rounding."""
+    """Whether a matrix is symmetric up to rounding."""
     return bool((Q - Q.mT).detach().abs().max() <= 1e-12 * Q.detach().abs().max())

@@ -1,6 +1,6 @@
-"""Normal networks: in the eigenbases of U and V every entry of the state is a network of its own.
+"""Route for normal networks: in the eigenbases of U and V every entry of the state is an independent scalar network.
 
-With `U^T = E diag(l) E^H`, `V = F diag(m) F^H` (Schur's form of a normal matrix is diagonal) and `Y = E^H X F`, the
+With `U^T = E diag(l) E^H`, `V = F diag(m) F^H` (the Schur form of a normal matrix is diagonal) and `Y = E^H X F`, the
 entry (j, k) follows `y(n) = l_j m_k y(n-1) + sum_t alpha_t y(n-1-t) + b_jk s(n) + z(n)`, `B = E^H W F`. Without a
 queue, `J(k) = sum (1 - p) p^k |b|^2 / eps` with `p = |l_j m_k|^2`, and the total is `|W|^2 / eps`: nothing is lost.
 """
@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
-from mnemoscope.lenses.fisher.covariance import ROUGH, UnstableError
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem
-from mnemoscope.lenses.fisher.solving import Solved
+from mnemoscope.lenses.fisher.solution import Solution
+from mnemoscope.lenses.fisher.square_root import TOLERANCE
+from mnemoscope.lenses.fisher.stein import UnstableError
 
 ROUTE = "eigenbases of a normal network"
 
@@ -22,12 +23,12 @@ ROUTE = "eigenbases of a normal network"
 def is_normal(A: Float[Tensor, "size size"]) -> bool:
     """Whether `A A^T = A^T A`, up to rounding."""
     A = A.detach()
-    off = torch.linalg.matrix_norm(A @ A.mT - A.mT @ A)
-    return bool(off <= 1e-13 * len(A) ** 0.5 * torch.linalg.matrix_norm(A) ** 2)
+    commutator = torch.linalg.matrix_norm(A @ A.mT - A.mT @ A)
+    return bool(commutator <= 1e-13 * len(A) ** 0.5 * torch.linalg.matrix_norm(A) ** 2)
 
 
-def solve_normal(system: MatrixSystem, lags: int, seen: int) -> Solved:
-    """Traces and total of a network with normal U and V and white noise."""
+def solve_normal(system: MatrixSystem, lags: int, observed: int) -> Solution:
+    """Compute traces and total of a network with normal U and V and white noise."""
     (left, E), (right, F) = _eigenbasis(system.U.mT), _eigenbasis(system.V)
     modes = (left[:, None] * right).flatten()
     variance = float(system.covariances[0][0, 0] * system.covariances[1][0, 0])
@@ -42,21 +43,21 @@ def solve_normal(system: MatrixSystem, lags: int, seen: int) -> Solved:
         raise UnstableError(radius)
     source = torch.zeros(system.slots + 1, 1, dtype=modes.dtype)
     source[0] = 1
-    S = torch.linalg.cholesky(_stein(step, source @ source.mH))
+    S = torch.linalg.cholesky(_stein_sums(step, source @ source.mH))
     column = torch.linalg.solve_triangular(S, source.expand(len(modes), -1, -1), upper=False)
     B = torch.linalg.solve_triangular(S, step @ S, upper=False)
-    looked_at = 1 if seen == system.W.numel() else system.slots + 1
-    weight = torch.diag((torch.arange(system.slots + 1) < looked_at).to(modes.dtype))
-    total = (b.abs().square() * (column.mH @ _stein(B.mH, weight) @ column).real.flatten()).sum()
-    total = total if system.slots else b.abs().square().sum()  # near the edge the sum is less exact than its value
+    observed_slots = 1 if observed == system.W.numel() else system.slots + 1
+    weight = torch.diag((torch.arange(system.slots + 1) < observed_slots).to(modes.dtype))
+    total = (b.abs().square() * (column.mH @ _stein_sums(B.mH, weight) @ column).real.flatten()).sum()
+    total = total if system.slots else b.abs().square().sum()  # near radius 1 more exact than the sum
     traces = []
     for _ in range(lags):
-        traces.append((b[:, None] * column[:, :looked_at, 0]).flatten())
+        traces.append((b[:, None] * column[:, :observed_slots, 0]).flatten())
         column = B @ column
     error = torch.finfo(b.real.dtype).eps / (1 - radius)
-    if not error < ROUGH:
-        raise ValueError(f"The spectral radius is so near to 1, {radius:.15g}, that rounding settles the curve.")
-    return Solved(torch.stack(traces), total, None, error, ROUTE)
+    if not error < TOLERANCE:
+        raise ValueError(f"The spectral radius, {radius:.15g}, is so near to 1 that rounding determines the curve.")
+    return Solution(torch.stack(traces), total, None, error, ROUTE)
 
 
 def _eigenbasis(A: Tensor) -> tuple[Complex[Tensor, " size"], Complex[Tensor, "size size"]]:
@@ -64,8 +65,8 @@ def _eigenbasis(A: Tensor) -> tuple[Complex[Tensor, " size"], Complex[Tensor, "s
     return torch.from_numpy(triangle.diagonal().copy()), torch.from_numpy(basis)
 
 
-def _stein(A: Tensor, X: Tensor) -> Tensor:
-    """`sum_k A^k X A^kH`, for many small A."""
+def _stein_sums(A: Tensor, X: Tensor) -> Tensor:
+    """Return `sum_k A^k X A^kH` for many small matrices A."""
     X = X.expand_as(A)
     for _ in range(60):
         added = A @ X @ A.mH

@@ -1,4 +1,4 @@
-"""Linear maps by their structure: a matrix, or a product of two small ones that acts on matrices.
+"""Linear maps by their structure: a dense matrix, or a Kronecker product of two small ones.
 
 States are flat, matrices row by row, so that `X -> U^T X V` is the Kronecker product of `U^T` and `V^T`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import inf
 
 import torch
@@ -14,39 +15,44 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 
-AT_A_TIME = 32
-"""Powers of A on a vector that are taken as one product: as many as cost no more than one, memory being slow."""
+BLOCK = 32
+"""Vectors `A^k w` computed by one product. Up to this many cost no more than one, because memory access dominates."""
 
 
 class Map(ABC):
-    """`x -> A x` on states of `size` numbers."""
+    """The linear map `x -> A x` on states of `size` numbers."""
 
-    parts: tuple[Tensor, ...]
-    """The matrices it is made of."""
-    size: int
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of entries of a state."""
 
     @abstractmethod
     def __call__(self, x: Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
-        """`A x`, column by column."""
+        """Return `A x`, column by column."""
 
     @abstractmethod
     def then(self, other: Map) -> Map:
-        """First this one, then another of the same structure."""
+        """Return the map that applies this one first and then another one of the same structure."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "size size"]:
-        """A itself."""
+        """Return the matrix A."""
 
     @abstractmethod
     def radius(self) -> float:
-        """Spectral radius."""
+        """Return the spectral radius."""
 
 
+@dataclass(frozen=True, eq=False)
 class Dense(Map):
-    """A matrix."""
+    """A map given by its matrix."""
 
-    def __init__(self, A: Float[Tensor, "size size"]) -> None:
-        self.A, self.parts, self.size = A, (A,), A.shape[0]
+    A: Float[Tensor, "size size"]
+
+    @property
+    def size(self) -> int:
+        return self.A.shape[0]
 
     def __call__(self, x: Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
         return self.A @ x
@@ -61,12 +67,16 @@ class Dense(Map):
         return spectral_radius(self.A)
 
 
+@dataclass(frozen=True, eq=False)
 class Kronecker(Map):
-    """`X -> L X R^T`, matrices as flat vectors, row by row: N^3 instead of N^4 multiplications."""
+    """The map `X -> L X R^T` on matrices, flattened row by row: N^3 instead of N^4 multiplications."""
 
-    def __init__(self, left: Float[Tensor, "rows rows"], right: Float[Tensor, "columns columns"]) -> None:
-        self.left, self.right, self.parts = left, right, (left, right)
-        self.size = left.shape[0] * right.shape[0]
+    left: Float[Tensor, "rows rows"]
+    right: Float[Tensor, "columns columns"]
+
+    @property
+    def size(self) -> int:
+        return self.left.shape[0] * self.right.shape[0]
 
     def __call__(self, x: Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
         rows, columns = self.left.shape[0], self.right.shape[0]
@@ -78,7 +88,7 @@ class Kronecker(Map):
         return Kronecker(other.left @ self.left, other.right @ self.right)
 
     def balanced(self) -> Kronecker:
-        """The same map by factors of one spectral radius: high powers of unequal ones leave the range of floats."""
+        """Return the same map with factors of equal spectral radius, whose high powers stay in the range of floats."""
         left, right = spectral_radius(self.left), spectral_radius(self.right)
         if not 0 < left < inf or not 0 < right < inf:
             return self
@@ -93,9 +103,9 @@ class Kronecker(Map):
 
 
 def spectral_radius(A: Float[Tensor, "size size"]) -> float:
-    """Largest modulus of an eigenvalue; 0 where A is triangular with a diagonal of zeros, whatever rounding says."""
+    """Return the largest modulus of an eigenvalue; for a triangular matrix exactly, from its diagonal."""
     A = A.detach()
-    if not torch.isfinite(A).all():  # which would take down LAPACK, and the process with it
+    if not torch.isfinite(A).all():  # LAPACK would abort the process
         raise OverflowError("A matrix has left the range of float64.")
     if not A.triu(1).any() or not A.tril(-1).any():
         return float(A.diagonal().abs().max())
@@ -103,13 +113,13 @@ def spectral_radius(A: Float[Tensor, "size size"]) -> float:
 
 
 def powers(A: Map, w: Float[Tensor, " size"]) -> Iterator[Float[Tensor, " size"]]:
-    """`w, A w, A^2 w, ...` without end; after the first, many at a time, by a power of A that leads past them."""
-    known, power = w[:, None], A
+    """Yield `w, A w, A^2 w, ...` without end, computed in blocks by a high power of A."""
+    block, power = w[:, None], A
     yield w
     while True:
-        later = power(known)
+        later = power(block)
         yield from later.unbind(1)
-        if known.shape[1] < AT_A_TIME:
-            known, power = torch.cat([known, later], dim=1), power.then(power)
+        if block.shape[1] < BLOCK:
+            block, power = torch.cat([block, later], dim=1), power.then(power)
         else:
-            known = later
+            block = later

@@ -1,10 +1,10 @@
-"""The formulas of Renanse et al. for matrix networks, as they stand in the paper, to be laid beside the exact ones.
+"""The formulas of Renanse et al. for matrix networks as printed, for comparison with the exact ones.
 
 The covariance of a matrix state is taken to be a product, `Sigma (x) Psi`, of the sums over rows and over columns
 (their Theorem 1). A sum of products is not the product of the sums: this adds the cross terms, overstates the noise,
 and so understates the memory at every lag.
-With a queue of one slot, weight 1 (Theorem 4), sums over what the queue gives back do not converge; they are cut off
-after a number of terms that the paper does not tell.
+With a queue of one slot of weight 1 (Theorem 4) the sums over passes through the queue do not converge. They are cut
+off after a number of terms that the paper does not state.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.fisher.covariance import UnstableError, covariance, covariance_factor
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, powers, spectral_radius
-from mnemoscope.lenses.fisher.solving import Solved
+from mnemoscope.lenses.fisher.solution import Solution
+from mnemoscope.lenses.fisher.square_root import LARGEST_QR, covariance_factor
+from mnemoscope.lenses.fisher.stein import UnstableError, covariance
 
 TERMS = 8
-"""Passes through the queue that are summed."""
+"""Number of passes through the queue that are summed."""
 
 
-def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solved:
-    """`J_ij = Tr(Sigma^-1 D_i^T Psi^-1 D_j)`: Eq 8 and 12-16 without a queue, Eq 41-42 with one of one slot.
+def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solution:
+    """Compute `J_ij = Tr(Sigma^-1 D_i^T Psi^-1 D_j)`: Eq 8 and 12-16 without a queue, Eq 41-42 with one slot.
 
-    Eq 13 is read with its misprint put right, `U^i` beside `V^iT`. `U / c` and `c V` make the same network, but other
-    sums, and so another J: they are taken as they come.
+    A misprint in Eq 13 is corrected: `U^i` with `V^iT`. `U / c` and `c V` define the same network, but give different
+    sums and so a different J; U and V are used as given.
     """
     if system.slots > 1 or (system.slots == 1 and float(system.weights[0]) != 1):
         raise ValueError(
             f"The paper treats a queue of one slot of weight 1 (its Theorem 4), not of {system.weights.tolist()}; "
             f'method="exact" takes any.'
         )
-    _check_sums(system)
+    _check_convergence(system)
     rows = _factor(system.U.mT, system.covariances[0], terms if system.slots else 0)
     columns = _factor(system.V.mT, system.covariances[1], terms if system.slots else 0)
-    W = _passed(system, terms) if system.slots else system.W
+    W = _sum_over_passes(system, terms) if system.slots else system.W
     step = Kronecker(system.U.mT, system.V.mT)
     traces, total = [], torch.zeros((), dtype=W.dtype)
     for number, signal in enumerate(powers(step, W.flatten())):
@@ -50,12 +51,12 @@ def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solv
         elif not float(information.detach()) > 1e-18 * float(total.detach()):
             break
     cut = f", the queue cut off after {terms} passes" if system.slots else ""
-    factor = torch.kron(rows, columns) if system.W.numel() <= 2500 else None
-    return Solved(torch.stack(traces), total, factor, float("nan"), f"as published{cut}")
+    factor = torch.kron(rows, columns) if system.W.numel() <= LARGEST_QR else None
+    return Solution(torch.stack(traces), total, factor, float("nan"), f"as published{cut}")
 
 
-def _check_sums(system: MatrixSystem) -> None:
-    """Whether the sums over rows and over columns exist, which is more than that the network has a stationary state."""
+def _check_convergence(system: MatrixSystem) -> None:
+    """Raise unless the sums over rows and over columns converge, which is more than the network's stability."""
     rows, columns = spectral_radius(system.U), spectral_radius(system.V)
     if max(rows, columns) < 1:
         return
@@ -64,26 +65,26 @@ def _check_sums(system: MatrixSystem) -> None:
     remedy = (
         'method="exact" with horizon=<steps> takes any'
         if system.slots
-        else f"The network has a stationary state, its spectral radius being their product, {rows * columns:.6g}: "
+        else f"The network has a stationary state, because the product, {rows * columns:.6g}, is below 1: "
         f'method="exact" takes it'
     )
     raise ValueError(
-        f"The published formulas sum over powers of U and of V apart (Renanse et al. 2021, Eq 9), so that the spectral "
-        f"radius of each must be below 1, but they are {rows:.6g} and {columns:.6g}. {remedy}."
+        f"The published formulas sum over the powers of U and of V separately (Renanse et al. 2021, Eq 9), so that the "
+        f"spectral radius of each must be below 1, but they are {rows:.6g} and {columns:.6g}. {remedy}."
     )
 
 
 def _factor(A: Float[Tensor, "size size"], noise: Tensor, passes: int) -> Float[Tensor, "size size"]:
-    """Of Psi or Sigma (Eq 9 and 49); with a queue of the sum of what every pass through it adds."""
+    """Return the factor of Psi or Sigma (Eq 9 and 49), summed over the passes through a queue."""
     S = covariance_factor(Dense(A), torch.linalg.cholesky(noise))
     if not passes:
         return S
-    once = S @ S.mT
-    everything = once
+    term = S @ S.mT
+    total = term
     for _ in range(passes):
-        once = covariance(Dense(A), once)
-        everything = everything + once
-    S, failed = torch.linalg.cholesky_ex(everything)
+        term = covariance(Dense(A), term)
+        total = total + term
+    S, failed = torch.linalg.cholesky_ex(total)
     if failed.item():
         raise ValueError(
             f"After {passes} passes through the queue the published covariance is too ill-conditioned to be inverted: "
@@ -92,17 +93,17 @@ def _factor(A: Float[Tensor, "size size"], noise: Tensor, passes: int) -> Float[
     return S
 
 
-def _passed(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
-    """`sum_m D^m`, `D^m = sum_i U^iT D^(m-1) V^i`: what passes through the queue leave of W, without their delay."""
-    everything = once = system.W
+def _sum_over_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
+    """Return `sum_m D^m`, `D^m = sum_i U^iT D^(m-1) V^i`: W after all passes through the queue, without their delay."""
+    total = term = system.W
     for _ in range(passes):
-        once = _summed(system, once)
-        everything = everything + once
-    return everything
+        term = _sum_of_powers(system, term)
+        total = total + term
+    return total
 
 
-def _summed(system: MatrixSystem, X: Tensor) -> Tensor:
-    """`sum_i U^iT X V^i`, by doubling."""
+def _sum_of_powers(system: MatrixSystem, X: Tensor) -> Tensor:
+    """Return `sum_i U^iT X V^i`, by doubling."""
     U, V = system.U, system.V
     for _ in range(60):
         added = U.mT @ X @ V

@@ -1,4 +1,4 @@
-"""The linear step of a system, the direction by which signals enter it, and the noise."""
+"""The linear step of a system, the direction in which signals enter it, and the noise."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from mnemoscope.lenses.fisher.matrix_system import Noise, is_symmetric
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.systems import System, checked_matrix, matrix_of
 
+Direction = Inexact[Tensor, " ..."] | np.ndarray | int | None
+"""A vector in which signals enter, or the number of an input feature; None where there is only one feature."""
+
 
 def linear_step(
-    system: System, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Tensor | None
+    system: System, direction: Direction, state: Tensor | None
 ) -> tuple[Float[Tensor, "size size"], Float[Tensor, " size"]]:
-    """A and w in float64; gradients go through where a tensor is given."""
+    """Return A and w in float64; gradients flow to tensors that are passed."""
     if isinstance(system, Tensor) and system.requires_grad:
         checked_matrix(system)
         A, continuous = system.cpu(), False
@@ -29,20 +32,19 @@ def linear_step(
     if continuous:
         raise ValueError("A flow takes no steps: pass the matrix exp(dt A) of its linearisation.")
     if A.is_complex():
-        raise ValueError("Fisher memory is of real networks; of a complex one, write real and imaginary part apart.")
-    A = A.to(torch.float64).clone()  # the user's may change
-    return A, checked_direction(_direction(system, direction, state), len(A))
+        raise ValueError(
+            "Fisher memory is defined for real networks; write a complex one with separate real and imaginary parts."
+        )
+    A = A.to(torch.float64).clone()  # the caller may change theirs
+    return A, _checked_vector(_vector(system, direction, state), len(A))
 
 
-def entering(
-    dynamics: Dynamics, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Float[Tensor, "1 size"]
-) -> Float[Tensor, " size"]:
-    """The w of `linear_step` alone, where A need not be formed."""
-    return checked_direction(_direction(dynamics, direction, state), dynamics.size)
+def signal_vector(dynamics: Dynamics, direction: Direction, state: Float[Tensor, "1 size"]) -> Float[Tensor, " size"]:
+    """Return only the w of `linear_step`, without forming A."""
+    return _checked_vector(_vector(dynamics, direction, state), dynamics.size)
 
 
-def checked_direction(w: Tensor | np.ndarray, size: int) -> Float[Tensor, " size"]:
-    """In float64 on the CPU, or an error in words."""
+def _checked_vector(w: Tensor | np.ndarray, size: int) -> Float[Tensor, " size"]:
     w = torch.as_tensor(w).to(device="cpu", dtype=torch.float64).clone()
     if w.shape != (size,) or not 0 < float(w.detach().square().sum()) < inf:
         raise ValueError(
@@ -52,35 +54,54 @@ def checked_direction(w: Tensor | np.ndarray, size: int) -> Float[Tensor, " size
     return w
 
 
-def _direction(
-    system: System, direction: Inexact[Tensor, " size"] | np.ndarray | int | None, state: Tensor | None
-) -> Tensor | np.ndarray:
+def _vector(system: System, direction: Direction, state: Tensor | None) -> Tensor | np.ndarray:
     if direction is not None and not isinstance(direction, (int, np.integer)):
         return direction
-    number = int(direction or 0)
+    feature = int(direction or 0)
     if isinstance(system, Dynamics):
         assert state is not None
         U = system.input_jacobian(state.detach().to(system.dtype).reshape(1, -1))
     elif isinstance(system, (Cell, *TORCH_NETWORKS)):
         cell = adapt(system).frozen()
-        assert isinstance(cell, Elman)  # matrix_of has seen to it
+        assert isinstance(cell, Elman)  # `matrix_of` accepts no other cell
         assert cell.input_size is not None
         eye = torch.eye(cell.input_size, dtype=cell.initial_state(1).dtype)
         U = (cell.drive(eye) - cell.drive(torch.zeros_like(eye))).mT
     else:
-        what = "A fixed point" if isinstance(system, FixedPoints) else "A matrix"
-        raise ValueError(f"{what} has no input: pass direction, the vector by which signals enter.")
-    if not 0 <= number < U.shape[1]:
-        raise ValueError(f"The network has {U.shape[1]} input features, numbered from 0, but direction is {number}.")
+        noun = "A fixed point" if isinstance(system, FixedPoints) else "A matrix"
+        raise ValueError(f"{noun} has no input: pass direction, the vector by which signals enter.")
+    if not 0 <= feature < U.shape[1]:
+        raise ValueError(f"The network has {U.shape[1]} input features, numbered from 0, but direction is {feature}.")
     if direction is None and U.shape[1] > 1:
         raise ValueError(
             f"The network has {U.shape[1]} input features: pass direction=0 ... {U.shape[1] - 1}, or a vector."
         )
-    return U[:, number]
+    return U[:, feature]
+
+
+def input_vector(
+    direction: Direction, features: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+) -> Float[Tensor, " features"]:
+    """Return a direction in the space of the inputs, given as a vector or as the number of a feature."""
+    if direction is None:
+        if features > 1:
+            raise ValueError(f"There are {features} input features: pass direction=0 ... {features - 1}, or a vector.")
+        direction = 0
+    if isinstance(direction, (int, np.integer)):
+        if not 0 <= direction < features:
+            raise ValueError(f"There are {features} input features, numbered from 0, but direction is {direction}.")
+        return torch.eye(features, dtype=dtype, device=device)[direction]
+    d = torch.as_tensor(direction).detach().to(device=device, dtype=dtype)
+    if d.shape != (features,) or not torch.isfinite(d).all() or not d.any():
+        raise ValueError(
+            f"direction must be {features} finite numbers, not all of them 0, but has the shape {tuple(d.shape)}: it "
+            f"lies in the space of the inputs."
+        )
+    return d
 
 
 def noise_factor(noise: Noise, size: int) -> Float[Tensor, "size sources"]:
-    """L with `L L^T = Q`."""
+    """Return L with `L L^T = Q`; lower triangular if Q is positive definite."""
     if not isinstance(noise, (int, float, np.number, Tensor, np.ndarray)):
         raise ValueError(f"noise must be a variance or a covariance ({size}, {size}), but is {noise!r}.")
     Q = torch.as_tensor(noise, dtype=torch.float64)

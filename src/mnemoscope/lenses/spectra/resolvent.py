@@ -1,4 +1,4 @@
-"""The resolvent of a triangular matrix: how near `z - A` comes to being singular, at many z at once."""
+"""The resolvent of a triangular matrix: the smallest singular value of `z - A` at many points z."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import numpy as np
 import scipy.linalg
 
 SMALL = 12
-"""Up to this size all singular values are taken; it is then as fast as looking for the smallest alone."""
+"""Size up to which all singular values are computed, which is then as fast as computing the smallest alone."""
 ROWS = 32
-"""Rows of a block in the triangular solves."""
+"""Number of rows of a block in the triangular solves."""
 
 
 def smallest_singular_values(S: np.ndarray, z: np.ndarray, tolerance: float = 1e-6, steps: int = 60) -> np.ndarray:
-    """sigma_min(z I - S) at each z (points,), S (size, size) upper triangular.
+    """Return sigma_min(z I - S) at each z (points,), S (size, size) upper triangular.
 
     Inverse Lanczos iteration (Lui 1997; Trefethen & Embree 2005, section 39): the largest eigenvalue of
     `(z - S)^-1 (z - S)^-*` is 1 / sigma_min^2, and a product costs two triangular solves, done for all points together.
-    A point is done when its value changes by less than `tolerance`, as a share. Values below the rounding of S, about
-    1e-16 |S|, say no more than that.
+    A point is finished when its relative change is below `tolerance`. Values below the rounding error of S, about
+    1e-16 |S|, are accurate to that error only.
     """
     if len(S) <= SMALL:
         return np.linalg.svd(z[:, None, None] * np.eye(len(S)) - S, compute_uv=False)[:, -1]
     found = np.zeros(len(z))
     points, gap = np.arange(len(z)), _gaps(S, z)
     new = np.random.default_rng(0).standard_normal((len(S), 2)) @ np.array([1, 1j])
-    # the types are said, or pyright takes 15 s to infer them through the loop
+    # annotated, because pyright takes 15 s to infer the types through the loop
     v: np.ndarray = np.repeat((new / np.linalg.norm(new))[:, None], len(z), axis=1)  # (size, points)
     beta: np.ndarray = np.zeros(len(z))
     value: np.ndarray = np.zeros(len(z))
@@ -38,19 +38,19 @@ def smallest_singular_values(S: np.ndarray, z: np.ndarray, tolerance: float = 1e
             beta = np.linalg.norm(w, axis=0)
             before, value = value, _largest(alphas, betas[:, 1:])
             found[points] = np.where(np.isfinite(value), value, np.inf) ** -0.5
-            going = np.isfinite(value) & (np.abs(value - before) > 2 * tolerance * value) & (beta > 1e-14 * value)
-            if not going.any():
+            active = np.isfinite(value) & (np.abs(value - before) > 2 * tolerance * value) & (beta > 1e-14 * value)
+            if not active.any():
                 break
-            old, v = v[:, going], w[:, going] / beta[going]
-            points, gap, beta, value = points[going], gap[:, going], beta[going], value[going]
-            alphas, betas = alphas[going], betas[going]
+            old, v = v[:, active], w[:, active] / beta[active]
+            points, gap, beta, value = points[active], gap[:, active], beta[active], value[active]
+            alphas, betas = alphas[active], betas[active]
     return found
 
 
 def smallest_triplet(
     S: np.ndarray, z: complex, start: np.ndarray | None = None
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """sigma_min(z - S) to rounding with its left and right singular vector, and a subspace to start from at a near z.
+    """Return sigma_min(z - S) to rounding, its left and right singular vector, and a start for a nearby z.
 
     Inverse subspace iteration with Rayleigh-Ritz steps, (z - S) v = sigma u.
     """
@@ -74,14 +74,14 @@ def smallest_triplet(
 
 
 def _gaps(S: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """The diagonal of z - S, (size, points), kept from 0 by what rounding leaves uncertain."""
+    """Return the diagonal of z - S, (size, points), kept away from 0 by the rounding error."""
     gap = z - np.diag(S)[:, None]
     floor = np.finfo(float).eps * max(float(np.abs(S).max()), np.finfo(float).tiny ** 0.25)
     return np.where(np.abs(gap) < floor, floor, gap)
 
 
 def _solve(S: np.ndarray, gap: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """(z - S) x = right for every z, from the last row up."""
+    """Solve (z - S) x = right for every z, from the last row up."""
     x = right.copy()
     for start in range((len(S) - 1) // ROWS * ROWS, -1, -ROWS):
         stop = min(start + ROWS, len(S))
@@ -92,7 +92,7 @@ def _solve(S: np.ndarray, gap: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _solve_adjoint(S: np.ndarray, gap: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """(z - S)^* x = right for every z, from the first row down."""
+    """Solve (z - S)^* x = right for every z, from the first row down."""
     x, adjoint, divide = right.copy(), S.conj().T, gap.conj()
     for start in range(0, len(S), ROWS):
         stop = min(start + ROWS, len(S))
@@ -103,12 +103,12 @@ def _solve_adjoint(S: np.ndarray, gap: np.ndarray, right: np.ndarray) -> np.ndar
 
 
 def _largest(alphas: np.ndarray, betas: np.ndarray) -> np.ndarray:
-    """Largest eigenvalue of each tridiagonal matrix, diagonals (points, steps) and (points, steps - 1)."""
+    """Return the largest eigenvalue of each tridiagonal matrix, diagonals (points, steps) and (points, steps - 1)."""
     steps = alphas.shape[1]
     matrices = np.zeros((len(alphas), steps, steps))
-    each = np.arange(steps)
-    matrices[:, each, each] = alphas
-    matrices[:, each[1:], each[:-1]] = betas
+    index = np.arange(steps)
+    matrices[:, index, index] = alphas
+    matrices[:, index[1:], index[:-1]] = betas
     finite = np.isfinite(matrices).all((1, 2))
     largest = np.full(len(alphas), np.inf)
     largest[finite] = np.linalg.eigvalsh(matrices[finite], UPLO="L")[:, -1]

@@ -1,5 +1,5 @@
-"""The Schur form as the thesis on non-normal networks has it: orthogonal modes, each of which turns and scales itself
-(Lambda) and feeds the modes below it (T).
+"""The Schur form as in Kerg's thesis on non-normal networks: orthogonal modes that rotate and scale (Lambda) and feed
+the modes below them (T).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Complex, Float, Inexact
 
 TIED = 1e-10
-"""Eigenvalues whose moduli differ by less than this share of the largest keep the order in which LAPACK found them."""
+"""Eigenvalues whose moduli differ by less than this share of the largest stay in the order of LAPACK."""
 
 
 @dataclass(frozen=True)
 class SubDiagonals:
-    """The entries of T that lie k = 1, 2, ... below the diagonal (Kerg's thesis, Fig 3c): index k - 1 holds offset k.
+    """The entries of T at offset k = 1, 2, ... below the diagonal (Kerg's thesis, Fig 3c): index k - 1 holds offset k.
 
-    Entries inside a rotation block of Lambda couple no two modes and are left out; NaN where that leaves none.
+    Entries inside a rotation block of Lambda couple no two modes and are left out; NaN where none remain.
     """
 
     mean: Inexact[Tensor, " offsets"]
@@ -36,12 +36,12 @@ class SubDiagonals:
 class SchurForm:
     """`A = P (Lambda + T) P^*` with P orthogonal or unitary (Kerg's thesis, Eq 3.4.1 and 3.5.1).
 
-    Lambda is normal and holds the eigenvalues: of a real matrix, numbers, and a 2 x 2 block gamma R(theta) with
-    0 < theta < pi for each complex pair; of a complex matrix, a diagonal.
+    Lambda is normal and holds the eigenvalues: for a real matrix, real numbers, and a 2 x 2 block gamma R(theta) with
+    0 < theta < pi for each complex pair; for a complex matrix, a diagonal.
 
     T is strictly lower triangular, except inside the blocks of a real matrix. A block [[a, -b], [c, a]] has the
     eigenvalues a +- i sqrt(b c). It is a rotation only if b = c; otherwise no strictly lower T leaves a rotation with
-    these eigenvalues (Eq 3.5.1 is not as general as it says), and T has an entry on either side of the diagonal.
+    these eigenvalues (Eq 3.5.1 is less general than stated), and T has an entry on either side of the diagonal.
     """
 
     P: Inexact[Tensor, "size size"]
@@ -60,7 +60,7 @@ class SchurForm:
 
     @cached_property
     def eigenvalues(self) -> Complex[Tensor, " size"]:
-        """Read off Lambda, in its order; of a complex pair, the one above the real axis first."""
+        """The eigenvalues in the order of Lambda; of a complex pair, the one above the real axis first."""
         values = torch.complex(self.Lambda.diagonal().real, _imaginary(self.Lambda.diagonal())).clone()
         first = self.block.nonzero()[:, 0]
         turn = self.Lambda.diagonal(-1)[first]
@@ -70,9 +70,9 @@ class SchurForm:
 
     @property
     def angles(self) -> Float[Tensor, " angles"]:
-        """theta_i of Eq 3.5.1: of each rotation block one in (0, pi), of a real eigenvalue 0 or pi, of 0 none.
+        """theta_i of Eq 3.5.1: one in (0, pi) per rotation block, 0 or pi per real eigenvalue, none for eigenvalue 0.
 
-        Of a complex matrix: the angle of each eigenvalue in (-pi, pi].
+        For a complex matrix, the angle of each eigenvalue in (-pi, pi].
         """
         second = torch.zeros(len(self.P), dtype=torch.bool)
         second[1:] = self.block
@@ -92,13 +92,13 @@ class SchurForm:
         return float(torch.linalg.vector_norm(torch.cat([below.flatten(), within])))
 
     def sub_diagonals(self) -> SubDiagonals:
-        """Mean, standard deviation and mean magnitude of every sub-diagonal of T."""
+        """Return mean, standard deviation and mean magnitude of every sub-diagonal of T."""
         entries = [self.T.diagonal(-offset) for offset in range(1, len(self.T))]
         if entries:
             entries[0] = entries[0][~self.block]
-        mean = [one.mean() for one in entries]
-        std = [(one - average).abs().square().mean().sqrt() for one, average in zip(entries, mean, strict=True)]
-        magnitude = [one.abs().mean() for one in entries]
+        mean = [diagonal.mean() for diagonal in entries]
+        std = [(d - average).abs().square().mean().sqrt() for d, average in zip(entries, mean, strict=True)]
+        magnitude = [diagonal.abs().mean() for diagonal in entries]
         if not entries:
             none = self.T.new_zeros(0)
             return SubDiagonals(none, none.real, none.real)
@@ -106,7 +106,7 @@ class SchurForm:
 
 
 def schur_form(A: Inexact[Tensor, "size size"]) -> SchurForm:
-    """The Schur form of a matrix, eigenvalues in falling order of their modulus.
+    """Return the Schur form of a matrix, eigenvalues in descending order of modulus.
 
     The lower form of A is the transpose of the upper form of A^*: `A^* = Q S Q^*` gives `A = Q S^* Q^*`.
     """
@@ -119,16 +119,16 @@ def schur_form(A: Inexact[Tensor, "size size"]) -> SchurForm:
         return SchurForm(*map(torch.from_numpy, (P, diagonal, np.tril(theta, -1))))
     first = np.flatnonzero(np.diag(S, -1))
     flip = np.ones(len(S))
-    flip[first[theta[first + 1, first] < 0] + 1] = -1  # the sign of a mode is free: each block turns by less than pi
+    flip[first[theta[first + 1, first] < 0] + 1] = -1  # the sign of a mode is free: rotate by less than pi
     theta, P = flip[:, None] * theta * flip, P * flip
     diagonal = np.diag(np.diag(theta))
-    turn = np.sqrt(theta[first + 1, first]) * np.sqrt(-theta[first, first + 1])  # sqrt(b c), which cannot overflow so
+    turn = np.sqrt(theta[first + 1, first]) * np.sqrt(-theta[first, first + 1])  # sqrt(b c), without overflow
     diagonal[first + 1, first], diagonal[first, first + 1] = turn, -turn
     return SchurForm(*map(torch.from_numpy, (P, diagonal, theta - diagonal)))
 
 
 def complex_triangle(form: SchurForm) -> np.ndarray:
-    """An upper triangular matrix (size, size) with the singular values of `z - A` after subtraction from any z."""
+    """Return an upper triangular S such that `z - S` has the singular values of `z - A` for any z."""
     upper = form.theta.mT.numpy()
     if form.T.is_complex() or not bool(form.block.any()):
         return np.array(upper, complex, order="F")
@@ -137,7 +137,7 @@ def complex_triangle(form: SchurForm) -> np.ndarray:
 
 
 def _ordered(S: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of an upper Schur form in falling order of modulus, exchanged by orthogonal rotations (LAPACK trexc)."""
+    """Sort the blocks of an upper Schur form by descending modulus, by orthogonal rotations (LAPACK trexc)."""
     move: Any = scipy.linalg.get_lapack_funcs("trexc", (S,))
     S, Q = np.asfortranarray(S), np.asfortranarray(Q)
     row = 0
@@ -147,14 +147,14 @@ def _ordered(S: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         largest = int(starts[np.argmax(near)])  # the first of them
         if largest != row:
             S, Q, failed = move(S, Q, largest + 1, row + 1, overwrite_a=1, overwrite_q=1)
-            if failed:  # eigenvalues too close to be exchanged; the form stays valid
+            if failed:  # the eigenvalues are too close to be exchanged; the form stays valid
                 break
         row += 1 + int(row + 1 < len(S) and S[row + 1, row] != 0)
     return S, Q
 
 
 def _blocks(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First row and |eigenvalue| of each diagonal block."""
+    """Return the first row and the |eigenvalue| of each diagonal block."""
     below = np.diag(S, -1)
     pair = np.flatnonzero(below)
     moduli = np.abs(np.diag(S))

@@ -23,7 +23,7 @@ from mnemoscope.cells.nonlinearities import make_nonlinearity
 from mnemoscope.connectivity import Dense
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.lenses import MatrixSystem, fisher_along, fisher_memory, measure_memory_capacity, memory_capacity
+from mnemoscope.lenses import MatrixSystem, fisher_memory, measure_memory_capacity, memory_capacity
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class NonlinearCapacity(Study):
                          "measured": 100_000, "delays": 100}, (0, 1, 2)),
     }  # fmt: skip
     cites = ("renanse2021", "ganguli2008", "jaeger2001")
-    lenses = ("fisher", "fisher-along", "memory-capacity")
+    lenses = ("fisher", "memory-capacity")
     caption = (
         "x' = f(A x + w s + z) with signals s and noise z of one strength, in units of the range of tanh. Above: "
         "Fisher memory of the steps, linearised along noisy trajectories, in units of what one signal is worth; under "
@@ -218,7 +218,7 @@ def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed
     size, phi = len(w), chosen["phi"]
     generator = torch.Generator().manual_seed(seed)
     xs = strength * torch.randn(chosen["steps"], chosen["batch"], 1 + size, generator=generator, dtype=torch.float64)
-    memory = fisher_along(Received(A, w, phi), xs, 0, noise=strength**2)
+    memory = fisher_memory(Received(A, w, phi), 0, along=xs, noise=strength**2)
     totals = memory.total * strength**2
     cell = Elman(1 + size, size, phi, Dense.from_matrix(A), bias=False).double()
     cell.drive.weight = torch.nn.Parameter(torch.cat([w[:, None], torch.eye(size, dtype=torch.float64)], 1))

@@ -22,7 +22,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory
-from mnemoscope.lenses.fisher.covariance import UnstableError
+from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.replication.study import Finished, Preset, Published, Row
 from mnemoscope.studies.kerg2022.linear_networks import random_general, random_normal, random_source

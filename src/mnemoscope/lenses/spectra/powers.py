@@ -1,4 +1,4 @@
-"""How the powers of a matrix grow before they decay."""
+"""Growth of the powers of a matrix before they decay."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Inexact
 
 DOUBLING = 64
-"""The time step of a flow doubles after each so many steps, so that fast and slow modes are both followed."""
+"""Number of steps after which the time step of a flow doubles, so that fast and slow modes are both resolved."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """|A^t| (of a flow |exp(t A)|) over time, from t = 0.
+    """|A^t| (for a flow |exp(t A)|) over time, from t = 0.
 
     Where all eigenvalues lie on the unit circle, it is bounded or grows like a power of t, never exponentially. For
     the triangular matrix with 1 on its diagonal and x everywhere above it, Kerg's thesis (Prop 3.4.2) has
@@ -31,9 +31,8 @@ class Growth:
     times: Float[Tensor, " times"]
     norms: Float[Tensor, " times"]
     settled: bool
-    """Whether a norm of at most 1 was met again: nothing after it can exceed what lies before it, as
-    |A^(k t + r)| <= |A^t|^k |A^r|.
-    """
+    """Whether a norm of at most 1 was met again. No later norm can then exceed the earlier ones, because
+    |A^(k t + r)| <= |A^t|^k |A^r|."""
 
     @property
     def peak(self) -> float:
@@ -42,18 +41,18 @@ class Growth:
 
     @property
     def time(self) -> float:
-        """When it is first reached."""
+        """The first time at which the norm is largest."""
         return float(self.times[self.norms.argmax()])
 
     @property
     def exponent(self) -> float:
-        """The p of the power law t^p that the later half of the curve follows, by least squares of logarithms."""
+        """The exponent p of a power law t^p, fitted to the second half of the curve by least squares of logarithms."""
         later = slice(max(len(self.times) // 2, 1), None)
         x, y = self.times[later].log(), self.norms[later].log()
         return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
 
 
-def growth(
+def power_norms(
     A: Inexact[Tensor, "size size"],
     steps: int,
     *,
@@ -61,20 +60,20 @@ def growth(
     slack: float = 1e-14,
     until_settled: bool = False,
 ) -> Growth:
-    """Norms of A^0 ... A^steps; of a flow, of exp(t A) at as many times, from 1 / (20 |A|) on.
+    """Return the norms of A^0 ... A^steps; for a flow, of exp(t A) at as many times, from 1 / (20 |A|) on.
 
     Args:
         A: the matrix.
-        steps: how many.
+        steps: number of steps.
         continuous: whether A generates a flow.
-        slack: what rounding may have added to a norm of 1.
-        until_settled: stop as soon as the largest norm is known for certain.
+        slack: possible rounding error of a norm of 1.
+        until_settled: whether to stop as soon as the largest norm is certain.
 
     """
     if steps < 1:
-        raise ValueError(f"Growth is followed over at least 1 step, but steps is {steps}.")
+        raise ValueError(f"Growth is computed over at least 1 step, but steps is {steps}.")
     matrix = A.resolve_conj().numpy()
-    once: np.ndarray = matrix  # said, or pyright takes 9 s to infer it through the loop
+    once: np.ndarray = matrix  # annotated, because pyright takes 9 s to infer the type through the loop
     step = 1.0
     if continuous:
         step = 0.05 / max(spectral_norm(matrix), np.finfo(float).tiny ** 0.5)
@@ -94,7 +93,7 @@ def growth(
 
 
 def spectral_norm(matrix: np.ndarray) -> float:
-    """|A|, the largest singular value; of larger matrices by the largest eigenvalue of A^* A alone."""
+    """Return |A|, the largest singular value; for larger matrices from the largest eigenvalue of A^* A alone."""
     size = float(np.abs(matrix).max())
     if not np.isfinite(size):
         return float("inf")

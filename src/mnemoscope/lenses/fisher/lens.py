@@ -1,0 +1,161 @@
+"""The Fisher memory lens: how much information about each past signal the state of a network holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+from torch import Tensor, nn
+
+from mnemoscope.base.array_types import Inexact
+from mnemoscope.base.validation import check_whole
+from mnemoscope.cells import State
+from mnemoscope.lenses.fisher.linearisation import matrix_cell
+from mnemoscope.lenses.fisher.matrix_system import MatrixSystem, Noise
+from mnemoscope.lenses.fisher.operators import Dense
+from mnemoscope.lenses.fisher.published import TERMS
+from mnemoscope.lenses.fisher.result import FisherMemory
+from mnemoscope.lenses.fisher.routes import (
+    Method,
+    Observed,
+    Route,
+    matrix_memory,
+    vector_memory,
+    without_queue_amplification,
+)
+from mnemoscope.lenses.fisher.sources import Direction, linear_step, noise_factor
+from mnemoscope.lenses.fisher.trajectory import trajectory_memory
+from mnemoscope.lenses.systems import System
+
+LAGS = 100
+"""Default length of the curve of a linear system."""
+
+
+def fisher_memory(
+    system: System | MatrixSystem,
+    direction: Direction = None,
+    *,
+    along: Inexact[Tensor, "time batch features"] | np.ndarray | None = None,
+    state: State | None = None,
+    noise: Noise = 1.0,
+    lags: int | None = None,
+    horizon: int | None = None,
+    method: Method = "exact",
+    observed: Observed = "all",
+    terms: int = TERMS,
+    route: Route = "auto",
+) -> FisherMemory:
+    """Compute the Fisher information that a network's state holds about each past signal.
+
+    Without `along` the system is linear and, unless `horizon` is given, in its stationary state. With `along` any
+    network is linearised at every step of the trajectories that these inputs drive; signals and noise are small.
+
+    Args:
+        system: a square matrix A or a `Connectivity`; an `Elman` cell or torch.nn.RNN, whose recurrent matrix is used
+            without its nonlinearity; a `Dynamics` (its linearisation at `state`) or one fixed point, `fp[0]`; a
+            `MatrixSystem`, whose state is a matrix, with or without a queue; or a `MatrixRNN` or `QueueMemory`, which
+            is linearised as a `Dynamics` without input. Near its state such a cell is a `MatrixSystem` where possible,
+            with noise in the newest matrix; the error of "published" gives the reason where it is not.
+            With `along`: any `Cell` or torch.nn recurrent module, which is copied and run in float64.
+        direction: the vector in which signals enter, w (size,). For cells and a `Dynamics` also the number of an input
+            feature, which may be omitted if there is only one; for matrix cells also a matrix. A `MatrixSystem` has
+            its own. With `along`, a direction in the space of the inputs: the number of a feature or a vector
+            (features,). Gradients flow to tensors that are passed, not into cells.
+        along: inputs (time, batch, features) that drive the trajectories, whatever `batch_first` a module has.
+        state: the state (size,) at which a `Dynamics` is linearised, 0 by default for a matrix cell. With `along`, the
+            state in which the trajectories begin, by default the cell's initial state.
+        noise: variance of the noise that enters every unit at every step, or its covariance (size, size). The
+            covariance may be singular as long as the noise reaches every direction in time; with `along` it must be
+            positive definite.
+        lags: length of the curve; 100 by default, with `along` the whole trajectory.
+        horizon: number of steps during which noise and signals have entered; None for a stationary state, which needs
+            a spectral radius below 1.
+        method: "published" uses the formulas of Renanse et al. for a `MatrixSystem`, or a cell that is one, as printed.
+        observed: with a queue: the whole state, or only the newest matrix.
+        terms: for "published" with a queue: passes through it after which divergent sums are cut off.
+        route: for a `MatrixSystem`: "dense" forms the covariance of the flat state; "matrix-free" does not, and has no
+            spatial matrix; "auto" uses the eigenbases of normal U and V, and is matrix-free for states of more than
+            2500 numbers, for which there is no spatial matrix in any case.
+
+    >>> import torch
+    >>> import mnemoscope as ms
+    >>> V, v = 0.9 * torch.linalg.qr(torch.randn(50, 50))[0], torch.randn(50)
+    >>> memory = ms.fisher_memory(V, v / v.norm())
+    >>> round(memory.total.item(), 6)  # a normal network holds one signal in total, however it spreads it over time
+    1.0
+
+    Along inputs, a linear network has the memory of as many steps, whatever the trajectory:
+
+    >>> cell = ms.cells.Elman(2, 8, "linear")
+    >>> V, U = cell.connectivity().detach(), cell.drive.weight.detach()
+    >>> memory = ms.fisher_memory(cell, 1, along=torch.randn(30, 1, 2))
+    >>> torch.allclose(memory.curve[0], ms.fisher_memory(V, U[:, 1], lags=30, horizon=30).curve)
+    True
+
+    """
+    if along is not None:
+        _check_options_along(horizon, method, observed, terms, route)
+        if not isinstance(system, nn.Module):
+            raise TypeError(f"Along inputs a system is a cell or a torch.nn module, not a {type(system).__name__}.")
+        return trajectory_memory(system, along, direction, state=state, noise=noise, lags=lags)
+    lags = LAGS if lags is None else lags
+    check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
+    check_whole(0, terms=terms)
+    if route not in get_args(Route):
+        raise ValueError(f"route must be one of {', '.join(get_args(Route))}, but is {route!r}.")
+    if observed not in ("all", "newest"):
+        raise ValueError(f'observed must be "all" or "newest", but is {observed!r}.')
+    if isinstance(system, MatrixSystem):
+        if direction is not None or state is not None or not _is_default(noise):
+            raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2.")
+        return matrix_memory(system, lags, horizon, method, observed, terms, route)
+    linearised = matrix_cell(system, state)
+    if linearised is not None:
+        w = linearised.source(direction)
+        matrix_system = linearised.system(w, noise)
+        if isinstance(matrix_system, MatrixSystem):
+            return matrix_memory(matrix_system, lags, horizon, method, observed, terms, route)
+        _check_vector_options(method, route, reason=matrix_system)
+        newest = linearised.queue is not None and observed == "newest"
+        step = Dense(linearised.dynamics.jacobian(linearised.state)[0].cpu())
+        shape = linearised.shape[1:] if newest else linearised.shape
+        memory = vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
+        if linearised.queue is None:
+            return memory
+        return replace(memory, amplification=without_queue_amplification(memory.amplification))
+    _check_vector_options(method, route)
+    if observed != "all":
+        raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
+    A, w = linear_step(system, direction, state)
+    return vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
+
+
+def _check_vector_options(method: Method, route: Route, reason: str = "") -> None:
+    """Raise if an option needs a `MatrixSystem`; `reason` says why a matrix network is not one."""
+    if method == "published" and reason:
+        raise ValueError(
+            f"The published formulas are for networks X -> U^T X V with independent noise, and do not apply here: "
+            f'{reason}. method="exact" takes it.'
+        )
+    if method != "exact":
+        raise ValueError(
+            f'This network has one method, "exact", but method is {method!r}; the published formulas are for '
+            f"networks X -> U^T X V, with or without a queue."
+        )
+    if route == "matrix-free":
+        because = f", and does not apply here: {reason}" if reason else "; omit route"
+        raise ValueError(f"The matrix-free route is for a MatrixSystem{because}.")
+
+
+def _check_options_along(horizon: int | None, method: str, observed: str, terms: int, route: str) -> None:
+    """Raise if an option of a linear system was passed together with `along`."""
+    given = {"horizon": horizon, "method": method, "observed": observed, "terms": terms, "route": route}
+    defaults = {"horizon": None, "method": "exact", "observed": "all", "terms": TERMS, "route": "auto"}
+    wrong = [name for name, value in given.items() if value != defaults[name]]
+    if wrong:
+        raise ValueError(f"Along inputs every step is linearised, and there is one method: omit {' and '.join(wrong)}.")
+
+
+def _is_default(noise: Noise) -> bool:
+    return isinstance(noise, (int, float)) and noise == 1

@@ -1,0 +1,45 @@
+"""Figure of transient growth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.lenses.transient_growth.result import Transients
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw_transients(result: Transients, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+    """Draw the spread across units above the norm, mean and standard deviation over the ensemble (needs `report`).
+
+    The layout is that of Kerg's thesis, Fig 1b.
+
+    Args:
+        result: the transients.
+        colours: colours by the names of `LIGHT`.
+        font_size: font size in points for which the layout has room.
+
+    """
+    figure = new_figure(6, 5)
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    times = result.times.numpy()
+    for axes, (mean, std), title, colour in (
+        (top, result.spread, "Standard deviation across units", "saddle-2"),
+        (bottom, result.norm, "Norm", "stable"),
+    ):
+        middle, half = mean.numpy(), std.numpy()
+        axes.fill_between(times, middle - half, middle + half, color=colours[colour], alpha=0.25, linewidth=0)
+        axes.plot(times, middle, color=colours[colour], linewidth=1.6)
+        positive = middle[np.isfinite(middle) & (middle > 0)]
+        if len(positive) and positive.max() > 100 * middle[0]:
+            axes.set_yscale("log", nonpositive="mask")
+        axes.set_title(title)
+        style_axes(axes, colours, font_size)
+    bottom.set_xlabel("step", color=colours["muted"])
+    return figure
