@@ -55,7 +55,7 @@ def test_the_tutorial_on_variables_runs_and_says_what_is_printed(tmp_path, monke
     memories, published = known["memories"], known["published"]
     assert (memories.status, memories.variables, memories.size) == ("explained", 4, 3)
     assert (known["untrained"].status, published.status) == ("none", "refuted")
-    assert published.trials.right == 1
+    assert published.trials.sign_accuracy == 1
     assert [test.name for test in published.tests if not test.passed][-1] == "remove the memory space"
     assert bool((known["held"].sign() == known["shown"][:, 0]).all())
     assert known["said"][0].tolist() == known["said"][4].tolist() == [1.0, 1.0, 1.0]

@@ -12,12 +12,12 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, EpisodicMemory, EpisodicState
 from mnemoscope.cells.lagrangians import Logistic, Polynomial, Softmax, Tanh
 from mnemoscope.lenses.energy.bounds import lower_bound
+from mnemoscope.lenses.energy.bregman import step_descent
 from mnemoscope.lenses.energy.counterexample import periodic_orbit
-from mnemoscope.lenses.energy.descent import descent
 from mnemoscope.lenses.energy.lyapunov import lyapunov_functions
 from mnemoscope.lenses.energy.recurrence import Recurrence
 from mnemoscope.lenses.energy.schedule import Schedule
-from mnemoscope.lenses.energy.symmetry import symmetriser, symmetry
+from mnemoscope.lenses.energy.symmetry import Symmetry, symmetriser
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy, flow_energy_rate, map_energy, rates_energy
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.replication import Finished
@@ -38,8 +38,8 @@ def normal(*shape, seed=0):
 
 def weights(sigma_f="tanh", sigma_h="linear", current=True, seed=0, size=(5, 4), gain=0.6):
     u = normal(size[0], seed=seed + 3) if current else None
-    return Weights.of(gain * normal(*size, seed=seed), normal(size[1], size[1], seed=seed + 1), sigma_f, sigma_h,
-                      0.7, -1.3, u)  # fmt: skip
+    Xi, Phi = gain * normal(*size, seed=seed), normal(size[1], size[1], seed=seed + 1)
+    return Weights.from_matrices(Xi, Phi, sigma_f, sigma_h, 0.7, -1.3, u)
 
 
 def symmetric(size=5, seed=0):
@@ -97,7 +97,7 @@ def test_the_discrete_energy_is_that_of_the_flow_with_memories_at_rest(f, h):
 
 
 def test_equation_25_and_the_printed_ones_in_matrices():
-    w = Weights.of(normal(4, 3), normal(3, 3, seed=1), "tanh")
+    w = Weights.from_matrices(normal(4, 3), normal(3, 3, seed=1), "tanh")
     x, y = normal(4, seed=2), normal(4, seed=3)
     g, X, P = torch.tanh(x), w.Xi, w.Phi
     terms = x @ g, torch.cosh(x).log().sum(), g @ X @ X.T @ g / 2, g @ X @ P.T @ X.T @ y, y @ X @ P @ P.T @ X.T @ y / 2
@@ -107,7 +107,7 @@ def test_equation_25_and_the_printed_ones_in_matrices():
         total = sum(term if sign == "+" else -term for sign, term in zip(signed, terms, strict=True))
         assert torch.allclose(map_energy(w, x, y, variant).total, total)
     with pytest.raises(ValueError, match="linear sigma_h"):
-        map_energy(Weights.of(X, P, "tanh", "relu"), x, y, "printed 28")
+        map_energy(Weights.from_matrices(X, P, "tanh", "relu"), x, y, "printed 28")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_hundred_thousand_random_steps_of_six_activations():
         for network in range(20):
             w = random_memory(generator(100 * number + network), sigma)
             x, y = random_steps(generator(network), w, 840)
-            seen = descent(w, x, y)
+            seen = step_descent(w, x, y)
             assert bool((seen.change <= 0).all())
             assert float(seen.error.max()) < 1e-12
             steps += len(x)
@@ -160,25 +160,25 @@ def test_a_hundred_thousand_random_steps_of_six_activations():
 def test_the_identity_for_any_two_convex_functions(f, h):
     w = weights(f, h)
     x, y = 2 * normal(300, 5, seed=5), normal(300, 5, seed=6)
-    seen = descent(w, x, y)
+    seen = step_descent(w, x, y)
     assert not bool(seen.rises.any())
     assert float(seen.error.max()) < 1e-13
     assert bool((seen.by_features <= 1e-14 * seen.size).all())
     assert bool((seen.by_memories <= 1e-14 * seen.size).all())
-    free = descent(w, x, y, following=True)
+    free = step_descent(w, x, y, following=True)
     assert float(free.error.max()) < 1e-13
     assert bool(free.by_delayed.any())
 
 
 def test_the_linear_case_as_derived_by_hand():
     """E(x+) - E(x) = -D_L(x+ || x) - |Xi^T (g+ - g)|^2 / 2, one step at a time."""
-    w = Weights.of(normal(4, 3), normal(3, 3, seed=1), "tanh")
+    w = Weights.from_matrices(normal(4, 3), normal(3, 3, seed=1), "tanh")
     for seed in range(20):
         x, y = normal(4, seed=seed), normal(4, seed=seed + 50)
         after = w.Xi @ (w.Xi.T @ torch.tanh(x) + w.Phi.T @ w.Xi.T @ y)
         D = (torch.cosh(after) / torch.cosh(x)).log().sum() - torch.tanh(x) @ (after - x)
         square = (w.Xi.T @ (torch.tanh(after) - torch.tanh(x))).square().sum() / 2
-        assert abs(float(descent(w, x, y).change + D + square)) < 1e-11
+        assert abs(float(step_descent(w, x, y).change + D + square)) < 1e-11
 
 
 def test_the_printed_energies_rise():
@@ -220,11 +220,11 @@ def test_bounds_as_derived_by_hand():
     Xi, Phi, y = normal(4, 3), normal(3, 3, seed=1), normal(4, seed=2)
     c = Phi.T @ Xi.T @ y
     by_hand = -sum((float(Xi[:, m].abs().sum()) + abs(float(c[m]))) ** 2 for m in range(3)) / 2
-    assert float(lower_bound(Weights.of(Xi, Phi, Tanh(3.0)), y).value) == pytest.approx(by_hand, rel=1e-14)
-    logistic = lower_bound(Weights.of(torch.zeros(4, 3), Phi, Logistic(2.0)), y).value
+    assert float(lower_bound(Weights.from_matrices(Xi, Phi, Tanh(3.0)), y).value) == pytest.approx(by_hand, rel=1e-14)
+    logistic = lower_bound(Weights.from_matrices(torch.zeros(4, 3), Phi, Logistic(2.0)), y).value
     assert float(logistic) == pytest.approx(-4 * torch.tensor(2.0).log().item() / 2)
     loose = -torch.tensor(4.0).log() / 2 - sum((Xi[:, m].abs().max() + c[m].abs()) ** 2 for m in range(3)) / 2
-    assert float(lower_bound(Weights.of(Xi, Phi, Softmax(2.0)), y).value) >= float(loose)
+    assert float(lower_bound(Weights.from_matrices(Xi, Phi, Softmax(2.0)), y).value) >= float(loose)
 
 
 def test_the_quadratic_bound_is_reached():
@@ -241,7 +241,7 @@ def test_the_quadratic_bound_is_reached():
 @pytest.mark.parametrize("f", ["linear", "relu", "polynomial"])
 @pytest.mark.parametrize("h", ["linear", "relu", "polynomial"])
 def test_energies_without_end_fall_without_end(f, h):
-    w = Weights.of(2 * normal(4, 3).abs(), torch.zeros(3, 3), f, h)
+    w = Weights.from_matrices(2 * normal(4, 3).abs(), torch.zeros(3, 3), f, h)
     assert lower_bound(w, torch.zeros(4).double()).exists is False
     x = torch.full((4,), 1e8, dtype=torch.float64)
     assert float(map_energy(w, x, torch.zeros_like(x)).total) < -1e6
@@ -256,7 +256,7 @@ def test_the_identity_of_every_function(sigma, kind):
     D = torch.rand(5, generator=generator(2)).double() + 0.3
     W = {"symmetric": symmetric() / 3, "positive": symmetric() @ symmetric() / 20, "weighted": symmetric() / 3 * D,
          "any": normal(5, 5)}[kind]  # fmt: skip
-    recurrence = Recurrence.of(W / 4 if sigma == "polynomial" else W, normal(5, seed=1), sigma)
+    recurrence = Recurrence.from_matrix(W / 4 if sigma == "polynomial" else W, normal(5, seed=1), sigma)
     rates = along(recurrence)
     found = lyapunov_functions(recurrence)
     if kind != "any" and (kind != "weighted" or recurrence.sigma.elementwise):
@@ -273,7 +273,7 @@ def test_the_identity_of_every_function(sigma, kind):
 
 def test_two_steps_by_loops():
     W, b = symmetric() / 2, normal(5, seed=1)
-    recurrence = Recurrence.of(W, b, "tanh")
+    recurrence = Recurrence.from_matrix(W, b, "tanh")
     (one,) = lyapunov_functions(recurrence)
     rates = along(recurrence, starts=1, steps=3)
 
@@ -294,7 +294,9 @@ def test_one_step_is_enough_up_to_the_slope():
         kinds = [
             [
                 one.kind
-                for one in lyapunov_functions(Recurrence.of(torch.tensor([[w / beta]]).double(), None, Tanh(beta)))
+                for one in lyapunov_functions(
+                    Recurrence.from_matrix(torch.tensor([[w / beta]]).double(), None, Tanh(beta))
+                )
             ]
             for w in (-0.99, -1.2)
         ]
@@ -302,7 +304,7 @@ def test_one_step_is_enough_up_to_the_slope():
         assert kinds[1] == ["two-step"]
     orbit = periodic_orbit(lambda g: torch.tanh(-1.2 * g), normal(4, 1))
     assert orbit is not None
-    assert orbit.rates.shape == (2, 1)
+    assert orbit.shape == (2, 1)
 
 
 def test_weights_that_make_it_symmetric():
@@ -311,18 +313,18 @@ def test_weights_that_make_it_symmetric():
         found = symmetriser(W)
         assert found is not None
         assert torch.allclose(found / found[0], D / D[0], rtol=1e-12)
-        assert symmetry(W, found).asymmetry < 1e-14
+        assert Symmetry.from_matrix(W, found).asymmetry < 1e-14
     blocks = torch.block_diag(symmetric(3) * D[:3], symmetric(3, seed=1) * D[3:])  # two parts that are not linked
     own = symmetriser(blocks)
     assert own is not None
-    assert symmetry(blocks, own).asymmetry < 1e-14
-    assert [one.kind for one in lyapunov_functions(Recurrence.of(3 * normal(6, 6), None, "tanh"))] == ["none"]
+    assert Symmetry.from_matrix(blocks, own).asymmetry < 1e-14
+    assert [one.kind for one in lyapunov_functions(Recurrence.from_matrix(3 * normal(6, 6), None, "tanh"))] == ["none"]
 
 
 def test_a_contraction_shrinks_as_told():
     W = normal(6, 6)
     W = 0.8 * W / torch.linalg.matrix_norm(W, 2)
-    recurrence = Recurrence.of(W, normal(6, seed=1), "tanh")
+    recurrence = Recurrence.from_matrix(W, normal(6, seed=1), "tanh")
     found = lyapunov_functions(recurrence)
     assert found[0].kind == "contraction"
     assert found[0].factor == pytest.approx(0.8)
@@ -331,16 +333,16 @@ def test_a_contraction_shrinks_as_told():
     distance = found[0].energy(along(recurrence)).total
     assert bool((distance[1:] <= 0.8 * distance[:-1] + 1e-15).all())
     chain = torch.diag(torch.full((4,), 5.0), -1)  # |W| = 5, but nothing comes back
-    (line,) = lyapunov_functions(Recurrence.of(chain, None, "tanh"))
+    (line,) = lyapunov_functions(Recurrence.from_matrix(chain, None, "tanh"))
     assert line.kind == "contraction"
     assert not line.euclidean
-    far = line.energy(along(Recurrence.of(chain, None, "tanh"))).total
+    far = line.energy(along(Recurrence.from_matrix(chain, None, "tanh"))).total
     assert bool((far[1:] <= line.factor * far[:-1] + 1e-15).all())
 
 
 def test_any_schedule_of_v_d():
     S = symmetric(3) @ symmetric(3)
-    w = Weights.of(normal(5, 3), S, "tanh", "linear", 0.8, 1.2, normal(5, seed=4))
+    w = Weights.from_matrices(normal(5, 3), S, "tanh", "linear", 0.8, 1.2, normal(5, seed=4))
     for hold in (1, 2, 5):
         schedule = Schedule(w, hold=hold)
         rates = schedule.run(torch.tanh(normal(40, 5, seed=2)), 20)
@@ -371,12 +373,12 @@ def test_the_smallest_counter_example():
     assert report.rise is not None
     assert report.rise_energy is not None
     before, after = report.rise_energy.tolist()
-    w = Weights.of_memory(memory)
+    w = Weights.from_memory(memory)
     assert before == pytest.approx(float(rates_energy(w, report.rise[0], report.rise[0]).total))
     assert after > before
     assert torch.allclose(torch.tanh(report.rise[0] @ w.recurrent().T), report.rise[1])
     assert "not guaranteed" in report.summary()
-    assert "every 8 steps" in report.summary()
+    assert "orbit of 8 steps" in report.summary()
     energies = [float(map_energy(w, x, torch.tanh(x)).total) for x in states]
     assert torch.allclose(report.energy[:, 0], torch.tensor(energies, dtype=torch.float64))
 
@@ -424,7 +426,7 @@ def test_a_given_trajectory_of_float32():
     assert not bool(report.rises.any())
     driven = ms.energy_descent(rnn, outputs)  # at another input it is no trajectory
     assert driven.deviation > 1e-3
-    assert "not one of this system" in driven.summary()
+    assert "does not belong to this system" in driven.summary()
 
 
 def test_a_bound_is_told_and_kept():
@@ -489,7 +491,7 @@ def test_flows(options, Phi, kind):
     elif kind == "none" and Phi is TURN:
         assert report.rise is not None
         state = EpisodicState(*report.rise.split((2, 2, 2), 1))
-        w = Weights.of_memory(memory, torch.tensor([0.2, -0.1]))
+        w = Weights.from_memory(memory, torch.tensor([0.2, -0.1]))
         with torch.no_grad():
             velocity = memory(torch.tensor([0.2, -0.1]).double(), state)
         pushed = moved(lambda *parts: flow_energy(w, *parts).total, state, velocity)
@@ -501,7 +503,7 @@ def test_the_rate_of_the_settling_function_by_autograd():
     from mnemoscope.lenses.energy.flow import flow_rates, flow_terms
 
     memory = EpisodicMemory(normal(4, 3), symmetric(3) @ symmetric(3), T_h=0.1, alpha_s=0.6, alpha_c=0.9)
-    w = Weights.of_memory(memory)
+    w = Weights.from_memory(memory)
     state = EpisodicState(normal(9, 4, seed=1), normal(9, 3, seed=2), normal(9, 4, seed=3))
     with torch.no_grad():
         velocity = memory(torch.zeros(4).double(), state)
@@ -532,7 +534,7 @@ def test_the_surface_is_the_energy_and_moves_with_v_d(tmp_path):
     Xi = 3 * torch.linalg.qr(normal(20, 3))[0]
     memory = EpisodicMemory(Xi, torch.eye(3).roll(1, 1).double())
     surface = ms.energy_surface(memory, grid=21)
-    w = Weights.of_memory(memory)
+    w = Weights.from_memory(memory)
     x = surface.origin + surface.columns[4] * surface.directions[0] + surface.rows[9] * surface.directions[1]
     assert float(surface.energy[2, 9, 4]) == pytest.approx(float(map_energy(w, x, surface.delayed[2]).total))
     assert torch.allclose(surface.directions @ surface.directions.T, torch.eye(2).double(), atol=1e-12)
@@ -561,7 +563,7 @@ def test_a_network_that_comes_to_rest_at_zero():
     assert int(report.rises.sum()) == 0
     assert report.error < 1e-15
     tiny = torch.logspace(-9, -20, 12).double()[:, None] * normal(12, 4)
-    seen = descent(Weights.of(0.7 * torch.eye(4), torch.zeros(4, 4)), tiny, torch.zeros_like(tiny))
+    seen = step_descent(Weights.from_matrices(0.7 * torch.eye(4), torch.zeros(4, 4)), tiny, torch.zeros_like(tiny))
     assert bool((seen.change < 0).all())  # not 0 either: every digit of the energy is there
     assert float(seen.error.max()) < 1e-15
 
@@ -577,7 +579,7 @@ def test_a_large_eigenvalue_does_not_hide_a_negative_one():
         assert report.kind == "none"
         assert not report.guaranteed
         assert report.rise is not None
-    cubic = Recurrence.of(torch.diag(torch.tensor([1e6, -0.5])), None, "polynomial")  # of unbounded slope
+    cubic = Recurrence.from_matrix(torch.diag(torch.tensor([1e6, -0.5])), None, "polynomial")  # of unbounded slope
     assert [one.kind for one in lyapunov_functions(cubic)] == ["two-step"]
 
 
@@ -614,7 +616,7 @@ def test_a_given_flow_is_compared_with_the_memory_s_own():
     z = torch.zeros(20, 1, 2, dtype=torch.float64)
     report = ms.energy_descent(memory, EpisodicState(V, z, z))
     assert report.deviation > 0.1
-    assert "not one of this system" in report.summary()
+    assert "does not belong to this system" in report.summary()
     assert "rises 19 times of 19" in report.summary()
     even, uneven = torch.linspace(0, 4, 9).double(), torch.tensor([0.0, 0.1, 1.0, 1.5, 4.0]).double()
     for times in (even, uneven):
@@ -622,7 +624,7 @@ def test_a_given_flow_is_compared_with_the_memory_s_own():
             own = memory.integrate(EpisodicState(V[0] + normal(1, 2), z[0], z[0]), times, input=torch.ones(2).double())
         given = ms.energy_descent(memory, own, times=times, input=torch.ones(2))
         assert given.deviation < 1e-7
-        assert "falling or at rest" in given.summary()
+        assert "falls or rests" in given.summary()
         assert ms.energy_descent(memory, own, times=1.2 * times, input=torch.ones(2)).strays
 
 
@@ -642,17 +644,19 @@ def test_rates_of_float32():
                 states.append(cell(torch.zeros(4, 5), states[-1]))
         report = ms.energy_descent(cell, torch.stack(states))
         assert report.precision == torch.finfo(torch.float32).eps
-        assert "not one of this system" not in report.summary()
+        assert "does not belong to this system" not in report.summary()
 
 
 def test_no_bound_at_the_edge():
     Xi = torch.linalg.qr(normal(6, 3))[0]
-    w = Weights.of(Xi, torch.eye(3).roll(1, 1), "linear")
+    w = Weights.from_matrices(Xi, torch.eye(3).roll(1, 1), "linear")
     y = normal(6, seed=1)
     assert lower_bound(w, y).exists is False
     along = 1e12 * Xi @ (w.Phi.T @ Xi.T @ y)
     assert float(map_energy(w, along, y).total) < -1e10
-    still_bounded = lower_bound(Weights.of(torch.eye(3), torch.zeros(3, 3), "linear"), torch.ones(3).double())
+    still_bounded = lower_bound(
+        Weights.from_matrices(torch.eye(3), torch.zeros(3, 3), "linear"), torch.ones(3).double()
+    )
     assert still_bounded.exists
     assert float(still_bounded.value) == 0
     assert lower_bound(w, torch.zeros(6).double()).exists is None  # only rounding says on which side it is
@@ -687,7 +691,7 @@ def test_a_surface_says_what_it_is():
     far = ms.energy_surface(linear, V_f, panels=2)
     assert bool(far.at_edge.all())
     assert "moves by" not in far.summary()
-    assert "on the grid's edge" in far.summary()
+    assert "on the edge of the grid" in far.summary()
     assert "lowest point of the surface" not in [one.get_text() for one in far.figure().legends[0].get_texts()]
 
 
@@ -697,7 +701,7 @@ def test_a_counter_example_with_v_d_held_can_be_made_again():
     assert report.rise is not None
     assert report.rise_delayed is not None
     assert report.rise_energy is not None
-    w = Weights.of_memory(memory)
+    w = Weights.from_memory(memory)
     (g, after), (y, y_after) = report.rise, report.rise_delayed
     assert torch.allclose(w.sigma_f(Schedule(w).field(g, y)), after, rtol=1e-12, atol=1e-12)
     energies = [float(rates_energy(w, *pair).total) for pair in ((g, y), (after, y_after))]
@@ -735,7 +739,7 @@ def test_gates_have_no_energy(cell):
 def test_refusals():
     memory = EpisodicMemory(torch.eye(2), TURN)
     cases = [
-        (lambda: ms.energy_descent(torch.nn.RNN(2, 3, num_layers=2)), TypeError, "on top of each other"),
+        (lambda: ms.energy_descent(torch.nn.RNN(2, 3, num_layers=2)), TypeError, "stacked layers"),
         (lambda: ms.energy_descent(ms.adapt(lambda x, h: h, state_size=2)), TypeError, "not known to be"),
         (lambda: ms.energy_descent(Elman(2, 3, "modrelu")), ValueError, "modrelu"),
         (lambda: ms.energy_descent(Elman(2, 3, torch.sin)), ValueError, "convex function"),
@@ -744,7 +748,7 @@ def test_refusals():
         (lambda: ms.energy_descent(Elman(2, 3), torch.zeros(1, 3)), ValueError, "at least two"),
         (lambda: ms.energy_descent(Elman(2, 3), torch.full((4, 3), torch.nan)), ValueError, "finite"),
         (lambda: ms.energy_descent(Elman(2, 3), input=torch.zeros(3)), ValueError, "constant input"),
-        (lambda: ms.energy_descent(Elman(2, 3), delayed=torch.zeros(3)), ValueError, "frozen or held"),
+        (lambda: ms.energy_descent(Elman(2, 3), delayed=torch.zeros(3)), ValueError, "delayed and hold belong"),
         (lambda: ms.energy_descent(Elman(2, 3), times=torch.arange(3.0)), ValueError, "moves in steps"),
         (lambda: ms.energy_descent(Elman(2, 3), steps=0), ValueError, "steps"),
         (lambda: ms.energy_descent(Elman(2, 3), tolerance=2.0), ValueError, "tolerance"),
@@ -753,11 +757,11 @@ def test_refusals():
         (lambda: ms.energy_surface(Elman(2, 3)), TypeError, "EpisodicMemory"),
         (lambda: ms.energy_surface(memory, torch.zeros(9, 2)), ValueError, "plane"),
         (lambda: ms.energy_surface(memory, panels=0), ValueError, "panels"),
-        (lambda: Weights.of(torch.eye(2), torch.eye(3)), ValueError, "Phi"),
-        (lambda: Weights.of(torch.eye(2), torch.eye(2), alpha_s=-1.0), ValueError, "alpha_s"),
-        (lambda: Weights.of(torch.eye(2), torch.eye(2), "sine"), ValueError, "sine"),
-        (lambda: descent(weights(), torch.zeros(2, 5), torch.zeros(2, 5)), ValueError, "float64"),
-        (lambda: Recurrence.of(torch.zeros(2, 3)), ValueError, "square"),
+        (lambda: Weights.from_matrices(torch.eye(2), torch.eye(3)), ValueError, "Phi"),
+        (lambda: Weights.from_matrices(torch.eye(2), torch.eye(2), alpha_s=-1.0), ValueError, "alpha_s"),
+        (lambda: Weights.from_matrices(torch.eye(2), torch.eye(2), "sine"), ValueError, "sine"),
+        (lambda: step_descent(weights(), torch.zeros(2, 5), torch.zeros(2, 5)), ValueError, "float64"),
+        (lambda: Recurrence.from_matrix(torch.zeros(2, 3)), ValueError, "square"),
     ]
     for call, kind, words in cases:
         with pytest.raises(kind, match=words):

@@ -13,12 +13,13 @@ import mnemoscope as ms
 from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.cells.lagrangians import LAGRANGIANS, Logistic, Polynomial, Softmax, Tanh
 from mnemoscope.connectivity.signed_selection import SignedSelection
-from mnemoscope.lenses.recall.memory_kinds import MemoryClass, duals
-from mnemoscope.lenses.recall.overlap import overlap_with, read_of
-from mnemoscope.lenses.recall.sequences import successors
+from mnemoscope.lenses.recall.classes import MemoryClass, duals
+from mnemoscope.lenses.recall.lens import successors
+from mnemoscope.lenses.recall.overlap import overlap_with, read_features
 from mnemoscope.lenses.variables.angles import angle_error
 from mnemoscope.lenses.variables.theory import BindingNetwork
 from mnemoscope.networks.recurrent import episodic
+from mnemoscope.replication import Finished
 from mnemoscope.studies.karuvally2023 import sequence_recall
 
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
@@ -399,7 +400,7 @@ def test_stored_mixed_and_reversed_memories(tmp_path):
     for cell, conjugate in ((memory.discrete(), False), (memory.conjugate(), True)):
         fp = ms.find_fixed_points(ms.Dynamics(cell))
         kinds = ms.classify_memories(memory, fp, conjugate=conjugate)
-        count = [int((kinds.kind == kind).sum()) for kind in MemoryClass]
+        count = [int((kinds.classes == kind).sum()) for kind in MemoryClass]
         assert count == [3, 3, 8, 0, 0, len(fp) - 14]
         mixtures = {name for name in kinds.names if name.startswith("mixture")}
         assert mixtures == {f"mixture of {a}0 {b}1 {c}2" for a in "+-" for b in "+-" for c in "+-"}
@@ -408,7 +409,7 @@ def test_stored_mixed_and_reversed_memories(tmp_path):
         silent = fp.states.norm(dim=1).argmin()
         assert kinds.names[silent] == "unstable"  # the direction of nothing is no overlap
     kinds.save(tmp_path / "kinds.safetensors")
-    again = ms.lenses.MemoryKinds.load(tmp_path / "kinds.safetensors")
+    again = ms.lenses.MemoryClasses.load(tmp_path / "kinds.safetensors")
     assert again.names == kinds.names
     assert "3 stored, 3 reversed, 8 mixture" in again.summary()
     assert kinds.figure().axes
@@ -418,7 +419,7 @@ def test_the_flow_and_the_map_agree_on_what_is_stored():
     memory = EpisodicMemory(hadamard(8)[:, 1:3] / 2, None)
     fp = ms.find_fixed_points(ms.Dynamics(memory, continuous=True), seed=1)
     kinds = ms.classify_memories(memory, fp)
-    assert {name for name, kind in zip(kinds.names, kinds.kind.tolist(), strict=True) if kind < 4} == {
+    assert {name for name, kind in zip(kinds.names, kinds.classes.tolist(), strict=True) if kind < 4} == {
         "stored 0", "stored 1", "reversed 0", "reversed 1"}  # fmt: skip
 
 
@@ -428,14 +429,14 @@ def test_metastable_states_hold_as_long_as_their_eigenvalue_says():
     fp = ms.find_fixed_points(ms.Dynamics(memory.discrete()))
     kinds = ms.classify_memories(memory, fp)
     silent = int(fp.states.norm(dim=1).argmin())
-    assert kinds.kind[silent] == MemoryClass.METASTABLE
+    assert kinds.classes[silent] == MemoryClass.METASTABLE
     assert kinds.dwell[silent].item() == pytest.approx(1 / torch.log(torch.tensor(1.02)).item(), rel=1e-6)
     start = fp.states[silent] + 1e-6 * memory.Xi.detach()[:, 0]
     states = ms.measure_recall(memory, start.unsqueeze(0), periods=200, k=1).states[:, 0]
     away = (states - fp.states[silent]).norm(dim=1)
     grown = int((away > torch.e * away[0]).nonzero()[0])
     assert abs(grown - kinds.dwell[silent]) <= 1
-    assert ms.classify_memories(memory, fp, lasting=60.0).kind[silent] == MemoryClass.UNSTABLE
+    assert ms.classify_memories(memory, fp, lasting=60.0).classes[silent] == MemoryClass.UNSTABLE
 
 
 def test_slow_points_are_metastable():
@@ -451,7 +452,7 @@ def test_slow_points_are_metastable():
     assert len(fp.slow)
     kinds = ms.classify_memories(memory, fp)
     assert kinds.slow.sum() == len(fp.slow)
-    assert (kinds.kind[kinds.slow] == MemoryClass.METASTABLE).all()
+    assert (kinds.classes[kinds.slow] == MemoryClass.METASTABLE).all()
     assert torch.isfinite(kinds.dwell[kinds.slow]).all()
 
 
@@ -466,7 +467,7 @@ def test_duals_and_who_has_none():
     crowded = EpisodicMemory(hadamard(4)[:, [1, 2, 3, 1]], None, Tanh(3.0))  # dependent, with mixtures
     fp = ms.find_fixed_points(ms.Dynamics(crowded.discrete()))
     single = ms.classify_memories(crowded, fp, threshold=0.01)
-    assert torch.isnan(single.parts).all()
+    assert torch.isnan(single.components).all()
     with pytest.raises(ValueError, match="duals"):
         single.members(0)
 
@@ -522,7 +523,7 @@ def test_dense_memories_hold_far_more(tmp_path):
     assert shares["tanh"][1] < 0.1  # linear, as good as
     load = ms.measure_load(20, [1, 40], seeds=2)
     load.save(tmp_path / "load.safetensors")
-    assert ms.lenses.MemoryLoad.load(tmp_path / "load.safetensors").summary() == load.summary()
+    assert ms.lenses.Load.load(tmp_path / "load.safetensors").summary() == load.summary()
     assert load.figure().axes
 
 
@@ -558,7 +559,7 @@ def test_basins_and_their_errors(tmp_path):
     (lambda: ms.measure_basin(cycle(3), 0, [0.2, 0.1]), "that rise"),
     (lambda: ms.measure_basin(cycle(3), 0, [0.1], 0), "trials must be"),
     (lambda: ms.measure_basin(cycle(3), 0, [0.1], threshold=2.0), "threshold"),
-    (lambda: ms.measure_load(9, [1]).mean("nonsense"), "Shares are of"),
+    (lambda: ms.measure_load(9, [1]).mean("nonsense"), "quantity must be"),
     (lambda: ms.measure_basin(EpisodicMemory(torch.zeros(4, 2)), 0, [0.1]), "is empty"),
 ])  # fmt: skip
 def test_bad_measurements_are_refused(call, why):
@@ -569,9 +570,7 @@ def test_bad_measurements_are_refused(call, why):
 def test_the_study_tells_what_it_takes(tmp_path):
     study = sequence_recall.STUDY
     settings = {"cases": sequence_recall._cases((1, 5, 20), (0.3, 1.0, 3.0), 6)}
-    results = [
-        ms.studies.Finished(trial, study.run(trial, tmp_path, progress=False)) for trial in study.trials(settings, (0,))
-    ]
+    results = [Finished(trial, study.run(trial, tmp_path, progress=False)) for trial in study.trials(settings, (0,))]
     told = {row.quantity: row for row in study.summarise(results)}
     assert told[sequence_recall.AT_ONE].ours == "0%"
     assert all(one.agreeing is None for one in study.published)  # the source has no number
@@ -609,17 +608,17 @@ def test_signs_of_a_pattern_are_its_whole_overlap(sigma):
     for patterns in (BALANCED, 2 * (drawn(15, 3) > 0.3).double() - 1):
         memory = EpisodicMemory(patterns, None, sigma).requires_grad_(False)
         V_f = torch.cat([size * patterns.T for size in (1e-3, 1.0, 5.0, -0.1, -3.0)])
-        found = overlap_with(memory, read_of(memory, V_f)).reshape(5, 3, 3).diagonal(dim1=1, dim2=2)
+        found = overlap_with(memory, read_features(memory, V_f)).reshape(5, 3, 3).diagonal(dim1=1, dim2=2)
         expected = torch.tensor([1.0, 1, 1, -1, -1]).double().unsqueeze(1).expand(5, 3)
         torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT64_ROUNDING)
-        assert (overlap_with(memory, read_of(memory, 0 * V_f)) == 0).all()  # silence is near nothing
+        assert (overlap_with(memory, read_features(memory, 0 * V_f)) == 0).all()  # silence is near nothing
 
 
 @pytest.mark.parametrize("sigma", ["tanh", "linear", "polynomial"])
 def test_odd_nonlinearities_overlap_by_what_they_fire(sigma):
     memory, V_f = some_memory(sigma).requires_grad_(False), drawn(6, 5, seed=2)
     by_hand = torch.nn.functional.cosine_similarity(memory.sigma_f(V_f).unsqueeze(2), memory.Xi, dim=1)
-    torch.testing.assert_close(overlap_with(memory, read_of(memory, V_f)), by_hand, rtol=0, atol=FLOAT64_ROUNDING)
+    torch.testing.assert_close(overlap_with(memory, read_features(memory, V_f)), by_hand, rtol=0, atol=FLOAT64_ROUNDING)
 
 
 def test_softmax_is_blind_to_what_features_have_in_common():
@@ -627,9 +626,9 @@ def test_softmax_is_blind_to_what_features_have_in_common():
     Xi = torch.eye(8, 3).double()
     memory, shifted = (EpisodicMemory(one, None, Softmax(20.0)).requires_grad_(False) for one in (Xi, Xi + 0.1))
     V_f = drawn(4, 8, seed=2)
-    overlaps = overlap_with(memory, read_of(memory, V_f))
-    torch.testing.assert_close(overlap_with(shifted, read_of(shifted, V_f + 3)), overlaps, rtol=0, atol=1e-10)
-    chosen = overlap_with(memory, read_of(memory, 5 * Xi.T))
+    overlaps = overlap_with(memory, read_features(memory, V_f))
+    torch.testing.assert_close(overlap_with(shifted, read_features(shifted, V_f + 3)), overlaps, rtol=0, atol=1e-10)
+    chosen = overlap_with(memory, read_features(memory, 5 * Xi.T))
     assert torch.allclose(chosen.diagonal(), torch.ones(3).double(), atol=1e-12)  # one feature fires, and no other
     constant = EpisodicMemory(torch.full((7, 1), 0.1).double(), None, "softmax")
     assert (overlap_with(constant, drawn(3, 7)) == 0).all()
@@ -648,13 +647,13 @@ def test_features_that_fire_nothing_negative_store_memories(Xi, sigma_f, sigma_h
     for cell in (memory.discrete(), memory.conjugate())[: 1 if sigma_f == "relu" else 2]:
         fp = ms.find_fixed_points(ms.Dynamics(cell))
         kinds = ms.classify_memories(memory, fp, conjugate=cell.conjugate)
-        held = kinds.kind <= MemoryClass.REVERSED
+        held = kinds.classes <= MemoryClass.REVERSED
         names = [name for name, at_memory in zip(kinds.names, held.tolist(), strict=True) if at_memory]
         assert sorted(names) == sorted(f"{way} {one}" for way in ways for one in range(3))
         assert kinds.lost == []
         V_f = memory.feature_drive(memory.memory_drive(*2 * [fp.states])) if cell.conjugate else fp.states
         for point in held.nonzero()[:, 0].tolist():
-            signs = Xi[:, kinds.nearest[point]] * (1 - 2 * kinds.kind[point])
+            signs = Xi[:, kinds.nearest[point]] * (1 - 2 * kinds.classes[point])
             largest = V_f[point].abs().max()
             assert torch.equal((V_f[point] / largest).round(), signs.sign())
 
@@ -677,9 +676,9 @@ def test_one_pattern_is_held_by_all_features(sigma_f):
 
 
 def test_where_no_overlap_is_there_words_are():
-    with pytest.raises(ValueError, match=r"beyond all numbers.*polynomial"):
+    with pytest.raises(ValueError, match=r"grown to infinity.*polynomial"):
         ms.measure_load(100, [1], sigma_f="polynomial")
-    with pytest.raises(ValueError, match="beyond all numbers"):
+    with pytest.raises(ValueError, match="grown to infinity"):
         ms.measure_recall(EpisodicMemory(100 * BALANCED, None, "linear"), 0, periods=100, k=2)
     memory = EpisodicMemory(BALANCED, None, "relu", "tanh")
     fp = ms.find_fixed_points(ms.Dynamics(memory.conjugate()))
@@ -705,7 +704,7 @@ def test_kinds_say_whether_points_are_missing(tmp_path):
     kinds = ms.classify_memories(memory, fewer)
     assert "The index sum is 0 and must be 1: at least 1 point" in kinds.summary()
     kinds.save(tmp_path / "kinds.safetensors")
-    assert ms.lenses.MemoryKinds.load(tmp_path / "kinds.safetensors").summary() == kinds.summary()
+    assert ms.lenses.MemoryClasses.load(tmp_path / "kinds.safetensors").summary() == kinds.summary()
 
 
 def test_loads_tell_the_signs_that_were_flipped():

@@ -10,12 +10,12 @@ import mnemoscope as ms
 from mnemoscope.cells import Elman, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import SignedSelection
-from mnemoscope.lenses.variables import planted
-from mnemoscope.lenses.variables.linearised import linearised
+from mnemoscope.lenses.variables import planted_network
+from mnemoscope.lenses.variables.linearisation import linearise
 from mnemoscope.lenses.variables.matrices import elman_model
 from mnemoscope.lenses.variables.modes import memory_modes
-from mnemoscope.lenses.variables.published import published_structure
-from mnemoscope.lenses.variables.structure import structure
+from mnemoscope.lenses.variables.powers import structure_by_powers
+from mnemoscope.lenses.variables.structure import find_structure
 from mnemoscope.lenses.variables.theory import BindingNetwork
 from mnemoscope.lenses.variables.trials import random_inputs, run_trials
 from mnemoscope.training import load_model, train
@@ -46,7 +46,7 @@ def random_selection(variables, size, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
-    net = planted(4, 3, units=30, transients=10, generator=generator(seed))
+    net = planted_network(4, 3, units=30, transients=10, generator=generator(seed))
     found = ms.find_variables(net.model)
     assert (found.status, found.variables, found.size) == ("explained", 4, 3)
     assert found.selection == SignedSelection.repeat_copy(4, 3)
@@ -54,7 +54,7 @@ def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
     assert torch.allclose(found.basis.duals, net.basis.duals, atol=1e-9)
     assert found.trials.r2 > 1 - 1e-9
     assert all(test.passed for test in found.tests)
-    by_powers = published_structure(net.A, net.C, 4)
+    by_powers = structure_by_powers(net.A, net.C, 4)
     assert worst_block(net.basis, by_powers.basis) > 0.75
 
 
@@ -68,8 +68,10 @@ def test_orthogonal_memories_that_are_read_alone_are_found_by_the_published_way_
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_the_linearisation_of_a_tanh_network_is_found_at_its_fixed_point(bias):
-    net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh", bias=bias, gain=1.05)
-    looked = linearised(net.model, rest=net.fixed_point)
+    net = planted_network(
+        3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh", bias=bias, gain=1.05
+    )
+    looked = linearise(net.model, rest=net.fixed_point)
     assert torch.allclose(looked.A, net.A, atol=1e-10)
     assert torch.allclose(looked.B, net.B, atol=1e-10)
     assert torch.allclose(looked.C, net.C, atol=1e-10)
@@ -82,7 +84,7 @@ def test_the_linearisation_of_a_tanh_network_is_found_at_its_fixed_point(bias):
 
 
 def test_a_network_without_bias_rests_at_zero_and_small_inputs_are_held_as_numbers():
-    net = planted(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh")
+    net = planted_network(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh")
     numbers = torch.randn(3, 32, 2, generator=generator(), dtype=torch.float64)
     small = 1e-4 * torch.cat([numbers, torch.zeros(15, 32, 2).double()])
     found = ms.find_variables(net.model, inputs=small)
@@ -97,9 +99,9 @@ def test_any_signed_selection_is_read_off_its_own_network(seed):
     F = random_selection(variables=4, size=3, seed=seed)
     expected = F.eigenvalues()
     network = BindingNetwork(F).elman()
-    looked = linearised(network)
+    looked = linearise(network)
     modes = memory_modes(looked.A, looked.B, looked.C)
-    found = structure(modes, looked.C)
+    found = find_structure(modes, looked.C)
     assert modes.count == len(expected)
     # an element that is always the same as another is no element of its own
     assert found.basis.size == int(torch.linalg.matrix_rank(looked.C @ modes.projection()))
@@ -111,11 +113,11 @@ def test_any_signed_selection_is_read_off_its_own_network(seed):
     start = 30
     N = found.basis.variables
     assert torch.equal(found.selection.simulate(x[start : start + N], 20)[N:], x[start + N : start + N + 20])
-    assert float(ms.lenses.variables.angle_error(modes.kept, found.selection.eigenvalues()).mean) < 1e-6
+    assert float(ms.lenses.variables.angle_error(modes.memory_eigenvalues, found.selection.eigenvalues()).mean) < 1e-6
 
 
 def test_memory_modes_against_plain_eigenvectors():
-    net = planted(3, 2, units=14, transients=8, generator=generator(1))
+    net = planted_network(3, 2, units=14, transients=8, generator=generator(1))
     modes = memory_modes(net.A, net.B, net.C)
     values, V = torch.linalg.eig(net.A)
     W = torch.linalg.inv(V)
@@ -145,8 +147,8 @@ def test_memory_modes_of_a_shift_register_which_has_no_eigenvectors():
 
 def test_what_is_expected_of_each_subspace_is_the_universal_law():
     network = BindingNetwork(SignedSelection.compose_copy(3)).elman()
-    looked = linearised(network)
-    found = structure(memory_modes(looked.A, looked.B, looked.C), looked.C)
+    looked = linearise(network)
+    found = find_structure(memory_modes(looked.A, looked.B, looked.C), looked.C)
     trials = run_trials(looked, found, random_inputs(found, 5, generator()))
     x, N = trials.variables, trials.number
     for time in range(len(x)):
@@ -178,7 +180,7 @@ def test_a_trained_network_is_explained(trained):
     assert found.status == "explained"
     assert (found.variables, found.size, found.modes.count) == (3, 2, 6)
     assert found.selection == task.F
-    assert found.trials.right >= 0.998
+    assert found.trials.sign_accuracy >= 0.998
     assert found.angle_error.mean < 0.01
     assert (found.angle_error.missing, found.angle_error.extra) == (0, 0)
     for test in found.tests:
@@ -186,7 +188,7 @@ def test_a_trained_network_is_explained(trained):
         assert math.isnan(test.changed) or test.changed >= 0.99, test.name
     words = found.summary()
     assert "repeat copy" in words
-    assert "explain what it does" in words
+    assert "they explain its behaviour" in words
 
 
 def test_weights_alone_will_do(trained):
@@ -273,12 +275,12 @@ def test_more_modes_than_the_readout_can_tell_apart_are_no_variables():
     A = turned @ torch.diag(1 - 1e-13 * torch.arange(6, dtype=torch.float64)) @ turned.mT
     modes = memory_modes(A, torch.ones(6, 2, dtype=torch.float64), torch.eye(2, 6, dtype=torch.float64))
     assert modes.count == 6
-    assert "readout does not see all" in structure(modes, torch.eye(2, 6, dtype=torch.float64))
+    assert "readout does not see all" in find_structure(modes, torch.eye(2, 6, dtype=torch.float64))
 
 
 def test_networks_whose_inputs_are_no_variables_are_left_untested():
-    net = planted(3, 2, units=12, transients=3, generator=generator())
-    looked = linearised(net.model)
+    net = planted_network(3, 2, units=12, transients=3, generator=generator())
+    looked = linearise(net.model)
     cell = Elman(5, 12, "linear", bias=False).double()
     with torch.no_grad():
         cell.connectivity.matrix.copy_(looked.A)
@@ -296,18 +298,18 @@ def test_networks_whose_inputs_are_no_variables_are_left_untested():
         ({"method": "published"}, "pass number=N"),
         ({"number": 0}, "at least 1"),
         ({"lasting": 0}, "at least 1"),
-        ({"around": "states"}, "States come from inputs"),
+        ({"around": "states"}, "needs trials: pass inputs="),
         ({"variables": torch.zeros(4, 1, 2)}, "pass inputs="),
         ({"inputs": torch.zeros(20, 4, 5)}, r"inputs must be \(time, batch, 2\)"),
         ({"inputs": torch.full((20, 4, 2), torch.nan)}, "NaN"),
         ({"inputs": torch.ones(20, 4, 2), "variables": torch.full((20, 4, 2), torch.nan)}, "variables contain NaN"),
         ({"inputs": torch.ones(20, 4, 2), "variables": torch.ones(20, 4, 3)}, r"\(20, 4, 2\) \(time, batch, outputs\)"),
         ({"rest": torch.zeros(3)}, "12 numbers of a state"),
-        ({"rest": torch.ones(12)}, "does not rest"),
+        ({"rest": torch.ones(12)}, "must be a fixed point"),
     ],
 )
 def test_bad_input_is_told_in_words(options, words):
-    net = planted(3, 2, units=12, transients=3, generator=generator())
+    net = planted_network(3, 2, units=12, transients=3, generator=generator())
     with pytest.raises(ValueError, match=words):
         ms.find_variables(net.model, **options)
 
@@ -337,7 +339,7 @@ def bits(*shape, seed=0):
     ids=["other length", "short", "alike"],
 )
 def test_inputs_that_tell_nothing_leave_it_untested(inputs, words):
-    net = planted(3, 2, units=12, transients=3, generator=generator())
+    net = planted_network(3, 2, units=12, transients=3, generator=generator())
     found = ms.find_variables(net.model, inputs=inputs)
     assert found.status == "untested"
     assert words in found.reason
@@ -357,7 +359,7 @@ def test_conjugate_pairs_stay_together_where_eigenvalues_repeat():
         B[0, 0], B[2, 1] = 1, strength
         modes = memory_modes(torch.block_diag(turn, turn), B, C)
         for cut in modes.cuts():
-            kept = cut.kept
+            kept = cut.memory_eigenvalues
             assert len(kept) % 2 == 0
             assert torch.allclose(kept.sum().imag, torch.zeros((), dtype=torch.float64), atol=1e-12)
             assert cut.operator(1).isfinite().all()
@@ -393,7 +395,7 @@ def test_variables_that_fade_are_refuted():
     found = ms.find_variables(elman_model(0.9 * network.W_hh, network.W_uh, network.W_r, "tanh"))
     assert found.status == "refuted"
     assert "fade" in found.reason
-    assert found.trials.kept < 0.05
+    assert found.trials.retention < 0.05
 
 
 def test_variables_that_turn_into_others_are_refuted():
@@ -447,7 +449,7 @@ def test_outputs_that_say_nothing_new_are_no_elements():
     C = torch.cat([network.W_r[:1], torch.zeros(1, 6).double(), network.W_r[:1] * 2, network.W_r[1:]])
     found = ms.find_variables(linear(network.W_hh, network.W_uh, C))
     assert (found.status, found.variables, found.size) == ("explained", 3, 2)
-    assert found.found.outputs.tolist() == [0, 3]
+    assert found.structure.outputs.tolist() == [0, 3]
 
 
 def test_a_wrong_number_is_told():
@@ -468,7 +470,7 @@ def test_confidence_is_the_least_of_all_scores(trained):
     model, _, _ = trained
     found = ms.find_variables(model)
     scores = [test.score for test in found.tests]
-    assert found.confidence == min(found.trials.right, found.trials.kept, *scores)
+    assert found.confidence == min(found.trials.sign_accuracy, found.trials.retention, *scores)
     assert 0.95 < found.confidence <= 1
 
 
@@ -490,7 +492,7 @@ def test_what_is_the_same_is_written_alike():
 
 
 def test_a_blind_readout_is_told():
-    net = planted(3, 2, units=12, transients=3, generator=generator())
+    net = planted_network(3, 2, units=12, transients=3, generator=generator())
     found = ms.find_variables(net.model.cell, torch.zeros(2, 12))
     assert found.status == "none"
     assert "of 6 that last" in found.reason
@@ -503,7 +505,7 @@ def shown(x, steps=70):
 
 @pytest.mark.parametrize("around", ["rest", "states"])
 def test_bits_may_be_rare(around):
-    net = planted(3, 6, units=40, transients=8, generator=generator())
+    net = planted_network(3, 6, units=40, transients=8, generator=generator())
     symbols = torch.randint(0, 6, (3, 256), generator=generator())
     first = nn.functional.one_hot(symbols, 6).double()
     x = SignedSelection.repeat_copy(3, 6).simulate(first, 70)
@@ -549,16 +551,16 @@ def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
 
 @pytest.mark.parametrize("low", [-1.0, 0.0])
 def test_fading_is_seen_whatever_the_values_of_bits(low):
-    net = planted(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
+    net = planted_network(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
     first = torch.where(bits(3, 64, 2) > 0, 1.0, low).double()
     x = SignedSelection.repeat_copy(3, 2).simulate(first, 70)
     found = ms.find_variables(net.model, inputs=shown(first), variables=x)
     assert found.status == "refuted"
-    assert found.trials.kept < 0.01
+    assert found.trials.retention < 0.01
 
 
 def test_growing_variables_are_refuted():
-    net = planted(3, 2, units=12, transients=3, generator=generator(), gain=1.3)
+    net = planted_network(3, 2, units=12, transients=3, generator=generator(), gain=1.3)
     found = ms.find_variables(net.model)
     assert found.status == "refuted"
     assert "grow" in found.reason
@@ -566,7 +568,7 @@ def test_growing_variables_are_refuted():
 
 @pytest.mark.parametrize("around", ["rest", "states"])
 def test_numbers_need_not_be_balanced(around):
-    net = planted(3, 2, units=12, transients=3, generator=generator())
+    net = planted_network(3, 2, units=12, transients=3, generator=generator())
     first = torch.rand(3, 128, 2, generator=generator(), dtype=torch.float64)
     found = ms.find_variables(net.model, inputs=shown(first), around=around)
     assert not found.trials.bits
@@ -575,7 +577,7 @@ def test_numbers_need_not_be_balanced(around):
 
 
 def test_files_may_leave_the_states_out(tmp_path):
-    found = ms.find_variables(planted(3, 2, units=12, transients=3, generator=generator()).model)
+    found = ms.find_variables(planted_network(3, 2, units=12, transients=3, generator=generator()).model)
     found.save(tmp_path / "all.safetensors")
     found.save(tmp_path / "small.safetensors", states=False)
     assert (tmp_path / "small.safetensors").stat().st_size < (tmp_path / "all.safetensors").stat().st_size * 0.6

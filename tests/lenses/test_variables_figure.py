@@ -17,12 +17,12 @@ from mnemoscope.inspection import InspectionOptions, inspect_run
 from mnemoscope.inspection.variables import inspect_variables
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.storage import load_result, save_result
-from mnemoscope.lenses.variables import planted
-from mnemoscope.lenses.variables.figure import draw_evidence, draw_memories, draw_wave
+from mnemoscope.lenses.variables import planted_network
+from mnemoscope.lenses.variables.figure import draw_evidence, draw_variables, draw_wave
 from mnemoscope.lenses.variables.matrices import elman_model
-from mnemoscope.lenses.variables.wave import tinted, way
-from mnemoscope.report.binding import binding_section
+from mnemoscope.lenses.variables.wave import cycle_path, signed_colours
 from mnemoscope.report.document import render_document
+from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import RepeatCopy
 from mnemoscope.training import train
 from tests.report.test_report import Outline, plain
@@ -31,7 +31,7 @@ STATUSES = ("none", "untested", "refuted", "explained")
 
 
 def network(variables=3, size=2, **options):
-    return planted(variables, size, 2 * variables * size, 4, torch.Generator().manual_seed(0), **options)
+    return planted_network(variables, size, 2 * variables * size, 4, torch.Generator().manual_seed(0), **options)
 
 
 def memories(status):
@@ -69,7 +69,7 @@ def test_the_way_of_a_number_leads_through_what_holds_it(rule, late):
     first = torch.randn(N + late, 1, size, dtype=torch.float64)
     sequence = torch.cat([first, rule.simulate(first[late:], steps)[N:]])
     held = np.abs(np.stack([sequence[max(0, T - N + 1) : T + 1].flatten() for T in range(N - 1, steps)]))
-    stays = way(rule, N + late, steps)
+    stays = cycle_path(rule, N + late, steps)
     path = np.concatenate(stays)
     assert path[:, 0].tolist() == list(range(path[0, 0], steps))  # at every step it is somewhere
     values = [held[T - N + 1, row] for T, row in path if T >= N - 1]
@@ -81,14 +81,14 @@ def test_the_way_of_a_number_leads_through_what_holds_it(rule, late):
 
 def test_opacity_is_size_and_colour_is_sign():
     values = np.array([[0.5, -0.25], [0.0, 7.0]])
-    picture = tinted(values, 3)
+    picture = signed_colours(values, 3)
     assert picture.shape == (6, 6, 4)
     assert picture[::3, ::3, 3].tolist() == [[0.5, 0.25], [0.0, 1.0]]
     up, down = picture[0, 0, :3], picture[0, 3, :3]
     assert np.array_equal(up, picture[3, 3, :3])
     assert up[2] > up[0]  # blue
     assert down[0] > down[2]  # red
-    assert tinted(np.array([[np.nan]]))[0, 0, 3] == 0
+    assert signed_colours(np.array([[np.nan]]))[0, 0, 3] == 0
 
 
 def test_the_wave_is_what_was_decoded():
@@ -97,12 +97,12 @@ def test_the_wave_is_what_was_decoded():
     (axes,) = figure.axes
     (image,) = axes.images
     shown = np.asarray(image.get_array())[::6, ::6, 3]
-    steps = found.trials.silent + 4 * found.variables
+    steps = found.trials.input_steps + 4 * found.variables
     assert shown.shape == (6, max(steps, 16))
     expected = found.trials.decoded[: shown.shape[1], 5].flatten(1).mT.abs().clamp(max=1)
     assert np.allclose(shown, expected)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["1, oldest", "2", "3, newest"]
-    assert {text.get_text() for text in axes.texts} == {"inputs", "no input: the network goes on by itself"}
+    assert {text.get_text() for text in axes.texts} == {"inputs", "no input: the network runs freely"}
     with pytest.raises(IndexError, match="There are 64 trials, numbered from 0, but 64 was asked for"):
         draw_wave(found, trial=64)
 
@@ -117,14 +117,14 @@ def test_many_subspaces_are_not_all_numbered():
 
 # --- the evidence ---------------------------------------------------------------------------------------------------
 
-PANELS = ["Eigenvalues where it rests", "What each mode returns", "Rank of the readings"]
-PANELS += ["F, largest entry 1 (blue +)", "What is decoded from the states", "Causal tests: share of the future"]
+PANELS = ["Eigenvalues at the fixed point", "Scores of the modes", "Rank of the readings"]
+PANELS += ["F, largest entry 1 (blue +)", "Decoding from the states", "Causal tests: share of the future"]
 
 
 @pytest.mark.parametrize(("status", "panels"), [("none", 2), ("untested", 4), ("refuted", 6), ("explained", 6)])
 def test_what_is_not_known_is_left_out(status, panels):
     found = memories(status)
-    figure = draw_memories(found)
+    figure = draw_variables(found)
     wave, *evidence = figure.get_axes()
     titles = [axes.get_title() for axes in evidence]
     assert len(titles) == panels
@@ -140,7 +140,7 @@ def test_what_is_not_known_is_left_out(status, panels):
 def test_the_evidence_at_the_letters_of_a_narrow_page(status):
     found = memories(status)
     figure = draw_evidence(
-        found, columns=2, font_size=13, figure=new_figure(7.2, 3.7 * (1 if found.found is None else 3))
+        found, columns=2, font_size=13, figure=new_figure(7.2, 3.7 * (1 if found.structure is None else 3))
     )
     assert_nothing_overlaps(figure, figure.get_axes())
 
@@ -242,18 +242,18 @@ def test_complex_numbers_are_loaded_wherever_they_lie_in_the_file(before, tmp_pa
     ("status", "words"),
     [
         ("none", "No variables were found. No mode that inputs reach"),
-        ("untested", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. This was not tested."),
-        ("refuted", "It looks as if the network held 3 variables of 2 elements each in 6 memory modes of 12, but that"),
-        ("explained", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. This explains what"),
+        ("untested", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. They were not tested."),
+        ("refuted", "The network seems to hold 3 variables of 2 elements each in 6 memory modes of 12, but they"),
+        ("explained", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. They explain its"),
     ],
 )
 def test_the_section_says_what_was_found_and_whether_it_holds(status, words):
     found = memories(status)
-    section = binding_section(found)
+    section = variables_section(found)
     assert section.lead.startswith(words)
     assert found.reason in section.lead
     assert ("x(t) = x(t - 3), repeat copy" in section.lead) == (status in ("untested", "explained"))
-    assert ("published way" in section.lead) == (status == "refuted")
+    assert ("published method" in section.lead) == (status == "refuted")
     html = render_document("Variables", "", [section])
     elements = Outline(html).elements
     pictures = [attributes for tag, attributes in elements if attributes.get("role") == "img"]
@@ -270,8 +270,8 @@ def test_the_section_says_what_was_found_and_whether_it_holds(status, words):
 
 
 def test_a_page_says_why_variables_cannot_be_told():
-    section = binding_section("The 5 steps are too short.")
-    assert section.lead == "Which variables the network holds cannot be told: The 5 steps are too short."
+    section = variables_section("The 5 steps are too short.")
+    assert section.lead == "The variables of the network are not known: The 5 steps are too short."
     assert section.html == ""
 
 

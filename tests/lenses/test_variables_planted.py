@@ -1,11 +1,11 @@
-"""Planted networks: what they claim to hold is what they hold."""
+"""PlantedNetwork networks: what they claim to hold is what they hold."""
 
 import pytest
 import torch
 from torch.func import jacrev
 
 from mnemoscope.connectivity.signed_selection import SignedSelection
-from mnemoscope.lenses.variables import planted
+from mnemoscope.lenses.variables import planted_network
 
 CASES = [
     {},
@@ -18,7 +18,7 @@ CASES = [
 
 
 def draw(seed=0, units=16, transients=4, **options):
-    return planted(3, 3, units, transients, torch.Generator().manual_seed(seed), **options)
+    return planted_network(3, 3, units, transients, torch.Generator().manual_seed(seed), **options)
 
 
 @pytest.mark.parametrize("options", CASES)

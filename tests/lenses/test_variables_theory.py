@@ -284,7 +284,7 @@ def test_the_smallest_drive_of_compose_copy(gain, share):
 def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
     compose, repeat = (BindingNetwork(F) for F in (SignedSelection.compose_copy(4), SignedSelection.repeat_copy(4, 4)))
     with pytest.raises(
-        ValueError, match=r"can overrule the inputs: .* up to 1\.\d+, but inputs with 1\. A drive above"
+        ValueError, match=r"can outweigh the inputs: .* up to 1\.\d+, but inputs with 1\. A drive above"
     ):
         compose.saturating(2.0, 1.0)
     assert right(repeat, 2.0, 0.1)
@@ -305,11 +305,11 @@ def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
         ),
         (
             lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2), torch.randn(3, 4)),
-            "4 memories in 3 units are dependent, and no duals tell them apart: at most 3",
+            "4 memories in 3 units are dependent, so they have no duals: pass at most 3",
         ),
         (
             lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2), torch.ones(6, 4)),
-            r"The 4 memories are dependent \(singular values from 4\.9 down to .*leave out those",
+            r"The 4 memories are dependent \(singular values from 4\.9 down to .*omit those",
         ),
         (
             lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2)).run(torch.zeros(3, 1, 2), 1),
@@ -321,11 +321,11 @@ def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
             "at least 1, .* gain.t, but is 0.9",
         ),
         (lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2)).saturating(nan), "gain must be at least 1"),
-        (lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2)).saturating(1.5, 0.0), "can overrule the inputs"),
+        (lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2)).saturating(1.5, 0.0), "can outweigh the inputs"),
         (lambda: BindingNetwork(torch.ones(2, 4)).saturating(), "F is no signed selection"),
         (
             lambda: BindingNetwork(SignedSelection.repeat_copy(2, 2), skewed(0, 5, 4)).saturating(),
-            "each must hold one element: leave Xi out",
+            "each must hold one element: omit Xi",
         ),
         (lambda: variables_at(torch.zeros(3, 1), 4, 2), "Times are from 1 to 3, .* but 4"),
         (lambda: variables_at(torch.zeros(3, 1), 0, 2), "Times are from 1 to 3, .* but 0"),
@@ -341,7 +341,7 @@ def test_bad_input_is_told(make, words):
 
 
 def test_writing_a_variable_leaves_the_others():
-    basis = MemoryBasis.of(skewed(0, 9, 6), variables=3)
+    basis = MemoryBasis.from_vectors(skewed(0, 9, 6), variables=3)
     states, values = draws(1, 4, 9), draws(2, 4, 2)
     new = basis.write(states, 1, values)
     before, after = basis.read(states), basis.read(new)
@@ -356,14 +356,14 @@ def test_writing_a_variable_leaves_the_others():
 
 def test_blocks_and_duals_by_number():
     Xi = skewed(0, 9, 6)
-    basis = MemoryBasis.of(Xi, variables=3)
+    basis = MemoryBasis.from_vectors(Xi, variables=3)
     assert (basis.size, basis.units) == (2, 9)
     assert torch.equal(basis.block(1), Xi[:, 2:4])
     assert torch.equal(basis.block(-1), basis.block(2))
     torch.testing.assert_close(basis.dual(1) @ basis.block(1), torch.eye(2, dtype=torch.float64))
     assert (basis.dual(1) @ basis.block(2)).abs().max() < 1e-12
     held = draws(1, 5, 3, 2)
-    torch.testing.assert_close(basis.read(basis.change(held)), held)
+    torch.testing.assert_close(basis.read(basis.embed(held)), held)
     torch.testing.assert_close(basis.projection() @ Xi, Xi)
     for variable in (3, -4):
         with pytest.raises(IndexError, match=f"There are 3 variables, numbered from 0, but {variable} was asked for"):
@@ -373,11 +373,11 @@ def test_blocks_and_duals_by_number():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: MemoryBasis.of(torch.eye(6), variables=4), "6 directions cannot be shared out evenly among 4"),
-        (lambda: MemoryBasis.of(torch.eye(6), variables=0), "among 0 variables"),
-        (lambda: MemoryBasis.of(torch.zeros(6, 2), variables=1), "memories are dependent"),
-        (lambda: MemoryBasis.of(torch.zeros(6, 0), variables=1), "at least one memory"),
-        (lambda: MemoryBasis.of(torch.full((6, 2), torch.nan), variables=1), "a finite matrix"),
+        (lambda: MemoryBasis.from_vectors(torch.eye(6), variables=4), "6 directions cannot be divided evenly among 4"),
+        (lambda: MemoryBasis.from_vectors(torch.eye(6), variables=0), "among 0 variables"),
+        (lambda: MemoryBasis.from_vectors(torch.zeros(6, 2), variables=1), "memories are dependent"),
+        (lambda: MemoryBasis.from_vectors(torch.zeros(6, 0), variables=1), "at least one memory"),
+        (lambda: MemoryBasis.from_vectors(torch.full((6, 2), torch.nan), variables=1), "a finite matrix"),
         (lambda: MemoryBasis(torch.eye(6), torch.zeros(6, 5), 2), "a dual for every vector|'duals'"),
     ],
 )

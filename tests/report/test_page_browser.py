@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from mnemoscope.lenses import find_variables, spectrum
-from mnemoscope.lenses.variables import planted
+from mnemoscope.lenses.variables import planted_network
 from mnemoscope.report import NetworkPage, Section, render_page
-from mnemoscope.report.binding import binding_section
 from mnemoscope.report.spectra import linearisation_section, matrix_section
+from mnemoscope.report.variables import variables_section
 from tests.lenses.points import empty
 from tests.report.test_report import cube, full_page, walks
 from tests.slow import SLOW
@@ -336,8 +336,8 @@ def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, 
 @SLOW
 @pytest.mark.parametrize("width", [None, 380])
 def test_variables_in_the_page(tmp_path, width):
-    net = planted(3, 2, 12, 4, torch.Generator().manual_seed(0))
-    section = binding_section(find_variables(net.model))
+    net = planted_network(3, 2, 12, 4, torch.Generator().manual_seed(0))
+    section = variables_section(find_variables(net.model))
     answer = visit_in_health(
         NetworkPage("Variables", empty(3), sections=[section]),
         tmp_path,

@@ -36,9 +36,9 @@ from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import Solver
 from mnemoscope.report import InspectedNetwork, lens_sections, write_page
-from mnemoscope.report.binding import binding_section
 from mnemoscope.report.markup import check_report_extra
 from mnemoscope.report.tape import uniform_fixed_points_section
+from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import Problems
 from mnemoscope.training import load_model
 
@@ -136,7 +136,7 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         trajectories=visited[:, :TRAJECTORIES],
         sections=[
             *([] if tape is None else [tape.section()]),
-            *([] if variables is None else [binding_section(variables)]),
+            *([] if variables is None else [variables_section(variables)]),
             *chain(*by_lens.values()),
         ],
     )

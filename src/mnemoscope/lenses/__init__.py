@@ -29,9 +29,17 @@ from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt, Newton
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
 from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
 from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
-from mnemoscope.lenses.recall.memory_kinds import MemoryClass, MemoryClasses, classify_memories
-from mnemoscope.lenses.recall.retrieval import Basin, Load, measure_basin, measure_load
-from mnemoscope.lenses.recall.sequences import Recall, measure_recall
+from mnemoscope.lenses.recall import (
+    Basin,
+    Load,
+    MemoryClass,
+    MemoryClasses,
+    Recall,
+    classify_memories,
+    measure_basin,
+    measure_load,
+    measure_recall,
+)
 from mnemoscope.lenses.relations import (
     Drift,
     Generalisation,

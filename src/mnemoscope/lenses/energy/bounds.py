@@ -1,8 +1,8 @@
-"""How low the energy can get with V_d = y frozen: a bound where there is one, and the direction where there is none.
+"""Lower bounds of the energy with V_d = y frozen, or the reason why there is none.
 
 With c = alpha_c Phi^T Xi^T y and a current u, `E(g) = L_f*(g) - u.g - L_h(sqrt(alpha_s) Xi^T g + c)`. As
 `L_h(V) = max over p of V.p - L_h*(p)`, its minimum is also that of `L_h*(p) - c.p - L_f(sqrt(alpha_s) Xi p + u)`.
-The energy of the flow is not lower: it is `L_h*(p) - V_h.p` in place of -L_h(V_h), of which -L_h(V_h) is the minimum.
+The energy of the flow is not lower: it has `L_h*(p) - V_h.p` in place of -L_h(V_h), which is its minimum.
 """
 
 from __future__ import annotations
@@ -20,44 +20,49 @@ from mnemoscope.lenses.energy.weights import Weights
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What the energy never falls below, for each y; -inf where no bound exists or is known."""
+    """Values that the energy never falls below, for each y; -inf if no bound exists or is known."""
 
     value: Float[Tensor, "*batch"]
     exists: bool | None
-    """None: not known."""
-    why: str
+    """Whether the energy is bounded from below; None if it is not known."""
+    reason: str
 
 
 def lower_bound(weights: Weights, y: Float[Tensor, "*batch features"]) -> LowerBound:
-    """A bound of the energy from below with V_d = y frozen, which the notes on the energy leave open (section 6).
+    """Return a lower bound of the energy with V_d = y frozen, which the notes on the energy leave open (section 6).
 
-    >>> weights = Weights.of(torch.eye(2), torch.zeros(2, 2), "tanh")
+    >>> weights = Weights.from_matrices(torch.eye(2), torch.zeros(2, 2), "tanh")
     >>> lower_bound(weights, torch.zeros(2).double()).value.item()  # -1/2 (1 + 1)
     -1.0
-    >>> lower_bound(Weights.of(2 * torch.eye(2), torch.zeros(2, 2), "linear"), torch.zeros(2).double()).exists
+    >>> steep = Weights.from_matrices(2 * torch.eye(2), torch.zeros(2, 2), "linear")
+    >>> lower_bound(steep, torch.zeros(2).double()).exists
     False
     """
     bounds = [_by_features(weights, y), _by_memories(weights, y)]
-    known = [(value, why) for value, why in bounds if value is not None]
+    known = [(value, reason) for value, reason in bounds if value is not None]
     if known:
         value = torch.stack([value for value, _ in known]).max(0).values
-        return LowerBound(value, True, "; ".join(why for _, why in known))
-    return _of_powers(weights, y)
+        return LowerBound(value, True, "; ".join(reason for _, reason in known))
+    return _by_powers(weights, y)
 
 
 def _by_features(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
-    """Bounded g: `L_f*(g) - u.g >= -L_f(u)`, the conjugate of the conjugate; each V_h lies in an interval."""
-    interval = _reach(weights.sigma_f, sqrt(weights.alpha_s) * weights.Xi.mT)
-    most = None if interval is None else _most(weights.sigma_h, *(weights.called(y) + edge for edge in interval))
+    """For bounded g: `L_f*(g) - u.g >= -L_f(u)` by conjugacy, and each V_h lies in an interval."""
+    interval = _range(weights.sigma_f, sqrt(weights.alpha_s) * weights.Xi.mT)
+    if interval is None:
+        return None, ""
+    most = _largest_value(weights.sigma_h, *(weights.called(y) + edge for edge in interval))
     if most is None:
         return None, ""
     return -weights.sigma_f.value(_current(weights)) - most, f"the range of {weights.sigma_f.name} (sigma_f) is bounded"
 
 
 def _by_memories(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
-    """Bounded p: `L_h*(p) - c.p >= -L_h(c)`; each entry of `sqrt(alpha_s) Xi p + u` lies in an interval."""
-    interval = _reach(weights.sigma_h, sqrt(weights.alpha_s) * weights.Xi)
-    most = None if interval is None else _most(weights.sigma_f, *(_current(weights) + edge for edge in interval))
+    """For bounded p: `L_h*(p) - c.p >= -L_h(c)`, and each entry of `sqrt(alpha_s) Xi p + u` lies in an interval."""
+    interval = _range(weights.sigma_h, sqrt(weights.alpha_s) * weights.Xi)
+    if interval is None:
+        return None, ""
+    most = _largest_value(weights.sigma_f, *(_current(weights) + edge for edge in interval))
     if most is None:
         return None, ""
     return -weights.sigma_h.value(weights.called(y)) - most, f"the range of {weights.sigma_h.name} (sigma_h) is bounded"
@@ -67,8 +72,8 @@ def _current(weights: Weights) -> Tensor:
     return weights.Xi.new_zeros(weights.features) if weights.current is None else weights.current
 
 
-def _reach(sigma: Lagrangian, matrix: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Lowest and highest entries of `matrix s` over the range of sigma: of a box, or for softmax of the simplex."""
+def _range(sigma: Lagrangian, matrix: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the lowest and highest entries of `matrix s` for s in the range of sigma, a box or a simplex."""
     if isinstance(sigma, Softmax):
         return matrix.min(1).values, matrix.max(1).values
     if not (isfinite(sigma.low) and isfinite(sigma.high)):
@@ -77,8 +82,8 @@ def _reach(sigma: Lagrangian, matrix: Tensor) -> tuple[Tensor, Tensor] | None:
     return ends.min(0).values.sum(1), ends.max(0).values.sum(1)
 
 
-def _most(sigma: Lagrangian, low: Tensor, high: Tensor) -> Tensor | None:
-    """Largest L over a box: at an end of every interval, as L is convex; softmax' L rises in every entry."""
+def _largest_value(sigma: Lagrangian, low: Tensor, high: Tensor) -> Tensor | None:
+    """Return the largest L over a box: at its corners, as L is convex; L of softmax rises in every entry."""
     if isinstance(sigma, Softmax):
         return sigma.value(high)
     if not sigma.elementwise:
@@ -87,8 +92,8 @@ def _most(sigma: Lagrangian, low: Tensor, high: Tensor) -> Tensor | None:
     return torch.maximum(sigma.value(low.unsqueeze(-1)), sigma.value(high.unsqueeze(-1))).sum(-1)
 
 
-def _of_powers(weights: Weights, y: Tensor) -> LowerBound:
-    """Neither range is bounded. L_f* grows as |g|^m / m, L_h at most as |V_h|^p / p: the larger power wins."""
+def _by_powers(weights: Weights, y: Tensor) -> LowerBound:
+    """For unbounded ranges: L_f* grows as |g|^m / m, L_h at most as |V_h|^p / p, and the larger power wins."""
     none = torch.full_like(y[..., 0], -inf)
     degree, p = _degree(weights.sigma_f), _degree(weights.sigma_h)
     if degree is None or p is None:
@@ -98,15 +103,15 @@ def _of_powers(weights: Weights, y: Tensor) -> LowerBound:
         return LowerBound(value, True, "Xi is 0")
     m = degree / (degree - 1)
     if m == p == 2:
-        return _of_quadratics(weights, y)
+        return _by_quadratics(weights, y)
     if m < p:
-        why = f"L_f* grows as |g|^{m:.3g}, L_h as |V_h|^{p:.3g}: the energy falls without end as rates grow"
-        return LowerBound(none, False, why)
+        reason = f"L_f* grows as |g|^{m:.3g}, L_h as |V_h|^{p:.3g}: the energy falls without bound as rates grow"
+        return LowerBound(none, False, reason)
     # Hoelder: |V_h| <= a G + b entry by entry, with G = |g|_m; (a G + b)^p <= 2^(p-1) (a^p G^p + b^p)
     a, b = sqrt(weights.alpha_s) * weights.Xi.abs().pow(degree).sum(0).pow(1 / degree), weights.called(y).abs()
     K = 2 ** (p - 1) * float(a.pow(p).sum())
     pushed = float(_current(weights).abs().pow(degree).sum()) ** (1 / degree)
-    share = 1.0 if pushed == 0 else 0.5  # of G^m / m, against memories; the rest against the current
+    share = 1.0 if pushed == 0 else 0.5  # of G^m / m that bounds the memories; the rest bounds the current
     least = -(1 - 1 / m) * pushed ** (m / (m - 1)) * (1 - share) ** (-1 / (m - 1)) if pushed else 0.0
     if m > p:
         G = (K / share) ** (1 / (m - p))
@@ -125,16 +130,14 @@ def _degree(sigma: Lagrangian) -> float | None:
     return 2.0 if isinstance(sigma, ReLU) or type(sigma) is Lagrangian else None
 
 
-def _of_quadratics(weights: Weights, y: Tensor) -> LowerBound:
+def _by_quadratics(weights: Weights, y: Tensor) -> LowerBound:
     """`E >= g.(I - alpha_s Xi Xi^T) g / 2 - g.(u + sqrt(alpha_s) Xi c) - |c|^2 / 2`, equal where both are linear.
 
-    If alpha_s |Xi|^2 < 1 by more than rounding, it has a minimum. Where it is 1, the linear term decides: E falls
-    without end along a mode on which only that acts. Otherwise a direction along which E falls is looked for.
+    If alpha_s |Xi|^2 < 1 by more than rounding, it has a minimum. If it is 1, the linear term decides: E falls without
+    bound along a mode on which only that term acts. Otherwise a direction along which E falls is searched.
     """
-    c, Q = (
-        weights.called(y),
-        torch.eye(weights.features, dtype=torch.float64) - weights.alpha_s * (weights.Xi @ weights.Xi.mT),
-    )
+    c = weights.called(y)
+    Q = torch.eye(weights.features, dtype=torch.float64) - weights.alpha_s * (weights.Xi @ weights.Xi.mT)
     gains, modes = torch.linalg.eigh(Q)
     strength = 1 - float(gains[0])
     q = _current(weights) + sqrt(weights.alpha_s) * c @ weights.Xi.mT
@@ -144,17 +147,17 @@ def _of_quadratics(weights: Weights, y: Tensor) -> LowerBound:
         value = -pushed.square().div(gains).sum(-1) / 2 - c.square().sum(-1) / 2
         return LowerBound(value, True, f"alpha_s |Xi|^2 = {strength:.3g} is below 1")
     if not Q.any() and not q.any():
-        return LowerBound(-c.square().sum(-1) / 2, True, "alpha_s Xi Xi^T is the identity, and nothing is called for")
+        return LowerBound(-c.square().sum(-1) / 2, True, "alpha_s Xi Xi^T is the identity, and there is no drive")
     none = torch.full_like(y[..., 0], -inf)
     relu_f, relu_h = isinstance(weights.sigma_f, ReLU), isinstance(weights.sigma_h, ReLU)
     if not relu_f and not relu_h and bool((pushed[..., flat].norm(dim=-1) > 1e-9 * q.norm(dim=-1)).any()):
-        why = f"alpha_s |Xi|^2 = {strength:.3g}: along its mode, what is called for lowers the energy without end"
-        return LowerBound(none, False, why)
+        reason = f"alpha_s |Xi|^2 = {strength:.3g}: along its mode, the drive lowers the energy without bound"
+        return LowerBound(none, False, reason)
     tried = torch.cat([modes[:, :1].mT, -modes[:, :1].mT, torch.eye(weights.features, dtype=torch.float64)])
     tried = tried.clamp_min(0) if relu_f else tried
     called = sqrt(weights.alpha_s) * tried @ weights.Xi
     called = called.clamp_min(0) if relu_h else called
     if bool((tried.square().sum(1) - called.square().sum(1) < -1e-12 * strength).any()):
-        why = f"alpha_s |Xi|^2 = {strength:.3g}, and there are rates along which the energy falls without end"
-        return LowerBound(none, False, why)
+        reason = f"alpha_s |Xi|^2 = {strength:.3g}, and there are rates along which the energy falls without bound"
+        return LowerBound(none, False, reason)
     return LowerBound(none, None, f"alpha_s |Xi|^2 = {strength:.3g} is not below 1, and no bound is known")

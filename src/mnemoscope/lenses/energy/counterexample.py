@@ -1,51 +1,74 @@
-"""Where an energy rises: a search over simulated trajectories, and for orbits that return to where they were."""
+"""Counter-examples to descent: the largest rise of an energy in trajectories, and periodic orbits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.energy.bregman import ROUNDING
+from mnemoscope.lenses.energy.terms import Energy
+from mnemoscope.lenses.energy.trajectories import FAR
 
+SEARCHED = 512
+"""Random starts of the search for a rise."""
+SEARCHED_STEPS = 40
+"""Steps from each of these starts."""
+ORBIT_STARTS = 64
+"""States after these steps from which an orbit is searched."""
 MOST_PERIOD = 60
-"""Longest period that is looked for."""
+"""Longest period of an orbit that is searched."""
 CLOSE = 1e-9
-"""A state has returned where it differs by less than this share of the size of states."""
-FAR = 1e6
-"""Rates beyond this size count as on their way to infinity."""
+"""A state has returned if it differs by less than this share of the size of the states."""
 
 
-@dataclass(frozen=True)
-class Orbit:
-    """Rates that return: after the last of them comes the first again."""
+def largest_rise(*runs: tuple[Tensor, Energy, Tensor | None, float]) -> dict[str, Tensor]:
+    """Return rates, energies, and V_d if it is given, before and after the largest rise in these runs.
 
-    rates: Float[Tensor, "period size"]
+    Each run is (rates, energy, V_d or None, machine epsilon). The result is empty if no energy rises by more than
+    rounding. An energy of two successive states has one time less than the rates, and its rise spans three states.
+    """
+    found: dict[str, Tensor] = {}
+    most = 0.0
+    for rates, terms, delayed, precision in runs:
+        energy, size = terms.total, terms.size
+        change = energy.diff(dim=0)
+        change = torch.where(torch.isfinite(change), change, -inf)
+        change = torch.where(change > ROUNDING * precision * (size[1:] + size[:-1]), change, -inf)
+        if change.numel() and float(change.max()) > most:
+            most, at = float(change.max()), int(change.argmax())
+            step, member = divmod(at, change.shape[1])
+            states = slice(step, step + 2 + len(rates) - len(energy))
+            found = {"rise": rates[states, member].clone(), "rise_energy": energy[step : step + 2, member].clone()}
+            if delayed is not None:
+                found["rise_delayed"] = delayed[states, member].clone()
+    return found
 
 
 def periodic_orbit(
     step: Callable[[Tensor], Tensor], starts: Float[Tensor, "starts size"], steps: int = 3000
-) -> Orbit | None:
-    """The shortest orbit of two to `MOST_PERIOD` states that is found by waiting; None: none was found.
+) -> Float[Tensor, "period size"] | None:
+    """Return the shortest orbit of two to `MOST_PERIOD` states that simulation finds, or None.
 
     On an orbit that is no fixed point, no function of the state can fall at every step.
 
     >>> orbit = periodic_orbit(lambda g: torch.tanh(-2 * g), torch.tensor([[0.1]]).double())
-    >>> orbit.rates.shape  # it flips
+    >>> orbit.shape  # it flips
     torch.Size([2, 1])
     """
     g = starts
     for _ in range(steps):
         g = step(g)
-    g = g[(g.abs() < FAR).all(1)]  # NaN is not below
+    g = g[(g.abs() < FAR).all(1)]  # drops NaN too
     if not len(g):
         return None
-    seen = [g]
+    run = [g]
     for _ in range(MOST_PERIOD):
-        seen.append(step(seen[-1]))
-    path = torch.stack(seen)  # (time, starts, size)
+        run.append(step(run[-1]))
+    path = torch.stack(run)  # (time, starts, size)
     size = path.abs().amax((0, 2)) + 1e-300
     back = (path[1:] - path[0]).abs().amax(2) <= CLOSE * size  # (period - 1, starts)
     moving = (path[1] - path[0]).abs().amax(1) > 1e4 * CLOSE * size
@@ -53,5 +76,5 @@ def periodic_orbit(
     if not bool(returns.any()):
         return None
     periods = torch.where(returns, back.int().argmax(0) + 1, MOST_PERIOD + 1)
-    which = int(periods.argmin())
-    return Orbit(path[: int(periods[which]), which].clone())
+    shortest = int(periods.argmin())
+    return path[: int(periods[shortest]), shortest].clone()

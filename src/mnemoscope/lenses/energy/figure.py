@@ -1,6 +1,6 @@
-"""Energies along trajectories, and as surfaces, as figures; they need the `report` extra.
+"""Figures of energies along trajectories, and of energy surfaces (need the `report` extra).
 
-`colours` go by the names of `LIGHT`; `font_size` is the size of text, in points, that the layout has room for.
+`colours` has the keys of `LIGHT`; `font_size` is the size of the text in points.
 """
 
 from __future__ import annotations
@@ -12,51 +12,50 @@ import numpy as np
 
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.lenses.energy.result import EnergyDescent
+from mnemoscope.lenses.energy.surface import EnergySurface
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.energy.report import EnergyDescent
-    from mnemoscope.lenses.energy.surface import EnergySurface
-
 MOST_CURVES = 50
-"""Trajectories that are drawn one by one."""
+"""Most trajectories that are drawn."""
 _SERIES = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 _STYLES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
 
-def draw_report(report: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """The energy with its rises, its terms, and what moves it; the latter two as means over the trajectories."""
+def draw_descent(descent: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+    """Draw the energy with its rises, and the means of its terms and of its changes by cause."""
     figure = new_figure(11.5, 3.7)
     energy, terms, causes = figure.subplots(1, 3)
-    times = report.times.numpy()
-    along = report.energy[:, :MOST_CURVES].numpy()
+    times = descent.times.numpy()
+    along = descent.energy[:, :MOST_CURVES].numpy()
     energy.plot(times, along, color=colours["path"], linewidth=0.9, alpha=0.8)
-    ends = times if report.continuous else times[1:]
-    _rises(energy, report, ends, colours)
-    if np.isfinite(report.bound):
-        energy.axhline(report.bound, color=colours["muted"], linestyle="dotted", label="bound from below")
-    energy.set(title="Never rises" if report.guaranteed else "May rise", ylabel="energy")
-    _lines(terms, times, report.names, report.terms.mean(2).numpy(), colours)
-    terms.set(title="Its terms, mean")
-    steps = report.changes.mean(2).numpy()
-    _lines(causes, ends, report.causes, steps, colours)
+    ends = times if descent.continuous else times[1:]
+    _rises(energy, descent, ends, colours)
+    if np.isfinite(descent.bound):
+        energy.axhline(descent.bound, color=colours["muted"], linestyle="dotted", label="lower bound")
+    energy.set(title="Never rises" if descent.guaranteed else "May rise", ylabel="energy")
+    _lines(terms, times, descent.names, descent.terms.mean(2).numpy(), colours)
+    terms.set(title="Terms, mean")
+    steps = descent.changes.mean(2).numpy()
+    _lines(causes, ends, descent.causes, steps, colours)
     causes.axhline(0, color=colours["muted"], linewidth=0.8)
-    causes.set(title="dE/dt by what moves, mean" if report.continuous else "Change in a step by cause, mean")
+    causes.set(title="dE/dt by population, mean" if descent.continuous else "Change in a step by cause, mean")
     for axes in (energy, terms, causes):
-        axes.set_xlabel("time" if report.continuous else "step")
+        axes.set_xlabel("time" if descent.continuous else "step")
         _legend_below(axes, font_size)
         style_axes(axes, colours, font_size)
     return figure
 
 
-def _rises(axes: Any, report: EnergyDescent, ends: np.ndarray, colours: Mapping[str, str]) -> None:
-    risen = report.rises[:, :MOST_CURVES].numpy()
+def _rises(axes: Any, descent: EnergyDescent, ends: np.ndarray, colours: Mapping[str, str]) -> None:
+    risen = descent.rises[:, :MOST_CURVES].numpy()
     if not risen.any():
         return
     step, member = np.nonzero(risen)
-    shown = report.energy[-len(risen) :, :MOST_CURVES].numpy()
-    share = float(report.rises.double().mean())
+    shown = descent.energy[-len(risen) :, :MOST_CURVES].numpy()
+    share = float(descent.rises.double().mean())
     style = {"s": 7, "color": colours["unstable"], "linewidth": 0, "zorder": 3}
     axes.scatter(ends[step], shown[step, member], label=f"rises, {share:.0%} of all", **style)
 
@@ -83,7 +82,7 @@ def _legend_below(axes: Any, font_size: float) -> None:
 
 
 def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """A panel for each V_d: the energy above its lowest point there, the path, and its part under this V_d."""
+    """Draw a panel for each V_d: the energy above its minimum, the path, and its part during this V_d."""
     count = len(surface)
     columns = min(count, 4)
     rows = -(-count // columns)
@@ -104,10 +103,10 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
         axes.plot(*path.T, color=colours["path"], linewidth=0.8, alpha=0.9)
         begin, end = int(surface.begin[number]), int(surface.end[number])
         style = {"color": colours["saddle-1"], "linewidth": 2, "marker": "o", "markersize": 3}
-        label = "path while V_d is this" if surface.held else "path from this V_d on"
+        label = "path with this V_d" if surface.held else "path from this V_d on"
         axes.plot(*path[begin : end + 1].T, label=label, **style)
         style = {"color": colours["unstable"], "edgecolor": "white", "linewidth": 0.8, "s": 60, "zorder": 4}
-        axes.scatter(*path[end], label="state at its end", **style)
+        axes.scatter(*path[end], label="state at the end", **style)
         style = {"color": "white", "edgecolor": colours["ink"], "linewidth": 1, "s": 150, "zorder": 3, "marker": "v"}
         if not edge[number]:
             axes.scatter(*minima[number], label="lowest point of the surface", **style)
@@ -119,11 +118,11 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
             axes.set_ylabel("second direction of V_f")
         style_axes(axes, colours, font_size)
     bar = figure.colorbar(drawn, ax=list(panels[:count]), shrink=0.75, pad=0.015)
-    bar.set_label("energy above its lowest", color=colours["muted"], size=font_size)
+    bar.set_label("energy above its minimum", color=colours["muted"], size=font_size)
     bar.ax.tick_params(labelsize=font_size, labelcolor=colours["muted"], color=colours["line"])
     bar.outline.set_visible(False)
     known = {}
-    for axes in panels[:count]:  # a panel whose lowest point is on the grid's edge does not show it
+    for axes in panels[:count]:  # a panel whose lowest point is on the edge of the grid does not show it
         known |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(
         list(known.values()), list(known), loc="outside upper center", ncols=3, frameon=False, fontsize=font_size
@@ -132,7 +131,7 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
 
 
 def _levels(highest: float) -> np.ndarray:
-    """From 0 on, in steps of 1, 2 or 5 times a power of ten, ten to thirty of them."""
+    """Return ten to thirty levels from 0 on, in steps of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(highest / 10))
     step = next(power * digit for digit in (10, 5, 2, 1) if highest / (power * digit) >= 10)
     return np.arange(0, highest + step, step)

@@ -1,9 +1,9 @@
-"""The discrete memory with V_d on a schedule: frozen, taking the rates at every step, or after every so many.
+"""The discrete memory with V_d on a schedule: frozen, or set to the rates after every step or every `hold` steps.
 
-A step moves V_f with V_d = y as it is; then V_d moves, or stays. If S = sqrt(alpha_s) alpha_c Xi Phi Xi^T is symmetric
-and positive semi-definite and sigma_h linear, `E + |c|^2 / 2 + y.S y / 2`, c = alpha_c Phi^T Xi^T y, also falls where
-V_d takes the rates: with d = g - y, by `d.S d / 2`. (It is `L*(g) - alpha_s |Xi^T g|^2 / 2 - g.S y + y.S y / 2`: in y,
-a parabola whose minimum is at y = g wherever V_d was before.)
+A step moves V_f with V_d = y fixed; then V_d moves or stays. If S = sqrt(alpha_s) alpha_c Xi Phi Xi^T is symmetric and
+positive semi-definite and sigma_h linear, `E + |c|^2 / 2 + y.S y / 2`, c = alpha_c Phi^T Xi^T y, also falls when V_d is
+set to the rates: with d = g - y, by `d.S d / 2`. (It is `L*(g) - alpha_s |Xi^T g|^2 / 2 - g.S y + y.S y / 2`: in y, a
+parabola with its minimum at y = g.)
 """
 
 from __future__ import annotations
@@ -14,33 +14,32 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.energy.counterexample import FAR
-from mnemoscope.lenses.energy.flow import coupling
-from mnemoscope.lenses.energy.symmetry import symmetry
+from mnemoscope.lenses.energy.symmetry import Symmetry
 from mnemoscope.lenses.energy.terms import Energy, rates_energy
+from mnemoscope.lenses.energy.trajectories import FAR
 from mnemoscope.lenses.energy.weights import Weights
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """V_d frozen at `frozen`, or taking the rates after every `hold` steps."""
+    """A memory with V_d frozen at `frozen`, or set to the rates after every `hold` steps."""
 
     weights: Weights
     frozen: Float[Tensor, "*batch features"] | None = None
     hold: int = 1
 
     def field(self, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]) -> Tensor:
-        """The next V_f, from rates g and V_d = y."""
+        """Return the next V_f, from the rates g and V_d = y."""
         weights = self.weights
         recalled = weights.alpha_s**0.5 * weights.sigma_h(weights.memories(g, y)) @ weights.Xi.mT
         return recalled if weights.current is None else recalled + weights.current
 
     def follow(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
-        """The next rates with V_d = g."""
+        """Return the next rates with V_d = g."""
         return self.weights.sigma_f(self.field(g, g))
 
     def run(self, start: Float[Tensor, "batch features"], steps: int) -> Float[Tensor, "time batch features"]:
-        """Rates from these on, cut off where they leave for infinity."""
+        """Return the rates over time, truncated before any of them diverges."""
         run, y = [start], start
         for t in range(steps):
             y = self._next(y, run[-1], t)
@@ -51,12 +50,12 @@ class Schedule:
         return torch.stack(run)
 
     def delayed(self, rates: Float[Tensor, "time batch features"]) -> Float[Tensor, "time batch features"]:
-        """V_d at each time, as it is when V_f moves next."""
-        y, seen = rates[0], []
+        """Return V_d at each time, with the value that acts on the next step of V_f."""
+        y, path = rates[0], []
         for t, g in enumerate(rates):
             y = self._next(y, g, t)
-            seen.append(y)
-        return torch.stack(seen)
+            path.append(y)
+        return torch.stack(path)
 
     def _next(self, y: Tensor, g: Tensor, t: int) -> Tensor:
         if self.frozen is not None:
@@ -66,27 +65,27 @@ class Schedule:
     def deviation(
         self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"]
     ) -> float:
-        """How far rates stray from a step of the memory, relative to their size."""
+        """Return how far rates deviate from a step of the memory, relative to their size."""
         off = self.weights.sigma_f(self.field(rates[:-1], delayed[:-1])) - rates[1:]
         return float(off.abs().amax() / rates.abs().amax().clamp_min(1e-300))
 
     def energy(
         self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"], settled: bool
     ) -> Energy:
-        """The energy at each time (Eq 25 of the notes); `settled`: with the term of V_d for any schedule."""
+        """Return the energy at each time (Eq 25 of the notes); `settled`: with the term of V_d for any schedule."""
         energy = rates_energy(self.weights, rates, delayed)
-        return Energy({**energy.terms, "V_d": self._own(delayed)}) if settled else energy
+        return Energy({**energy.terms, "V_d": self._delayed_term(delayed)}) if settled else energy
 
     def change(
         self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"], settled: bool
     ) -> Energy:
-        """What each step adds, by cause: the two divergences, and the move of V_d after it."""
+        """Return the change in each step by cause: the two divergences, and the move of V_d after them."""
         weights = self.weights
         g, g_after, y, y_after = rates[:-1], rates[1:], delayed[:-1], delayed[1:]
         x, V_h, V_h_after = self.field(g, y), weights.memories(g, y), weights.memories(g_after, y)
         moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memories(g_after, y_after))
         if settled:
-            moved = moved + self._own(y_after) - self._own(y)
+            moved = moved + self._delayed_term(y_after) - self._delayed_term(y)
         return Energy(
             {
                 "features": -(weights.sigma_f.value(x) + weights.sigma_f.conjugate(g) - (x * g).sum(-1)),
@@ -98,12 +97,14 @@ class Schedule:
     def slack(
         self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"]
     ) -> Tensor:
-        """The most that rounding of S can add with `settled`: where V_d moves by d to g, `|A| |d| |g|` by its
-        antisymmetric part A, and what an eigenvalue adds that should be 0.
-        """
-        seen = symmetry(coupling(self.weights))
-        d = delayed.diff(dim=0).norm(dim=-1)
-        return seen.asymmetry * seen.norm * d * rates[1:].norm(dim=-1) + max(0.0, -seen.lowest) * d.square() / 2
+        """Return the most that rounding of S can add to each change with `settled`.
 
-    def _own(self, y: Tensor) -> Tensor:
-        return self.weights.called(y).square().sum(-1) / 2 + (y * (y @ coupling(self.weights))).sum(-1) / 2
+        If V_d moves by d to g, this is `|A| |d| |g|` for the antisymmetric part A of S, and `|lambda| |d|^2 / 2` for a
+        negative eigenvalue lambda that should be 0.
+        """
+        S = Symmetry.from_matrix(self.weights.coupling())
+        d = delayed.diff(dim=0).norm(dim=-1)
+        return S.asymmetry * S.norm * d * rates[1:].norm(dim=-1) + max(0.0, -S.lowest) * d.square() / 2
+
+    def _delayed_term(self, y: Tensor) -> Tensor:
+        return self.weights.called(y).square().sum(-1) / 2 + (y * (y @ self.weights.coupling())).sum(-1) / 2

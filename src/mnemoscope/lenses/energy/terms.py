@@ -1,12 +1,12 @@
-"""Energies of the episodic memory, split into their named terms.
+"""Energies of the episodic memory, split into named terms.
 
-Equations are those of Karuvally et al. 2023 ("paper") and of their notes on the energy ("notes"), whose open question,
-whether Eq 25 falls, `descent` answers.
+Equations are those of Karuvally et al. 2023 ("paper") and of their notes on the energy ("notes"). The notes leave open
+whether Eq 25 falls; `bregman` answers it.
 
 With g = sigma_f(x), `x.g - L_f(x)` is the convex conjugate L_f*(g) by Legendre, and likewise for the memories.
 With V_h at rest (T_h -> 0), `V_h = sqrt(alpha_s) Xi^T g + alpha_c Phi^T Xi^T y`, the last three terms of Eq 3 add up to
--L_h(V_h), so that for all nonlinearities and strengths the discrete energy is `E = L_f*(g) - L_h(V_h)`; for a linear
-sigma_h, L_h = |V_h|^2 / 2, written out it is Eq 25 of the notes. A constant current u into V_f adds -u.g to either.
+-L_h(V_h), so the discrete energy is `E = L_f*(g) - L_h(V_h)` for all nonlinearities and strengths; for a linear
+sigma_h, with L_h = |V_h|^2 / 2, this is Eq 25 of the notes. A constant current u into V_f adds -u.g to either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VARIANTS: tuple[Variant, ...] = get_args(Variant)
 _SIGNS: dict[Variant, tuple[int, ...]] = {
     "exact": (1, -1, -1, -1, -1),  # Eq 25 = 26
     "printed 28": (1, -1, 1, -1, -1),  # and 29
-    "printed 35": (1, 1, -1, -1, -1),  # its change of log cosh is added where it should be taken away
+    "printed 35": (1, 1, -1, -1, -1),  # adds the change of log cosh instead of subtracting it
     "printed 45": (1, -1, 1, 1, 1),  # and 47
 }
 _NAMES = ("x.g", "L_f", "g.Xi Xi^T g / 2", "g.Xi Phi^T Xi^T y", "|Phi^T Xi^T y|^2 / 2")
@@ -35,23 +35,23 @@ _NAMES = ("x.g", "L_f", "g.Xi Xi^T g / 2", "g.Xi Phi^T Xi^T y", "|Phi^T Xi^T y|^
 
 @dataclass(frozen=True)
 class Energy:
-    """A sum of named terms, each of the same shape; with rates of change as terms, the rate of an energy."""
+    """A sum of named terms of one shape: an energy, or with rates of change as terms, the rate of an energy."""
 
     terms: Mapping[str, Float[Tensor, "*batch"]]
 
     @property
     def total(self) -> Float[Tensor, "*batch"]:
-        """The energy."""
+        """The sum of the terms."""
         return self.stacked.sum(0)
 
     @property
     def size(self) -> Float[Tensor, "*batch"]:
-        """Sum of the absolute values of the terms: what rounding is measured against."""
+        """Sum of the absolute values of the terms, the scale of rounding errors."""
         return self.stacked.abs().sum(0)
 
     @property
     def stacked(self) -> Tensor:
-        """Terms first."""
+        """The terms as one tensor, with the terms in the first dimension."""
         return torch.stack(list(self.terms.values()))
 
     def __getitem__(self, name: str) -> Float[Tensor, "*batch"]:
@@ -66,9 +66,9 @@ def flow_energy(
     V_h: Float[Tensor, "*batch memories"],
     V_d: Float[Tensor, "*batch features"],
 ) -> Energy:
-    """The energy of the three populations (paper, Eq 3; notes, Eq 2).
+    """Return the energy of the three populations (paper, Eq 3; notes, Eq 2).
 
-    >>> weights = Weights.of(torch.eye(2), torch.eye(2), "tanh")
+    >>> weights = Weights.from_matrices(torch.eye(2), torch.eye(2), "tanh")
     >>> V_f, V_h, V_d = torch.randn(3, 2, dtype=torch.float64)
     >>> list(flow_energy(weights, V_f, V_h, V_d).terms)
     ['features', 'memories', 'recall', 'episodes']
@@ -92,12 +92,12 @@ def flow_energy_rate(
     T_f: float,
     T_h: float,
 ) -> Energy:
-    """dE/dt along the flow, by the population that moves (V_f, V_h, V_d).
+    """Return dE/dt along the flow, split by the population that moves (V_f, V_h, V_d).
 
-    `dE/dV_f = J_f (V_f - sqrt(alpha_s) Xi sigma_h - u) = -T_f J_f V_f'` and likewise for V_h: both lower it, since
-    the Hessians J of convex Lagrangians are positive. V_d is the gradient of nothing: `-alpha_c (Xi Phi sigma_h).V_d'`
-    has either sign. A population without a time constant (T = 0) is at rest with the others, its gradient vanishes, and
-    so does its term. V_f' and V_h' must be of the flow.
+    `dE/dV_f = J_f (V_f - sqrt(alpha_s) Xi sigma_h - u) = -T_f J_f V_f'` and likewise for V_h: both lower E, since the
+    Hessians J of convex Lagrangians are positive. V_d follows no gradient of E: `-alpha_c (Xi Phi sigma_h).V_d'` has
+    either sign. A population with T = 0 is at equilibrium with the others, so its gradient and its term vanish. The
+    velocities V_f' and V_h' must be those of the flow.
     """
     (V_f, V_h, _), (dV_f, dV_h, dV_d) = states, velocities
     p = weights.sigma_h(V_h)
@@ -111,7 +111,7 @@ def flow_energy_rate(
 
 
 def _with_current(terms: dict[str, Tensor], weights: Weights, g: Tensor) -> Energy:
-    return Energy(terms if weights.current is None else {**terms, "u.g": weights.pushed(g)})
+    return Energy(terms if weights.current is None else {**terms, "u.g": weights.current_energy(g)})
 
 
 def _curvature(J: Tensor, v: Tensor) -> Tensor:
@@ -124,12 +124,12 @@ def map_energy(
     y: Float[Tensor, "*batch features"],
     variant: Variant = "exact",
 ) -> Energy:
-    """The energy of the discrete memory at V_f = x with V_d = y (notes, Eq 25 = 26), or as printed elsewhere.
+    """Return the energy of the discrete memory at V_f = x, V_d = y (notes, Eq 25 = 26), or a printed variant.
 
-    For a linear sigma_h it has the five terms of Eq 25; else the last three are one, -L_h(V_h). The printed ones differ
-    from it in signs: Eq 28 and 29 in the third, Eq 35 in that of L_f, Eq 45 and 47 in the last three.
+    For a linear sigma_h it has the five terms of Eq 25; else the last three are one, -L_h(V_h). The printed variants
+    differ in signs: Eq 28 and 29 in the third term, Eq 35 in that of L_f, Eq 45 and 47 in the last three.
 
-    >>> weights = Weights.of(torch.eye(2), torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), "tanh")
+    >>> weights = Weights.from_matrices(torch.eye(2), torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), "tanh")
     >>> x = torch.tensor([0.8, 0.1]).double()
     >>> round(map_energy(weights, x, torch.tanh(x)).total.item(), 4)
     -0.2054
@@ -143,16 +143,16 @@ def map_energy(
             raise ValueError(f"{variant!r} is printed for a linear sigma_h, but it is {weights.sigma_h.extra_repr()}.")
         terms = {"x.g": features[0], "L_f": -features[1], "L_h": -weights.sigma_h.value(weights.memories(g, y))}
         return _with_current(terms, weights, g)
-    own, given = sqrt(weights.alpha_s) * g @ weights.Xi, weights.called(y)
-    hidden = own.square().sum(-1) / 2, (own * given).sum(-1), given.square().sum(-1) / 2
+    by_features, by_delayed = sqrt(weights.alpha_s) * g @ weights.Xi, weights.called(y)
+    hidden = by_features.square().sum(-1) / 2, (by_features * by_delayed).sum(-1), by_delayed.square().sum(-1) / 2
     signed = (sign * term for sign, term in zip(_SIGNS[variant], (*features, *hidden), strict=True))
     return _with_current(dict(zip(_NAMES, signed, strict=True)), weights, g)
 
 
 def rates_energy(weights: Weights, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]) -> Energy:
-    """`map_energy` as a function of the rates g = sigma_f(V_f); infinite where no V_f has these rates.
+    """Return `map_energy` as a function of the rates g = sigma_f(V_f); infinite if no V_f has these rates.
 
-    >>> weights = Weights.of(torch.eye(2), torch.eye(2), "logistic")
+    >>> weights = Weights.from_matrices(torch.eye(2), torch.eye(2), "logistic")
     >>> x, y = torch.randn(2, 5, 2, dtype=torch.float64)
     >>> energies = map_energy(weights, x, y).total, rates_energy(weights, torch.sigmoid(x), y).total
     >>> torch.allclose(*energies)

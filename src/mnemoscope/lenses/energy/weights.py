@@ -1,4 +1,4 @@
-"""What an energy of the episodic memory is made of: its two matrices, its two Lagrangians and its two strengths."""
+"""Weights of an episodic memory as its energy needs them: two matrices, two Lagrangians and two strengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 class Weights:
     """Xi, Phi, the Lagrangians of features and memories, alpha_s, alpha_c (paper, Eq 2), and a current into V_f.
 
-    >>> memory = Weights.of(torch.eye(2), torch.zeros(2, 2), "tanh")
+    >>> memory = Weights.from_matrices(torch.eye(2), torch.zeros(2, 2), "tanh")
     >>> memory.step(torch.ones(1, 2).double(), torch.zeros(1, 2).double())  # tanh(1)
     tensor([[0.7616, 0.7616]], dtype=torch.float64)
     """
@@ -30,10 +30,10 @@ class Weights:
     alpha_c: float = 1.0
     current: Float[Tensor, " features"] | None = None
     rounding: float = torch.finfo(torch.float64).eps
-    """Unit of the last place of Xi and Phi as they were given."""
+    """Machine epsilon of the dtype in which Xi and Phi were given."""
 
     @classmethod
-    def of(
+    def from_matrices(
         cls,
         Xi: Float[Tensor, "features memories"],
         Phi: Float[Tensor, "rows columns"],
@@ -43,7 +43,7 @@ class Weights:
         alpha_c: float = 1.0,
         current: Float[Tensor, " features"] | None = None,
     ) -> Weights:
-        """From tensors of any floating dtype, in float64, with nonlinearities by name."""
+        """Return float64 weights from tensors of any floating dtype, with nonlinearities by name."""
         if Xi.dim() != 2 or Phi.shape != (Xi.shape[1], Xi.shape[1]):
             raise ValueError(
                 f"Xi must be (features, memories) and Phi (memories, memories), but they are {tuple(Xi.shape)} and "
@@ -58,21 +58,21 @@ class Weights:
                 raise ValueError(f"{name} contains NaN or infinite values.")
         if not 0 < alpha_s < inf or not isfinite(alpha_c):
             raise ValueError(f"alpha_s must be positive and both finite, but alpha_s, alpha_c = {alpha_s}, {alpha_c}.")
-        own = None if current is None or not current.any() else current.detach().to(torch.float64)
+        current = None if current is None or not current.any() else current.detach().to(torch.float64)
         rounding = max(torch.finfo(part.dtype).eps for part in (Xi, Phi))
         Xi, Phi = (matrix.detach().to(torch.float64) for matrix in (Xi, Phi))
-        return cls(
-            Xi, Phi, make_lagrangian(sigma_f), make_lagrangian(sigma_h), float(alpha_s), float(alpha_c), own, rounding
-        )
+        functions = make_lagrangian(sigma_f), make_lagrangian(sigma_h)
+        return cls(Xi, Phi, *functions, float(alpha_s), float(alpha_c), current, rounding)
 
     @classmethod
-    def of_memory(cls, memory: EpisodicStore, current: Float[Tensor, " features"] | None = None) -> Weights:
-        """Those of an episodic memory."""
-        return cls.of(memory.Xi, memory.Phi, memory.sigma_f, memory.sigma_h, memory.alpha_s, memory.alpha_c, current)
+    def from_memory(cls, memory: EpisodicStore, current: Float[Tensor, " features"] | None = None) -> Weights:
+        """Return the weights of an episodic memory."""
+        functions, strengths = (memory.sigma_f, memory.sigma_h), (memory.alpha_s, memory.alpha_c)
+        return cls.from_matrices(memory.Xi, memory.Phi, *functions, *strengths, current)
 
     @property
     def features(self) -> int:
-        """Units of V_f and V_d."""
+        """Number of units of V_f and V_d."""
         return self.Xi.shape[0]
 
     @property
@@ -81,36 +81,36 @@ class Weights:
         return type(self.sigma_h) is Lagrangian
 
     def called(self, y: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
-        """What V_d = y adds to V_h: `alpha_c Phi^T Xi^T y`."""
+        """Return the drive of V_h by V_d = y: `alpha_c Phi^T Xi^T y`."""
         return self.alpha_c * y @ self.Xi @ self.Phi
 
     def memories(
         self, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
     ) -> Float[Tensor, "*batch memories"]:
-        """V_h at rest: `sqrt(alpha_s) Xi^T g + alpha_c Phi^T Xi^T y`, for rates g = sigma_f(V_f)."""
+        """Return V_h at rest: `sqrt(alpha_s) Xi^T g + alpha_c Phi^T Xi^T y`, for rates g = sigma_f(V_f)."""
         return sqrt(self.alpha_s) * g @ self.Xi + self.called(y)
 
     def step(
         self, x: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
     ) -> Float[Tensor, "*batch features"]:
-        """The next V_f with V_d = y frozen, `sqrt(alpha_s) Xi sigma_h(V_h)` (notes, Eq 46, where alphas are 1)."""
+        """Return the next V_f with V_d = y frozen, `sqrt(alpha_s) Xi sigma_h(V_h)` (notes, Eq 46, with alphas of 1)."""
         recalled = sqrt(self.alpha_s) * self.sigma_h(self.memories(self.sigma_f(x), y)) @ self.Xi.mT
         return recalled if self.current is None else recalled + self.current
 
-    def pushed(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch"]:
-        """What the current adds to an energy: `-current.g`."""
+    def current_energy(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch"]:
+        """Return the term of the current in an energy: `-current.g`."""
         return torch.zeros_like(g[..., 0]) if self.current is None else -(g @ self.current)
 
-    def shared(self) -> Float[Tensor, "features features"]:
-        """`Xi Phi Xi^T`, by which V_d acts on V_f where sigma_h is linear."""
-        return self.Xi @ self.Phi @ self.Xi.mT
+    def coupling(self) -> Float[Tensor, "features features"]:
+        """Return `S = sqrt(alpha_s) alpha_c Xi Phi Xi^T`, by which V_d acts on V_f if sigma_h is linear."""
+        return self.alpha_s**0.5 * self.alpha_c * (self.Xi @ self.Phi @ self.Xi.mT)
 
     def recurrent(self) -> Float[Tensor, "features features"]:
-        """W of `V_f' = W sigma_f(V_f)`: V_d follows at every step and sigma_h is linear (notes, Eq 7)."""
+        """Return W of `V_f' = W sigma_f(V_f)`, with V_d following at every step and sigma_h linear (notes, Eq 7)."""
         if not self.linear:
             raise ValueError(
                 f"V_f' = W sigma_f(V_f) needs a linear sigma_h, but it is {self.sigma_h.extra_repr()}: the step is "
-                f"then no product with a matrix."
+                f"then not a product with a matrix."
             )
         identity = torch.eye(len(self.Phi), dtype=self.Phi.dtype)
         inner = self.alpha_s * identity + sqrt(self.alpha_s) * self.alpha_c * self.Phi.mT

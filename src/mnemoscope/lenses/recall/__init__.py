@@ -1,8 +1,10 @@
-"""Episodic memories: what they recall, how much they hold, and which of their fixed points are memories."""
+"""Lenses on episodic memories: what they recall, how much they hold, and which of their fixed points are memories."""
 
-from mnemoscope.lenses.recall.memory_kinds import MemoryClass, MemoryClasses, classify_memories
-from mnemoscope.lenses.recall.retrieval import Basin, Load, measure_basin, measure_load
-from mnemoscope.lenses.recall.sequences import Recall, measure_recall
+from mnemoscope.lenses.recall.basin import Basin, measure_basin
+from mnemoscope.lenses.recall.capacity import Load, measure_load
+from mnemoscope.lenses.recall.classes import MemoryClass, MemoryClasses, classify_memories
+from mnemoscope.lenses.recall.lens import measure_recall
+from mnemoscope.lenses.recall.result import Recall
 
 __all__ = [
     "Basin",

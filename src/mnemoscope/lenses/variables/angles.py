@@ -1,4 +1,4 @@
-"""How far the eigenvalues of a trained network lie from those of the theory: their angles, matched one to one."""
+"""Angle errors: how far the eigenvalues of a trained network are from those of the theory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from mnemoscope.base.array_types import Complex, Float
 
 @dataclass(frozen=True)
 class AngleError:
-    """Differences of angle, in radians, over matched pairs; NaN where there is no pair."""
+    """Differences of angle over matched pairs of eigenvalues, in radians; NaN if there is no pair."""
 
     mean: float
     largest: float
     matched: int
-    """Pairs."""
+    """Number of pairs."""
     missing: int
-    """Expected eigenvalues that are left without a partner."""
+    """Number of expected eigenvalues without a partner."""
     extra: int
-    """Found ones that are."""
+    """Number of found eigenvalues without a partner."""
 
     def summary(self) -> str:
-        """In words."""
+        """Return the errors and the counts in one phrase."""
         if not self.matched:
             return f"no eigenvalues to compare: {self.missing} are missing, {self.extra} are too many"
-        left = [f"{number} {word}" for number, word in ((self.missing, "missing"), (self.extra, "too many")) if number]
+        counts = ((self.missing, "missing"), (self.extra, "too many"))
+        unmatched = "".join(f", {number} {word}" for number, word in counts if number)
         return (
-            f"mean angle error {self.mean:.2g} (largest {self.largest:.2g}) over {self.matched} eigenvalues"
-            + "".join(f", {one}" for one in left)
+            f"mean angle error {self.mean:.2g} (largest {self.largest:.2g}) over {self.matched} eigenvalues{unmatched}"
         )
 
 
@@ -41,11 +41,11 @@ def angle_error(
     expected: Complex[Tensor, " expected"] | Float[Tensor, " expected"],
     above: float = 0.9,
 ) -> AngleError:
-    """Mean |difference of angle| between the eigenvalues of modulus above `above`, in the best one-to-one assignment.
+    """Return the mean |difference of angle| between eigenvalues, in the best one-to-one assignment.
 
-    The measure of the authors' table of eigenvalue errors (Karuvally et al. 2023). Where there are more of one kind
-    than of the other, the best partners are chosen, and the rest is counted: a small mean with many missing or extra
-    eigenvalues says little. Real tensors are eigenvalues too, of angle 0 or pi.
+    Only eigenvalues of modulus above `above` take part. This is the measure of the authors' table of eigenvalue errors
+    (Karuvally et al. 2023). If the two sets differ in number, the best partners are matched and the rest is counted: a
+    small mean with many missing or extra eigenvalues means little. Real eigenvalues have the angle 0 or pi.
 
     >>> roots = torch.tensor([1, 1j, -1, -1j], dtype=torch.complex128)
     >>> error = angle_error(roots[:3] * torch.tensor(0.95 * 2.71828**0.1j), roots)
@@ -56,10 +56,10 @@ def angle_error(
         if values.dim() != 1 or not torch.isfinite(values).all():
             raise ValueError(f"{name} must be a list of finite eigenvalues, but its shape is {tuple(values.shape)}.")
     found, expected = (values[values.abs() > above].to(torch.complex128) for values in (found, expected))
-    # the angle of the quotient, which knows that pi and -pi are the same
-    far = (found[:, None] * expected.conj()).angle().abs()
-    rows, columns = linear_sum_assignment(far.numpy())
-    errors = far[torch.from_numpy(rows), torch.from_numpy(columns)]
+    # the angle of the quotient treats pi and -pi as equal
+    distance = (found[:, None] * expected.conj()).angle().abs()
+    rows, columns = linear_sum_assignment(distance.numpy())
+    errors = distance[torch.from_numpy(rows), torch.from_numpy(columns)]
     matched = len(errors)
     mean, largest = (float(errors.mean()), float(errors.max())) if matched else (nan, nan)
     return AngleError(mean, largest, matched, len(expected) - matched, len(found) - matched)

@@ -1,4 +1,4 @@
-"""From matrices to networks: boundary maps checked, and an Elman network that holds given weights."""
+"""Networks from matrices: check a boundary map F, and build an Elman network with given weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mnemoscope.connectivity.signed_selection import SignedSelection
 
 
 def boundary_matrix(F: SignedSelection | Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
-    """F as a matrix (d, s d) of float64, of a signed selection or of any linear map; refused where it is neither."""
+    """Return F as a float64 matrix (d, s d); raise if its shape or a value is wrong."""
     if isinstance(F, SignedSelection):
         return F.matrix()
     if F.dim() != 2 or 0 in F.shape or F.shape[1] % F.shape[0] or F.is_complex() or not torch.isfinite(F).all():
         raise ValueError(
-            f"F makes d numbers of the last s vectors of d, so it must be a finite real matrix (d, s d), but its shape "
-            f"is {tuple(F.shape)} and its type {F.dtype}."
+            f"F maps the last s vectors of d elements to d numbers, so it must be a finite real matrix (d, s d), but "
+            f"its shape is {tuple(F.shape)} and its type {F.dtype}."
         )
     return F.detach().to(torch.float64)
 
@@ -31,7 +31,7 @@ def elman_model(
     bias: Float[Tensor, " units"] | None = None,
     readout_bias: Float[Tensor, " outputs"] | None = None,
 ) -> Model:
-    """The network h(t) = g(W_hh h(t-1) + W_uh u(t) + b), o(t) = W_r h(t) + c, which keeps the numbers' type.
+    """Return the network h(t) = g(W_hh h(t-1) + W_uh u(t) + b), o(t) = W_r h(t) + c, in the dtype of W_hh.
 
     >>> one = torch.ones(1, 1, dtype=torch.float64)
     >>> elman_model(0.5 * one, one, 3 * one, "linear")(torch.ones(2, 1, 1, dtype=torch.float64))[0].flatten().tolist()
@@ -40,9 +40,9 @@ def elman_model(
     units, inputs = W_uh.shape
     cell = Elman(inputs, units, nonlinearity, Dense.from_matrix(W_hh.detach().clone()), bias=bias is not None)
     model = Model(cell, len(W_r), readout_bias=readout_bias is not None).to(W_hh.dtype)
-    given = [(cell.drive, W_uh, bias), (model.readout, W_r, readout_bias)]
+    layers = [(cell.drive, W_uh, bias), (model.readout, W_r, readout_bias)]
     with torch.no_grad():
-        for linear, weight, offset in given:
+        for linear, weight, offset in layers:
             assert isinstance(linear, nn.Linear)
             linear.weight.copy_(weight)
             if offset is not None:

@@ -1,4 +1,4 @@
-"""Memory modes: the modes of a linearised network that inputs reach, the readout sees, and time does not wear out."""
+"""Memory modes: modes of a linearised network that inputs reach, the readout sees and time does not erase."""
 
 from __future__ import annotations
 
@@ -13,72 +13,75 @@ from torch import Tensor
 from mnemoscope.base.array_types import Complex, Float
 
 LASTING_STEPS = 32
-"""How long a mode must last."""
+"""Steps that a mode must last by default."""
 KEPT = 0.01
-"""A mode of which less is left after that many steps holds no memory; |lambda| > 0.866 for 32 steps."""
+"""Least share of a mode that must be left after these steps to hold memory: |lambda| > 0.866 for 32 steps."""
 GONE, FADING = 1e-13, 1e-3
-"""Modes of which less than the first is left after that many steps are parted off, those of which more than the second
-is are looked at; between, they are parted where the gap is widest."""
+"""Modes of which less than GONE is left after these steps are deflated, those of which more than FADING is left are
+kept; the cut is at the widest gap between these bounds."""
 NEARLY_DEPENDENT = 1e8
-"""Modes whose vector and covector, of product 1, are together longer than this cannot be told apart in float64."""
+"""Largest |v| |w| of a mode, with w v = 1, at which float64 still separates it from the others."""
 FLOOR = 1e-4
-"""Scores below this share of the highest are as good as 0: between two of these there is no gap worth the name."""
-
+"""Scores below this share of the highest count as 0: a gap between two of them has no meaning."""
 SMALLEST_GAP, MOST_CUTS = 3.0, 8
-"""Where else to cut, if the largest gap leads to nothing."""
+"""Smallest gap, and most gaps, tried after the largest one."""
 
 
 @dataclass(frozen=True)
 class Modes:
-    """All modes of A by their score, and the first `count` of them, which hold memory."""
+    """All modes of A in the order of their scores; the first `count` of them hold memory."""
 
     eigenvalues: Complex[Tensor, " units"]
-    """Of A, the highest score first."""
+    """Eigenvalues of A, by falling score."""
     scores: Float[Tensor, " units"]
-    """|C v| |w B| min(|lambda|, 1)^steps: how much of an input comes out again after so many steps, by this mode.
-    0 where it fades at once."""
+    """|C v| |w B| min(|lambda|, 1)^steps: how much of an input comes out again through this mode after `steps` steps.
+    0 for deflated modes."""
     count: int
-    """How many hold memory; 0: none."""
+    """Number of memory modes; 0 if there are none."""
     gaps: Float[Tensor, " lasting"]
-    """Of each mode, its score over that of the next (at least `FLOOR` of the highest of all): where one could cut. 0
-    where one could not, since conjugate pairs stay together."""
+    """Ratio of each score to the next (which counts as at least `FLOOR` times the highest). 0 inside a conjugate pair,
+    which must not be split."""
     steps: int
+    """Steps that a mode must last."""
     vectors: Complex[Tensor, "units lasting"]
+    """Right eigenvectors v in columns."""
     covectors: Complex[Tensor, "lasting units"]
+    """Left eigenvectors w in rows, with w v = 1."""
 
     @property
     def condition(self) -> float:
-        """How nearly the memory modes depend on other modes: the largest |v| |w|, 1 for a normal matrix."""
+        """Condition of the memory modes: the largest |v| |w|, which is 1 for a normal matrix."""
         kept = slice(self.count)
         lengths = self.vectors[:, kept].norm(dim=0) * self.covectors[kept].norm(dim=1)
         return float(lengths.max()) if self.count else 1.0
 
     @property
     def gap(self) -> float:
-        """Lowest score kept over the highest left out."""
+        """Ratio of the lowest score of a memory mode to the highest score of the others."""
         return float(self.gaps[self.count - 1]) if self.count else 1.0
 
     def cuts(self) -> list[Modes]:
-        """These modes, and other choices of how many hold memory: the next largest gaps, down to `SMALLEST_GAP`."""
+        """Return these modes, and the same modes cut at the next largest gaps, down to `SMALLEST_GAP`."""
         order = self.gaps.argsort(descending=True)[:MOST_CUTS].tolist()
         counts = [place + 1 for place in order if self.gaps[place] >= SMALLEST_GAP and place + 1 != self.count]
         return [self, *(replace(self, count=count) for count in counts)]
 
     @property
-    def kept(self) -> Complex[Tensor, " count"]:
+    def memory_eigenvalues(self) -> Complex[Tensor, " count"]:
         """Eigenvalues of the memory modes."""
         return self.eigenvalues[: self.count]
 
     def operator(self, power: int) -> Float[Tensor, "units units"]:
-        """A_u^power on the memory space: every mode turned as A turns it, but neither grown nor shrunk.
+        """Return A_u^power on the memory space: A with every eigenvalue scaled to modulus 1.
 
-        A trained network lets its memory modes grow and its nonlinearity bound them; what is left is rotation.
+        A trained network lets its memory modes grow, and its nonlinearity bounds them; the rotation is what remains.
         """
-        turned = (self.kept / self.kept.abs()) ** power
-        return ((self.vectors[:, : self.count] * turned) @ self.covectors[: self.count]).real
+        values = self.memory_eigenvalues
+        rotation = (values / values.abs()) ** power
+        return ((self.vectors[:, : self.count] * rotation) @ self.covectors[: self.count]).real
 
     def projection(self) -> Float[Tensor, "units units"]:
-        """Onto the memory space, along all other modes."""
+        """Return the projection onto the memory space along all other modes."""
         return self.operator(0)
 
 
@@ -88,22 +91,22 @@ def memory_modes(
     C: Float[Tensor, "outputs units"],
     steps: int = LASTING_STEPS,
 ) -> Modes:
-    """The modes that hold memory: those above the largest gap of the scores. Conjugate pairs stay together.
+    """Return the modes of A, with those above the largest gap of the scores as memory modes.
 
     >>> A = torch.diag(torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64))
-    >>> one = torch.ones(3, 1, dtype=torch.float64)
-    >>> memory_modes(A, one, one.T).kept.real.tolist()
+    >>> ones = torch.ones(3, 1, dtype=torch.float64)
+    >>> memory_modes(A, ones, ones.T).memory_eigenvalues.real.tolist()
     [1.0, -1.0]
     """
     R, L, fading = _lasting_space(A.numpy(), steps)
     values, V = np.linalg.eig(L @ A.numpy() @ R)
-    units = _units(values)
+    units = _conjugate_units(values)
     with np.errstate(all="ignore"):
         W = _inverse(V)
         raw = np.linalg.norm(C.numpy() @ R @ V, axis=0) * np.linalg.norm(W @ L @ B.numpy(), axis=1)
     left = np.minimum(np.abs(values), 1) ** steps
     score = np.nan_to_num(raw * left, nan=0.0, posinf=0.0)
-    for unit in units:  # equal but for rounding
+    for unit in units:  # the scores of a pair differ by rounding only
         score[unit] = score[unit].max()
     units.sort(key=lambda unit: -score[unit[0]])
     order = np.array([mode for unit in units for mode in unit], int)
@@ -124,24 +127,23 @@ def memory_modes(
     )
 
 
-def _units(values: np.ndarray) -> list[list[int]]:
-    """Real eigenvalues alone, conjugate ones in pairs: LAPACK gives each after its partner."""
+def _conjugate_units(values: np.ndarray) -> list[list[int]]:
+    """Return the indices of real eigenvalues alone and of conjugate ones in pairs, which LAPACK gives side by side."""
     return [[i, i + 1] if value.imag > 0 else [i] for i, value in enumerate(values) if not value.imag < 0]
 
 
 def _inverse(V: np.ndarray) -> np.ndarray:
     try:
         return np.linalg.inv(V)
-    except np.linalg.LinAlgError:  # no eigenvectors for all: `condition` tells
+    except np.linalg.LinAlgError:  # A is not diagonalisable; `condition` becomes infinite
         return np.full(V.shape[::-1], np.inf)
 
 
 def _lasting_space(A: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R (units, k) and L (k, units) with L A R the part of A that does not fade at once, L R = I, and the eigenvalues
-    of the rest.
+    """Deflate the fading modes: return R (units, k), L (k, units) with L R = I, and the deflated eigenvalues.
 
-    The rest is parted off by the ordered Schur form, as its eigenvectors need not exist: a shift register forgets by
-    Jordan blocks, whose eigenvectors would spoil all others in an inverse.
+    L A R is the part of A that lasts. The rest is deflated by the ordered Schur form, as it may lack eigenvectors: a
+    shift register forgets by Jordan blocks, whose eigenvectors would spoil all others in an inverse.
     """
     moduli = np.sort(np.abs(np.linalg.eigvals(A)))[::-1]
     cut = _cut(moduli, GONE ** (1 / steps), FADING ** (1 / steps))
@@ -154,7 +156,7 @@ def _lasting_space(A: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, n
 
 
 def _cut(moduli: np.ndarray, low: float, high: float) -> float:
-    """The middle of the widest gap between moduli that lies, or begins or ends, between the two bounds."""
+    """Return the geometric middle of the widest gap between the moduli, clipped to the two bounds."""
     edges = np.append(moduli, 0.0)
     upper, lower = np.minimum(edges[:-1], high), np.maximum(edges[1:], low)
     widths = np.where(upper > lower, upper / lower, 0)

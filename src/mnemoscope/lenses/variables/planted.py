@@ -1,4 +1,4 @@
-"""Planted networks: trained-looking ones whose memories are known, to try an extraction on."""
+"""Planted networks: random networks with known variables, hidden as training might hide them, to check the lens."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.matrices import boundary_matrix, elman_model
 
 TRANSIENT_RADIUS = 0.7
-"""Largest modulus of the eigenvalues of what fades."""
+"""Spectral radius of the transients."""
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A network whose state is h = h* + T [memory; transients; nothing], and the truth about it.
+class PlantedNetwork:
+    """A network with the state h = h* + T [memory; transients; idle units], and its true parameters.
 
     Around its fixed point, h(t) - h* = A (h(t-1) - h*) + B u(t) and o(t) = C (h(t) - h*).
     """
 
     model: Model
     basis: MemoryBasis
-    """The first columns of T, and the first rows of its inverse: the duals are not those of the pseudo-inverse, since
-    they must not see the transients."""
+    """The first columns of T, and the first rows of its inverse. These duals differ from those of the pseudo-inverse,
+    as they do not read the transients."""
     F: Float[Tensor, "size columns"]
     Phi: Float[Tensor, "memories memories"]
-    """Already times the gain."""
+    """The interaction of the memories, times the gain."""
     transient: Float[Tensor, "transients transients"]
     fixed_point: Float[Tensor, " units"]
     A: Float[Tensor, "units units"]
@@ -38,11 +38,11 @@ class Planted:
     C: Float[Tensor, "size units"]
 
     def rest(self, batch: int) -> Float[Tensor, "batch units"]:
-        """The fixed point as a state to start from; from zeros, a network with a bias starts away from it."""
+        """Return the fixed point as an initial state; zeros are not at rest in a network with a bias."""
         return self.fixed_point.expand(batch, -1).clone()
 
 
-def planted(
+def planted_network(
     variables: int,
     size: int,
     units: int,
@@ -55,33 +55,33 @@ def planted(
     leak: float = 0.5,
     gain: float = 1.0,
     offset: float = 0.05,
-) -> Planted:
-    """A random network that binds `variables` vectors of `size` elements, hidden as training might hide them.
+) -> PlantedNetwork:
+    """Return a random network that binds `variables` vectors of `size` elements in a hidden basis.
 
-    T is far from orthogonal (condition number 10 to 30). Beside the memory there are `transients` directions with
-    non-normal dynamics of spectral radius 0.7, which are driven by the inputs and seen by the readout; other units
-    are idle. A = T diag(gain Phi, transient, 0) T^-1, B = T [Psi_s; leak; 0], C = [Psi_s*, leak, 0] T^-1.
+    T is far from orthogonal (condition number 10 to 30). In addition to the memory there are `transients` directions
+    with non-normal dynamics of spectral radius 0.7, which inputs drive and the readout sees; the remaining units are
+    idle. A = T diag(gain Phi, transient, 0) T^-1, B = T [Psi_s; leak; 0], C = [Psi_s*, leak, 0] T^-1.
 
     A tanh network has exactly this linearisation at its fixed point h*: W_hh = D^-1 A, W_uh = D^-1 B with
-    D = diag(1 - h*^2), and b = artanh(h*) - W_hh h*. So it is the theory's network for small inputs only. h* is 0
-    without a bias; with one it is random, and the readout's bias takes C h* away. Such a network has other fixed points
-    too, and where Phi has the eigenvalue 1, as that of repeat copy, h* is a degenerate one. Newton's method finds it
-    from 0 where the `gain` is well above 1 and h* is near: with a gain of 1.2 and the default offset.
+    D = diag(1 - h*^2), and b = artanh(h*) - W_hh h*. So it is the network of the theory for small inputs only. Without
+    a bias, h* is 0; with one it is random, and the bias of the readout cancels C h*. Such a network has other fixed
+    points too, and if Phi has the eigenvalue 1, as that of repeat copy, h* is degenerate. Newton's method finds h* from
+    0 if the `gain` is well above 1 and h* is near, as with a gain of 1.2 and the default offset.
 
     Args:
-        variables: vectors held, s.
-        size: elements of each, d.
-        units: of the network, at least s d + transients.
-        transients: fading directions.
+        variables: number of vectors held, s.
+        size: elements of each vector, d.
+        units: units of the network, at least s d + transients.
+        transients: number of fading directions.
         generator: source of T, the transients, the leaks and h*.
-        F: the boundary map; repeat copy by default.
-        bias: whether the fixed point is other than 0.
-        nonlinearity: linear or tanh.
-        leak: size of the entries by which transients are driven and read.
-        gain: what Phi is multiplied with.
-        offset: size of the entries of h*, with a bias; below 0.6.
+        F: boundary map; repeat copy by default.
+        bias: whether the fixed point differs from 0.
+        nonlinearity: "linear" or "tanh".
+        leak: scale of the weights by which transients are driven and read.
+        gain: factor of Phi.
+        offset: scale of the entries of h* if there is a bias; below 0.6.
 
-    >>> net = planted(3, 2, units=10, transients=3, generator=torch.Generator().manual_seed(0))
+    >>> net = planted_network(3, 2, units=10, transients=3, generator=torch.Generator().manual_seed(0))
     >>> bool(torch.allclose(net.basis.duals @ net.A @ net.basis.vectors, net.Phi))
     True
 
@@ -105,7 +105,7 @@ def planted(
     def random(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.float64, generator=generator)
 
-    T = _skewed(units, generator)
+    T = _skewed_matrix(units, generator)
     inverse = torch.linalg.inv(T)
     transient = random(transients, transients)
     if transients:
@@ -126,15 +126,15 @@ def planted(
     offsets = (before - W @ rest, -C @ rest) if bias else (None, None)
     model = elman_model(W, B / slope[:, None], C, nonlinearity, *offsets)
     basis = MemoryBasis(T[:, :memories].clone(), inverse[:memories].clone(), variables)
-    return Planted(model, basis, F, Phi, transient, rest, A, B, C)
+    return PlantedNetwork(model, basis, F, Phi, transient, rest, A, B, C)
 
 
-def _skewed(size: int, generator: torch.Generator) -> Float[Tensor, "size size"]:
-    """Singular values spread evenly on a logarithmic scale, with a condition number of 10 to 30."""
+def _skewed_matrix(size: int, generator: torch.Generator) -> Float[Tensor, "size size"]:
+    """Return a random matrix with log-spaced singular values and a condition number of 10 to 30."""
 
-    def turned() -> Tensor:
+    def rotation() -> Tensor:
         return torch.linalg.qr(torch.randn(size, size, dtype=torch.float64, generator=generator))[0]
 
     condition = 10 + 20 * float(torch.rand((), dtype=torch.float64, generator=generator))
     singular = condition ** torch.linspace(0.5, -0.5, size, dtype=torch.float64)
-    return turned() * singular @ turned()
+    return rotation() * singular @ rotation()

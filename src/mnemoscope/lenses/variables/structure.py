@@ -1,4 +1,8 @@
-"""From memory modes to variables: how many there are, how large, which direction holds which, and what follows what."""
+"""Structure of the memory space: the number and size of the variables, the directions that hold them, and F.
+
+A reading is a row vector that reads one number off a state: the rows of C, and of C A_u^-k for what the readout gave k
+steps ago.
+"""
 
 from __future__ import annotations
 
@@ -16,80 +20,81 @@ INDEPENDENT = 0.3
 """Readings of unit length in the metric are independent if their singular values are above this: independent variables
 have 1, and copies of one another 0."""
 SAME = 0.7
-"""Two readings are one variable, or its negative, if their cosine is beyond this, 1 or -1 in theory."""
+"""Two readings are the same variable, or its negative, if |cosine| is above this; it is 1 in theory."""
 AVERAGED_STEPS = 64
-"""Over which the metric is taken, at least."""
+"""Least number of steps over which the metric is averaged."""
 SILENT = 1e-6
-"""An output that says less than this share of what the loudest says is none."""
+"""Outputs whose reading is shorter than this share of the longest are ignored."""
 MOST_VARIABLES = 512
+"""Most readings that are tried."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What was read off the memory modes."""
+    """The variables that the memory modes hold."""
 
     basis: MemoryBasis
     projection: Float[Tensor, "units units"]
-    """Onto the memory space, along all other modes."""
+    """Projection onto the memory space along all other modes."""
     rank_profile: Int[Tensor, " steps"]
-    """Rank of the readings C, C A_u^-1, ... of the last 1, 2, ... steps on the memory space. It rises by kappa while
-    new variables come into sight, and stays once all have."""
+    """Rank of the readings C, C A_u^-1, ... of the last 1, 2, ... steps on the memory space. It rises by kappa with
+    each reading of a new variable, and stays constant once all variables have been read."""
     margins: Float[Tensor, "steps 2"]
-    """Lowest singular value that counted and highest that did not, for each rank."""
+    """For each rank: the lowest singular value that counted, and the highest that did not."""
     groups: Int[Tensor, " memories"]
-    """Which readings are one and the same variable: equal numbers."""
+    """Group of each reading; readings of the same variable are in one group."""
     group_signs: Int[Tensor, " memories"]
+    """Sign of each reading relative to its group."""
     F: Float[Tensor, "size memories"]
-    """F_emp: what comes next, by the last N variables; where some repeat others, by the newest of each."""
-    selection: SignedSelection | None
-    """F_emp as a signed selection, each element by its smallest lag; None if it is none."""
+    """F_emp: the next variable as a linear map of the last N; if some repeat others, of the newest of each group."""
     outputs: Int[Tensor, " size"]
-    """Which outputs are the elements of a variable: all but those that say nothing, or what others say."""
+    """Outputs that are the elements of a variable: those whose readings are not zero and independent of the others."""
     worst_cosine: float
-    """Of the elements of that selection with what they were taken to be; 1 in theory."""
+    """Lowest |cosine| between the elements of `selection` and the readings that they stand for; 1 in theory."""
+    selection: SignedSelection | None = None
+    """F_emp as a signed selection, each element by its smallest lag; None if it is not one."""
 
     @property
     def free(self) -> int:
-        """Variables' elements that can be set independently of each other."""
+        """Number of elements that can be set independently of each other."""
         return int(self.groups.max()) + 1 if len(self.groups) else 0
 
-    def values(self, held: Float[Tensor, "*batch variables size"]) -> Float[Tensor, "*batch free"]:
-        """Of each group of readings that are the same variable, the mean of its members, with their signs."""
+    def group_values(self, held: Float[Tensor, "*batch variables size"]) -> Float[Tensor, "*batch free"]:
+        """Return the signed mean over the members of each group."""
         flat = held.flatten(-2) * self.group_signs
         total = flat.new_zeros(*flat.shape[:-1], self.free).index_add(-1, self.groups, flat)
         return total / torch.bincount(self.groups, minlength=self.free)
 
-    def held(self, values: Float[Tensor, "*batch free"]) -> Float[Tensor, "*batch variables size"]:
-        """All variables, from the values of the groups."""
+    def expand_groups(self, values: Float[Tensor, "*batch free"]) -> Float[Tensor, "*batch variables size"]:
+        """Return all variables from the values of their groups."""
         return (values[..., self.groups] * self.group_signs).unflatten(-1, (self.basis.variables, -1))
 
-    def written(
+    def replace(
         self, held: Float[Tensor, "*batch variables size"], variable: int, values: Float[Tensor, "*#batch size"]
     ) -> Float[Tensor, "*batch variables size"]:
-        """What is held once a variable is replaced; what is the same as one of its elements goes along."""
-        own = torch.arange(self.basis.variables * self.basis.size).unflatten(0, (self.basis.variables, -1))[variable]
-        new = self.values(held)
-        new[..., self.groups[own]] = values.to(new) * self.group_signs[own]
-        return self.held(new)
+        """Return the variables with one of them replaced, together with all elements of its groups."""
+        readings = torch.arange(self.basis.variables * self.basis.size)
+        members = readings.unflatten(0, (self.basis.variables, -1))[variable]
+        new = self.group_values(held)
+        new[..., self.groups[members]] = values.to(new) * self.group_signs[members]
+        return self.expand_groups(new)
 
 
-def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | None = None) -> Structure | str:
-    """Steps 4 to 6 of the extraction; where the memory space is no such structure, a sentence that says why.
+def find_structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | None = None) -> Structure | str:
+    """Return the variables of the memory space, or the reason why it holds none (steps 4 to 6 of the extraction).
 
     Readings are compared in the metric `G = mean_m (C A_u^m)^T (C A_u^m)`, in which A_u is a rotation.
     """
     if modes.condition > NEARLY_DEPENDENT:
         return (
             f"the {modes.count} modes that last are so nearly dependent on others (|v| |w| = {modes.condition:.2g}) "
-            f"that float64 cannot tell them apart: such a network amplifies for a while, and need not remember"
+            f"that float64 cannot separate them: such a network amplifies for a while, and need not remember"
         )
     R, L = _coordinates(modes)
     A, back = L @ modes.operator(1) @ R, L @ modes.operator(-1) @ R
     root = _inverse_root(_metric(A, C @ R, max(AVERAGED_STEPS, 2 * modes.count)))
     if root is None:
-        return (
-            f"the readout does not see all of the {modes.count} memory modes: some variables would never be told apart"
-        )
+        return f"the readout does not see all of the {modes.count} memory modes, so it cannot separate the variables"
     outputs = _independent(C @ R, root)
     kappa, reading = len(outputs), (C @ R)[outputs]
     past, ranks, margins = [reading], [], []
@@ -102,29 +107,29 @@ def structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | 
         past.append(past[-1] @ back)
     if variables is not None and rank == modes.count and len(past) < variables:
         return (
-            f"the last {len(past)} readings tell all {modes.count} memory modes apart, so that there are {len(past)} "
+            f"the last {len(past)} readings separate all {modes.count} memory modes, so there are {len(past)} "
             f"variables at most, not {variables}"
         )
     if ranks[-1] != modes.count:
         return (
-            f"the last {len(past)} readings tell {ranks[-1]} of {modes.count} memory modes apart: they are not a "
+            f"the last {len(past)} readings separate {ranks[-1]} of {modes.count} memory modes: they are not a "
             f"succession of {len(past)} variables"
         )
     duals = torch.cat(past[::-1])
     basis = MemoryBasis(R @ _inverse(duals, root), duals @ L, len(past))
-    unit = _unit(duals, root)
-    groups, signs = _grouped(unit, modes.count)
-    following = _unit(reading @ A, root) @ unit.mT
+    unit = _normalise(duals, root)
+    groups, signs = _group(unit, modes.count)
+    following = _normalise(reading @ A, root) @ unit.mT
     newest = _newest(groups)
     F = torch.zeros(kappa, len(duals), dtype=duals.dtype)
     F[:, newest] = (reading @ A) @ _inverse(duals[newest], root)
     profile, edges = torch.tensor(ranks), torch.tensor(margins, dtype=torch.float64)
-    selected, worst = _selection(following, len(past), kappa)
-    return Structure(basis, R @ L, profile, edges, groups, signs, F, selected, outputs, worst)
+    selection, worst = _selection(following, len(past), kappa)
+    return Structure(basis, R @ L, profile, edges, groups, signs, F, outputs, worst, selection)
 
 
 def _coordinates(modes: Modes) -> tuple[Tensor, Tensor]:
-    """R (units, k) with orthonormal columns that span the memory space, and L with P = R L."""
+    """Return R (units, k), whose orthonormal columns span the memory space, and L with P = R L."""
     P = modes.projection()
     R = torch.linalg.svd(P)[0][:, : modes.count]
     return R, R.mT @ P
@@ -138,9 +143,9 @@ def _metric(A: Tensor, reading: Tensor, steps: int) -> Tensor:
 
 
 def _independent(readings: Tensor, root: Tensor) -> Tensor:
-    """Rows that are neither (almost) 0 nor what the rows before them make up."""
+    """Return the indices of the rows that are neither (almost) 0 nor combinations of earlier rows."""
     lengths = (readings @ root).norm(dim=1)
-    unit, kept = _unit(readings, root), []
+    unit, kept = _normalise(readings, root), []
     for row in range(len(readings)):
         if float(lengths[row]) <= SILENT * float(lengths.max()):
             continue
@@ -151,39 +156,39 @@ def _independent(readings: Tensor, root: Tensor) -> Tensor:
 
 
 def _inverse_root(G: Tensor) -> Tensor | None:
-    """S with S^T G S = I; None where G is singular: what no reading ever sees cannot be told apart."""
+    """Return S with S^T G S = I, or None if G is singular: then some directions are never read."""
     values, vectors = torch.linalg.eigh(G)
     return None if not float(values[0]) > 1e-10 * float(values[-1]) else vectors / values.sqrt()
 
 
-def _unit(readings: Tensor, root: Tensor) -> Tensor:
-    """Readings of unit length in the metric."""
-    seen = readings @ root
-    return seen / seen.norm(dim=1, keepdim=True).clamp_min(1e-300)
+def _normalise(readings: Tensor, root: Tensor) -> Tensor:
+    """Return the readings scaled to unit length in the metric."""
+    scaled = readings @ root
+    return scaled / scaled.norm(dim=1, keepdim=True).clamp_min(1e-300)
 
 
 def _rank(readings: list[Tensor], root: Tensor) -> tuple[int, float, float]:
-    values = torch.linalg.svdvals(_unit(torch.cat(readings), root))
+    values = torch.linalg.svdvals(_normalise(torch.cat(readings), root))
     rank = int((values > INDEPENDENT).sum())
     return rank, float(values[rank - 1]) if rank else 0.0, float(values[rank]) if rank < len(values) else 0.0
 
 
 def _inverse(duals: Tensor, root: Tensor) -> Tensor:
-    """The pseudo-inverse of the duals, in the metric; readings that repeat each other share what they hold."""
+    """Return the pseudo-inverse of the duals in the metric; readings that repeat each other share their directions."""
     scale = (duals @ root).norm(dim=1, keepdim=True)
     unit = duals / scale
     return root @ torch.linalg.pinv(unit @ root, rtol=INDEPENDENT / 3) / scale.mT
 
 
-def _grouped(unit: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Which readings are the same, and with which sign; if all are independent, each is its own."""
+def _group(unit: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the group and the sign of each reading; independent readings have a group each."""
     memories = len(unit)
     if memories == count:
         return torch.arange(memories), torch.ones(memories, dtype=torch.int64)
     cosine = unit @ unit.mT
     groups, signs = torch.full((memories,), -1), torch.ones(memories, dtype=torch.int64)
     number = 0
-    for first in reversed(range(memories)):  # from the newest: it gives the sign
+    for first in reversed(range(memories)):  # from the newest, which sets the sign
         if groups[first] >= 0:
             continue
         same = (cosine[first].abs() > SAME) & (groups < 0)
@@ -194,20 +199,23 @@ def _grouped(unit: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _newest(groups: Tensor) -> Tensor:
-    """The newest reading of each group."""
+    """Return the index of the newest reading of each group."""
     last = {int(group): place for place, group in enumerate(groups)}
     return torch.tensor(sorted(last.values()))
 
 
 def _selection(cosine: Tensor, variables: int, size: int) -> tuple[SignedSelection | None, float]:
-    """Each element of what comes next as plus or minus the newest reading that it is the same as."""
+    """Match each element of the next variable with plus or minus the newest reading that equals it.
+
+    Returns the selection, or None if an element has no match, and the lowest |cosine|.
+    """
     lags, elements, signs, worst = [], [], [], 1.0
     for row in cosine:
         alike = (row.abs() > SAME).nonzero().flatten()
         if not len(alike):
             return None, float(row.abs().max())
         place = int(alike.max())
-        newest = alike[alike // size == place // size]  # of the newest variable, the most alike
+        newest = alike[alike // size == place // size]  # the best match within the newest variable
         place = int(newest[row[newest].abs().argmax()])
         lags.append(variables - place // size)
         elements.append(place % size)

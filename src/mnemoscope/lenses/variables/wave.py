@@ -1,4 +1,4 @@
-"""The hidden-state picture: variables travel as a wave through the subspaces that hold them."""
+"""The wave: variables travel through the subspaces that hold them."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ import numpy as np
 from mnemoscope.connectivity.signed_selection import SignedSelection
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, PALETTE
+from mnemoscope.lenses.variables.result import Variables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.lenses.variables.memories import Variables
-
 PERIODS = 4
-"""How long the picture is after the last input, in numbers of variables."""
+"""Steps shown after the last input, as a multiple of the number of variables."""
 FEWEST_STEPS, MOST_STEPS = 16, 120
+"""Fewest and most steps shown."""
 MOST_LABELS = 12
-"""Subspaces that are all numbered."""
+"""Most subspaces of which each has a label."""
 
 
 def draw_wave(
-    memories: Variables,
+    result: Variables,
     trial: int = 0,
     colours: Mapping[str, str] = LIGHT,
     *,
     figure: Any = None,
     font_size: float = 9,
 ) -> Figure:
-    """What each subspace holds at each step of one trial, by colour; the line follows one number on its way.
+    """Draw the content of each subspace at each step of one trial by colour, and the path of one number as a line.
 
-    Steps and subspaces are counted from 1, the subspace of the oldest variable. A variable comes in with the newest
-    (bottom), moves on by one subspace a step, and what F makes of the last N comes in next. The line stays with a
-    number until F takes it up, and goes on where F puts it. Where nothing was tried, words stand in its place.
+    Steps and subspaces are counted from 1; subspace 1 holds the oldest variable. A variable enters the newest subspace
+    (bottom) and moves by one subspace a step; F of the last N variables enters next. The line follows a number until F
+    reads it, and continues at the element that F writes. Without trials, the reason is shown as text.
     """
     if figure is None:
-        figure = new_figure(11.5, wave_height(memories))
-    trials = memories.trials
+        figure = new_figure(11.5, wave_height(result))
+    trials = result.trials
     if trials is None:
         axes = figure.add_subplot()
         axes.set_axis_off()
-        words = "No variables were found." if memories.found is None else "Variables were found, but not tested."
-        _say(axes, f"{words}\n{fill(memories.reason, 96 if font_size < 12 else 64)}", colours, font_size)
+        verdict = "No variables were found." if result.structure is None else "Variables were found, but not tested."
+        _write(axes, f"{verdict}\n{fill(result.reason, 96 if font_size < 12 else 64)}", colours, font_size)
         return figure
     batch = trials.decoded.shape[1]
     if not 0 <= trial < batch:
         raise IndexError(f"There are {batch} trials, numbered from 0, but {trial} was asked for.")
-    N, size = memories.variables, memories.size
-    steps = min(max(trials.silent + PERIODS * N, FEWEST_STEPS), max(MOST_STEPS, 2 * N), len(trials.decoded))
+    N, size = result.variables, result.size
+    steps = min(max(trials.input_steps + PERIODS * N, FEWEST_STEPS), max(MOST_STEPS, 2 * N), len(trials.decoded))
     held = trials.decoded[:steps, trial].flatten(1).mT.numpy()
-    reach = float(trials.variables.abs().max()) or 1.0  # what goes beyond is drawn as if it were just there
+    reach = float(trials.variables.abs().max()) or 1.0  # larger values are clipped
     axes = figure.add_subplot()
-    axes.axvspan(0.5, trials.silent + 0.5, color=colours["inside"], linewidth=0, zorder=0)
+    axes.axvspan(0.5, trials.input_steps + 0.5, color=colours["inside"], linewidth=0, zorder=0)
     extent = (0.5, steps + 0.5, N * size - 0.5, -0.5)
-    axes.imshow(tinted(held / reach, 6), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
+    axes.imshow(signed_colours(held / reach, 6), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
     for edge in range(1, N):
         axes.axhline(edge * size - 0.5, color=colours["inside"], linewidth=1.6 if N <= MOST_LABELS else 0.5, zorder=2)
-    axes.axvline(trials.silent + 0.5, color=colours["ink"], linewidth=1.4, zorder=3)
-    if memories.selection is not None:
-        _draw_way(axes, memories.selection, trials.silent, steps, colours["ink"])
-    _phases(axes, trials.silent, steps, colours)
+    axes.axvline(trials.input_steps + 0.5, color=colours["ink"], linewidth=1.4, zorder=3)
+    if result.selection is not None:
+        _draw_path(axes, result.selection, trials.input_steps, steps, colours["ink"])
+    _label_phases(axes, trials.input_steps, steps, colours)
     axes.set_xlim(0.5, steps + 0.5)
     axes.set_ylim(N * size - 0.5, -0.5)
     axes.locator_params(axis="x", integer=True)
@@ -72,23 +72,23 @@ def draw_wave(
     places = sorted({*shown, N - 1} - ({max(shown)} if N - 1 - max(shown) == 1 < N - len(shown) else set()))
     axes.set_yticks([(place + 0.5) * size - 0.5 for place in places], [names.get(p, str(p + 1)) for p in places])
     axes.set(xlabel="step", ylabel=f"subspace of {size}")
-    axes.set_title("A wave of variables: what the state holds (blue +, red −)", pad=2.1 * font_size)
+    axes.set_title("A wave of variables: content of the state (blue +, red −)", pad=2.1 * font_size)
     style_axes(axes, colours, font_size)
     axes.tick_params(axis="y", length=0)
     return figure
 
 
-def wave_height(memories: Variables) -> float:
-    """Inches that the wave needs: more of them for more rows."""
-    if memories.trials is None:
+def wave_height(result: Variables) -> float:
+    """Return the height of the wave in inches, which grows with the number of rows."""
+    if result.trials is None:
         return 1.2
-    return min(max(1.3 + 0.06 * memories.variables * memories.size, 3.2), 5.2)
+    return min(max(1.3 + 0.06 * result.variables * result.size, 3.2), 5.2)
 
 
-def tinted(values: np.ndarray, pixels: int = 1) -> np.ndarray:
-    """Values in [-1, 1] as colours whose opacity is their size, which can be told apart on a light and a dark ground.
+def signed_colours(values: np.ndarray, pixels: int = 1) -> np.ndarray:
+    """Return values in [-1, 1] as colours: hue by sign and opacity by size, for a light and a dark background.
 
-    Each is repeated `pixels` times both ways, so that a viewer that smooths does not blur them.
+    Each value fills `pixels` x `pixels` pixels, so that a viewer that smooths does not blur them.
     """
     codes = {key: [[int(code[at : at + 2], 16) / 255 for at in (1, 3, 5)] for code in PALETTE[key]] for key in _SIGNS}
     up, down = (np.mean(codes[key], axis=0) for key in _SIGNS)
@@ -100,43 +100,45 @@ def tinted(values: np.ndarray, pixels: int = 1) -> np.ndarray:
 _SIGNS = ("stable", "unstable")
 
 
-def way(rule: SignedSelection, silent: int, steps: int) -> list[np.ndarray]:
-    """Where a number is held on its way around the longest cycle of F: for each of its stays, (step, row) pairs.
+def cycle_path(rule: SignedSelection, input_steps: int, steps: int) -> list[np.ndarray]:
+    """Return where a number is held on its path around the longest cycle of F, as (step, row) pairs per segment.
 
-    It begins with the number that is the first to be taken up after the last input. Element a of x(t) is in row
-    (N - 1 - (T - t)) size + a at time T, and stays until the next element of the cycle takes it up, `lag` steps later.
+    The path begins with the first number that F reads after the last input. Element a of x(t) is in row
+    (N - 1 - (T - t)) size + a at time T, until F copies it to the next element of the cycle, `lag` steps later.
     """
-    cycle = max(rule.cycles(), key=lambda one: one.lag).elements  # a map of elements to elements has one at least
-    taken_by = {rule.elements[element]: element for element in cycle}
+    cycle = max(rule.cycles(), key=lambda cycle: cycle.lag).elements  # a map of elements to elements has a cycle
+    copied_to = {rule.elements[element]: element for element in cycle}
     element = cycle[0]
-    time = silent - rule.lags[taken_by[element]]
-    stays = []
+    time = input_steps - rule.lags[copied_to[element]]
+    segments = []
     while time < steps:
-        follower = taken_by[element]
+        follower = copied_to[element]
         times = np.arange(time, min(time + rule.lags[follower], steps))
         rows = (rule.variables - 1 - (times - time)) * rule.size + element
-        stays.append(np.stack([times, rows], 1)[times >= 0])
+        segments.append(np.stack([times, rows], 1)[times >= 0])
         time, element = time + rule.lags[follower], follower
-    return stays
+    return segments
 
 
-def _draw_way(axes: Any, rule: SignedSelection, silent: int, steps: int, colour: str) -> None:
+def _draw_path(axes: Any, rule: SignedSelection, input_steps: int, steps: int, colour: str) -> None:
     before = None
-    for stay in (stay for stay in way(rule, silent, steps) if len(stay)):
-        axes.plot(stay[:, 0] + 1, stay[:, 1], color=colour, linewidth=1.1, marker="o", markersize=2.6, zorder=4)
+    for segment in cycle_path(rule, input_steps, steps):
+        if not len(segment):
+            continue
+        axes.plot(segment[:, 0] + 1, segment[:, 1], color=colour, linewidth=1.1, marker="o", markersize=2.6, zorder=4)
         if before is not None:
-            jump = np.stack([before, stay[0]])
+            jump = np.stack([before, segment[0]])
             axes.plot(jump[:, 0] + 1, jump[:, 1], color=colour, linewidth=0.9, linestyle=(0, (1.5, 2)), zorder=4)
-        before = stay[-1]
+        before = segment[-1]
 
 
-def _phases(axes: Any, silent: int, steps: int, colours: Mapping[str, str]) -> None:
+def _label_phases(axes: Any, input_steps: int, steps: int, colours: Mapping[str, str]) -> None:
     above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "xytext": (0, 3), "va": "bottom"}
-    for first, last, words in ((0, silent, "inputs"), (silent, steps, "no input: the network goes on by itself")):
+    for first, last, label in ((0, input_steps, "inputs"), (input_steps, steps, "no input: the network runs freely")):
         if last > first:
-            axes.annotate(words, ((first + last + 1) / 2, 1), ha="center", color=colours["muted"], **above)
+            axes.annotate(label, ((first + last + 1) / 2, 1), ha="center", color=colours["muted"], **above)
 
 
-def _say(axes: Any, words: str, colours: Mapping[str, str], font_size: float) -> None:
+def _write(axes: Any, text: str, colours: Mapping[str, str], font_size: float) -> None:
     place = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, words, color=colours["ink"], size=font_size + 1, linespacing=1.5, **place)
+    axes.text(0.5, 0.5, text, color=colours["ink"], size=font_size + 1, linespacing=1.5, **place)

@@ -22,7 +22,7 @@ from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.energy.bounds import lower_bound
-from mnemoscope.lenses.energy.descent import beyond_rounding, descent
+from mnemoscope.lenses.energy.bregman import beyond_rounding, step_descent
 from mnemoscope.lenses.energy.lyapunov import lyapunov_functions
 from mnemoscope.lenses.energy.recurrence import Recurrence
 from mnemoscope.lenses.energy.schedule import Schedule
@@ -65,7 +65,7 @@ def random_memory(generator: torch.Generator, sigma_f: str, sigma_h: str = "line
     gain, alpha_s, alpha_c = (torch.rand(3, generator=generator, dtype=torch.float64) * 1.7 + 0.3).tolist()
     Xi = gain * torch.randn(features, memories, generator=generator, dtype=torch.float64) / features**0.5
     Phi = torch.randn(memories, memories, generator=generator, dtype=torch.float64) / memories**0.5
-    return Weights.of(Xi, Phi, sigma_f, sigma_h, *((alpha_s, alpha_c) if alphas else ()))
+    return Weights.from_matrices(Xi, Phi, sigma_f, sigma_h, *((alpha_s, alpha_c) if alphas else ()))
 
 
 def random_steps(generator: torch.Generator, weights: Weights, steps: int) -> tuple[Tensor, Tensor]:
@@ -83,7 +83,7 @@ def rising(weights: Weights, x: Float[Tensor, "steps features"], y: Float[Tensor
         held = weights.sigma_f(x) if variant == "printed 28" else y
         old, new = map_energy(weights, x, held, variant), map_energy(weights, weights.step(x, held), held, variant)
         counts[variant] = int(beyond_rounding(new.total - old.total, old.size + new.size).sum())
-    counts["following"] = int(descent(weights, x, weights.sigma_f(x), following=True).rises.sum())
+    counts["following"] = int(step_descent(weights, x, weights.sigma_f(x), following=True).rises.sum())
     return counts
 
 
@@ -113,7 +113,7 @@ def later_rising(weights: Weights, x: Float[Tensor, "steps features"]) -> int:
     """How many steps raise Eq 25 where V_d has been following for a while."""
     for _ in range(SETTLING):
         x = weights.step(x, weights.sigma_f(x))
-    return int(descent(weights, x, weights.sigma_f(x), following=True).rises.sum())
+    return int(step_descent(weights, x, weights.sigma_f(x), following=True).rises.sum())
 
 
 def flow_rising(weights: Weights, x: Float[Tensor, "states features"], y: Tensor, T_d: float) -> int:
@@ -136,14 +136,14 @@ def elman_rising(generator: torch.Generator, sigma: str, states: int) -> tuple[i
     b = torch.randn(size, generator=generator, dtype=torch.float64)
     seen = []
     for kind, own in (("two-step", W + W.mT), ("one-step", W @ W.mT)):
-        recurrence = Recurrence.of(own, b, sigma)
+        recurrence = Recurrence.from_matrix(own, b, sigma)
         rates = [recurrence.sigma(start)]
         for _ in range(4):
             rates.append(recurrence.step(rates[-1]))
         along = torch.stack(rates)
         best = next(one for one in lyapunov_functions(recurrence) if one.kind == kind)
         seen.append(beyond_rounding(best.energy(along).total.diff(dim=0), best.size(along)))
-    schedule = Schedule(Weights.of(Xi, W @ W.mT, sigma), hold=2)
+    schedule = Schedule(Weights.from_matrices(Xi, W @ W.mT, sigma), hold=2)
     along = schedule.run(schedule.weights.sigma_f(start), 4)
     energy = schedule.energy(along, schedule.delayed(along), settled=True)
     seen.append(beyond_rounding(energy.total.diff(dim=0), energy.size[1:] + energy.size[:-1]))
@@ -211,7 +211,7 @@ class EnergyDescent(ComputedStudy):
             x, y = random_steps(generator, weights, each)
             for name, count in rising(weights, x, y).items():
                 counts[name] += count
-            errors["exact"].append(descent(weights, x, y).error.max())
+            errors["exact"].append(step_descent(weights, x, y).error.max())
             bound = lower_bound(weights, y)
             unbounded, unknown = unbounded + (bound.exists is False), unknown + (bound.exists is None)
             if bound.exists:
@@ -224,7 +224,7 @@ class EnergyDescent(ComputedStudy):
             counts["flow frozen"] += flow_rising(weights, x, y, float("inf"))
             other = ACTIVATIONS[int(torch.randint(len(ACTIVATIONS), (), generator=generator))]
             general = random_memory(generator, sigma, other, alphas=True)
-            seen = descent(general, *random_steps(generator, general, each))
+            seen = step_descent(general, *random_steps(generator, general, each))
             counts["general"] += int(seen.rises.sum())
             errors["general"].append(seen.error.max())
             rises, steps = elman_rising(generator, sigma, each // 10 + 1)

@@ -13,9 +13,9 @@ from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.replication.learning import LearningStudy
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
-from mnemoscope.report.binding import binding_section
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section
+from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 
@@ -45,7 +45,7 @@ class BindingStudy(LearningStudy):
         look = partial(find_variables, model, inputs=batch.inputs, variables=batch.targets)
         seen, fitted, by_powers = look(), look(around="states"), look(number=task.variables, method="published")
         title = f"{task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
-        page = render_document(title, "", [binding_section(seen), citation_section(self.cites)])
+        page = render_document(title, "", [variables_section(seen), citation_section(self.cites)])
         (run.parents[1] / "page.html").write_text(page, encoding="utf-8")  # the trial's: the study's page links to it
         angles, along = (angle_error(one.modes.eigenvalues, task.F.eigenvalues()) for one in (seen, fitted))
         return {
@@ -55,7 +55,7 @@ class BindingStudy(LearningStudy):
             "gap": float(f"{seen.modes.gap:.3g}"),
             "variables": seen.variables,
             "size": seen.size,
-            "rank_profile": [] if seen.found is None else seen.found.rank_profile.tolist(),
+            "rank_profile": [] if seen.structure is None else seen.structure.rank_profile.tolist(),
             "rule_found": seen.selection == task.F,
             "angle_error": None if isnan(angles.mean) else angles.mean,
             "angle_error_along_states": None if isnan(along.mean) else along.mean,
@@ -64,7 +64,7 @@ class BindingStudy(LearningStudy):
             **_decoded("decoded", seen),
             **_decoded("decoded_along_states", fitted),
             **_decoded("decoded_by_published_way", by_powers),
-            "kept": 0.0 if seen.trials is None else seen.trials.kept,
+            "kept": 0.0 if seen.trials is None else seen.trials.retention,
             "confidence": seen.confidence,
             "causal": {test.name.split(" subspaces")[0]: test.score for test in seen.tests},
         }
@@ -99,7 +99,7 @@ class SolvedStudy(BindingStudy):
 
 
 def _decoded(name: str, seen: Variables) -> dict[str, float]:
-    right, r2 = (0.0, 0.0) if seen.trials is None else (seen.trials.right, seen.trials.r2)
+    right, r2 = (0.0, 0.0) if seen.trials is None else (seen.trials.sign_accuracy, seen.trials.r2)
     return {name: right, f"{name}_r2": r2}
 
 

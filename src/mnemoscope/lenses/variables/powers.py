@@ -1,4 +1,4 @@
-"""The published way to the memory bases of a trained network: the pseudo-inverse of the readout, and powers of W_hh."""
+"""Memory bases by the published method: the pseudo-inverse of the readout, and powers of W_hh."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.structure import Structure
 
 
-def published_structure(
+def structure_by_powers(
     A: Float[Tensor, "units units"], C: Float[Tensor, "outputs units"], variables: int
 ) -> Structure | str:
-    """Psi_N = C^+, Psi_(N-i) = A^i Psi_N, and the duals by the pseudo-inverse of them all (Karuvally et al. 2023).
+    """Return the structure with Psi_N = C^+, Psi_(N-i) = A^i Psi_N and the duals Psi^+ (Karuvally et al. 2023).
 
-    Exact for orthogonal memories that the readout reads alone. Where it also reads what fades, or the memories are far
-    from orthogonal, C^+ points elsewhere, and powers carry it further away.
+    This is exact for orthogonal memories if the readout reads nothing else. If it also reads transients, or the
+    memories are far from orthogonal, C^+ has other components, and powers of A amplify them.
     """
     if variables < 1:
         raise ValueError(f"There is at least one variable, but number is {variables}.")
@@ -26,19 +26,20 @@ def published_structure(
         blocks.insert(0, A @ blocks[0])
     Psi = torch.cat(blocks, 1)
     try:
-        basis = MemoryBasis.of(Psi, variables)
+        basis = MemoryBasis.from_vectors(Psi, variables)
     except ValueError as error:
-        return f"by the published way there is no memory basis: {error}"
+        return f"the published method yields no memory basis: {error}"
     memories, size = Psi.shape[1], len(C)
     F = basis.dual(-1) @ A @ Psi
     try:
-        selected = SignedSelection.from_matrix(F.round(), 0.5) if bool(torch.isfinite(F).all()) else None
+        selection = SignedSelection.from_matrix(F.round(), 0.5) if bool(torch.isfinite(F).all()) else None
     except ValueError:
-        selected = None
+        selection = None
     singular = torch.linalg.svdvals(Psi)
     ranks = torch.arange(size, memories + 1, size)
     margins = torch.stack([singular[ranks - 1], torch.zeros_like(singular[ranks - 1])], 1)
-    trivial = torch.arange(memories), torch.ones(memories, dtype=torch.int64)
-    # of each element, how much of what comes next is the one entry it was taken to be
+    groups, signs = torch.arange(memories), torch.ones(memories, dtype=torch.int64)
+    # the lowest share, over the rows of F, that the largest entry has of the row's norm
     worst = float((F.abs().max(1).values / F.norm(dim=1)).min())
-    return Structure(basis, basis.projection(), ranks, margins, *trivial, F, selected, torch.arange(size), worst)
+    projection, outputs = basis.projection(), torch.arange(size)
+    return Structure(basis, projection, ranks, margins, groups, signs, F, outputs, worst, selection)

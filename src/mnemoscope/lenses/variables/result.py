@@ -1,0 +1,237 @@
+"""The answer of the variables lens: which variable is held where, and whether that explains the network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from torch import Tensor
+
+from mnemoscope.base.array_types import Complex, Float
+from mnemoscope.connectivity.signed_selection import SignedSelection, companion
+from mnemoscope.lenses.result import Flags, Result
+from mnemoscope.lenses.variables.angles import AngleError, angle_error
+from mnemoscope.lenses.variables.basis import MemoryBasis
+from mnemoscope.lenses.variables.interventions import REMOVED, CausalTest
+from mnemoscope.lenses.variables.modes import Modes
+from mnemoscope.lenses.variables.structure import Structure
+from mnemoscope.lenses.variables.trials import Trials
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Status = Literal["none", "untested", "refuted", "explained"]
+_VERDICTS: dict[Status, str] = {
+    "none": "no variables were found",
+    "untested": "variables were found, but not tested",
+    "refuted": "variables were found, but they do not explain its behaviour",
+    "explained": "variables were found, and they explain its behaviour",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Variables(Result):
+    """Variables that a network holds, with the evidence.
+
+    `status` is "none" (no variables were found; `reason` gives the cause), "untested" (found, but without trials to
+    test them on), "refuted" (found, but a test failed) or "explained" (found, and every test passed).
+    """
+
+    noun: ClassVar[str] = "the variables of a network"
+    drawn_by: ClassVar[str] = "draw_variables"
+    former_kinds: ClassVar[tuple[str, ...]] = ("variable memories",)
+
+    name: str
+    """Description of the network."""
+    method: str
+    """Method that found the bases: "modes" or "published"."""
+    around: str
+    """Point of linearisation: "rest" or "states"."""
+    status: Status
+    reason: str
+    """Reason for the status, in a sentence."""
+    fixed_point: Float[Tensor, " units"]
+    """h*, the point of linearisation."""
+    rest_outputs: Float[Tensor, " outputs"]
+    """Outputs at h*."""
+    modes: Modes
+    structure: Structure | None = None
+    trials: Trials | None = None
+    tests: tuple[CausalTest, ...] = ()
+
+    def __len__(self) -> int:
+        return self.variables
+
+    @property
+    def variables(self) -> int:
+        """Number of variables held at a time, N; 0 if none were found."""
+        return 0 if self.structure is None else self.structure.basis.variables
+
+    @property
+    def size(self) -> int:
+        """Elements of each variable, kappa."""
+        return 0 if self.structure is None else self.structure.basis.size
+
+    @property
+    def basis(self) -> MemoryBasis:
+        """Directions that hold the variables, and their duals."""
+        return self._known().basis
+
+    @property
+    def F(self) -> Float[Tensor, "size memories"]:
+        """F_emp: the next variable as a linear map of the last N, oldest first."""
+        return self._known().F
+
+    @property
+    def selection(self) -> SignedSelection | None:
+        """F_emp as a signed selection; None if it is not one."""
+        return None if self.structure is None else self.structure.selection
+
+    @property
+    def Phi(self) -> Float[Tensor, "memories memories"]:
+        """Phi_emp: the interaction of the memories, a shift with F_emp at its boundary."""
+        return companion(self.F)
+
+    @property
+    def eigenvalues(self) -> Complex[Tensor, " modes"]:
+        """Eigenvalues of the memory modes."""
+        return self.modes.memory_eigenvalues
+
+    @property
+    def theory(self) -> Complex[Tensor, " modes"] | None:
+        """Eigenvalues that the theory predicts from the cycles of F; None if F is no signed selection."""
+        return None if self.selection is None else self.selection.eigenvalues()
+
+    @property
+    def angle_error(self) -> AngleError | None:
+        """Angle error between the eigenvalues of the memory modes and those of the theory."""
+        return None if self.theory is None else angle_error(self.eigenvalues, self.theory, above=0)
+
+    @property
+    def confidence(self) -> float:
+        """Lowest score of decoding and of the causal tests, from 0 to 1; 0 without tests."""
+        if self.trials is None or not self.tests:
+            return 0.0
+        decoding = self.trials.sign_accuracy if self.trials.bits else self.trials.r2
+        scores = [decoding, min(self.trials.retention, 1.0), *(test.score for test in self.tests)]
+        return max(min(scores), 0.0)
+
+    def decode(self, states: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch variables size"]:
+        """Return the variables that flat states hold, oldest first."""
+        structure = self._known()
+        held = structure.basis.read(states.to(self.fixed_point) - self.fixed_point)
+        return held + self.rest_outputs[structure.outputs]
+
+    def write(
+        self, states: Float[Tensor, "*batch units"], variable: int, values: Float[Tensor, "*batch size"]
+    ) -> Float[Tensor, "*batch units"]:
+        """Return flat states with one variable replaced; 0 is the oldest.
+
+        If variables repeat each other, all copies of its elements change with it. Everything else stays the same.
+        """
+        structure = self._known()
+        states = states.to(self.fixed_point)
+        held = structure.basis.read(states - self.fixed_point)
+        new = values.to(states) - self.rest_outputs[structure.outputs]
+        # relative to the mean of each group, so that nothing outside the groups changes
+        change = structure.replace(held, variable, new) - structure.expand_groups(structure.group_values(held))
+        return states + structure.basis.embed(change)
+
+    def summary(self) -> str:
+        """Return the result in lines: verdict, modes, structure, decoding and tests."""
+        lines = [f"{self.name}: {_VERDICTS[self.status]}.", f"  {self.reason}"]
+        if self.modes.count:
+            low, high = (float(edge) for edge in self.eigenvalues.abs().aminmax())
+            lines.append(
+                f"  {self.modes.count} memory modes, |lambda| {low:.3f} to {high:.3f}; the next score is at least "
+                f"{self.modes.gap:.3g} times lower."
+            )
+        if self.structure is not None:
+            profile = " ".join(str(rank) for rank in self.structure.rank_profile.tolist())
+            variables, elements = ("s" * (number > 1) for number in (self.variables, self.size))
+            lines.append(
+                f"  N = {self.variables} variable{variables} of {self.size} element{elements}; rank of the readings "
+                f"{profile}."
+            )
+            if self.selection is not None:
+                cosine = self.structure.worst_cosine
+                lines.append(f"  Rule: {describe_rule(self.selection)} (lowest cosine {cosine:.3f}).")
+            if self.angle_error is not None:
+                lines.append(f"  Eigenvalues: {self.angle_error.summary()}.")
+        if self.trials is not None:
+            lines.append(
+                f"  Decoded over {self.trials.decoded.shape[1]} trials of {self.trials.steps} steps: "
+                f"{self.trials.sign_accuracy:.2%} of signs, R^2 {self.trials.r2:.3f}; {self.trials.retention:.1%} of "
+                f"their size is left at the end."
+            )
+        return "\n".join([*lines, *map(_describe_test, self.tests)])
+
+    def figure(self) -> Figure:
+        """Draw the wave of variables through the subspaces, and the evidence (needs the `report` extra)."""
+        return super().figure()
+
+    def save(self, path: str | Path, *, states: bool = True) -> None:
+        """Write one `.safetensors` file; without the states of the trials it is much smaller."""
+        result = self
+        if self.trials is not None and not states:
+            result = replace(self, trials=replace(self.trials, states=self.trials.states[:, :, :0]))
+        super(Variables, result).save(path)
+
+    def pack(self) -> tuple[dict[str, Tensor], Flags]:
+        tensors, flags = super(Variables, replace(self, tests=())).pack()
+        return tensors, flags | {"tests": [asdict(test) for test in self.tests]}
+
+    @classmethod
+    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Variables:
+        flags = _flatten_selection(flags)
+        tensors, flags = ({_current_name(name): value for name, value in part.items()} for part in (tensors, flags))
+        tests = tuple(CausalTest(**test) for test in flags.pop("tests"))
+        return replace(super().unpack(tensors, flags), tests=tests)
+
+    def _known(self) -> Structure:
+        if self.structure is None:
+            raise ValueError(f"No variables were found: {self.reason}")
+        return self.structure
+
+
+_FORMER_NAMES = {
+    "variables": "structure.basis.variables",
+    "found.vectors": "structure.basis.vectors",
+    "found.duals": "structure.basis.duals",
+    "trials.silent": "trials.input_steps",
+}
+
+
+def _current_name(name: str) -> str:
+    """Return the name of a field in this version, from its name in this or an earlier one."""
+    name = _FORMER_NAMES.get(name, name)
+    return f"structure.{name.removeprefix('found.')}" if name.startswith("found.") else name
+
+
+def _flatten_selection(flags: Flags) -> Flags:
+    """Turn the nested signed selection of earlier versions into one flag per field."""
+    rule: dict[str, Any] = flags.get("found.selection") or {}
+    others = {name: flag for name, flag in flags.items() if name != "found.selection"}
+    return others | {f"found.selection.{name}": flag for name, flag in rule.items()}
+
+
+def describe_rule(rule: SignedSelection) -> str:
+    """Return a signed selection as an equation, with its name if it has one."""
+    if rule == SignedSelection.repeat_copy(rule.variables, rule.size):
+        return f"x(t) = x(t - {rule.variables}), repeat copy"
+    if rule.variables == rule.size and rule == SignedSelection.compose_copy(rule.size):
+        return f"element i of x(t) is element i of x(t - {rule.size + 1} + i), compose copy"
+    elements = [
+        f"{'-' if sign < 0 else ''}x{element + 1}(t - {lag})"
+        for lag, element, sign in zip(rule.lags, rule.elements, rule.signs, strict=True)
+    ]
+    return f"x(t) = ({', '.join(elements)})"
+
+
+def _describe_test(test: CausalTest) -> str:
+    if test.name == REMOVED:
+        return f"  {test.name}: {test.agreement:.2%} of the future is lost."
+    changed = "" if isnan(test.changed) else f" ({test.changed:.2%} of the outputs that should change)"
+    return f"  {test.name}: {test.agreement:.2%} as predicted{changed}."
