@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from common import command, folder, write_json
 from mnemoscope.config import PRESETS
 from mnemoscope.inspection.problems import accuracy
-from mnemoscope.tasks import Problems
+from mnemoscope.tasks import RelationalSequence
 from mnemoscope.training import load_model, train
 
 HELD_OUT = {"same-different": 98, "rmts": 95, "distribution-of-n": 95, "identity-rules": 95}
@@ -56,7 +56,7 @@ def _measured(task: str, m: int, steps: int, threads: int) -> Measured:
     with TemporaryDirectory() as root:
         run = train(config, root, progress=False)
         model, trained, _ = load_model(run.folder)
-    assert isinstance(trained, Problems)
+    assert isinstance(trained, RelationalSequence)
     return Measured(task, m, run.seconds, accuracy(model, trained, config.seed, "test"))
 
 

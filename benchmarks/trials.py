@@ -37,7 +37,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     engine = Local()
     os.environ["OMP_NUM_THREADS"] = str(engine.threads)
-    number, at_once = options.trials, engine.at_once
+    number, at_once = options.trials, engine.max_jobs
 
     def processes(of: int, code: str) -> None:
         with ThreadPoolExecutor(at_once) as pool:

@@ -68,7 +68,7 @@ def tasks() -> str:
     for entry in registry.tasks:
         task, options = task_named(entry.name), asdict(entry.load()())
         told = ", ".join(f"{name} = {value!r}" for name, value in options.items())
-        baseline = f"{task.baseline():.3g} ({task.baseline_is})"
+        baseline = f"{task.baseline():.3g} ({task.baseline_label})"
         rows.append((_linked(entry), entry.summary, f"`{told}`", baseline, entry.source))
     presets = [
         (f"`{name}`", f"`{one.cell}`", f"`{one.task}`", f"{one.steps:,} batches of {one.batch_size}")

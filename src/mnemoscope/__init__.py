@@ -8,7 +8,7 @@ Names are loaded on first use, so that the command line can answer `--help` with
 
 from typing import TYPE_CHECKING
 
-from mnemoscope.base.lazy_imports import on_first_use
+from mnemoscope.base.lazy_imports import lazy_attributes
 from mnemoscope.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ __all__ = [
 ]
 
 
-__getattr__ = on_first_use(__name__, __file__)
+__getattr__ = lazy_attributes(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mnemoscope.engines import Job, Outcome
-from mnemoscope.engines.cluster import Ray
+from mnemoscope.engines.ray_cluster import Ray
 from mnemoscope.replication import run_study
 
 NUMBER = 6

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from mnemoscope.base.files import DEBRIS
-from mnemoscope.base.progress import Bar, told_to
-from mnemoscope.engines import Job, Local, Outcome, Progress, engine
-from mnemoscope.engines.carrying import packed, unpack
-from mnemoscope.engines.cluster import _check_reachable
+from mnemoscope.base.files import TEMPORARY_PREFIX
+from mnemoscope.base.progress import Bar, redirect_progress
+from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine
+from mnemoscope.engines.archives import pack_folder, unpack_folder
 from mnemoscope.engines.local import available_cores
+from mnemoscope.engines.ray_cluster import _check_reachable
 from mnemoscope.replication import run_study
 from tests.slow import after
 
@@ -83,7 +83,7 @@ def test_progress_comes_back_whatever_is_printed():
     *heard, end = Local(1).events([sent])
     assert isinstance(end, Outcome)
     assert end.error is None
-    assert heard[-1] == Progress(sent, done=3, of=3, what="counting")
+    assert heard[-1] == Progress(sent, done=3, total=3, description="counting")
     assert all(isinstance(event, Progress) for event in heard)
 
 
@@ -92,7 +92,7 @@ def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
         pass
     assert "drawn: 100%" in capsys.readouterr().err
     heard = []
-    with told_to(heard.append):
+    with redirect_progress(heard.append):
         for _ in Bar(range(2), desc="told", mininterval=0):
             pass
     assert heard
@@ -165,7 +165,7 @@ def _alive(process):
 
 
 def test_wrong_arguments():
-    with pytest.raises(ValueError, match="at_once"):
+    with pytest.raises(ValueError, match="max_jobs"):
         Local(0)
     with pytest.raises(ValueError, match="module:name"):
         Job("x", "print")
@@ -183,9 +183,9 @@ def test_a_study_gives_the_same_rows_by_an_engine(tmp_path):
 
 @pytest.mark.skipif(find_spec("submitit") is None, reason="needs mnemoscope[slurm]")
 def test_slurm_in_processes_of_this_machine(tmp_path):
-    options = {"cluster": "local", "folder": str(tmp_path / "slurm"), "look_every": 0.1}
+    options = {"cluster": "local", "folder": str(tmp_path / "slurm"), "poll_every": 0.1}
     jobs = [job("write", tmp_path, number=1), job("fail", words="not so"), job("crash")]
-    outcomes = {one.job.target: one.error for one in ended(engine("slurm", options), jobs)}
+    outcomes = {one.job.target: one.error for one in ended(build_engine("slurm", options), jobs)}
     assert outcomes == {
         "engine_jobs:write": None,
         "engine_jobs:fail": "ValueError: not so",
@@ -195,13 +195,13 @@ def test_slurm_in_processes_of_this_machine(tmp_path):
 
 def test_engines_by_name(monkeypatch):
     with pytest.raises(ValueError, match=r"no engine 'lokal'\. Did you mean 'local'"):
-        engine("lokal")
+        build_engine("lokal")
     with pytest.raises(ValueError, match=r"has no option 'partitions'\. Did you mean 'partition'"):
-        engine("slurm", {"partitions": "gpu"})
+        build_engine("slurm", {"partitions": "gpu"})
     for name, module in (("ray", "ray"), ("slurm", "submitit")):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ModuleNotFoundError, match=rf"mnemoscope\[{name}\]"):
-            engine(name)
+            build_engine(name)
 
 
 def test_carried_folders_are_whole(tmp_path):
@@ -209,14 +209,14 @@ def test_carried_folders_are_whole(tmp_path):
     (there / "run").mkdir(parents=True)
     (there / "trial.json").write_text("{}")
     (there / "run" / "model").write_bytes(b"weights")
-    (there / f"{DEBRIS}1-model").write_bytes(b"half")
+    (there / f"{TEMPORARY_PREFIX}1-model").write_bytes(b"half")
     here = tmp_path / "here"
-    unpack(packed(there), here, last="trial.json")
+    unpack_folder(pack_folder(there), here, last="trial.json")
     assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {
         "trial.json",
         "run/model",
     }
-    unpack(packed(tmp_path / "nowhere"), tmp_path / "empty", last="trial.json")
+    unpack_folder(pack_folder(tmp_path / "nowhere"), tmp_path / "empty", last="trial.json")
     assert not list((tmp_path / "empty").iterdir())
 
 

@@ -38,7 +38,7 @@ def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_pa
         for split, ours in (("validation", told.seen), ("test", told.unseen)):
             right = []
             for number in range(10):
-                scenes = task.of.batch(100, config.seed, number, split)
+                scenes = task.relational.batch(100, config.seed, number, split)
                 right += (model.network(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
             assert ours == pytest.approx(sum(right) / 1000, abs=1e-6)  # means in float32
     assert [told.held_out for told in found.runs] == [98, 0]
@@ -69,11 +69,11 @@ def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
     assert seen.drift.summary() in text
     assert "@misc{kerg2022," in html
     model, task, config = load_model(looked.page.parent)
-    unseen = task.of.batch(PROBLEMS, config.seed, 0, "test")
+    unseen = task.relational.batch(PROBLEMS, config.seed, 0, "test")
     kept = Drift.load(looked.page.with_name("page.drift.safetensors"))
     before = build_model(config, task)
     expected = measure_drift({"before training": before.network, "after training": model.network},
-                        {"seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"), "unseen": unseen})  # fmt: skip
+                        {"seen": task.relational.batch(PROBLEMS, config.seed, 0, "validation"), "unseen": unseen})  # fmt: skip
     assert kept.networks == expected.networks
     assert torch.equal(kept.similarities, expected.similarities)
     if not compares:

@@ -30,7 +30,7 @@ from mnemoscope.relational.encoder import Sparse, gather
 from mnemoscope.relational.network import RelationalModel, Seen
 from mnemoscope.relational.recurrent import reader
 from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, Rows, Symmetric
-from mnemoscope.training.loop import Penalised
+from mnemoscope.training.penalties import HasPenalty
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
 TABLE_3 = {
@@ -135,7 +135,7 @@ def test_a_sparse_map_costs_the_sum_of_its_weights():
     sparse.linear.weight.data = torch.tensor([[1.0, -2.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, -0.5]])
     assert sparse.penalty().item() == 20.0
     assert sparse(torch.tensor([[1.0, 1.0, 2.0]])).tolist() == [[-1.0, 0.5, -1.0]]
-    assert isinstance(sparse, Penalised)
+    assert isinstance(sparse, HasPenalty)
     with pytest.raises(ValueError, match="above 0 and finite, but is 0"):
         Sparse(3, 0.0)
 
@@ -749,7 +749,7 @@ def test_penalties_can_be_collected():
     expected = {"corelnet-l1": 1, "esbn-l1": 1, "mnm": 1, "corelnet": 0}
     for name, number in expected.items():
         model = relational_model(name, SMALL)
-        assert len([part for part in model.modules() if isinstance(part, Penalised)]) == number
+        assert len([part for part in model.modules() if isinstance(part, HasPenalty)]) == number
 
 
 def test_a_width_is_matched_without_changing_what_is_drawn():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mnemoscope import registry
-from mnemoscope.base.files import claimed
+from mnemoscope.base.files import lock_folder
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.replication import Finished, Preset, Published, Study, Trial, run_study
 from mnemoscope.replication.learning import take_trained
@@ -233,7 +233,10 @@ def test_a_study_is_run_once_at_a_time_and_each_seed_once(tmp_path, monkeypatch)
     stands_for_trials(monkeypatch)
     with pytest.raises(ValueError, match="Each seed is run once, but seeds are 1, 1"):
         run_study("flipflop-cube", "smoke", (1, 1), tmp_path, progress=False)
-    with claimed(tmp_path / "studies/flipflop-cube/smoke", "running"), pytest.raises(BlockingIOError, match="a study"):
+    with (
+        lock_folder(tmp_path / "studies/flipflop-cube/smoke", "running"),
+        pytest.raises(BlockingIOError, match="a study"),
+    ):
         run_study("flipflop-cube", "smoke", (1,), tmp_path, progress=False)
 
 

@@ -17,7 +17,7 @@ from mnemoscope.studies.kerg2022 import (
     transfer_copy,
 )
 from mnemoscope.tasks import Copy
-from mnemoscope.training import evaluate, evaluate_each
+from mnemoscope.training import evaluate, evaluate_tasks
 
 
 @pytest.mark.parametrize("past", [RelevanceScreen(3, 4), FullHistory()])
@@ -28,16 +28,16 @@ def test_long_sequences_are_evaluated_in_pieces(past):
     batches = {delay: task.batch(6, 3, 0, "validation") for delay, task in tasks.items()}
     batches = {delay: batch._replace(inputs=batch.inputs.double()) for delay, batch in batches.items()}
     for delay, batch in batches.items():
-        whole, parts = (evaluate(model, tasks[delay], [batch], piece=piece) for piece in (None, 7))
+        whole, parts = (evaluate(model, tasks[delay], [batch], window=window) for window in (None, 7))
         assert parts == pytest.approx(whole, rel=1e-12)
-    found = evaluate_each(model.float(), tasks, sequences=6, seed=3, piece=7)
+    found = evaluate_tasks(model.float(), tasks, sequences=6, seed=3, window=7)
     assert list(found) == [2, 30]
     assert found[30]["accuracy"] == evaluate(model, tasks[30], [tasks[30].batch(6, 3, 0, "validation")])["accuracy"]
 
 
 def test_a_task_needs_a_batch():
     with pytest.raises(ValueError, match=r"batches must be at least 1, but is 0 for the task 'copy'"):
-        evaluate_each(Model(GRU(10, 8), output_size=9), {"copy": Copy(3)}, batches=0)
+        evaluate_tasks(Model(GRU(10, 8), output_size=9), {"copy": Copy(3)}, batches=0)
 
 
 def slow_screen(cell, xs):

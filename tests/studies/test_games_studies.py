@@ -12,8 +12,8 @@ from mnemoscope.relational.similarity import Mixture
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import comparison, parameter_match, relational_games
 from mnemoscope.studies.kerg2022.relational import EXTREME, Condition, Reported, crossed, named
-from mnemoscope.tasks.problems import Problems
 from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
+from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
 
 STUDIES = [relational_games.STUDY, parameter_match.STUDY, comparison.STUDY]
@@ -41,7 +41,7 @@ def test_trials_are_of_known_networks_and_tasks(study):
             condition = Condition.of(trial)
             assert condition.name == trial.name
             assert trial.settings["cell"] in MODELS
-            task = build_task(RunConfig(**trial.settings)).of
+            task = build_task(RunConfig(**trial.settings)).relational
             if isinstance(task, RelationalGame):
                 assert task == PUBLISHED[f"game: {condition.task}"]
             elif condition.m is not None:
@@ -53,7 +53,7 @@ def test_trials_are_of_known_networks_and_tasks(study):
 def test_each_seed_holds_out_other_shapes():
     study = parameter_match.STUDY
     for trial in study.trials(study.presets["smoke"].settings, (0, 3)):
-        assert build_task(RunConfig(**trial.settings)).of.shape_seed == trial.seed
+        assert build_task(RunConfig(**trial.settings)).relational.shape_seed == trial.seed
     games = relational_games.STUDY
     assert games.trials(games.presets["smoke"].settings, (3,))[0].settings["task_options"] == {"rule": "same"}
 
@@ -95,9 +95,9 @@ def test_games_are_tested_with_what_they_can_be_played_with():
         ("colour/shape", {"hexominoes"}),
         ("left-of", {"hexominoes"}),
     ):
-        tests = dict(study.tests(Problems(RelationalGame(rule))))
-        assert tests.pop("validation") == (Problems(RelationalGame(rule)), "validation")
-        assert tests == {name: (Problems(RelationalGame(rule, name)), "test") for name in sets}
+        tests = dict(study.tests(RelationalSequence(RelationalGame(rule))))
+        assert tests.pop("validation") == (RelationalSequence(RelationalGame(rule)), "validation")
+        assert tests == {name: (RelationalSequence(RelationalGame(rule, name)), "test") for name in sets}
 
 
 def test_games_are_better_or_worse_than_published_and_those_without_stripes_have_no_row_of_them():

@@ -19,7 +19,7 @@ import torch
 
 from mnemoscope.cli import main
 from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.engines import Here, Local, Outcome
+from mnemoscope.engines import InProcess, Local, Outcome
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps import Choices, Integers, Sweep, Uniform, parse_distribution, parse_space, read_space, run_sweep
 from mnemoscope.training import load_model
@@ -53,7 +53,7 @@ def values(result):
     return [(dict(point.values), [(run.seed, run.value) for run in point.runs]) for point in points]
 
 
-class Counting(Here):
+class Counting(InProcess):
     """Counts how often each job runs, and may interrupt the sweep after some."""
 
     def __init__(self, until=None):
@@ -62,7 +62,7 @@ class Counting(Here):
 
     def events(self, jobs):
         for event in super().events(jobs):
-            self.done[event.job.own] += 1
+            self.done[event.job.folder] += 1
             yield event
             if self.until is not None and self.done.total() >= self.until:
                 raise KeyboardInterrupt
@@ -204,7 +204,7 @@ class Failing(Counting):
     def events(self, jobs):
         for job in jobs:
             if self.fails(job):
-                self.done[job.own] += 1
+                self.done[job.folder] += 1
                 yield Outcome(job, 0.0, "was killed")
             else:
                 yield from super().events([job])
@@ -228,7 +228,7 @@ def test_a_failed_run_does_not_end_a_search(at_a_time, tmp_path):
     seen = []
 
     def fails(job):
-        seen.append(job.own)
+        seen.append(job.folder)
         return len(seen) in (2, 3)
 
     first = run_sweep(asked, tmp_path, progress=False, engine=Failing(fails))
@@ -385,7 +385,7 @@ def test_truncated_files_are_reported(tmp_path):
 
 
 def test_two_processes_cannot_run_the_same_sweep(tmp_path):
-    class Second(Here):
+    class Second(InProcess):
         def events(self, jobs):
             with pytest.raises(BlockingIOError, match="Another process is running a sweep"):
                 run_sweep(sweep("hidden_size=3"), tmp_path, resume=True, progress=False)
@@ -397,12 +397,12 @@ def test_two_processes_cannot_run_the_same_sweep(tmp_path):
 SUPERVISOR = """
 import sys
 from dataclasses import replace
-from mnemoscope.engines import engine
+from mnemoscope.engines import build_engine
 from mnemoscope.sweeps import Sweep, run_sweep
 from tests.sweeps.test_sweeps import sweep
 method, root, where = sys.argv[1:]
 asked = sweep(*WORDS, method=method, trials=None if method == "grid" else 6, at_a_time=2)
-run_sweep(asked, root, resume=True, progress=False, engine=None if where == "here" else engine(where))
+run_sweep(asked, root, resume=True, progress=False, engine=None if where == "here" else build_engine(where))
 """
 GRID = ("hidden_size=2,3,4", "clip=0.5,1")
 RANGES = ("hidden_size=integers:2:9", "clip=uniform:0.5:2")
@@ -456,7 +456,7 @@ class Simulated:
 
     def events(self, jobs):
         for job in jobs:
-            folder = Path(job.root, job.own)
+            folder = Path(job.root, job.folder)
             folder.mkdir(parents=True)
             loss = distance(job.arguments["settings"]["learning_rate"])
             (folder / "trial.json").write_text(json.dumps({"result": {"loss": loss}}))

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from mnemoscope.tasks.data import DataSet
+from mnemoscope.tasks.data_files import DataSet
 from mnemoscope.tasks.mnist import MNIST
 from mnemoscope.tasks.penn_treebank import PTB, VOCABULARY
 

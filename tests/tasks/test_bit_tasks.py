@@ -15,7 +15,7 @@ from mnemoscope.cells import LSTM, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.report.bit_sequences import draw_bits
 from mnemoscope.tasks import AssociativeRecall, Batch, BitCopy, BitRepeatCopy, BitTask, MatrixCopy, MatrixRecall
-from mnemoscope.training import build_task, evaluate_each, train
+from mnemoscope.training import build_task, evaluate_tasks, train
 
 NAMES = ("bit-copy", "matrix-copy", "bit-repeat-copy", "associative-recall", "matrix-recall")
 TASKS = [
@@ -205,7 +205,7 @@ def test_what_trivial_networks_get_wrong(task):
     batch = task.batch(4000, seed=0, number=0)
     for name, output in (("all zeros", -1.0), ("all ones", 1.0)):
         outputs = torch.full(batch.targets.shape, output)
-        expected = task.trivial()[name]
+        expected = task.uninformed_scores()[name]
         assert task.scores(outputs, batch)["wrong bits"] == pytest.approx(
             expected, abs=4 * spread_of(batch, outputs, expected)
         )
@@ -221,15 +221,15 @@ def spread_of(batch: Batch, outputs: torch.Tensor, mean: float) -> float:
 def test_trivial_networks_on_the_published_sizes():
     """Errata 6: 10.0 and 15.0 bits of a 5x5 matrix, so that the row of the mark counts in what is due."""
     for task in (MatrixCopy(), MatrixRecall()):
-        assert task.trivial() == {"all zeros": 10.0, "all ones": 15.0}
+        assert task.uninformed_scores() == {"all zeros": 10.0, "all ones": 15.0}
         assert task.baseline() == pytest.approx(0.8 * log(2))
-    assert BitCopy().trivial() == {"all zeros": 4.0, "all ones": 4.0}
-    assert AssociativeRecall().trivial() == {"all zeros": 3.0, "all ones": 3.0}
+    assert BitCopy().uninformed_scores() == {"all zeros": 4.0, "all ones": 4.0}
+    assert AssociativeRecall().uninformed_scores() == {"all zeros": 3.0, "all ones": 3.0}
     for task in (BitCopy(), AssociativeRecall()):
         assert task.baseline() == pytest.approx(log(2))
     # 5.5^2 steps on average with half of 8 bits wrong, and one with the end marker wrong
     zeros = (5.5**2 * 4 + 1) / (5.5**2 + 1)
-    assert BitRepeatCopy().trivial() == pytest.approx({"all zeros": zeros, "all ones": 9 - zeros})
+    assert BitRepeatCopy().uninformed_scores() == pytest.approx({"all zeros": zeros, "all ones": 9 - zeros})
 
 
 def test_repeat_copy_baseline_by_hand():
@@ -275,7 +275,7 @@ def test_every_bit_task_can_be_trained_on(name, tmp_path):
 
 def test_a_network_is_tested_at_other_lengths():
     task = BitCopy(longest=3)
-    scores = evaluate_each(Model(LSTM(9, 4), 8), {length: task.at(length) for length in (3, 30)}, sequences=5)
+    scores = evaluate_tasks(Model(LSTM(9, 4), 8), {length: task.at(length) for length in (3, 30)}, sequences=5)
     assert [*scores] == [3, 30]
     assert all(sorted(each) == ["accuracy", "loss", "wrong bits"] for each in scores.values())
     for at, steps in (

@@ -11,7 +11,7 @@ import pytest
 
 from mnemoscope.cli import main
 from mnemoscope.tasks import PennTreebank, PermutedMNIST, SequentialMNIST
-from mnemoscope.tasks.data import Place
+from mnemoscope.tasks.data_files import DataFolder
 from mnemoscope.tasks.mnist import MNIST, read_idx
 from mnemoscope.tasks.penn_treebank import PTB, read_text
 from tests.tasks.data_sets import archive, digits, fill, idx, stand_in, texts
@@ -29,7 +29,7 @@ def cache(tmp_path) -> Path:
 
 
 def read(data_set, data=None) -> list[bytes]:
-    place = Place.find(None if data is None else str(data))
+    place = DataFolder.find(None if data is None else str(data))
     data_set.fetch(place, progress=False)
     return list(data_set.read(place))
 
@@ -42,12 +42,12 @@ def files(folder: Path) -> list[str]:
 
 
 def test_the_option_goes_before_the_variable_and_that_before_the_cache(monkeypatch, tmp_path, cache):
-    assert Place.find(None) == Place(cache, None)
+    assert DataFolder.find(None) == DataFolder(cache, None)
     monkeypatch.setenv("MNEMOSCOPE_DATA", "")
-    assert Place.find(None) == Place(cache, None)
+    assert DataFolder.find(None) == DataFolder(cache, None)
     monkeypatch.setenv("MNEMOSCOPE_DATA", str(tmp_path / "named"))
-    assert Place.find(None) == Place(tmp_path / "named", "MNEMOSCOPE_DATA")
-    assert Place.find("~/mine") == Place(tmp_path / "home" / "mine", "the option data")
+    assert DataFolder.find(None) == DataFolder(tmp_path / "named", "MNEMOSCOPE_DATA")
+    assert DataFolder.find("~/mine") == DataFolder(tmp_path / "home" / "mine", "the option data")
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -74,7 +74,8 @@ def test_a_file_missing_in_a_named_folder_is_told_and_not_downloaded(by, tmp_pat
     monkeypatch.setenv("MNEMOSCOPE_DATA", str(tmp_path))
     words = (
         rf"needs the file ptb\.char\.valid\.txt, but there is none .* in {tmp_path}/ptb or {tmp_path}, where {by} says"
-        rf".*simple-examples\.tgz \(simple-examples/data/ptb\.char\.valid\.txt in it\); without {by} .* to {cache}\."
+        rf".*simple-examples\.tgz \(simple-examples/data/ptb\.char\.valid\.txt in that archive\); "
+        rf"without {by} .* to {cache}\."
     )
     with pytest.raises(FileNotFoundError, match=words):
         read(tiny, tmp_path if by == "the option data" else None)
@@ -156,7 +157,7 @@ def test_absent_files_are_downloaded_once(server, cache, capsys):
     tiny = stand_in(MNIST, digits(), [at(server, name) for name in names])
     (cache / "mnist").mkdir(parents=True)
     (cache / "mnist" / "train-labels-idx1-ubyte").write_bytes(digits()[1])
-    tiny.fetch(Place.find(None))
+    tiny.fetch(DataFolder.find(None))
     assert "MNIST: train-images-idx3-ubyte.gz: 100%" in capsys.readouterr().err
     assert read(tiny) == digits()
     assert server.asked == [names[0], *names[2:]]
@@ -180,7 +181,12 @@ def test_files_come_from_a_folder_too(tmp_path, cache):
 @pytest.mark.parametrize(
     ("path", "content", "error", "words"),
     [
-        ("/nowhere", None, ConnectionError, r"nowhere could not be downloaded: .*404.* by hand.*MNEMOSCOPE_DATA"),
+        (
+            "/nowhere",
+            None,
+            ConnectionError,
+            r"nowhere could not be downloaded: .*404.*You can.*MNEMOSCOPE_DATA",
+        ),
         ("/short.tgz", archive(texts()), ConnectionError, r"it ended after [\d,]+ of [\d,]+ bytes"),
         ("/cut.tgz", archive(texts())[:-900], ValueError, r"The download of http.*cut\.tgz cannot be unpacked"),
         ("/page.tgz", b"<html>Not here any more</html>", ValueError, r"cannot be unpacked: not a gzip file"),

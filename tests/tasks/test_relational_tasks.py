@@ -23,7 +23,7 @@ from mnemoscope.tasks.relational import (
     picture,
     shapes,
 )
-from mnemoscope.tasks.relational.game_rules import unlike
+from mnemoscope.tasks.relational.game_rules import sample_objects
 from mnemoscope.tasks.relational.shape_task import colours
 from mnemoscope.tasks.relational.task import balanced
 
@@ -541,7 +541,7 @@ COUNTED = {
 
 
 def test_three_different_objects_are_unlike_as_in_the_released_pictures():
-    things = unlike(100_000, 3, game_objects("hexominoes"), torch.Generator().manual_seed(0))
+    things = sample_objects(100_000, 3, game_objects("hexominoes"), torch.Generator().manual_seed(0))
     pairs = torch.stack([things[:, [0, 1]], things[:, [1, 2]], things[:, [0, 2]]], 1)
     shapes_differ, colours_differ = (part.diff().squeeze(2) != 0 for part in (pairs // 25, pairs % 25))
     way = (2 * shapes_differ + colours_differ).tolist()  # 0 nothing, 1 colour, 2 shape, 3 both
@@ -667,7 +667,7 @@ def test_clear_errors():
     with pytest.raises(ValueError, match="Hold out 11 to 89"):
         DistributionOfN(n=10)
     for m in (39, 40):
-        with pytest.raises(ValueError, match="Here none can be held out: m = 0"):
+        with pytest.raises(ValueError, match="No shape can be held out: m = 0"):
             DistributionOfN(n=60, m=m)
     with pytest.raises(ValueError, match="has up to 101 different shapes; there are 100"):
         DistributionOfN(n=100, m=0)
@@ -683,7 +683,7 @@ def test_clear_errors():
         RelationalGame("occur")
     with pytest.raises(ValueError, match=r"There is no rule \['same'\]"):
         unchecked(RelationalGame(), rule=["same"])
-    with pytest.raises(ValueError, match="'left-of' says nothing of them"):
+    with pytest.raises(ValueError, match="'left-of' does not apply to them"):
         RelationalGame("left-of", "stripes")
     with pytest.raises(ValueError, match='must be "hexominoes" or "stripes", but is'):
         unchecked(RelationalGame(), test_set="pentominoes")

@@ -19,8 +19,8 @@ from mnemoscope.tasks import (
     Copy,
     DataTask,
     Denoise,
-    Endless,
     FlipFlop,
+    GeneratedTask,
     MatrixCopy,
     MatrixRecall,
     PennTreebank,
@@ -76,7 +76,7 @@ SMALL = {
     "ptb": [PennTreebank(length=7), PennTreebank()],
 }
 TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
-ENDLESS = [each for each in TASKS if isinstance(each.values[0], Endless)]
+ENDLESS = [each for each in TASKS if isinstance(each.values[0], GeneratedTask)]
 
 
 @pytest.fixture(autouse=True)

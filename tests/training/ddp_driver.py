@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import nn
 
-from mnemoscope.base.distributed import Elsewhere, place
+from mnemoscope.base.distributed import OtherRankError, process_rank
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.tasks import Batch, Copy, Task
-from mnemoscope.training import build_task, loop, train
+from mnemoscope.training import build_task, setup, train
 from tests.tasks import data_sets
 
 
@@ -66,17 +66,17 @@ def stop(info):
 def main(file: str, root: str, then: str = "") -> None:
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    data_sets.use(pytest.MonkeyPatch(), Path(root) / f"data {place().rank}")
+    data_sets.use(pytest.MonkeyPatch(), Path(root) / f"data {process_rank().rank}")
     configs = [RunConfig(**settings) for settings in json.loads(Path(file).read_text())]
     for kind in {type(build_task(config)) for config in configs}:
         batches_in_float64(kind)
-    plain = loop.build_model
+    plain = setup.build_model
     for config in configs:
-        loop.build_model = with_an_idle_part(plain) if config.name == "idle" else plain
-        with suppress(KeyboardInterrupt, Elsewhere) if then == "stop" else nullcontext():
+        setup.build_model = with_an_idle_part(plain) if config.name == "idle" else plain
+        with suppress(KeyboardInterrupt, OtherRankError) if then == "stop" else nullcontext():
             train(config, root, resume=True, progress=False, callbacks=[stop] if then == "stop" else [])
     if then == "fail":
-        if place().rank == 1:
+        if process_rank().rank == 1:
             Copy.batch = fails
         train(RunConfig("failing", "copy"), root, progress=False)
 

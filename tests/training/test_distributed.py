@@ -15,15 +15,16 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from mnemoscope.base.distributed import Elsewhere, Place, place
+from mnemoscope.base.distributed import OtherRankError, ProcessRank, process_rank
 from mnemoscope.cells import GRU, Model
 from mnemoscope.cli import main
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.relational import Scenes
 from mnemoscope.tasks import Batch
 from mnemoscope.training import RunFolder, build_model, build_task, train
-from mnemoscope.training.loop import Penalised, _backward
-from mnemoscope.training.world import World, check_divisible, joined
+from mnemoscope.training.bptt import backpropagate
+from mnemoscope.training.penalties import HasPenalty
+from mnemoscope.training.process_group import ProcessGroup, check_divisible, join_process_group
 from tests.slow import SLOW
 
 HERE = Path(__file__).parent
@@ -236,7 +237,7 @@ def test_a_loss_that_is_not_finite_is_told_once(tmp_path):
 
 
 def parts_of(number: int, among: int) -> list[slice]:
-    return [World(rank, among).part(number) for rank in range(among)]
+    return [ProcessGroup(rank, among).shard(number) for rank in range(among)]
 
 
 @pytest.mark.parametrize(("number", "among"), [(6, 2), (7, 3), (5, 4), (3, 3)])
@@ -256,12 +257,14 @@ def test_gradients_of_parts_add_up_to_that_of_the_batch(settings):
     task = build_task(config)
     model = build_model(config, task).double()
     batch = Batch(*map(doubled, task.batch(7, seed=0, number=0)))
-    penalised = [part for part in model.modules() if isinstance(part, Penalised)]
+    penalised = [part for part in model.modules() if isinstance(part, HasPenalty)]
 
     def gradients(*parts):
         model.zero_grad()
         torch.manual_seed(0)
-        losses = [_backward(model, task, batch, config.truncate, penalised=penalised, part=part)[0] for part in parts]
+        losses = [
+            backpropagate(model, task, batch, config.truncate, penalised=penalised, shard=part)[0] for part in parts
+        ]
         return sum(losses), [None if each.grad is None else each.grad.clone() for each in model.parameters()]
 
     expected, those = gradients(None)
@@ -279,7 +282,7 @@ def doubled(part):
 
 
 def test_some_of_the_scenes_have_their_images_alone():
-    scenes = build_task(RunConfig("try", "rmts", {"m": 50}, "corelnet")).of.batch(9, seed=0, number=0)
+    scenes = build_task(RunConfig("try", "rmts", {"m": 50}, "corelnet")).relational.batch(9, seed=0, number=0)
     some = scenes.part(slice(2, 4))
     assert len(some.images) == len(scenes.objects[2:4].unique()) < len(scenes.images) == len(scenes.objects.unique())
     assert torch.equal(some.images[some.objects], scenes.images[scenes.objects[2:4]])
@@ -287,10 +290,10 @@ def test_some_of_the_scenes_have_their_images_alone():
 
 
 def test_who_was_started_alone_is_alone():
-    assert place() == Place()
-    with joined("cpu") as world:
-        assert (world.rank, world.size) == (0, 1)
-        assert world.first(lambda: {"a": 1}) == {"a": 1}
+    assert process_rank() == ProcessRank()
+    with join_process_group("cpu") as group:
+        assert (group.rank, group.world_size) == (0, 1)
+        assert group.on_main(lambda: {"a": 1}) == {"a": 1}
 
 
 def started_as(monkeypatch, rank: int, size: int = 2):
@@ -301,16 +304,16 @@ def started_as(monkeypatch, rank: int, size: int = 2):
 
 def test_numbers_that_are_none_are_refused(monkeypatch):
     started_as(monkeypatch, rank=0)
-    assert place() == Place(0, 2, 0)
+    assert process_rank() == ProcessRank(0, 2, 0)
     monkeypatch.setenv("RANK", "first")
     with pytest.raises(ValueError, match=r"RANK='first'.*should be whole numbers"):
-        place()
+        process_rank()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs")
 def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     started_as(monkeypatch, rank=1)
-    with pytest.raises(ValueError, match="GPU of its own, but there are 0"), joined("cuda"):
+    with pytest.raises(ValueError, match="GPU of its own, but there are 0"), join_process_group("cuda"):
         pass
 
 
@@ -326,14 +329,14 @@ def test_only_training_is_done_by_several(monkeypatch, capsys):
 def test_what_cannot_be_divided_is_refused():
     model = Model(GRU(3, 4), output_size=2, encode=nn.BatchNorm1d(3))
     with pytest.raises(ValueError, match="batch_size is 2 and there are 3 processes"):
-        check_divisible(World(0, 3), 2, model)
+        check_divisible(ProcessGroup(0, 3), 2, model)
     with pytest.raises(ValueError, match="encode is a BatchNorm1d, which normalises over all of a batch"):
-        check_divisible(World(0, 3), 3, model)
+        check_divisible(ProcessGroup(0, 3), 3, model)
 
 
 def test_an_error_of_all_is_told_by_the_first():
     error = ValueError("both have met it")
-    assert World(0, 2).common(error) is error
-    other = World(1, 2).common(error)
-    assert isinstance(other, Elsewhere)
+    assert ProcessGroup(0, 2).shared_error(error) is error
+    other = ProcessGroup(1, 2).shared_error(error)
+    assert isinstance(other, OtherRankError)
     assert "both have met it" in str(other)

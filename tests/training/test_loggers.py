@@ -11,7 +11,7 @@ from mnemoscope.cli import main
 from mnemoscope.cli.entry_point import _parse
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.store import read_runs
-from mnemoscope.training import Follower, RunFolder, train
+from mnemoscope.training import Callback, RunFolder, train
 from tests.training.test_training import Crash, stop_at
 
 CONFIG = RunConfig("try", "flipflop", task_options={"bits": 2, "length": 12}, hidden_size=8, batch_size=4, steps=40,
@@ -132,29 +132,29 @@ def test_what_is_not_installed_is_named_before_work_starts(name, module, tmp_pat
     assert not config.folder(tmp_path / "runs").exists()
 
 
-def test_a_follower_hears_of_begin_and_end(tmp_path):
-    class Listening(Follower):
+def test_a_callback_receives_start_steps_end_and_close(tmp_path):
+    class Recorder(Callback):
         def __init__(self):
-            self.heard = []
+            self.events = []
 
-        def begin(self, begun):
-            self.heard.append(("begin", [line["step"] for line in begun.lines]))
+        def on_start(self, info):
+            self.events.append(("start", [line["step"] for line in info.lines]))
 
-        def __call__(self, info):
-            self.heard.append(info.step)
+        def on_step(self, info):
+            self.events.append(info.step)
 
-        def finish(self, result):
-            self.heard.append(("finish", result.loss))
+        def on_end(self, result):
+            self.events.append(("end", result.loss))
 
         def close(self):
-            self.heard.append("close")
+            self.events.append("close")
 
-    first, second = Listening(), Listening()
+    first, second = Recorder(), Recorder()
     with pytest.raises(Crash):
         run(CONFIG, tmp_path, callbacks=[first, stop_at(27, Crash)])
-    assert first.heard == [("begin", []), *range(1, 28), "close"]
+    assert first.events == [("start", []), *range(1, 28), "close"]
     result = run(CONFIG, tmp_path, resume=True, callbacks=[second])
-    assert second.heard == [("begin", [6, 12, 18]), *range(21, 41), ("finish", result.loss), "close"]
+    assert second.events == [("start", [6, 12, 18]), *range(21, 41), ("end", result.loss), "close"]
 
 
 def test_the_command_line_takes_several_logs_in_any_place(tmp_path):

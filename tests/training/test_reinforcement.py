@@ -20,18 +20,17 @@ from mnemoscope.training.reinforcement import (
     ActorCritic,
     Environments,
     GridEncoder,
+    build_grid_agent,
     clipped_loss,
-    collect,
+    collect_rollout,
     generalised_advantages,
-    grid_agent,
-    learn,
     minigrid,
-    play,
+    play_episodes,
+    train_agent,
 )
-from mnemoscope.training.reinforcement import environments as environments_module
-from mnemoscope.training.reinforcement.actor_critic import begun_anew, members, packed
-from mnemoscope.training.reinforcement.learning import episodes_of
-from mnemoscope.training.reinforcement.rollout import cut, first_states
+from mnemoscope.training.reinforcement.agent_training import finished_episodes
+from mnemoscope.training.reinforcement.episode_states import pack_slots, reset_states, select_states
+from mnemoscope.training.reinforcement.rollout import first_states, split_episodes
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs mnemoscope[rl]")
 
@@ -167,26 +166,26 @@ def test_before_the_first_step_every_ratio_is_one(past):
     agent, environments, ppo = walker(past), Environments(Walk, 5, seed=1), PPO(minibatches=3)
     state = None
     for _ in range(3):
-        rollout, state = collect(agent, environments, state, 13)
-        sequences = cut(rollout.started)
+        rollout, state = collect_rollout(agent, environments, state, 13)
+        sequences = split_episodes(rollout.started)
         assert len(sequences.member) > 5
         for which in sequences.minibatches(3):
             _, parts = ppo.loss(agent, rollout, rollout.rewards, rollout.rewards, sequences, which)
             assert parts["divergence"] == pytest.approx(0, abs=1e-13)  # of squares of rounding errors
-            times, mask = sequences.at(which)
+            times, mask = sequences.padded_times(which)
             place = (times, sequences.member[which].expand_as(times))
             first = first_states(agent, rollout, sequences, which)
-            values = agent.outlook(rollout.observations[place], first)[0].values
+            values = agent.run(rollout.observations[place], first)[0].values
             torch.testing.assert_close(values[mask], rollout.values[place][mask], rtol=1e-12, atol=1e-12)
 
 
 def test_the_loss_is_the_mean_over_steps_of_sequences():
     """By hand, sequence by sequence without filling, from what a scan of each gives."""
     agent, environments = walker("screen"), Environments(Walk, 4, seed=2)
-    rollout, _ = collect(agent, environments, None, 9)
+    rollout, _ = collect_rollout(agent, environments, None, 9)
     for parameter in agent.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
-    ppo, sequences = PPO(clip=0.1, entropy=0.3, value=0.7), cut(rollout.started)
+    ppo, sequences = PPO(clip=0.1, entropy=0.3, value=0.7), split_episodes(rollout.started)
     advantages, returns = torch.randn(2, 9, 4, dtype=torch.float64)
     which = torch.randperm(len(sequences.member))[:5]
     with torch.no_grad():
@@ -201,7 +200,7 @@ def slow_loss(agent, rollout, advantages, returns, sequences, which):
         assert begin == 0 or rollout.started[begin, member]  # in the first rollout all begin with an episode
         state = agent.cell.initial_state(1)
         for t in range(begin, begin + length):
-            outlook, state = agent.look(rollout.observations[t, member][None], state)
+            outlook, state = agent.step(rollout.observations[t, member][None], state)
             policy = outlook.log_policy[0]
             ratio = exp(policy[rollout.actions[t, member]] - rollout.log_probabilities[t, member])
             gain = min(ratio * advantages[t, member], max(0.9, min(1.1, ratio)) * advantages[t, member])
@@ -221,7 +220,7 @@ def test_at_the_start_of_an_episode_the_state_is_the_initial_one(past):
     state = agent.cell.initial_state(3)
     for t, x in enumerate(xs):
         starting = torch.tensor([t == 0, t in (4, 6), t == 6])
-        state = agent.cell(x, begun_anew(agent.cell, state, starting))
+        state = agent.cell(x, reset_states(agent.cell, state, starting))
     seen = agent.cell.output(state)
     for member, begin in enumerate((0, 6, 6)):
         alone = agent.cell.initial_state(1)
@@ -234,12 +233,12 @@ def test_slots_that_nobody_needs_are_dropped():
     agent = walker("all")
     state = agent.cell.initial_state(2)
     for t in range(7):
-        state = begun_anew(agent.cell, state, torch.tensor([t == 4, t == 5]))
+        state = reset_states(agent.cell, state, torch.tensor([t == 4, t == 5]))
         state = agent.cell(torch.randn(2, 2, dtype=torch.float64), state)
     assert state.rows.shape[1] == 3
     assert state.filled.tolist() == [[1, 1, 1], [0, 1, 1]]  # steps 4, 5, 6
-    assert packed(agent.cell, state).filled.tolist() == [[1, 1, 1], [1, 1, 0]]
-    assert members(agent.cell, state, torch.tensor([1, -1])).rows.shape[1] == 2
+    assert pack_slots(agent.cell, state).filled.tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert select_states(agent.cell, state, torch.tensor([1, -1])).rows.shape[1] == 2
 
 
 def test_a_state_that_grows_must_say_which_slots_are_filled():
@@ -250,12 +249,12 @@ def test_a_state_that_grows_must_say_which_slots_are_filled():
             return torch.zeros(batch, 1)
 
     with pytest.raises(ValueError, match="The state of a Longer grows"):
-        packed(Longer(), torch.zeros(2, 3))
+        pack_slots(Longer(), torch.zeros(2, 3))
 
 
 def test_a_rollout_is_cut_where_episodes_begin():
     started = torch.tensor([[True, False], [False, False], [True, False], [True, True]])
-    sequences = cut(started)
+    sequences = split_episodes(started)
     pieces = sorted(zip(*(part.tolist() for part in sequences), strict=True))
     assert pieces == [(0, 0, 2), (0, 2, 1), (0, 3, 1), (1, 0, 3), (1, 3, 1)]
     parts = list(sequences.minibatches(3))
@@ -266,8 +265,8 @@ def test_episodes_are_counted_across_rollouts():
     environments, agent, running, state = Environments(Walk, 3, seed=4), walker(), torch.zeros(2, 3), None
     rewards, lengths, rollouts = [], [], []
     for _ in range(4):
-        rollout, state = collect(agent, environments, state, 8)
-        running, new_rewards, new_lengths = episodes_of(rollout, running)
+        rollout, state = collect_rollout(agent, environments, state, 8)
+        running, new_rewards, new_lengths = finished_episodes(rollout, running)
         rewards, lengths, rollouts = rewards + new_rewards, lengths + new_lengths, [*rollouts, rollout]
     got, ended = (torch.cat([getattr(one, name) for one in rollouts]) for name in ("rewards", "ended"))
     wanted = []
@@ -288,7 +287,7 @@ def test_a_position_is_found_again():
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
         first.step(torch.randint(3, (4,), generator=generator))
-    second.go_to(first.position())
+    second.restore(first.position())
     assert torch.equal(first.started, second.started)
     for _ in range(20):
         actions = torch.randint(3, (4,), generator=generator)
@@ -313,7 +312,7 @@ def test_what_is_played_was_not_learned_in(seed):
         seen[stream] = set()
         for episode in range(8):
             environments._episodes = [episode] * 4
-            seen[stream] |= {tuple(environments._begin(copy).tolist()) for copy in range(4)}
+            seen[stream] |= {tuple(environments._start(copy).tolist()) for copy in range(4)}
     assert len(seen[0]) == len(seen[1]) == 32
     assert not seen[0] & seen[1]
 
@@ -324,8 +323,8 @@ def test_an_environment_that_goes_its_own_way_is_told():
             return np.random.default_rng().standard_normal(2).astype(np.float32)
 
     environments = Environments(Unseeded, 2)
-    with pytest.raises(ValueError, match="does not come to the same observations by the same seeds"):
-        environments.go_to(environments.position())
+    with pytest.raises(ValueError, match="does not reach the same observations by the same seeds"):
+        environments.restore(environments.position())
 
 
 def test_environments_that_do_not_suit():
@@ -348,7 +347,7 @@ def test_without_the_extra_its_name_is_told(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(environments_module, "import_module", absent)
+    monkeypatch.setattr("mnemoscope.base.lazy_imports.import_module", absent)
     with pytest.raises(ImportError, match=r"needs gymnasium: pip install 'mnemoscope\[rl\]'"):
         minigrid("MemoryS7")
 
@@ -406,9 +405,9 @@ class Forgetful(Cell):
 @pytest.mark.parametrize("cell", [LSTM(3, 16), Attentive(LSTM(3, 16), RelevanceScreen(2, 4))], ids=["lstm", "rellstm"])
 def test_a_network_with_memory_learns_to_remember(cell, tmp_path):
     agent = cue_agent(cell)
-    learned = learn(agent, Cue, CUE, tmp_path, progress=False)
+    learned = train_agent(agent, Cue, CUE, tmp_path, progress=False)
     assert learned.reward() > 0.9
-    played = play(agent, Cue, episodes=200, greedy=True)
+    played = play_episodes(agent, Cue, episodes=200, greedy=True)
     assert played.mean > 0.95
     assert set(played.lengths.tolist()) == {4, 5, 6}
     assert "200 episodes" in played.summary()
@@ -416,15 +415,15 @@ def test_a_network_with_memory_learns_to_remember(cell, tmp_path):
 
 def test_a_network_without_memory_does_not(tmp_path):
     agent = cue_agent(Forgetful())
-    learn(agent, Cue, CUE, tmp_path, progress=False)
-    assert play(agent, Cue, episodes=400).mean < 0.6  # four standard errors above one half
+    train_agent(agent, Cue, CUE, tmp_path, progress=False)
+    assert play_episodes(agent, Cue, episodes=400).mean < 0.6  # four standard errors above one half
 
 
 @pytest.mark.parametrize(("past", "by"), [("screen", "force"), ("all", "Ctrl-C")])
 def test_a_resumed_run_ends_as_one_without_interruption(past, by, tmp_path, monkeypatch):
     ppo = PPO(steps=240, environments=4, rollout=10, minibatches=2, epochs=1)
     whole, parts = walker(past, dtype=torch.float32), walker(past, dtype=torch.float32)
-    learn(whole, Walk, ppo, tmp_path / "whole", progress=False)
+    train_agent(whole, Walk, ppo, tmp_path / "whole", progress=False)
     improve, calls = PPO.improve, []
 
     def interrupted(self, *args):
@@ -436,36 +435,36 @@ def test_a_resumed_run_ends_as_one_without_interruption(past, by, tmp_path, monk
         return improve(self, *args)
 
     monkeypatch.setattr(PPO, "improve", interrupted)
-    words = {"force": "in the middle", "Ctrl-C": "after 120 steps; go on in .* with resume=True"}
+    words = {"force": "in the middle", "Ctrl-C": "after 120 steps; continue in .* with resume=True"}
     with pytest.raises(KeyboardInterrupt, match=words[by]):
-        learn(parts, Walk, ppo, tmp_path / "parts", progress=False, checkpoint_every=2)
+        train_agent(parts, Walk, ppo, tmp_path / "parts", progress=False, checkpoint_every=2)
     with pytest.raises(FileExistsError, match="resume=True"):
-        learn(parts, Walk, ppo, tmp_path / "parts", progress=False)
+        train_agent(parts, Walk, ppo, tmp_path / "parts", progress=False)
     parts = walker(past, seed=5, dtype=torch.float32)  # all comes from the checkpoint
-    learned = learn(parts, Walk, ppo, tmp_path / "parts", resume=True, progress=False)
+    learned = train_agent(parts, Walk, ppo, tmp_path / "parts", resume=True, progress=False)
     for name, weight in whole.state_dict().items():
         assert torch.equal(weight, parts.state_dict()[name]), name
     files = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "parts")]
     assert files[0] == files[1]
     assert [line["step"] for line in learned.metrics] == list(range(40, 241, 40))
-    again = learn(walker(past, seed=6, dtype=torch.float32), Walk, ppo, tmp_path / "parts", progress=False)
+    again = train_agent(walker(past, seed=6, dtype=torch.float32), Walk, ppo, tmp_path / "parts", progress=False)
     assert again.cached
     assert again.metrics == learned.metrics
 
 
 def test_a_run_is_not_mixed_with_another(tmp_path):
     ppo = PPO(steps=40, environments=4, rollout=10)
-    learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, progress=False)
+    train_agent(walker(dtype=torch.float32), Walk, ppo, tmp_path, progress=False)
     with pytest.raises(ValueError, match="other settings"):
-        learn(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, progress=False)
+        train_agent(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, progress=False)
     (tmp_path / "result.json").unlink()
     with pytest.raises(ValueError, match=r"other settings \(clip\)"):
-        learn(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, resume=True, progress=False)
+        train_agent(walker(dtype=torch.float32), Walk, replace(ppo, clip=0.3), tmp_path, resume=True, progress=False)
     with pytest.raises(ValueError, match="checkpoint_every must be at least 1, but is 0"):
-        learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, progress=False, checkpoint_every=0)
+        train_agent(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, progress=False, checkpoint_every=0)
     with pytest.raises(ValueError, match="choose one"):
-        learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, overwrite=True, progress=False)
-    assert not learn(walker(dtype=torch.float32), Walk, ppo, tmp_path, overwrite=True, progress=False).cached
+        train_agent(walker(dtype=torch.float32), Walk, ppo, tmp_path, resume=True, overwrite=True, progress=False)
+    assert not train_agent(walker(dtype=torch.float32), Walk, ppo, tmp_path, overwrite=True, progress=False).cached
 
 
 def test_what_is_not_finite_is_told(tmp_path):
@@ -474,11 +473,13 @@ def test_what_is_not_finite_is_told(tmp_path):
             return self._seen(), float("nan"), False, False, {}
 
     with pytest.raises(NonFiniteLoss, match="The loss is nan"):
-        learn(walker(dtype=torch.float32), Broken, PPO(steps=40, environments=4, rollout=10), tmp_path, progress=False)
+        train_agent(
+            walker(dtype=torch.float32), Broken, PPO(steps=40, environments=4, rollout=10), tmp_path, progress=False
+        )
     agent = walker()
     torch.nn.init.constant_(agent.readout.weight, torch.nan)
     with pytest.raises(NonFiniteLoss, match="policy is no longer finite"):
-        collect(agent, Environments(Walk, 2), None, 3)
+        collect_rollout(agent, Environments(Walk, 2), None, 3)
 
 
 @pytest.mark.parametrize(
@@ -500,14 +501,14 @@ def test_agent_and_environment_must_suit(tmp_path):
     with pytest.raises(ValueError, match="at least two actions"):
         ActorCritic(Elman(3, 4, "tanh"), actions=1)
     with pytest.raises(ValueError, match="The agent has 3 actions, but the environment 2"):
-        learn(walker(), Cue, PPO(steps=1), tmp_path, progress=False)
+        train_agent(walker(), Cue, PPO(steps=1), tmp_path, progress=False)
 
 
 def test_every_part_of_a_grid_agent_learns(tmp_path):
-    agent = grid_agent("rellstm", hidden_size=8, features=8, short_term=2, relevant=2)
+    agent = build_grid_agent("rellstm", hidden_size=8, features=8, short_term=2, relevant=2)
     before = {name: value.clone() for name, value in agent.state_dict().items()}
     ppo = PPO(steps=64, environments=4, rollout=16, minibatches=2)
-    learned = learn(agent, minigrid("DoorKey-5x5"), ppo, tmp_path, progress=False)
+    learned = train_agent(agent, minigrid("DoorKey-5x5"), ppo, tmp_path, progress=False)
     assert learned.steps == 64
     for name, value in agent.state_dict().items():
         assert not torch.equal(value, before[name]), name
@@ -520,13 +521,13 @@ def test_every_part_of_a_grid_agent_learns(tmp_path):
 def test_playing_side_by_side_is_playing_alone(past):
     """Those whose episode is over leave, the others keep their states."""
     agent = walker(past)
-    played = play(agent, Walk, episodes=6, seed=3, greedy=True)
+    played = play_episodes(agent, Walk, episodes=6, seed=3, greedy=True)
     assert len(played.lengths.unique()) > 3
     environments = Environments(Walk, 6, seed=3, stream=1)
     for copy in range(6):
         state, total, length, over = agent.cell.initial_state(1), 0.0, 0, False
         while not over:
-            outlook, state = agent.look(environments.observations[copy : copy + 1], state)
+            outlook, state = agent.step(environments.observations[copy : copy + 1], state)
             outcome = environments.step(outlook.log_policy.argmax(1), torch.tensor([copy]))
             total, length, over = total + outcome.rewards.item(), length + 1, outcome.ended.item()
         assert (played.lengths[copy], played.rewards[copy].item()) == (length, pytest.approx(total))

@@ -22,20 +22,21 @@ from mnemoscope.config.options import options_of
 from mnemoscope.inspection import InspectionOptions, inspect_run
 from mnemoscope.networks.relational import MODELS
 from mnemoscope.relational import MNM, CoRelNet, Solver
-from mnemoscope.tasks import Problems
+from mnemoscope.tasks import RelationalSequence
 from mnemoscope.tasks.relational import RMTS, SameDifferent
 from mnemoscope.training import (
     RunFolder,
     build_model,
     build_task,
     evaluate,
-    evaluate_each,
+    evaluate_tasks,
     fit_readout,
     load_model,
     task_named,
     train,
 )
-from mnemoscope.training.loop import Penalised, _backward
+from mnemoscope.training.bptt import backpropagate
+from mnemoscope.training.penalties import HasPenalty
 
 CONFIG = RunConfig("try", "rmts", cell="corelnet", learning_rate=5e-4, steps=6, batch_size=12, evaluate_every=2,
                    evaluate_batches=2, checkpoint_every=4)  # fmt: skip
@@ -73,32 +74,34 @@ def test_the_registries_name_what_the_room_has():
                      "identity-rules-4", "comparison", "relational-game"]  # fmt: skip
     assert [*MODELS] == NETWORKS
     assert all(entry.load() is MODELS[entry.name] for entry in registry.networks)
-    assert {type(task_named(name).of) for name in TASKS} == {registry.tasks.load(name) for name in TASKS}
+    assert {type(task_named(name).relational) for name in TASKS} == {registry.tasks.load(name) for name in TASKS}
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_relational_task_is_a_task(name):
     task = task_named(name)
-    of = task.of
+    relational = task.relational
     for split in ("train", "validation", "test"):
-        batch, scenes = task.batch(24, 3, 5, split), of.batch(24, 3, 5, split)
+        batch, scenes = task.batch(24, 3, 5, split), relational.batch(24, 3, 5, split)
         assert all(torch.equal(one, other) for one, other in zip(batch.inputs, scenes, strict=True))
         assert torch.equal(batch.targets, scenes.labels.view(1, 24))
         assert batch.mask.shape == (1, 24)
         assert batch.mask.all()
-        assert task.output_size == of.choices
-        assert task.loss(torch.zeros(1, 24, of.choices), batch).item() == pytest.approx(task.baseline(), rel=1e-6)
-        guesses = torch.randn(1, 24, of.choices)
+        assert task.output_size == relational.choices
+        assert task.loss(torch.zeros(1, 24, relational.choices), batch).item() == pytest.approx(
+            task.baseline(), rel=1e-6
+        )
+        guesses = torch.randn(1, 24, relational.choices)
         right = sum(int(guesses[0, each].argmax()) == int(scenes.labels[each]) for each in range(24))
         assert task.scores(guesses, batch) == {"accuracy": pytest.approx(right / 24)}
         slow = -sum(guesses[0, each].log_softmax(0)[scenes.labels[each]] for each in range(24)) / 24
         assert task.loss(guesses, batch).item() == pytest.approx(slow.item(), rel=1e-5)
-    assert task.baseline() == log(of.choices)
+    assert task.baseline() == log(relational.choices)
     assert task.input_size == batch.inputs.images[0].numel()
 
 
 def test_a_problem_is_one_step_and_never_cut():
-    batch = Problems(RMTS()).batch(4, 0, 0)
+    batch = RelationalSequence(RMTS()).batch(4, 0, 0)
     for length in (None, 1, 500):
         assert [*batch.windows(length)] == [batch]
     moved = batch.to("cpu")
@@ -130,8 +133,8 @@ def test_the_gradient_is_that_of_the_loss_and_the_penalties(name):
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     gradients = torch.autograd.grad(expected, weights, allow_unused=True)
     torch.manual_seed(0)
-    penalised = [part for part in model.modules() if isinstance(part, Penalised)]
-    loss, state, accuracy = _backward(model, task, batch._replace(inputs=scenes), None, penalised=penalised)
+    penalised = [part for part in model.modules() if isinstance(part, HasPenalty)]
+    loss, state, accuracy = backpropagate(model, task, batch._replace(inputs=scenes), None, penalised=penalised)
     assert loss.item() == pytest.approx(without, rel=1e-12)  # what is told is without the penalties
     assert (state, accuracy) == ((), None)
     for weight, gradient in zip(weights, gradients, strict=True):
@@ -160,7 +163,7 @@ def test_every_task_is_trained_on(name, cell, tmp_path):
     config = replace(CONFIG, task=name, cell=cell, steps=1, batch_size=6, evaluate_batches=1)
     result = run(config, tmp_path)
     task = build_task(config)
-    assert result.baseline == pytest.approx(log(task.of.choices))
+    assert result.baseline == pytest.approx(log(task.relational.choices))
     batch = task.batch(6, config.seed, 0, "test")
     model = load_model(result.folder)[0]
     with torch.no_grad():
@@ -188,14 +191,14 @@ def test_it_learns_what_is_the_same_and_knows_it_of_shapes_it_never_saw(tmp_path
     scores = {split: evaluate(model, task, [task.batch(500, 1, 0, split)]) for split in ("validation", "test")}
     assert scores["validation"]["accuracy"] == 1.0
     assert scores["test"]["accuracy"] > 0.95
-    pools = [{*task.of.pool(split).tolist()} for split in ("validation", "test")]
+    pools = [{*task.relational.pool(split).tolist()} for split in ("validation", "test")]
     assert (len(pools[0]), len(pools[1]), pools[0] & pools[1]) == (2, 98, set())
 
 
 def test_one_network_is_tested_on_several_tasks():
-    tasks = {m: Problems(SameDifferent(m=m)) for m in (0, 50, 98)}
-    model = Solver(CoRelNet(tasks[0].of))
-    found = evaluate_each(model, tasks, sequences=20, batches=2, split="test")
+    tasks = {m: RelationalSequence(SameDifferent(m=m)) for m in (0, 50, 98)}
+    model = Solver(CoRelNet(tasks[0].relational))
+    found = evaluate_tasks(model, tasks, sequences=20, batches=2, split="test")
     for m, task in tasks.items():
         assert found[m] == evaluate(model, task, [task.batch(20, 0, number, "test") for number in range(2)])
 
@@ -395,7 +398,7 @@ def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
     panels = [axes.get_title("left") for axes in seen.figure().axes if axes.get_title("left")]
     assert len(panels) == 6
     pairs = [title.removeprefix("right: ").split("\nanswered: ") for title in panels]
-    wrong = [task.of.answers[label] for label in seen.scenes.labels[seen.answers != seen.scenes.labels]]
+    wrong = [task.relational.answers[label] for label in seen.scenes.labels[seen.answers != seen.scenes.labels]]
     assert [right for right, answer in pairs if right != answer] == wrong[:3]
 
 

@@ -30,7 +30,7 @@ from mnemoscope.training import (
     load_model,
     train,
 )
-from mnemoscope.training.loop import _backward
+from mnemoscope.training.bptt import backpropagate
 from tests.slow import slow
 from tests.tasks import data_sets
 
@@ -261,11 +261,11 @@ def test_the_state_is_carried_until_the_epoch_ends(cell, tmp_path, monkeypatch):
 def test_a_carried_state_has_no_gradient():
     task = build_task(TEXT)
     model = build_model(TEXT, task)
-    _, state, accuracy = _backward(model, task, task.batch(4, 0, 0), None)
+    _, state, accuracy = backpropagate(model, task, task.batch(4, 0, 0), None)
     assert accuracy is None
     before = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     assert not state.requires_grad
-    _backward(model, task, task.batch(4, 0, 1), None, state)
+    backpropagate(model, task, task.batch(4, 0, 1), None, state)
     assert all(not torch.equal(before[name], parameter.grad) for name, parameter in model.named_parameters())
 
 
@@ -616,9 +616,9 @@ def lengths_seen(monkeypatch) -> list[int]:
 
     def watched(model, task, batch, *rest, **options):
         lengths.append(len(batch.inputs))
-        return _backward(model, task, batch, *rest, **options)
+        return backpropagate(model, task, batch, *rest, **options)
 
-    monkeypatch.setattr("mnemoscope.training.loop._backward", watched)
+    monkeypatch.setattr("mnemoscope.training.backward_pass.backpropagate", watched)
     return lengths
 
 
@@ -660,7 +660,9 @@ def test_the_curriculum_score_decides(score, expected, tmp_path):
 def test_accuracy_in_windows_is_that_of_the_whole_sequence():
     task = build_task(STAGES)
     batch = task.batch(16, 0, 0)
-    whole, cut = (_backward(build_model(STAGES, task), task, batch, truncate, scored=True)[2] for truncate in (None, 3))
+    whole, cut = (
+        backpropagate(build_model(STAGES, task), task, batch, truncate, scored=True)[2] for truncate in (None, 3)
+    )
     assert whole == pytest.approx(cut, rel=1e-6)
     assert whole == pytest.approx(evaluate(build_model(STAGES, task), task, [batch])["accuracy"], rel=1e-6)
 
@@ -761,7 +763,7 @@ def test_gradients_are_clipped(tmp_path):
 def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, dict[str, torch.Tensor]]:
     task = build_task(config)
     model = build_model(config, task).double().eval()  # as h-detach draws in training mode
-    loss, _, _ = _backward(model, task, batch, truncate)
+    loss, _, _ = backpropagate(model, task, batch, truncate)
     loss = loss.item()
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 

@@ -1,1 +1,1 @@
-"""Small things that every room may use: array types, validation, files, progress, lazy imports."""
+"""Helpers that every room may import: array types, validation, files, progress bars, lazy imports, process rank."""

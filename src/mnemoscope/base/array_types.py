@@ -1,6 +1,7 @@
-"""Shape annotations, `Float[Tensor, "time batch features"]`: checked in the tests, plain types without jaxtyping.
+"""Shape annotations such as `Float[Tensor, "time batch features"]`; the tests check them.
 
-A single dimension is written with a space before it, `" batch"`, so that no tool takes it for the name of a type.
+Without jaxtyping they are plain types. A single dimension has a leading space, `" batch"`, so that no tool mistakes it
+for the name of a type.
 """
 
 from typing import TYPE_CHECKING

@@ -1,45 +1,45 @@
-"""Which of the processes of one training this is, as torchrun tells each of them. Imports no torch."""
+"""The rank of this process in a distributed run, read from the variables that torchrun sets. Imports no torch."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
-_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun sets, or anyone else who starts the processes of a training: torch's `env://`."""
+_REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Environment variables of torch's `env://` rendezvous; torchrun and other launchers set them."""
 
 
-class Elsewhere(RuntimeError):  # noqa: N818 (as StopIteration: it says what happened)
-    """Another process of the same training has ended it, and tells why itself."""
+class OtherRankError(RuntimeError):
+    """Another rank ended the run and reports the reason."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Of a process among those that train together."""
+class ProcessRank:
+    """Rank of this process in a distributed run."""
 
     rank: int = 0
-    """Its number, from 0 on."""
-    size: int = 1
-    """How many there are, on all machines."""
-    local: int = 0
-    """Its number on this machine."""
+    """Number of this process, counted from 0 over all machines."""
+    world_size: int = 1
+    """Number of processes on all machines."""
+    local_rank: int = 0
+    """Number of this process on this machine, counted from 0."""
 
     def __str__(self) -> str:
-        return f"rank {self.rank} of {self.size} processes"
+        return f"rank {self.rank} of {self.world_size} processes"
 
 
-def place() -> Place:
-    """Where this process stands; alone, unless it was started as one of several.
+def process_rank() -> ProcessRank:
+    """Return the rank of this process; rank 0 of 1 unless a launcher started several processes.
 
-    >>> place()
-    Place(rank=0, size=1, local=0)
+    >>> process_rank()
+    ProcessRank(rank=0, world_size=1, local_rank=0)
     """
-    if not all(os.environ.get(name) for name in _TOLD):
-        return Place()
-    told = {name: os.environ.get(name, "0") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    if not all(os.environ.get(name) for name in _REQUIRED):
+        return ProcessRank()
+    values = {name: os.environ.get(name, "0") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     try:
-        rank, size, local = (int(value) for value in told.values())
+        rank, world_size, local_rank = (int(value) for value in values.values())
     except ValueError:
-        given = ", ".join(f"{name}={value!r}" for name, value in told.items())
-        raise ValueError(f"Among processes that train together, {given} should be whole numbers.") from None
-    return Place(rank, size, local)
+        given = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        raise ValueError(f"In a distributed run, {given} should be whole numbers.") from None
+    return ProcessRank(rank, world_size, local_rank)

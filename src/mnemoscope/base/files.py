@@ -1,4 +1,7 @@
-"""Files that are either whole or not there: written beside, synchronised, then moved into place. Imports no torch."""
+"""Atomic file writes, JSON files and folder locks. Imports no torch.
+
+A file is written under a temporary name, synchronised and renamed: after a crash it is either complete or absent.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,29 @@ from typing import Any
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing keeps two processes from working in one folder
+except ImportError:  # Windows has no fcntl: there, nothing keeps two processes from working in one folder
     fcntl = None
 
-DEBRIS = ".unfinished-"
-"""Prefix of a file that is being written; what is left of it after a crash is ignored."""
+TEMPORARY_PREFIX = ".unfinished-"
+"""Prefix of a file that is being written. Readers ignore such files, which a crash may leave behind."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file such that after a crash, at any moment, the old or the new one is there, whole."""
-    beside = path.with_name(f"{DEBRIS}{os.getpid()}-{get_ident()}-{path.name}")
+    """Write a file so that a crash at any moment leaves either the old file or the new one, complete."""
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{get_ident()}-{path.name}")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """A JSON file for people: indented, in order, a list of numbers on one line."""
+    """Write a readable JSON file: indented, keys in their given order, a list of numbers on one line."""
     write_atomically(path, (_indented(content) + "\n").encode())
 
 
@@ -49,7 +52,7 @@ def _indented(content: Any, margin: str = "") -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
+    """Return the object in a JSON file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -60,8 +63,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def claimed(folder: Path, doing: str) -> Iterator[None]:
-    """Keep other processes from `doing` the same in this folder for as long as the context lasts."""
+def lock_folder(folder: Path, activity: str) -> Iterator[None]:
+    """Create a folder and hold an exclusive lock on it while the context lasts.
+
+    Args:
+        folder: the folder to lock.
+        activity: what the lock holder does, such as "training"; a second process raises with this word.
+
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None:
         yield
@@ -71,7 +80,7 @@ def claimed(folder: Path, doing: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BlockingIOError(f"Another process is {doing} in {folder}. Wait for it, or stop it.") from None
+            raise BlockingIOError(f"Another process is {activity} in {folder}. Wait for it, or stop it.") from None
         except OSError:
             pass  # some network file systems have no locks
         yield

@@ -1,4 +1,4 @@
-"""Progress bars: on the terminal, or, in a process that works for another one, told to that one. Imports no torch."""
+"""Progress bars that draw on the terminal, or send their state to a listener in a worker process. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tqdm import tqdm
 
 
 class Bar(tqdm):
-    """tqdm's bar, which a process that has no terminal of its own can pass on.
+    """A tqdm bar whose state a listener can receive instead of the terminal.
 
-    >>> heard = []
-    >>> with told_to(heard.append):
+    >>> states = []
+    >>> with redirect_progress(states.append):
     ...     for _ in Bar(range(2), desc="counting", mininterval=0):
     ...         pass
-    >>> heard[-1]
-    {'what': 'counting', 'done': 2, 'of': 2, 'unit': 'it', 'more': ''}
+    >>> states[-1]
+    {'description': 'counting', 'done': 2, 'total': 2, 'unit': 'it', 'postfix': ''}
     """
 
     listener: ClassVar[Callable[[dict[str, Any]], None] | None] = None
@@ -25,21 +25,27 @@ class Bar(tqdm):
         if Bar.listener is None:
             super().display(msg, pos)
         else:
-            more = str(self.postfix or "")
-            Bar.listener({"what": self.desc.rstrip(": "), "done": self.n, "of": self.total, "unit": self.unit,
-                          "more": more})  # fmt: skip
+            Bar.listener(
+                {
+                    "description": self.desc.rstrip(": "),
+                    "done": self.n,
+                    "total": self.total,
+                    "unit": self.unit,
+                    "postfix": str(self.postfix or ""),
+                }
+            )
 
     def close(self) -> None:
         if Bar.listener is None or self.disable:
             super().close()
             return
         self.display()
-        self.disable = True  # tqdm ends a bar with a new line, also one that was never drawn
+        self.disable = True  # tqdm ends every bar with a new line, even one that it never drew
         self._decr_instances(self)  # pyright: ignore[reportAttributeAccessIssue]: not in its stubs
 
 
-class told_to:  # noqa: N801 (used as a function)
-    """While this lasts, bars tell their state to `listener` and draw nothing."""
+class redirect_progress:  # noqa: N801 (used as a function)
+    """Context in which bars send their state to `listener` and draw nothing."""
 
     def __init__(self, listener: Callable[[dict[str, Any]], None]) -> None:
         self.listener = listener

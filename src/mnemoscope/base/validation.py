@@ -1,4 +1,4 @@
-"""Arguments that count or measure something."""
+"""Checks of numeric arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def check_whole(least: int, **numbers: Any) -> None:
-    """Raise unless all are whole numbers, `least` or more; the error has the name under which one was given.
+    """Raise unless all arguments are whole numbers of at least `least`; the error names the argument.
 
     >>> check_whole(1, slots=5, heads=0)
     Traceback (most recent call last):
@@ -21,7 +21,7 @@ def check_whole(least: int, **numbers: Any) -> None:
 
 
 def is_whole(number: Any, least: int) -> bool:
-    """Whether it is a whole number, of Python or of NumPy, `least` or more.
+    """Return whether `number` is a whole number, of Python or of NumPy, and at least `least`.
 
     >>> is_whole(3, 1), is_whole(True, 1), is_whole(3.0, 1)
     (True, False, False)
@@ -30,7 +30,7 @@ def is_whole(number: Any, least: int) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a real number, of Python or of NumPy, and not NaN.
+    """Return whether `value` is a real number, of Python or of NumPy, and not NaN.
 
     >>> is_number(0.5), is_number(True), is_number("0.5"), is_number(float("nan"))
     (True, False, False, False)

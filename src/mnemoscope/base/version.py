@@ -1,3 +1,3 @@
-"""The version of the package, which `pyproject.toml` reads from here."""
+"""Version of the package; `pyproject.toml` reads it from this file."""
 
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from mnemoscope import registry
-from mnemoscope.base.distributed import place
+from mnemoscope.base.distributed import process_rank
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import Option
 
@@ -97,17 +97,17 @@ class Train:
         from mnemoscope.training import build_task, train
 
         result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json)
-        if place().rank:
+        if process_rank().rank:
             return 0  # the first process tells
         task = build_task(self.run_config)
         if self.json:
-            content = {"folder": str(result.folder), **result.as_json(), "trivial": task.trivial()}
+            content = {"folder": str(result.folder), **result.as_json(), "trivial": task.uninformed_scores()}
             print(json.dumps(content, indent=2))
             return 0
         scores = ", ".join(f"{name} {value:.4f}" for name, value in result.scores.items())
-        scores += _after("; ", task.knowing_nothing())
+        scores += _after("; ", task.uninformed_summary())
         known = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
-        guess = f"{task.baseline_is} {result.baseline:.3e}"
+        guess = f"{task.baseline_label} {result.baseline:.3e}"
         print(f"{result.steps} steps{known}: loss {result.loss:.3e}, {guess}; {scores}.")
         print(f"Look at it: mnemoscope inspect {result.folder}")
         return 0
@@ -222,9 +222,9 @@ class List:
 
             for row in rows["tasks"]:
                 task, options = task_named(row["name"]), asdict(registry.tasks.load(row["name"])())
-                row |= {"options": options, "baseline": task.baseline(), "trivial": task.trivial()}
-                reached = f"loss {task.baseline_is} {task.baseline():.3g}"
-                told[row["name"]] = reached + _after("; wrong bits ", task.knowing_nothing())
+                row |= {"options": options, "baseline": task.baseline(), "trivial": task.uninformed_scores()}
+                reached = f"loss {task.baseline_label} {task.baseline():.3g}"
+                told[row["name"]] = reached + _after("; wrong bits ", task.uninformed_summary())
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
@@ -248,7 +248,7 @@ class RunStudy:
 
         mnemoscope study flipflop-cube --preset smoke
         mnemoscope study flipflop-cube --preset cpu --seeds 0 1 2 --resume
-        mnemoscope study fisher-table --engine-options at_once 4
+        mnemoscope study fisher-table --engine-options max_jobs 4
         mnemoscope study fisher-table --engine ray --engine-options address auto
     """
 
@@ -267,7 +267,7 @@ class RunStudy:
     """Where trials run. local: a process for each, the cores divided among them, so that one which crashes takes no
     other with it. ray, slurm: on a cluster. here: one after the other in this process."""
     engine_options: dict[str, Option] = field(default_factory=dict)
-    """Of the engine, such as at_once 4 (local), address auto (ray), or partition gpu minutes 90 (slurm)."""
+    """Of the engine, such as max_jobs 4 (local), address auto (ray), or partition gpu minutes 90 (slurm)."""
     root: Path = Path("runs")
     """Folder of all runs; the study lives in <root>/studies/<name>/<preset>."""
     json: bool = False
@@ -297,11 +297,11 @@ class RunStudy:
 
 def engine_named(name: str, options: dict[str, Option]) -> Engine | None:
     """The engine that was asked for; None: here."""
-    from mnemoscope.engines import engine
+    from mnemoscope.engines import build_engine
 
     if name == "here" and options:
         raise ValueError("--engine here has no options: one trial runs after the other.")
-    return None if name == "here" else engine(name, options)
+    return None if name == "here" else build_engine(name, options)
 
 
 def _row(entry: registry.Entry) -> dict[str, Any]:

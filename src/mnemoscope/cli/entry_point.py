@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args
 
 from mnemoscope import registry
-from mnemoscope.base.distributed import Elsewhere, Place, place
+from mnemoscope.base.distributed import OtherRankError, ProcessRank, process_rank
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.citing import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
@@ -53,15 +53,15 @@ def _run(words: list[str]) -> int:
         return 0
     who, command = "mnemoscope", None
     try:
-        here = place()
-        who += f" ({here})" if here.size > 1 else ""
+        here = process_rank()
+        who += f" ({here})" if here.world_size > 1 else ""
         with _heard_once(here):
             command = _parse(_with_plugins(words))
             _check_alone(command, here)
         return command.run()
     except BrokenPipeError:
         raise
-    except Elsewhere:
+    except OtherRankError:
         return 0  # torchrun names the process that failed, which this one did not
     except KeyboardInterrupt as stop:
         kept = "Stopped. What is finished is kept: the same command with --resume runs the rest."
@@ -77,25 +77,25 @@ def _run(words: list[str]) -> int:
 
 
 @contextmanager
-def _heard_once(here: Place) -> Iterator[None]:
+def _heard_once(here: ProcessRank) -> Iterator[None]:
     """What is wrong with a request is wrong in all processes: one of each machine says so."""
-    if here.local == 0:
+    if here.local_rank == 0:
         yield
         return
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
             yield
         except (ValueError, LookupError, OSError, ImportError) as error:
-            raise Elsewhere("as the first process of this machine says") from error
+            raise OtherRankError("as the first process of this machine says") from error
 
 
-def _check_alone(command: Any, here: Place) -> None:
-    if here.size > 1 and not isinstance(command, Train):
+def _check_alone(command: Any, here: ProcessRank) -> None:
+    if here.world_size > 1 and not isinstance(command, Train):
         name = {RunStudy: "study", RunSweep: "sweep"}.get(type(command), type(command).__name__.lower())
         raise ValueError(
             f"Of several processes (torchrun) one model is trained: that is `mnemoscope train`. `mnemoscope {name}` "
-            f"would do the same in each of {here.size}; call it without torchrun. A study divides its trials itself: "
-            f"--engine."
+            f"would do the same in each of {here.world_size}; call it without torchrun. A study divides its trials "
+            f"itself: --engine."
         )
 
 

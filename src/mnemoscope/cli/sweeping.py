@@ -78,7 +78,7 @@ class RunSweep:
     engine: Literal["local", "ray", "slurm", "here"] = "local"
     """Where runs are done, as of `mnemoscope study`."""
     engine_options: dict[str, Option] = field(default_factory=dict)
-    """Of the engine, such as at_once 4 (local), address auto (ray), or partition gpu minutes 90 (slurm)."""
+    """Of the engine, such as max_jobs 4 (local), address auto (ray), or partition gpu minutes 90 (slurm)."""
     root: Path = Path("runs")
     """Folder of all runs."""
     json: bool = False

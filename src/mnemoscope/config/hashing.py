@@ -35,7 +35,7 @@ def run_hash(settings: Mapping[str, Any], evaluate_batches: int) -> str:
     task = registry.tasks.load(settings["task"])
     if not getattr(task, "finite", False):
         content.setdefault("evaluate_batches", evaluate_batches)
-    without_effect = getattr(task, "beside_the_result", ())
+    without_effect = getattr(task, "unhashed_options", ())
     task_options = {name: value for name, value in settings["task_options"].items() if name not in without_effect}
     cell = registry.learners(settings["task"]).load(settings["cell"])
     content["task_options"] = changed_options(task, task_options)

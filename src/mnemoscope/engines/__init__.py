@@ -1,9 +1,21 @@
-"""Where jobs are done: in processes of this machine, on a Ray cluster, on a Slurm cluster."""
+"""Engines run jobs: in this process, in processes of this machine, on a Ray cluster, or on a Slurm cluster."""
 
 from mnemoscope.engines.engine import Engine
-from mnemoscope.engines.here import Here
+from mnemoscope.engines.factory import ENGINES, build_engine
+from mnemoscope.engines.in_process import InProcess
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
+from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.engines.local import Local
-from mnemoscope.engines.named import ENGINES, engine
 
-__all__ = ["ENGINES", "Engine", "Event", "Here", "Job", "Local", "Outcome", "Progress", "engine"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Event",
+    "InProcess",
+    "Job",
+    "JobDisplay",
+    "Local",
+    "Outcome",
+    "Progress",
+    "build_engine",
+]

@@ -1,4 +1,4 @@
-"""What an engine is."""
+"""The protocol of engines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from mnemoscope.engines.job import Event, Job
 
 @runtime_checkable
 class Engine(Protocol):
-    """Somewhere to do jobs."""
+    """Something that runs jobs."""
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
-        """Do the jobs, and tell what happens as it does: now and then the progress of one, and once for each how it
-        ended. Closed before its end, it stops the jobs that run.
+        """Run the jobs, and yield events as they happen: progress now and then, and one `Outcome` for each job.
+
+        Closing the generator early stops the running jobs.
         """
         ...

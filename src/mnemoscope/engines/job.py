@@ -1,10 +1,10 @@
-"""A job: a function and its arguments, as data that can be sent to another process or machine."""
+"""Jobs, functions with their arguments as data that can be sent to another process or machine, and their events."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,76 +12,81 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Job:
-    """What to call, with what. Its result is what it writes; a job that was done before finds that, and returns.
+    """A function call whose result is the files that it writes. A job that was done before finds them, and returns.
 
-    All that it reads and writes lies in one folder, `root/own`. The function is given `root` beside its arguments; a
-    machine that does not see the same files calls it with another root, to which the folder is carried and back.
+    A job reads and writes only in one folder, `root/folder`. The function receives `root` besides its arguments. A
+    machine without the same file system calls it with another root, and the folder is copied there and back.
 
-    >>> job = Job("a list", "builtins:sorted", {"reverse": True}, root="runs", own="lists/a")
+    >>> job = Job("a list", "builtins:sorted", {"reverse": True}, root="runs", folder="lists/a")
     >>> Job.from_json(job.as_json()) == job
     True
     """
 
     name: str
-    """For people."""
+    """Name to display."""
     target: str
     """The function, as `module:name`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Its arguments by name beside `root`; JSON."""
+    """Keyword arguments besides `root`, as JSON values."""
     root: str = "runs"
     """Folder of all runs."""
-    own: str = ""
-    """Folder below the root in which everything of this job lies; no other job writes there."""
+    folder: str = ""
+    """Folder below the root that holds all files of this job; no other job writes there."""
 
     def __post_init__(self) -> None:
         module, _, name = self.target.partition(":")
         if not module or not name:
             raise ValueError(f"target is module:name, but is {self.target!r}.")
 
-    def do(self) -> None:
+    def run(self) -> None:
         """Call the function."""
         module, _, name = self.target.partition(":")
         getattr(import_module(module), name)(root=self.root, **self.arguments)
 
     def as_json(self) -> str:
-        """One line."""
+        """Return the job as one line of JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(line: str) -> Job:
-        """A job from `as_json`."""
+        """Return the job of a line from `as_json`."""
         return Job(**json.loads(line))
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: the state of its progress bar."""
+    """Event: the state of a job's progress bar."""
 
     job: Job
     done: float
-    of: float | None
-    """None: it is not known."""
+    total: float | None
+    """None if the total is unknown."""
     unit: str = "it"
-    what: str = ""
-    more: str = ""
+    description: str = ""
+    postfix: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended."""
+    """Event: the end of a job."""
 
     job: Job
     seconds: float
     error: str | None = None
-    """What went wrong, in a line; None: nothing."""
+    """The error in one line; None after success."""
     log: str = ""
-    """The end of what it printed, if it went wrong."""
+    """Last lines of the job's output, after an error."""
 
-    def kept(self, log: Path) -> str:
-        """What went wrong, in a line; what it printed is written to a file."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(self.log, encoding="utf-8")
-        return f"{self.job.name}: {self.error} (see {log})"
+    def save_log(self, path: Path) -> str:
+        """Write the log to a file, and return the error in one line that names the file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.log, encoding="utf-8")
+        return f"{self.job.name}: {self.error} (see {path})"
 
 
 Event = Progress | Outcome
+
+
+def event_fields(event: Event) -> dict[str, Any]:
+    """Return the fields of an event except its job, to send to another machine."""
+    return {field.name: getattr(event, field.name) for field in fields(event) if field.name != "job"}

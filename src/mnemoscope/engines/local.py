@@ -1,4 +1,4 @@
-"""Jobs on this machine, some at a time, each in a process of its own: one that crashes takes no other with it."""
+"""Jobs on this machine, several in parallel, each in a separate process: a crash affects no other job."""
 
 from __future__ import annotations
 
@@ -11,122 +11,126 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
 
-LINES = 30
-"""Of a log that tell what went wrong."""
-PATIENCE = 30.0
-"""Seconds that an interrupted job has to write a checkpoint."""
+LOG_LINES = 30
+"""Log lines kept in an error report."""
+STOP_TIMEOUT = 30.0
+"""Time that an interrupted job has to write a checkpoint, in seconds."""
 
 
 class Local:
-    """A subprocess for each job.
+    """Run each job in a subprocess.
 
     Args:
-        at_once: jobs that run at the same time; None: one for each core.
-        gpus: that jobs take turns on, each one of them at a time; 0: all jobs see whatever there is.
-        cores: that are divided among the jobs; None: all that there are.
+        max_jobs: number of jobs that run simultaneously; None for one per core (or per GPU).
+        gpus: number of GPUs that are distributed among the jobs, one GPU per job; 0: all jobs see all GPUs.
+        cores: CPU cores that are divided among the jobs; None for all available ones.
 
     """
 
-    def __init__(self, at_once: int | None = None, gpus: int = 0, cores: int | None = None) -> None:
+    def __init__(self, max_jobs: int | None = None, gpus: int = 0, cores: int | None = None) -> None:
         cores = cores or available_cores()
-        if at_once is not None:
-            check_whole(1, at_once=at_once)
+        if max_jobs is not None:
+            check_whole(1, max_jobs=max_jobs)
         check_whole(0, gpus=gpus)
-        self.at_once = at_once or gpus or cores
-        self.threads = max(1, cores // self.at_once)
+        self.max_jobs = max_jobs or gpus or cores
+        self.threads = max(1, cores // self.max_jobs)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.gpus = (visible.split(",") if visible else [str(n) for n in range(gpus)])[:gpus]
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
-        """See `Engine.events`."""
+        """Run the jobs (see `Engine.events`)."""
         waiting, running = deque(jobs), set[_Process]()
-        places = list(range(self.at_once))
-        with selectors.DefaultSelector() as answers:
+        free_slots = list(range(self.max_jobs))
+        with selectors.DefaultSelector() as selector:
             try:
                 while waiting or running:
-                    while waiting and places:
-                        process = _Process(waiting.popleft(), places.pop(0), self._environment)
+                    while waiting and free_slots:
+                        slot = free_slots.pop(0)
+                        process = _Process(waiting.popleft(), slot, self._environment(slot))
                         running.add(process)
-                        answers.register(process.answers, selectors.EVENT_READ, process)
-                    for key, _ in answers.select():
+                        selector.register(process.messages, selectors.EVENT_READ, process)
+                    for key, _ in selector.select():
                         process = key.data
-                        yield from process.listen()
+                        yield from process.read()
                         if not process.ended:
                             continue
-                        answers.unregister(process.answers)
+                        selector.unregister(process.messages)
                         running.remove(process)
-                        places.append(process.place)
+                        free_slots.append(process.slot)
                         yield process.outcome()
             finally:
                 _stop(running)
 
-    def _environment(self, place: int) -> dict[str, str]:
-        own = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
+    def _environment(self, slot: int) -> dict[str, str]:
+        settings = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
         if self.gpus:
-            own["CUDA_VISIBLE_DEVICES"] = self.gpus[place % len(self.gpus)]
-        return {**os.environ, **own}
+            settings["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
+        return {**os.environ, **settings}
 
 
 class _Process:
-    def __init__(self, job: Job, place: int, environment: Callable[[int], dict[str, str]]) -> None:
-        self.job, self.place, self.began = job, place, time.perf_counter()
+    """The worker process of one job."""
+
+    def __init__(self, job: Job, slot: int, environment: dict[str, str]) -> None:
+        self.job, self.slot, self.started = job, slot, time.perf_counter()
         self.error: str | None = None
         self.done = self.ended = False
         self.rest = b""
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (open for as long as the process)
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mnemoscope.engines.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
-            env=environment(place),
-            start_new_session=True,  # Ctrl-C is for the one who sent the job, who passes it on
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches only this process, which forwards it
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.answers = self.process.stdout
+        self.messages = self.process.stdout
         try:
             self.process.stdin.write((job.as_json() + "\n").encode())
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it ended before it could read: its log says why
+            pass  # the worker ended before it could read; its log has the reason
 
-    def listen(self) -> Generator[Progress]:
-        """Take the answers that are there, at least one; `ended` if there will be no more."""
-        got = os.read(self.answers.fileno(), 1 << 16)
-        *lines, self.rest = (self.rest + got).split(b"\n")
+    def read(self) -> Generator[Progress]:
+        """Read the messages that have arrived, at least one, and yield progress; set `ended` after the last one."""
+        content = os.read(self.messages.fileno(), 1 << 16)
+        *lines, self.rest = (self.rest + content).split(b"\n")
         for line in lines:
-            answer = json.loads(line)
-            if "progress" in answer:
-                yield Progress(self.job, **answer["progress"])
-            self.error = answer.get("error", self.error)
-            self.done = self.done or "done" in answer
-        self.ended = not got
+            message = json.loads(line)
+            if "progress" in message:
+                yield Progress(self.job, **message["progress"])
+            self.error = message.get("error", self.error)
+            self.done = self.done or "done" in message
+        self.ended = not content
 
     def outcome(self) -> Outcome:
+        """Wait for the process to end, and return its outcome."""
         code = self.process.wait()
         error = self.error
         if error is None and not self.done:
-            error = f"ended without an answer, {_how(code)}"
+            error = f"ended without an answer, {_exit_description(code)}"
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.answers.close()
+        self.messages.close()
         with self.log:
-            return Outcome(self.job, time.perf_counter() - self.began, error, "" if error is None else self._end())
+            seconds = time.perf_counter() - self.started
+            return Outcome(self.job, seconds, error, "" if error is None else self._log_tail())
 
-    def _end(self) -> str:
-        """The last lines of what was printed."""
+    def _log_tail(self) -> str:
         size = self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, size - (1 << 14)))
-        return "\n".join(self.log.read().decode(errors="replace").splitlines()[-LINES:])
+        return "\n".join(self.log.read().decode(errors="replace").splitlines()[-LOG_LINES:])
 
 
-def _how(code: int) -> str:
+def _exit_description(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
     hint = ": was there too little memory?" if -code == signal.SIGKILL else ""
@@ -134,18 +138,18 @@ def _how(code: int) -> str:
 
 
 def _stop(running: set[_Process]) -> None:
-    """Let each write a checkpoint, as after Ctrl-C; who takes too long is killed."""
-    for each in running:
-        each.process.send_signal(signal.SIGINT)
-    end = time.monotonic() + PATIENCE
-    for each in running:
+    """Interrupt the processes so that each can write a checkpoint, and kill those that take too long."""
+    for process in running:
+        process.process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + STOP_TIMEOUT
+    for process in running:
         try:
-            each.process.wait(max(0.0, end - time.monotonic()))
+            process.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            each.process.kill()
-        each.outcome()
+            process.process.kill()
+        process.outcome()
 
 
 def available_cores() -> int:
-    """Cores that this process may use, which may be fewer than there are."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,8 +1,8 @@
-"""The process of one job: `python -m mnemoscope.engines.worker`, with the job as the first line of its input.
+"""The worker process of one job: `python -m mnemoscope.engines.worker`, with the job as the first line of its input.
 
-It answers in lines of JSON: its progress, and in the end what went wrong, if anything did. What the job prints goes to
-standard error. The input stays open for as long as whoever sent the job is alive; when it closes, nobody wants the
-result any more, and the process ends at once, as after a crash: whatever a job writes must stand that.
+The worker writes lines of JSON to standard output: its progress, and at the end success or the error. The job's own
+output goes to standard error. The parent process keeps the worker's input open while it lives. When the input closes,
+the result is no longer needed and the worker exits immediately, as after a crash; a job's files must survive that.
 """
 
 from __future__ import annotations
@@ -15,46 +15,45 @@ import traceback
 from threading import Lock, Thread
 from typing import Any, TextIO
 
-from mnemoscope.base.progress import told_to
+from mnemoscope.base.progress import redirect_progress
 from mnemoscope.engines.job import Job
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as a shell has it."""
+"""Exit code after Ctrl-C, by the convention of shells."""
 
 
 def main() -> int:
-    """Do the job of the first line of standard input."""
+    """Run the job of the first line of standard input, and return the exit code."""
     job = Job.from_json(sys.stdin.readline())
-    Thread(target=_end_when_alone, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # else ignored, where a shell began all this in background
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what is printed, by whichever language, must not come between the answers
-    tell = _Tell(answers)
+    Thread(target=_exit_without_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore SIGINT otherwise
+    send = _MessageWriter(os.fdopen(os.dup(1), "w", buffering=1))
+    os.dup2(2, 1)  # prints of any library go to standard error, not between the messages
     try:
-        with told_to(lambda state: tell({"progress": state})):
-            job.do()
+        with redirect_progress(lambda state: send({"progress": state})):
+            job.run()
     except KeyboardInterrupt:
-        tell({"error": "interrupted"})
+        send({"error": "interrupted"})
         return INTERRUPTED
     except BaseException as error:
         traceback.print_exc()
-        tell({"error": f"{type(error).__name__}: {error}"})
+        send({"error": f"{type(error).__name__}: {error}"})
         return 1
-    tell({"done": True})
+    send({"done": True})
     return 0
 
 
-class _Tell:
-    def __init__(self, answers: TextIO) -> None:
-        self.answers, self.lock = answers, Lock()
+class _MessageWriter:
+    def __init__(self, file: TextIO) -> None:
+        self.file, self.lock = file, Lock()
 
-    def __call__(self, answer: dict[str, Any]) -> None:
+    def __call__(self, message: dict[str, Any]) -> None:
         with self.lock:
-            self.answers.write(json.dumps(answer) + "\n")
+            self.file.write(json.dumps(message) + "\n")
 
 
-def _end_when_alone() -> None:
-    while sys.stdin.buffer.raw.read(1):  # pyright: ignore[reportAttributeAccessIssue]  # nothing is sent: it waits
+def _exit_without_parent() -> None:
+    while sys.stdin.buffer.raw.read(1):  # pyright: ignore[reportAttributeAccessIssue]  # blocks until the input closes
         pass
     os._exit(1)
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mnemoscope.base.lazy_imports import on_first_use
+from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from mnemoscope.inspection.cell import inspect_cell
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspection", "InspectionOptions", "inspect_cell", "inspect_run"]
 
-__getattr__ = on_first_use(__name__, __file__)
+__getattr__ = lazy_attributes(__name__, __file__)
 
 
 def __dir__() -> list[str]:

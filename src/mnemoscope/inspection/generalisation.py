@@ -10,8 +10,8 @@ from mnemoscope import registry
 from mnemoscope.config.options import changed_options
 from mnemoscope.inspection.problems import accuracy
 from mnemoscope.lenses.relations import Generalisation, TrainedNetwork
-from mnemoscope.tasks import Problems
-from mnemoscope.tasks.relational import HeldOut
+from mnemoscope.tasks import RelationalSequence
+from mnemoscope.tasks.relational import HeldOutShapes
 from mnemoscope.training import load_model
 
 RECIPE = ("optimiser", "learning_rate", "momentum", "weight_decay", "schedule", "steps", "batch_size", "clip")
@@ -31,15 +31,15 @@ def measure_generalisation(runs: Sequence[str | Path]) -> Generalisation:
     recipes = [{name: getattr(config, name) for name in RECIPE} for *_, config in trained]
     varied = [name for name in RECIPE if len({recipe[name] for recipe in recipes}) > 1]
     for (folder, model, task, config), recipe in zip(trained, recipes, strict=True):
-        if not isinstance(task, Problems) or not isinstance(task.of, HeldOut):
+        if not isinstance(task, RelationalSequence) or not isinstance(task.relational, HeldOutShapes):
             raise ValueError(f"{folder} is a run of {config.task!r}, which holds no shapes out.")
         seen, unseen = (accuracy(model, task, config.seed, split) for split in ("validation", "test"))
         cell_options = changed_options(registry.networks.load(config.cell), config.cell_options)
         task_options = changed_options(registry.tasks.load(config.task), config.task_options)
         fixed = {name: value for name, value in task_options.items() if name not in ("m", "shape_seed")}
         name = _with_options(config.cell, cell_options | {name: recipe[name] for name in varied})
-        networks.append(TrainedNetwork(name, task.of.m, seen, unseen))
-        chances[_with_options(config.task, fixed)] = 1 / task.of.choices
+        networks.append(TrainedNetwork(name, task.relational.m, seen, unseen))
+        chances[_with_options(config.task, fixed)] = 1 / task.relational.choices
     if len(chances) > 1:
         raise ValueError(f"Runs must be of one task, but are of {', '.join(chances)}.")
     return Generalisation(tuple(networks), *chances.values())

@@ -48,13 +48,13 @@ def page_of_run(run: LoadedRun) -> NetworkPage:
             network,
             ("Parameters", f"{sum(weight.numel() for weight in run.model.parameters()):,}"),
             ("Task", f"{config.task} {_describe_options(config.task_options)}"),
-            ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, {task.baseline_is} {result.baseline:.2e}"),
+            ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, {task.baseline_label} {result.baseline:.2e}"),
             *((name.capitalize(), _describe_score(name, value, task)) for name, value in result.scores.items()),
             ("Seed", f"{config.seed}"),
         ],
         curve=RunFolder(run.folder).read_metrics(),
         baseline=result.baseline,
-        baseline_is=task.baseline_is,
+        baseline_is=task.baseline_label,
         command=run.options.command or shlex.join(["mnemoscope", "inspect", str(run.folder)]),
     )
 
@@ -81,7 +81,7 @@ def _describe_size(cell: Cell, hidden_size: int) -> str:
 
 
 def _describe_score(name: str, value: float, task: Task) -> str:
-    baseline = task.knowing_nothing() if name == "wrong bits" else ""
+    baseline = task.uninformed_summary() if name == "wrong bits" else ""
     return f"{value:.4f}, {baseline}" if baseline else f"{value:.4f}"
 
 

@@ -16,7 +16,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.relational import Scenes, Solver
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
-from mnemoscope.tasks import Problems
+from mnemoscope.tasks import RelationalSequence
 from mnemoscope.tasks.relational import RelationalTask, picture
 from mnemoscope.tasks.splits import Split
 from mnemoscope.training import evaluate
@@ -90,15 +90,15 @@ class ProblemFindings:
 
 
 @torch.no_grad()
-def inspect_problems(model: Solver, task: Problems, config: RunConfig) -> ProblemFindings:
+def inspect_problems(model: Solver, task: RelationalSequence, config: RunConfig) -> ProblemFindings:
     """Record the answers of a trained network to test problems, and measure its accuracy."""
-    scenes = task.of.batch(BATCH, config.seed, 0, "test")
+    scenes = task.relational.batch(BATCH, config.seed, 0, "test")
     answers = model(scenes)[0][0].argmax(-1)
     unseen, seen = (accuracy(model, task, config.seed, split) for split in ("test", "validation"))
-    return ProblemFindings(task.of, unseen, seen, scenes, answers)
+    return ProblemFindings(task.relational, unseen, seen, scenes, answers)
 
 
-def accuracy(model: Model, task: Problems, seed: int, split: Split) -> float:
+def accuracy(model: Model, task: RelationalSequence, seed: int, split: Split) -> float:
     """Return the accuracy of a network on `PROBLEMS` problems of a split."""
     batches = (task.batch(BATCH, seed, number, split) for number in range(PROBLEMS // BATCH))
     return evaluate(model, task, batches)["accuracy"]

@@ -23,7 +23,7 @@ from mnemoscope.relational import Comparing, Solver
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.report import Section
 from mnemoscope.report.relations import drift_section, occlusion_section, relations_section
-from mnemoscope.tasks import Problems
+from mnemoscope.tasks import RelationalSequence
 from mnemoscope.tasks.relational import RelationalTask
 from mnemoscope.training import build_model
 
@@ -78,26 +78,26 @@ class RelationFindings:
         return [int(which.nonzero()[0]) for which in (right, ~right) if bool(which.any())]
 
 
-def inspect_relations(model: Solver, task: Problems, config: RunConfig) -> RelationFindings:
+def inspect_relations(model: Solver, task: RelationalSequence, config: RunConfig) -> RelationFindings:
     """Apply the lenses on relational networks to a trained run."""
     network = model.network
     untrained = build_model(config, task)
     assert isinstance(untrained, Solver)
-    tested = "unseen" if OBJECT_WORDS & {*task.of.held_out} else "tested"
+    tested = "unseen" if OBJECT_WORDS & {*task.relational.held_out} else "tested"
     scenes = {
-        "seen": task.of.batch(PROBLEMS, config.seed, 0, "validation"),
-        tested: task.of.batch(PROBLEMS, config.seed, 0, "test"),
+        "seen": task.relational.batch(PROBLEMS, config.seed, 0, "validation"),
+        tested: task.relational.batch(PROBLEMS, config.seed, 0, "test"),
     }
-    kinds = {name: task.of.kinds(problems.images.cpu()) for name, problems in scenes.items()}
+    kinds = {name: task.relational.kinds(problems.images.cpu()) for name, problems in scenes.items()}
     drift = measure_drift({BEFORE: untrained.network, AFTER: network}, scenes, kinds)
     confused = drift.confused_pairs(drift.networks.index(AFTER), drift.sets.index(tested), scenes[tested].objects)
     images = scenes[tested].images
     if not isinstance(network, Comparing):
         instead = f"This network has no matrix of how alike its objects are: {network.instead}."
-        return RelationFindings(task.of, drift, None, {}, confused, images, instead)
+        return RelationFindings(task.relational, drift, None, {}, confused, images, instead)
     relations = record_relations(network, scenes[tested], kinds[tested])
     occlusion = {name: measure_occlusion(network, _first(problems)) for name, problems in scenes.items()}
-    return RelationFindings(task.of, drift, relations, occlusion, confused, images)
+    return RelationFindings(task.relational, drift, relations, occlusion, confused, images)
 
 
 def _first(scenes: Scenes) -> Scenes:

@@ -16,7 +16,7 @@ from mnemoscope.lenses import GradientNorms, Tape, gradient_norms, record_tape
 from mnemoscope.report import Section
 from mnemoscope.report.tape import tape_section
 from mnemoscope.tasks import Batch, Task
-from mnemoscope.tasks.bits import MatrixItems
+from mnemoscope.tasks.bit_task import MatrixItems
 
 SEQUENCES, BATCHES = 8, 8
 """Sequences that are recorded, from the longest of this many batches."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mnemoscope.base.lazy_imports import on_first_use
+from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from mnemoscope.replication.computing import ComputedStudy
@@ -23,7 +23,7 @@ __all__ = [
     "run_study",
 ]
 
-__getattr__ = on_first_use(__name__, __file__)
+__getattr__ = lazy_attributes(__name__, __file__)
 
 
 def __dir__() -> list[str]:

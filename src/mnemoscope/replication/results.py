@@ -20,7 +20,7 @@ from mnemoscope.replication.trial_files import (
     written_by_newer,
 )
 from mnemoscope.store import StoredResults, find_study_results
-from mnemoscope.training.files import read_json, write_json
+from mnemoscope.base.files import read_json, write_json
 
 
 @dataclass(frozen=True)

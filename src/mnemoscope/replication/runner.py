@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from mnemoscope import registry
-from mnemoscope.base.files import claimed
-from mnemoscope.engines import Engine, Here, Job, Local, Outcome
-from mnemoscope.engines.display import Display
+from mnemoscope.base.files import lock_folder, write_json
+from mnemoscope.engines import Engine, InProcess, Job, Local, Outcome
+from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import Row, Study, Trial
 from mnemoscope.replication.trial_files import (
@@ -26,7 +26,6 @@ from mnemoscope.replication.trial_files import (
     written_by_newer,
 )
 from mnemoscope.report.markup import check_report_extra
-from mnemoscope.training.files import write_json
 
 FAILED = "failed.log"
 """What a trial that could not be finished has said."""
@@ -97,9 +96,9 @@ def run_study(
             f"(`--resume`), or remove the folder."
         )
     to_do = [] if finished_only else [trial for trial in trials if not trial_file(folder, trial).exists()]
-    engine = engine or Here(progress)
+    engine = engine or InProcess(progress)
     _check_device(study, preset, to_do, engine)
-    with claimed(folder, "running a study"):
+    with lock_folder(folder, "running a study"):
         outcomes = _by_engine(engine, study, preset, to_do, root, progress)
     failed = [one for one in outcomes if one.error is not None]
     finished = finished_trials(study, chosen, folder)
@@ -137,13 +136,13 @@ def _by_engine(
             str(root), str(study_folder(study, preset, "") / trial.hash))
         for trial in trials
     ]  # fmt: skip
-    display = Display(study.name, len(jobs), progress)
+    display = JobDisplay(study.name, len(jobs), progress)
     return list(display.outcomes(engine.events(jobs)))
 
 
 def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: Engine) -> None:
     """Told before the first of many trials; what the machines of a cluster have, only they know."""
-    if not _need_gpu(trials) or not isinstance(engine, Here | Local) or torch.cuda.is_available():
+    if not _need_gpu(trials) or not isinstance(engine, InProcess | Local) or torch.cuda.is_available():
         return
     others = [name for name, each in study.presets.items() if not _need_gpu(study.trials(each.settings, (0,)))]
     raise ValueError(
@@ -157,7 +156,7 @@ def _need_gpu(trials: Sequence[Trial]) -> bool:
 
 
 def _what_failed(one: Outcome) -> str:
-    return one.kept(Path(one.job.root, one.job.own, FAILED))
+    return one.save_log(Path(one.job.root, one.job.folder, FAILED))
 
 
 def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:

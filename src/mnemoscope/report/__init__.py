@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mnemoscope.base.lazy_imports import on_first_use
+from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from mnemoscope.report.document import Section, render_document
@@ -19,7 +19,7 @@ __all__ = [
     "write_page",
 ]
 
-__getattr__ = on_first_use(__name__, __file__)
+__getattr__ = lazy_attributes(__name__, __file__)
 
 
 def __dir__() -> list[str]:

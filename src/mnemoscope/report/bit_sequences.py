@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT
-from mnemoscope.tasks.bits import BitTask, MatrixItems
+from mnemoscope.tasks.bit_task import BitTask, MatrixItems
 from mnemoscope.tasks.task import Batch
 
 if TYPE_CHECKING:

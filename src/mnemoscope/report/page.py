@@ -46,7 +46,7 @@ class NetworkPage:
     lead: str = ""
     """First sentences of a page without fixed points; otherwise the fixed points provide them."""
     baseline_is: str = "without memory"
-    """What the baseline is, in words (`Task.baseline_is`)."""
+    """What the baseline is, in words (`Task.baseline_label`)."""
     lenses: Sequence[str] = ()
     """Names of the lenses on the page, for `mnemoscope cite`."""
 

@@ -1,7 +1,7 @@
 """Sweeps over any fields of a run: grid search, random search or samplers of Optuna, on any engine.
 
 sweep = Sweep(PRESETS["flipflop"], parse_space(["learning_rate=log:1e-4:1e-2"]), "random", trials=20)
-print(run_sweep(sweep, engine=engine("local")).best)
+print(run_sweep(sweep, engine=build_engine("local")).best)
 """
 
 from mnemoscope.sweeps.methods import METHODS

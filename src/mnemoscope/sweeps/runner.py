@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.base.files import claimed, write_atomically, write_json
-from mnemoscope.engines import Engine, Event, Here, Job
-from mnemoscope.engines.display import Display
+from mnemoscope.base.files import lock_folder, write_atomically, write_json
+from mnemoscope.engines import Engine, Event, InProcess, Job
+from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.report.markup import check_report_extra
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps.page import render_sweep
@@ -51,16 +51,16 @@ def run_sweep(
         sweep.check(point)
     _check_objective(sweep)
     folder = sweep_folder(sweep.base.name, root)
-    with claimed(folder, "running a sweep"):
+    with lock_folder(folder, "running a sweep"):
         prepare_folder(sweep, folder, resume, place)
         earlier = {
             path.parent.name for path in folder.glob(f"*/{TRIAL}") if read_report(path)
         }  # raises on a damaged one
         proposer = make_proposer(sweep, folder, storage)
-        display = Display(sweep.base.name, sweep.point_count * len(sweep.seeds), progress)
-        events = _events(sweep, Path(root), proposer, engine or Here(progress), display, bool(earlier))
+        display = JobDisplay(sweep.base.name, sweep.point_count * len(sweep.seeds), progress)
+        events = _events(sweep, Path(root), proposer, engine or InProcess(progress), display, bool(earlier))
         failed = [
-            outcome.kept(folder / f"{Path(outcome.job.own).name}.failed.log")
+            outcome.save_log(folder / f"{Path(outcome.job.folder).name}.failed.log")
             for outcome in display.outcomes(events)
             if outcome.error is not None
         ]
@@ -78,7 +78,7 @@ def run_sweep(
 
 
 def _events(
-    sweep: Sweep, root: Path, proposer: Proposer, engine: Engine, display: Display, any_ended: bool
+    sweep: Sweep, root: Path, proposer: Proposer, engine: Engine, display: JobDisplay, any_ended: bool
 ) -> Iterator[Event]:
     """Ask for points, run them and tell their results, until there are no more points or nothing can be run.
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Literal
 
 from mnemoscope import registry
-from mnemoscope.base.files import DEBRIS, read_json, write_json
+from mnemoscope.base.files import TEMPORARY_PREFIX, read_json, write_json
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
 from mnemoscope.base.version import __version__
@@ -223,7 +223,7 @@ def prepare_folder(sweep: Sweep, folder: Path, resume: bool, storage: str) -> No
     `storage` is the place where Optuna keeps its state; "" for methods without Optuna.
     """
     path, content = folder / "sweep.json", {**sweep.as_json(), "storage": storage}
-    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(DEBRIS)]
+    names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(TEMPORARY_PREFIX)]
     if names and path.name not in names:
         raise FileExistsError(f"{folder} is not the folder of a sweep: it has no sweep.json. Choose another --name.")
     if names:

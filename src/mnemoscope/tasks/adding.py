@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.tasks.task import Batch, Endless
+from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
 @dataclass(frozen=True)
-class Adding(Endless):
-    """Numbers ~ U[0, 1] and a channel that marks one of them in each half; their sum is due at the last step.
+class Adding(GeneratedTask):
+    """Numbers ~ U[0, 1], and a channel that marks one number in each half; the target is their sum at the last step.
 
-    Hochreiter & Schmidhuber 1997, in the form of Arjovsky et al. 2016, section 5.2. The second half is the
-    longer one if the length is odd.
+    Hochreiter & Schmidhuber 1997, in the form of Arjovsky et al. 2016, section 5.2. If the length is odd, the second
+    half is the longer one.
 
     >>> task = Adding(length=50)
     >>> batch = task.batch(4, seed=0, number=0)
@@ -28,7 +28,7 @@ class Adding(Endless):
     length: int = 200
 
     tolerance: ClassVar[float] = 0.04
-    """A sum counts as right if it is off by less: the criterion of Hochreiter & Schmidhuber 1997."""
+    """Largest error of a sum that counts as right: the criterion of Hochreiter & Schmidhuber 1997."""
 
     def __post_init__(self) -> None:
         if self.length < 2:
@@ -55,15 +55,16 @@ class Adding(Endless):
         return Batch(torch.stack([values, markers], -1), targets, mask)
 
     def scores(self, outputs: Float[Tensor, "time batch 1"], batch: Batch) -> dict[str, float]:
-        """`accuracy`: how many sums are off by less than 0.04."""
-        off = (outputs[-1] - batch.targets[-1]).abs()
-        return {"accuracy": (off < self.tolerance).float().mean().item()}
+        """Return `accuracy`, the fraction of sums whose error is below 0.04."""
+        error = (outputs[-1] - batch.targets[-1]).abs()
+        return {"accuracy": (error < self.tolerance).float().mean().item()}
 
     def baseline(self) -> float:
-        """`1/6 - p/12` with p = 1 / ceil(length / 2), the probability that the last number is the second marked one.
+        """Return `1/6 - p/12` with p = 1 / ceil(length / 2), the probability that the last number is a marked one.
 
-        If it is not, the sum is of two unseen numbers, best guessed as 1: squared error 2 Var U[0, 1] = 1/6. If it is,
-        only the first is unseen, and the best guess is 1/2 plus the number seen: squared error 1/12.
+        If it is not, both marked numbers are unseen; the best guess of their sum is 1, with squared error
+        2 Var U[0, 1] = 1/6. If it is, only the first one is unseen; the best guess is 1/2 plus the number seen, with
+        squared error 1/12.
         """
         p = 1 / (self.length - self.length // 2)
         return 1 / 6 - p / 12

@@ -1,4 +1,4 @@
-"""Associative recall: shown one item of a list again, say which one came after it."""
+"""Associative recall: after a list, one of its items is shown again, and the item that followed it is due."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.tasks.bits import BitTask, MatrixItems, VectorItems, check_range, where_within
-from mnemoscope.tasks.curriculum import rising
+from mnemoscope.tasks.bit_task import BitTask, MatrixItems, VectorItems, check_range, index_within
+from mnemoscope.tasks.curriculum import curriculum_stages
 from mnemoscope.tasks.task import Batch
 
 _Recall = TypeVar("_Recall", bound="Recall")
@@ -19,12 +19,12 @@ _Recall = TypeVar("_Recall", bound="Recall")
 
 @dataclass(frozen=True)
 class Recall(BitTask):
-    """A list of k items, each `item_length` vectors or matrices after a mark; another mark, and one item but the last
-    again; then zeros, while the item that followed it is due.
+    """A list of k items, a query that repeats one of them, and zeros while the item that followed it is due.
 
-    k is drawn from `fewest` to `most`. All items of a list are different, for otherwise the inputs need not tell what
-    is due (the sources let them be alike by chance, rarely). `curriculum` is a list of smaller values of `most` to
-    begin with, such as "2 4".
+    An item is `item_length` vectors or matrices after a mark. The query is another mark and an item other than the
+    last. k is drawn from `fewest` to `most`. All items of a list differ, since otherwise the answer could be ambiguous
+    (in the sources, items may coincide by chance, rarely). `curriculum` is a list of smaller values of `most` for the
+    first stages, such as "2 4".
     """
 
     item_length: int = 3
@@ -33,7 +33,7 @@ class Recall(BitTask):
     curriculum: str = ""
 
     closed: ClassVar[bool] = False
-    """Whether the mark that begins the query ends it as well."""
+    """Whether a mark also ends the query."""
 
     def __post_init__(self) -> None:
         check_range("number of items", self.fewest, self.most, lowest=2)
@@ -48,15 +48,15 @@ class Recall(BitTask):
         super().__post_init__()
 
     def stages(self: _Recall) -> Sequence[_Recall]:
-        return rising(self, "most", least=self.fewest)
+        return curriculum_stages(self, "most", least=self.fewest)
 
     def at(self: _Recall, items: int, item_length: int | None = None) -> _Recall:
-        """The same task with lists of one length, and other items if `item_length` is given."""
+        """Return the task with lists of `items` items, and items of another length if `item_length` is given."""
         size = self.item_length if item_length is None else item_length
         return replace(self, fewest=items, most=items, item_length=size, curriculum="")
 
     def _marks(self) -> tuple[Float[Tensor, " channels"], Float[Tensor, " channels"]]:
-        """The one before each item, and the one before the query."""
+        """Return the mark before each item, and the mark before the query."""
         raise NotImplementedError(f"{type(self).__name__} must define _marks().")
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
@@ -64,14 +64,14 @@ class Recall(BitTask):
         number = self._draw(self.fewest, self.most, batch, generator)
         items = self._different_items(int(number.max()), batch, generator)
         asked = (torch.rand(batch, generator=generator, dtype=torch.float64) * (number - 1)).long()  # 0 .. number - 2
-        begin = number * (size + 1)  # of the query
+        begin = number * (size + 1)  # first step of the query
         time = torch.arange(int(begin.max()) + 2 * size + 1 + int(self.closed)).unsqueeze(1).expand(-1, batch)
 
         item, part = time // (size + 1), time % (size + 1) - 1
         listed = torch.where((time < begin) & (part >= 0), item * size + part, -1)
-        query = where_within(time - begin - 1, size)
+        query = index_within(time - begin - 1, size)
         shown = torch.where(query >= 0, query + asked * size, listed)
-        answer = where_within(time - (begin + 1 + size + int(self.closed)), size)
+        answer = index_within(time - (begin + 1 + size + int(self.closed)), size)
         due = torch.where(answer >= 0, answer + (asked + 1) * size, -1)
 
         before_item, around_query = self._marks()
@@ -80,16 +80,17 @@ class Recall(BitTask):
         return self._assemble(items, shown, marks, due)
 
     def _different_items(self, number: int, batch: int, generator: torch.Generator) -> Bool[Tensor, "parts batch bits"]:
-        """Lists of items, drawn anew until no two of a list are the same."""
+        """Draw lists of items; lists with a repeated item are drawn again."""
         items = self._random_items(number * self.item_length, batch, generator)
         while (again := self._repeated(items)).any():
             items[:, again] = self._random_items(len(items), int(again.sum()), generator)
         return items
 
     def _repeated(self, items: Bool[Tensor, "parts batch bits"]) -> Bool[Tensor, " batch"]:
-        """Whether two items of a list are the same number, with their bits as its digits.
+        """Return which lists have two equal items, comparing items as integers with their bits as digits.
 
-        Beyond 64 bits different items may be one number too; they are drawn anew in vain, with a chance of 2^-64.
+        Items of more than 64 bits may differ and still give equal integers; such a list is drawn again needlessly, with
+        a chance of 2^-64.
         """
         digits = items.unflatten(0, (-1, self.item_length)).transpose(1, 2).flatten(2).long()  # (number, batch, bits)
         numbers = (digits << torch.arange(digits.shape[-1]).clamp_max(63)).sum(-1).sort(0).values
@@ -98,10 +99,10 @@ class Recall(BitTask):
 
 @dataclass(frozen=True)
 class AssociativeRecall(VectorItems, Recall):
-    """Items of three vectors of six bits: Graves et al. 2014, section 4.3.
+    """Associative recall with items of three vectors of six bits: Graves et al. 2014, section 4.3.
 
-    The channel after the bits marks the beginning of each item, the one after that both ends of the query.
-    (k + 1)(n + 1) + 1 + n steps for k items of n vectors.
+    The channel after the bits marks the beginning of each item; the next channel marks both ends of the query. A
+    sequence with k items of n vectors has (k + 1)(n + 1) + 1 + n steps.
 
     >>> task = AssociativeRecall(bits=3, item_length=1, most=2)
     >>> batch = task.batch(1, seed=0, number=0)
@@ -125,10 +126,10 @@ class AssociativeRecall(VectorItems, Recall):
 
 @dataclass(frozen=True)
 class MatrixRecall(MatrixItems, Recall):
-    """Items of two matrices of bits: Renanse et al. 2021, section 6.2, as their code has it.
+    """Associative recall with items of two matrices of bits: Renanse et al. 2021, section 6.2, as in their code.
 
-    The last row of a matrix is (1, 0, ..., 0, 1) before each item and (0, 1, ..., 1, 0) before the query. k is from 2
-    to 9. k (n + 1) + 1 + 2 n steps for k items of n matrices.
+    The last row of a matrix is (1, 0, ..., 0, 1) before each item and (0, 1, ..., 1, 0) before the query. k is 2 to 9.
+    A sequence with k items of n matrices has k (n + 1) + 1 + 2 n steps.
 
     >>> task = MatrixRecall(rows=2, columns=3, item_length=1, most=2)
     >>> batch = task.batch(1, seed=0, number=0)

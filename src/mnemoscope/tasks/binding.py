@@ -1,4 +1,4 @@
-"""Variable binding: s vectors are shown; go on with the sequence that a signed selection makes of them."""
+"""Variable binding: continue a sequence of vectors by a signed selection of the last s of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
-from mnemoscope.tasks.curriculum import rising
-from mnemoscope.tasks.task import Batch, Endless, Split
+from mnemoscope.tasks.curriculum import curriculum_stages
+from mnemoscope.tasks.task import Batch, GeneratedTask, Split
 
 
 @dataclass(frozen=True)
-class VariableBinding(Endless):
-    """`variables` vectors of `size` bits, 1 or -1, are the inputs; then come zeros, and x(t) = F [x(t-s); ...; x(t-1)]
-    is asked for, for `horizon` steps (in tests `test_horizon`). Only these steps count.
+class VariableBinding(GeneratedTask):
+    """Input vectors x(1), ..., x(s), then zeros while x(t) = F [x(t-s); ...; x(t-1)] is due.
 
-    `rule` is F: see `connectivity.selection`. `curriculum` is a list of shorter horizons to begin with, such as
-    "10 20 40 60"; the next one is taken once a training batch is right enough (`curriculum_score` of a run).
-    Karuvally et al. 2023, sections 6 to 10.
+    There are `variables` input vectors of `size` bits, each 1 or -1. `horizon` steps are due (in tests,
+    `test_horizon`), and only these count. `rule` gives F (see `connectivity.parse_selection`). `curriculum` is a list of
+    shorter horizons for the first stages, such as "10 20 40 60"; a stage ends when the accuracy on a training batch
+    reaches `curriculum_score` of the run. Karuvally et al. 2023, sections 6 to 10.
 
     >>> task = VariableBinding(variables=2, size=2, rule="repeat", horizon=4)
     >>> batch = task.batch(1, seed=0, number=0)
@@ -41,12 +41,14 @@ class VariableBinding(Endless):
         for name in ("variables", "size", "horizon", "test_horizon"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
-        parse_selection(self.rule, self.variables, self.size)  # a wrong rule is told here, and a wrong curriculum
+        parse_selection(
+            self.rule, self.variables, self.size
+        )  # raises for a wrong rule; the next line for a wrong curriculum
         self.stages()
 
     @cached_property
     def F(self) -> SignedSelection:
-        """The boundary map."""
+        """The boundary map F."""
         return parse_selection(self.rule, self.variables, self.size)
 
     @property
@@ -58,13 +60,13 @@ class VariableBinding(Endless):
         return self.size
 
     def stages(self) -> Sequence[VariableBinding]:
-        return rising(self, "horizon")
+        return curriculum_stages(self, "horizon")
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         if split == "train":
             return super().batch(size, seed, number, split)
-        tested = replace(self, horizon=self.test_horizon, curriculum="")
-        return super(VariableBinding, tested).batch(size, seed, number, split)
+        test_task = replace(self, horizon=self.test_horizon, curriculum="")
+        return super(VariableBinding, test_task).batch(size, seed, number, split)
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         shape = (self.variables, batch, self.size)
@@ -76,18 +78,18 @@ class VariableBinding(Endless):
         return Batch(inputs, targets, mask)
 
     def scores(self, outputs: Float[Tensor, "time batch size"], batch: Batch) -> dict[str, float]:
-        """`accuracy`: how many of the bits that count have the right sign."""
+        """Return `accuracy`, the fraction of counted bits with the right sign."""
         right = (outputs > 0) == (batch.targets > 0)
         return {"accuracy": right[batch.mask].float().mean().item() if batch.mask.any() else 1.0}
 
     def baseline(self) -> float:
-        """1: each bit is 1 or -1 with equal chance whatever the time, so that 0 is the best guess."""
+        """Return 1: each bit is 1 or -1 with equal chance at any time, so the best guess is 0."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class RepeatCopy(VariableBinding):
-    """Repeat the vectors that were shown, over and over (Karuvally et al. 2023, section 9)."""
+    """Repeat the input vectors in a cycle (Karuvally et al. 2023, section 9)."""
 
     variables: int = 5
     size: int = 4
@@ -96,7 +98,7 @@ class RepeatCopy(VariableBinding):
 
 @dataclass(frozen=True)
 class ComposeCopy(VariableBinding):
-    """Each new vector has one element of each of the last ones (Karuvally et al. 2023, section 10)."""
+    """Compose each new vector from one element of each of the last vectors (Karuvally et al. 2023, section 10)."""
 
     variables: int = 5
     size: int = 5

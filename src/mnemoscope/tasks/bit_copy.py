@@ -1,4 +1,4 @@
-"""Copy tasks of Neural Turing Machines: recall random bits in order, once or as often as is asked for."""
+"""Copy tasks of Neural Turing Machines: recall random bits in order, once or several times."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.tasks.bits import BitTask, MatrixItems, VectorItems, check_range, where_within
-from mnemoscope.tasks.curriculum import rising
+from mnemoscope.tasks.bit_task import BitTask, MatrixItems, VectorItems, check_range, index_within
+from mnemoscope.tasks.curriculum import curriculum_stages
 from mnemoscope.tasks.task import Batch
 
 _Copying = TypeVar("_Copying", bound="Copying")
@@ -19,9 +19,10 @@ _Copying = TypeVar("_Copying", bound="Copying")
 
 @dataclass(frozen=True)
 class Copying(BitTask):
-    """l items, drawn from `shortest` to `longest`; a mark on all channels; then zeros, while the items are due.
+    """l items, a mark on all channels, then zeros while the items are due: 2 l + 1 steps.
 
-    2 l + 1 steps. `curriculum` is a list of smaller values of `longest` to begin with, such as "5 10".
+    l is drawn from `shortest` to `longest`. `curriculum` is a list of smaller values of `longest` for the first stages,
+    such as "5 10".
     """
 
     shortest: int = 1
@@ -33,10 +34,10 @@ class Copying(BitTask):
         super().__post_init__()
 
     def stages(self: _Copying) -> Sequence[_Copying]:
-        return rising(self, "longest", least=self.shortest)
+        return curriculum_stages(self, "longest", least=self.shortest)
 
     def at(self: _Copying, length: int) -> _Copying:
-        """The same task with sequences of one length, such as lengths never met in training."""
+        """Return the task with sequences of one length, such as a length that training never shows."""
         return replace(self, shortest=length, longest=length, curriculum="")
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
@@ -45,14 +46,14 @@ class Copying(BitTask):
         items = self._random_items(longest, batch, generator)
         time = torch.arange(2 * longest + 1).unsqueeze(1).expand(-1, batch)
         marks = (time == length).unsqueeze(-1).expand(-1, -1, self.channels).to(torch.float32)
-        return self._assemble(items, where_within(time, length), marks, where_within(time - length - 1, length))
+        return self._assemble(items, index_within(time, length), marks, index_within(time - length - 1, length))
 
 
 @dataclass(frozen=True)
 class BitCopy(VectorItems, Copying):
     """Copy a sequence of vectors of bits: Graves et al. 2014, section 4.1.
 
-    Inputs are the bits and a channel for the mark that ends the sequence.
+    Inputs are the bits, and a channel for the mark at the end of the sequence.
 
     >>> task = BitCopy(bits=2, shortest=2, longest=2)
     >>> batch = task.batch(1, seed=0, number=0)
@@ -67,9 +68,9 @@ class BitCopy(VectorItems, Copying):
 
 @dataclass(frozen=True)
 class MatrixCopy(MatrixItems, Copying):
-    """Copy a sequence of matrices of bits: Renanse et al. 2021, section 6.1, as their code has it.
+    """Copy a sequence of matrices of bits: Renanse et al. 2021, section 6.1, as in their code.
 
-    The last row is the channel for the mark, a row of ones; it is 0 in what is due, and counts there.
+    The last row is the channel for the mark, a row of ones. In the targets it is 0, and it counts.
 
     >>> task = MatrixCopy(rows=2, columns=2, shortest=1, longest=1)
     >>> batch = task.batch(1, seed=0, number=0)
@@ -80,12 +81,11 @@ class MatrixCopy(MatrixItems, Copying):
 
 @dataclass(frozen=True)
 class BitRepeatCopy(VectorItems, Copying):
-    """Copy a sequence of vectors r times, then say that it is done: Graves et al. 2014, section 4.2.
+    """Copy a sequence of vectors r times, then set an end marker: Graves et al. 2014, section 4.2.
 
-    After the mark, a step shows r on a channel of its own, and then the sequence is due r times, and after it a vector
-    of zeros whose last output, the end marker, is 1: l + 3 + r l steps. r is drawn from `fewest` to `most`, and is
-    shown as (r - mean) / deviation of numbers drawn from 1 to `normalised_by`, which must stay as it was in training
-    when r is larger in a test.
+    After the mark, one step shows r on a separate channel. Then the sequence is due r times, followed by a vector of
+    zeros whose last output, the end marker, is 1: l + 3 + r l steps. r is drawn from `fewest` to `most`. It is shown as
+    (r - mean) / deviation of the numbers 1 to `normalised_by`, which must stay as in training when a test has larger r.
 
     >>> task = BitRepeatCopy(bits=1, longest=1).at(1, repeats=2)
     >>> batch = task.batch(1, seed=0, number=0)
@@ -115,7 +115,7 @@ class BitRepeatCopy(VectorItems, Copying):
         return 1
 
     def at(self, length: int, repeats: int | None = None) -> BitRepeatCopy:
-        """The same task with sequences of one length, and one number of repeats if it is given."""
+        """Return the task with sequences of one length, and with one number of repeats if it is given."""
         fewest, most = (self.fewest, self.most) if repeats is None else (repeats, repeats)
         return replace(self, shortest=length, longest=length, fewest=fewest, most=most, curriculum="")
 
@@ -127,37 +127,40 @@ class BitRepeatCopy(VectorItems, Copying):
         time = torch.arange(int(end.max()) + 1).unsqueeze(1).expand(-1, batch)
         number = torch.where(time == length + 1, self._normalised(repeats), 0.0)
         marks = torch.stack([(time == length).to(number.dtype), number], -1)
-        recalled = where_within(time - length - 2, length * repeats)
+        recalled = index_within(time - length - 2, length * repeats)
         due = torch.where(recalled >= 0, recalled % length, -1)
-        _, targets, mask = done = self._assemble(items, where_within(time, length), marks, due)
-        targets[..., -1] = time == end
-        return done._replace(mask=mask | (time == end))
+        assembled = self._assemble(items, index_within(time, length), marks, due)
+        assembled.targets[..., -1] = time == end
+        return assembled._replace(mask=assembled.mask | (time == end))
 
     def _normalised(self, repeats: Tensor) -> Float[Tensor, " batch"]:
-        """By the mean (n + 1) / 2 and the variance (n^2 - 1) / 12 of a uniform number from 1 to n."""
+        """Normalise by the mean (n + 1) / 2 and the variance (n^2 - 1) / 12 of a uniform number from 1 to n."""
         n = self.normalised_by
         return (repeats - (n + 1) / 2) / ((n**2 - 1) / 12) ** 0.5
 
     def baseline(self) -> float:
-        """Of a large batch, or of many: that of the chance e(t) that a step which counts is the last one.
+        """Return the expected loss over many batches, from the chance e(t) that a counted step is the last one.
 
-        An end marker is 1 with chance e, each other bit with (1 - e) / 2; the best guess loses the entropy of these
-        chances. A time alone does not tell how long the sequence was, nor how often it is due.
+        An end marker is 1 with chance e, each other bit with chance (1 - e) / 2; the best guess loses the entropy of
+        these chances. The time alone reveals neither the length of the sequence nor the number of repeats.
         """
         counted, ended = self._odds()
         e = (ended / counted.clamp_min(1e-300)).clamp_max(1.0)
         lost = (self.bits * _entropy((1 - e) / 2) + _entropy(e)) / self.output_size
         return float((counted * lost).sum() / counted.sum())
 
-    def trivial(self) -> dict[str, float]:
-        """Of a large batch, or of many: half of the bits of what is due; of the last step the marker, or all else."""
+    def uninformed_scores(self) -> dict[str, float]:
+        """Return the expected `wrong bits` over many batches.
+
+        Half of the bits of each vector are wrong. At the last step, zeros miss the end marker and ones miss the rest.
+        """
         counted, ended = self._odds()
         e = float(ended.sum() / counted.sum())
         zeros = (1 - e) * self.bits / 2 + e
         return {"all zeros": zeros, "all ones": self.output_size - zeros}
 
     def _odds(self) -> tuple[Float[Tensor, " time"], Float[Tensor, " time"]]:
-        """For each time, how often it counts and how often it is the last one, summed over all lengths and repeats."""
+        """Return for each step how often it counts and how often it is the last one, over all lengths and repeats."""
         length = torch.arange(self.shortest, self.longest + 1).view(-1, 1, 1)
         repeats = torch.arange(self.fewest, self.most + 1).view(-1, 1)
         begin, end = length + 2, length * (1 + repeats) + 2
@@ -167,5 +170,5 @@ class BitRepeatCopy(VectorItems, Copying):
 
 
 def _entropy(p: Float[Tensor, " time"]) -> Float[Tensor, " time"]:
-    """Of a bit that is 1 with chance p, in nats."""
+    """Return the entropy of a bit that is 1 with chance p, in nats."""
     return -torch.xlogy(p, p) - torch.xlogy(1 - p, 1 - p)

@@ -11,19 +11,19 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.tasks.curriculum import rising
-from mnemoscope.tasks.task import Batch, Endless
+from mnemoscope.tasks.curriculum import curriculum_stages
+from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
 @dataclass(frozen=True)
-class Copy(Endless):
-    """Symbols, `delay - 1` blanks, a marker, blanks; the targets are blank until the symbols are due, after the marker.
+class Copy(GeneratedTask):
+    """Symbols, `delay - 1` blanks, a marker, and blanks while the symbols are due; until then the target is blank.
 
     With 10 symbols of 8 the sequence has delay + 20 steps, 10 input classes (the alphabet, blank, marker) and 9 output
     classes (the alphabet, blank). Hochreiter & Schmidhuber 1997; Arjovsky et al. 2016, section 5.1.
 
-    `curriculum` is a list of shorter delays to begin with, such as "10 30"; the next one is taken once a training batch
-    is right enough (`curriculum_score` of a run).
+    `curriculum` is a list of shorter delays for the first stages, such as "10 30"; a stage ends when the accuracy on a
+    training batch reaches `curriculum_score` of the run.
 
     >>> task = Copy(delay=3, symbols=2, alphabet=4)
     >>> batch = task.batch(1, seed=0, number=0)
@@ -45,10 +45,10 @@ class Copy(Endless):
             raise ValueError(f"There must be at least one symbol to recall, but symbols is {self.symbols}.")
         if self.alphabet < 2:
             raise ValueError(f"An alphabet needs at least two letters, but alphabet is {self.alphabet}.")
-        self.stages()  # a wrong curriculum is told here
+        self.stages()  # raises for a wrong curriculum
 
     def stages(self) -> Sequence[Copy]:
-        return rising(self, "delay")
+        return curriculum_stages(self, "delay")
 
     @property
     def length(self) -> int:
@@ -75,14 +75,14 @@ class Copy(Endless):
         return Batch(one_hot(classes, self.input_size).to(torch.float32), targets, mask)
 
     def scores(self, outputs: Float[Tensor, "time batch classes"], batch: Batch) -> dict[str, float]:
-        """`accuracy`: how many of the symbols to recall are right; the blanks before do not count."""
+        """Return `accuracy`, the fraction of recalled symbols that are right; the blanks before do not count."""
         right = outputs[-self.symbols :].argmax(-1) == batch.targets[-self.symbols :]
         return {"accuracy": right.float().mean().item()}
 
     def baseline(self) -> float:
-        """`symbols log(alphabet) / (delay + 2 symbols)`.
+        """Return `symbols log(alphabet) / (delay + 2 symbols)`.
 
-        The time tells every blank; each symbol to recall is uniform over the alphabet and independent of the blank that
-        is seen then, so that log(alphabet) nats are lost on each.
+        The time alone predicts every blank. Each symbol to recall is uniform over the alphabet and independent of the
+        blank at the input, so each loses log(alphabet) nats.
         """
         return self.symbols * log(self.alphabet) / self.length

@@ -1,40 +1,39 @@
-"""Tasks whose batches are taken from a data set."""
+"""The base class of tasks with a data set."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from mnemoscope.tasks.data import DataSet, Place
+from mnemoscope.tasks.data_files import DataFolder, DataSet
 from mnemoscope.tasks.task import Split, Task
 
 
 class DataTask(Task):
-    """A task on files: a new one names its `data_set`, reads it in `load`, and defines `batch` and `batches`.
+    """A task on files. A subclass sets `data_set`, reads it in `load`, and defines `batch` and `batches`.
 
-    Training stops where the validation split says, and the test split is measured once, with the weights that did best
-    in validation. Nothing is read before the first batch, or `prepare`.
+    The validation split decides when training stops. The test split is evaluated once, with the weights that did best
+    in validation. The files are read at the first batch, or by `prepare`.
     """
 
     finite: ClassVar[bool] = True
-    beside_the_result: ClassVar[tuple[str, ...]] = ("data",)
+    unhashed_options: ClassVar[tuple[str, ...]] = ("data",)
     data_set: ClassVar[DataSet]
     data: str | None
-    """Folder of the files; None: the one that MNEMOSCOPE_DATA names, or else ~/.cache/mnemoscope, into which they are
-    downloaded."""
+    """Folder of the files. None: the folder in MNEMOSCOPE_DATA, or else ~/.cache/mnemoscope, with download."""
 
     @abstractmethod
     def load(self) -> Any:
-        """What the files hold, read once per process."""
+        """Return the content of the files, which are read once per process."""
 
     @abstractmethod
     def batches(self, size: int, split: Split) -> int: ...
 
     def prepare(self, progress: bool = True) -> None:
-        self.data_set.fetch(self.place, progress)
+        self.data_set.fetch(self.folder, progress)
         self.load()
 
     @property
-    def place(self) -> Place:
-        """Where the files are looked for."""
-        return Place.find(self.data)
+    def folder(self) -> DataFolder:
+        """Folder that is searched for the files."""
+        return DataFolder.find(self.data)

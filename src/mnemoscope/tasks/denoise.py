@@ -1,4 +1,4 @@
-"""The denoise task: recall the symbols that were scattered among blanks."""
+"""The denoise task: recall symbols that were scattered among blanks."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from torch.nn.functional import one_hot
 
 from mnemoscope.tasks.copy import Copy
-from mnemoscope.tasks.curriculum import rising
+from mnemoscope.tasks.curriculum import curriculum_stages
 from mnemoscope.tasks.task import Batch
 
 
 @dataclass(frozen=True)
 class Denoise(Copy):
-    """Symbols at `symbols` different ones of `delay` steps, blanks at the others; a marker; then they are due in order.
+    """`symbols` symbols scattered over `delay` steps among blanks, a marker, then the symbols are due in order.
 
-    The sequence has delay + 1 + symbols steps; classes are those of `Copy`. Which steps bear symbols is drawn without
-    replacement (the code that Jing et al. released draws with it, and then symbols overwrite each other). Jing et al.
+    The sequence has delay + 1 + symbols steps; classes are those of `Copy`. The steps with symbols are drawn without
+    replacement (the code of Jing et al. draws with replacement, so that symbols may overwrite each other). Jing et al.
     2019, section 4; Kerg, section 4.6.1.
 
     >>> task = Denoise(delay=6, symbols=2, alphabet=4)
@@ -38,7 +38,7 @@ class Denoise(Copy):
         super().__post_init__()
 
     def stages(self) -> Sequence[Denoise]:
-        return rising(self, "delay", least=self.symbols)
+        return curriculum_stages(self, "delay", least=self.symbols)
 
     @property
     def length(self) -> int:
@@ -57,5 +57,5 @@ class Denoise(Copy):
         return Batch(one_hot(classes, self.input_size).to(torch.float32), targets, mask)
 
     def baseline(self) -> float:
-        """`symbols log(alphabet) / (delay + 1 + symbols)`, as of `Copy`."""
+        """Return `symbols log(alphabet) / (delay + 1 + symbols)`, for the reason given in `Copy`."""
         return self.symbols * log(self.alphabet) / self.length

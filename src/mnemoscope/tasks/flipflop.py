@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.tasks.task import Batch, Endless
+from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
 @dataclass(frozen=True)
-class FlipFlop(Endless):
-    """Each of `bits` channels receives +-1 pulses; its target is the sign of its last one (Sussillo & Barak 2013).
+class FlipFlop(GeneratedTask):
+    """Each of `bits` channels receives +-1 pulses; its target is the sign of its last pulse (Sussillo & Barak 2013).
 
-    Every channel pulses at the first step, afterwards with probability `rate` per step, each time with a random sign.
-    A pulse lasts `width` steps, or until the next one of its channel.
+    Every channel pulses at the first step, and later with probability `rate` per step, each time with a random sign. A
+    pulse lasts `width` steps, or until the next pulse of its channel.
 
-    With `apart`, pulses come one at a time in a random channel (Jang's reservoirs, which take pulses of 11 steps): the
-    first ones in turn, `apart` steps after each other, later ones with probability `rate` per step once `apart` steps
-    have passed.
+    With `apart`, single pulses arrive in random channels (as for Jang's reservoirs, with pulses of 11 steps). The first
+    pulses visit all channels, `apart` steps from each other. Later pulses come with probability `rate` per step once
+    `apart` steps have passed.
 
-    Not counted are the steps before every channel had a pulse, and `settle` steps from a flip of any bit on, since no
-    network with a time constant follows at once.
+    Steps before every channel has had a pulse do not count. Neither do `settle` steps from the flip of any bit, since a
+    network with a time constant cannot follow immediately.
 
     >>> task = FlipFlop(bits=2, length=100, rate=0.1)
     >>> batch = task.batch(8, seed=0, number=0)
@@ -60,7 +60,7 @@ class FlipFlop(Endless):
 
     @property
     def _first(self) -> int:
-        """The first step that counts."""
+        """First step that counts."""
         return self.settle + (self.bits - 1) * self.apart
 
     @property
@@ -74,21 +74,21 @@ class FlipFlop(Endless):
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         shape = (self.length, batch, self.bits)
         if self.apart:
-            pulses = self._one_at_a_time(batch, generator)
+            pulses = self._single_pulses(batch, generator)
         else:
             pulses = torch.rand(shape, generator=generator, dtype=torch.float32) < self.rate
             pulses[0] = True
         signs = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1.0
         time = torch.arange(self.length).view(-1, 1, 1)
-        last = torch.where(pulses, time, -1).cummax(0).values  # when the last pulse was; -1: there was none
+        last = torch.where(pulses, time, -1).cummax(0).values  # step of the last pulse; -1 before the first
         targets = torch.where(last >= 0, signs.gather(0, last.clamp_min(0)), 0)
         inputs = torch.where(time - last < self.width, targets, 0)
         return Batch(inputs, targets, mask=self._counted(targets, time))
 
-    def _one_at_a_time(self, batch: int, generator: torch.Generator) -> Bool[Tensor, "time batch bits"]:
+    def _single_pulses(self, batch: int, generator: torch.Generator) -> Bool[Tensor, "time batch bits"]:
         most = self.length // self.apart + 1
         chance = torch.rand(most, batch, generator=generator, dtype=torch.float64)
-        # steps until something of probability `rate` happens, none at best: the inverse of its distribution
+        # steps until an event of probability `rate`, from 0 on, by inverting the geometric distribution
         waits = torch.zeros_like(chance) if self.rate == 1 else ((1 - chance).log() / torch.tensor(1 - self.rate).log())
         gaps = self.apart + waits.clamp_max(self.length).floor().long()
         gaps[: self.bits] = self.apart
@@ -101,34 +101,34 @@ class FlipFlop(Endless):
         return pulses[:-1]
 
     def _counted(self, targets: Float[Tensor, "time batch bits"], time: Tensor) -> Bool[Tensor, "time batch"]:
-        flips = torch.ones_like(targets, dtype=torch.bool)  # the first pulses are flips too
+        flips = torch.ones_like(targets, dtype=torch.bool)  # the first pulses count as flips
         flips[1:] = targets[1:] != targets[:-1]
         last = torch.where(flips, time, 0).cummax(0).values.amax(2)
         return (time[:, 0] - last >= self.settle) & (targets != 0).all(2)
 
     def scores(self, outputs: Float[Tensor, "time batch bits"], batch: Batch) -> dict[str, float]:
-        """`accuracy`: how often a bit has the right sign, of the steps that count."""
+        """Return `accuracy`, the fraction of bits with the right sign over the counted steps."""
         return {"accuracy": (outputs.sign() == batch.targets)[batch.mask].float().mean().item()}
 
     def baseline(self) -> float:
-        """`(1 - rate) (length - 1) / length` for independent pulses of one step.
+        """Return the expected loss: `(1 - rate) (length - 1) / length` for independent pulses of one step.
 
-        A pulse in sight tells the target. Otherwise the target is +1 or -1 with equal odds, whatever else is seen: the
-        best guess is 0 and its squared error is 1. Half of the later pulses flip their bit, after which steps do not
-        count. Of a large batch; of a small one, the number of counted steps varies.
+        A pulse at the input reveals the target. Otherwise the target is +1 or -1 with equal chance, independent of the
+        other inputs: the best guess is 0, with squared error 1. Half of the later pulses flip their bit, after which
+        `settle` steps do not count. The value holds for a large batch, as the number of counted steps varies.
         """
-        counted, unseen = self._one_at_a_time_odds() if self.apart else self._independent_odds()
+        counted, unseen = self._single_pulse_odds() if self.apart else self._independent_odds()
         return unseen / counted
 
     def _independent_odds(self) -> tuple[float, float]:
-        """Expected number of counted steps, as far as one bit decides, and of those in which its pulse is not seen."""
+        """Return the expected counted steps, as far as one bit decides, and those without a pulse at its input."""
         earlier = max(self.settle - self.width, 0)
         unseen = (1 - self.rate) ** self.width * (1 - self.rate / 2) ** earlier
         counted = (1 - self.rate / 2) ** self.settle
         return counted * (self.length - self.settle), unseen * (self.length - max(self.width, self.settle))
 
-    def _one_at_a_time_odds(self) -> tuple[float, float]:
-        """The same, by the probability of a pulse at each step; within `apart` steps there is at most one."""
+    def _single_pulse_odds(self) -> tuple[float, float]:
+        """Return the same for single pulses, from the chance of a pulse per step; `apart` steps have at most one."""
         begin = (self.bits - 1) * self.apart
         pulse = [0.0] * self.length
         for step in range(0, begin + 1, self.apart):
@@ -139,11 +139,11 @@ class FlipFlop(Endless):
         total = torch.cat([total.new_zeros(1), total])
 
         def within(window: int) -> Tensor:
-            """Probability of a pulse in the last `window` steps, of the steps that may count."""
+            """Return the chance of a pulse in the last `window` steps, for each step that may count."""
             end = torch.arange(self._first, self.length) + 1
             return total[end] - total[(end - window).clamp_min(0)]
 
         seen, flipped = within(self.width) / self.bits, within(self.settle) / 2  # half of the pulses flip their bit
         others = flipped * (self.bits - 1) / self.bits
-        own = (within(max(self.settle, self.width)) - within(self.width)) / 2 / self.bits  # no longer in sight
-        return float((1 - flipped).sum()), float((1 - seen - others - own).sum())
+        same_bit = (within(max(self.settle, self.width)) - within(self.width)) / 2 / self.bits  # the pulse is over
+        return float((1 - flipped).sum()), float((1 - seen - others - same_bit).sum())

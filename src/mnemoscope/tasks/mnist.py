@@ -1,4 +1,4 @@
-"""Sequential MNIST: a handwritten digit, read pixel by pixel, in order or permuted."""
+"""Sequential MNIST: handwritten digits pixel by pixel, in order or permuted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
-from mnemoscope.tasks.data import DataFile, DataSet, Place
+from mnemoscope.tasks.data_files import DataFile, DataFolder, DataSet
 from mnemoscope.tasks.data_task import DataTask
-from mnemoscope.tasks.splits import Split, check_request, generator_seed
+from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 from mnemoscope.tasks.task import Batch
 
 PIXELS = 784
@@ -36,7 +36,7 @@ MNIST = DataSet(
 
 
 class Digits(NamedTuple):
-    """Images, (number, 784) of uint8, row after row, and what they show, (number,) of uint8."""
+    """Images, (number, 784) of uint8, flattened by rows, and their digits, (number,) of uint8."""
 
     images: Tensor
     labels: Tensor
@@ -44,11 +44,11 @@ class Digits(NamedTuple):
 
 @dataclass(frozen=True)
 class SequentialMNIST(DataTask):
-    """The pixels of a digit, `group` of them a step, each in [0, 1]; at the last step the digit is due.
+    """The pixels of a digit in [0, 1], `group` pixels per step; the digit is due at the last step.
 
-    Le et al. 2015. Of the 60,000 training images the last 10,000 are the validation split; the 10,000 test images are
-    the test split. Every epoch of training is another permutation of the training images, those that do not fill a
-    batch left out; validation and test go through theirs in order, with a smaller batch at the end.
+    Le et al. 2015. The last 10,000 of the 60,000 training images are the validation split; the 10,000 test images are
+    the test split. Every training epoch is another permutation of the training images, without those that do not fill
+    a batch. Validation and test keep the order, with a smaller batch at the end.
 
     >>> task = SequentialMNIST(group=28)
     >>> task.input_size, task.length, round(task.baseline(), 4)
@@ -82,14 +82,14 @@ class SequentialMNIST(DataTask):
 
     @property
     def order(self) -> Int[Tensor, " 784"]:
-        """The pixels in the order in which they are shown."""
+        """Order in which the pixels are shown."""
         return torch.arange(PIXELS)
 
     def load(self) -> dict[Split, Digits]:
-        return _load(self.data_set, self.place)
+        return _load(self.data_set, self.folder)
 
     def batches(self, size: int, split: Split) -> int:
-        """Whole batches of an epoch in training; in the other splits, all of them."""
+        """Return the number of batches: full ones of a training epoch, and all of the other splits."""
         number = len(self.load()[split].labels)
         if split != "train":
             return ceil(number / size)
@@ -98,10 +98,10 @@ class SequentialMNIST(DataTask):
         return number // size
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        check_request(size, number, split)
+        check_batch_request(size, number, split)
         digits = self.load()[split]
-        epoch, place = divmod(number, self.batches(size, split))
-        rows = slice(place * size, (place + 1) * size)
+        epoch, index = divmod(number, self.batches(size, split))
+        rows = slice(index * size, (index + 1) * size)
         if split == "train":
             rows = _permutation(len(digits.labels), generator_seed(seed, epoch, split))[rows]
         pixels = digits.images[rows][:, self.order].to(torch.float32) / 255  # (batch, 784)
@@ -112,15 +112,15 @@ class SequentialMNIST(DataTask):
         return Batch(inputs, targets, mask)
 
     def scores(self, outputs: Float[Tensor, "time batch 10"], batch: Batch) -> dict[str, float]:
-        """`accuracy`: how many digits are right at the last step."""
+        """Return `accuracy`, the fraction of digits that are right at the last step."""
         return {"accuracy": (outputs[-1].argmax(-1) == batch.targets[-1]).float().mean().item()}
 
     def baseline(self) -> float:
-        """`log 10`, the loss of a guess among ten digits.
+        """Return `log 10`, the loss of guessing among ten digits.
 
-        Pixel by pixel in order it is what can be had without memory, but for the digits' frequencies (entropy 2.301):
-        the last pixel is blank in every image. Where the last step shows some of the image, less is lost: the last
-        pixel of the default permutation tells 0.18 nats of the digit, a group of pixels more.
+        For single pixels in order, this is the memoryless optimum up to the digits' frequencies (entropy 2.301), since
+        the last pixel is blank in every image. Where the last step shows part of the image, less is lost: the last
+        pixel of the default permutation carries 0.18 nats about the digit, a group of pixels more.
         """
         return log(DIGITS)
 
@@ -129,8 +129,8 @@ class SequentialMNIST(DataTask):
 class PermutedMNIST(SequentialMNIST):
     """`SequentialMNIST` with the pixels of every image in the same random order (Le et al. 2015).
 
-    The order is numpy's `RandomState(permutation_seed).permutation(784)`. With the default seed it is that of the
-    published code of scoRNN and of many after it, so that their numbers can be compared.
+    The order is numpy's `RandomState(permutation_seed).permutation(784)`. The default seed gives the order of the
+    published code of scoRNN and of many later papers, so that their numbers can be compared.
 
     >>> PermutedMNIST().order[:5].tolist()
     [319, 576, 323, 107, 355]
@@ -149,7 +149,7 @@ class PermutedMNIST(SequentialMNIST):
 
 
 def read_idx(content: bytes, name: str) -> Tensor:
-    """The array in an idx file of bytes, as uint8: magic number, number of dimensions, sizes, entries."""
+    """Return the array of an idx file of bytes, as uint8: magic number, number of dimensions, sizes, entries."""
     dimensions = content[3] if len(content) >= 4 and content[:3] == b"\x00\x00\x08" else 0
     shape = tuple(int.from_bytes(content[at : at + 4]) for at in range(4, 4 + 4 * dimensions, 4))
     expected = 4 + 4 * dimensions + prod(shape)
@@ -162,10 +162,10 @@ def read_idx(content: bytes, name: str) -> Tensor:
 
 
 @cache
-def _load(data_set: DataSet, place: Place) -> dict[Split, Digits]:
-    data_set.fetch(place)
+def _load(data_set: DataSet, folder: DataFolder) -> dict[Split, Digits]:
+    data_set.fetch(folder)
     names = [file.name for file in data_set.files]
-    parts = [read_idx(content, name) for content, name in zip(data_set.read(place), names, strict=True)]
+    parts = [read_idx(content, name) for content, name in zip(data_set.read(folder), names, strict=True)]
     pairs = []
     for images, labels, name in zip(parts[::2], parts[1::2], names[::2], strict=True):
         if images.shape[1:] != (28, 28) or labels.shape != images.shape[:1] or not len(labels) or labels.max() > 9:
@@ -174,11 +174,11 @@ def _load(data_set: DataSet, place: Place) -> dict[Split, Digits]:
                 f"shapes {tuple(images.shape)} and {tuple(labels.shape)}."
             )
         pairs.append(Digits(images.flatten(1), labels))
-    known, test = pairs
-    kept = len(known.labels) - len(known.labels) // 6  # 50,000 of 60,000
+    train, test = pairs
+    kept = len(train.labels) - len(train.labels) // 6  # 50,000 of 60,000
     return {
-        "train": Digits(*(part[:kept] for part in known)),
-        "validation": Digits(*(part[kept:] for part in known)),
+        "train": Digits(*(part[:kept] for part in train)),
+        "validation": Digits(*(part[kept:] for part in train)),
         "test": test,
     }
 

@@ -1,4 +1,4 @@
-"""Penn Treebank, character by character: predict the next one."""
+"""The Penn Treebank by characters: predict the next one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.tasks.data import DataFile, DataSet, Place
+from mnemoscope.tasks.data_files import DataFile, DataFolder, DataSet
 from mnemoscope.tasks.data_task import DataTask
-from mnemoscope.tasks.splits import Split, check_request
+from mnemoscope.tasks.splits import Split, check_batch_request
 from mnemoscope.tasks.task import Batch
 
 VOCABULARY = "\n#$&'*-./0123456789<>N\\_abcdefghijklmnopqrstuvwxyz"
-"""The 50 symbols: the end of a sentence, and 49 characters, of which `_` is the space between words."""
+"""The 50 symbols: the end of a sentence, and 49 characters; `_` is the space between words."""
 BIGRAM_ENTROPY = 2.351577
-"""`H(next symbol | symbol)` of the training text in nats: 3.39 bits."""
+"""`H(next symbol | symbol)` of the training text, in nats (3.39 bits)."""
 _ARCHIVE = "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz"
 PTB = DataSet(
     "ptb",
@@ -38,12 +38,12 @@ PTB = DataSet(
 
 @dataclass(frozen=True)
 class PennTreebank(DataTask):
-    """Characters of the Wall Street Journal, one-hot; the target is the next one, and every step counts.
+    """Characters of the Wall Street Journal, one-hot; the target is the next character, and every step counts.
 
-    Mikolov's split and preparation (Mikolov et al. 2012): 5,017,482 symbols to train, 393,042 to validate, 442,423 to
-    test. A batch of `size` lays the text out as that many streams, and batch n holds the next `length` steps of each,
-    so that the state is carried from batch to batch and begins anew with each epoch. The last batch of an epoch may be
-    shorter; what remains of the text, fewer than `size` symbols, is left out. The seed changes nothing here.
+    Mikolov's split and preprocessing (Mikolov et al. 2012): 5,017,482 training, 393,042 validation and 442,423 test
+    symbols. A batch of `size` divides the text into that many streams, and batch n holds the next `length` steps of
+    each. The state is carried from batch to batch and is reset at each epoch. The last batch of an epoch may be
+    shorter. The rest of the text, fewer than `size` symbols, is left out. The batches do not depend on the seed.
 
     >>> task = PennTreebank(length=300)
     >>> task.input_size, task.output_size, task.finite
@@ -68,17 +68,17 @@ class PennTreebank(DataTask):
         return len(VOCABULARY)
 
     def load(self) -> dict[Split, Tensor]:
-        return _load(self.data_set, self.place)
+        return _load(self.data_set, self.folder)
 
     def batches(self, size: int, split: Split) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches of an epoch."""
         return ceil(self._steps(size, split) / self.length)
 
     def continues(self, size: int, number: int, split: Split = "train") -> bool:
         return number % self.batches(size, split) != 0
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        check_request(size, number, split)
+        check_batch_request(size, number, split)
         steps, start = self._steps(size, split), number % self.batches(size, split) * self.length
         text = self.load()[split]
         inputs, targets = (
@@ -89,16 +89,16 @@ class PennTreebank(DataTask):
         return Batch(torch.eye(self.input_size)[inputs], targets.contiguous(), mask)
 
     def scores(self, outputs: Float[Tensor, "time batch 50"], batch: Batch) -> dict[str, float]:
-        """`bpc`: bits per character; `accuracy`: how many characters are right."""
+        """Return `bpc`, bits per character, and `accuracy`, the fraction of characters that are right."""
         right = outputs.argmax(-1) == batch.targets
         return {"bpc": self.loss(outputs, batch).item() / log(2), "accuracy": right.float().mean().item()}
 
     def baseline(self) -> float:
-        """`H(next symbol | symbol)`, which the best predictor loses that sees the current symbol alone."""
+        """Return `H(next symbol | symbol)`, the loss of the best predictor that sees the current symbol alone."""
         return BIGRAM_ENTROPY
 
     def _steps(self, size: int, split: Split) -> int:
-        """Steps of each of `size` streams; the last symbol of the text has none to follow it."""
+        """Return the steps of each of `size` streams; the last symbol of the text has no successor."""
         symbols = len(self.load()[split])
         if not 1 <= size < symbols:
             raise ValueError(f"The {split} text of {symbols:,} symbols cannot be cut into {size:,} streams.")
@@ -106,24 +106,24 @@ class PennTreebank(DataTask):
 
 
 def read_text(content: bytes, name: str) -> Tensor:
-    """The symbols of a file as numbers of the vocabulary, (symbols,) of uint8; the spaces between them do not count."""
+    """Return the symbols of a file as indices into the vocabulary, (symbols,) of uint8, without separators."""
     table = np.full(256, 255, np.uint8)
     table[np.frombuffer(VOCABULARY.encode(), np.uint8)] = np.arange(len(VOCABULARY))
     symbols = np.frombuffer(content, np.uint8)
     symbols = symbols[symbols != ord(" ")]
     numbers = table[symbols]
     if 255 in numbers or len(numbers) < 2:
-        strange = ", ".join(repr(chr(each)) for each in np.unique(symbols[numbers == 255])[:5])
+        unknown = ", ".join(repr(chr(code)) for code in np.unique(symbols[numbers == 255])[:5])
         raise ValueError(
             f"{name} should hold characters of {VOCABULARY[1:]} with spaces between them, but it holds "
-            f"{strange or 'fewer than two'}."
+            f"{unknown or 'fewer than two'}."
         )
     return torch.from_numpy(numbers)
 
 
 @cache
-def _load(data_set: DataSet, place: Place) -> dict[Split, Tensor]:
-    data_set.fetch(place)
+def _load(data_set: DataSet, folder: DataFolder) -> dict[Split, Tensor]:
+    data_set.fetch(folder)
     splits: tuple[Split, ...] = ("train", "validation", "test")
-    texts = zip(splits, data_set.files, data_set.read(place), strict=True)
+    texts = zip(splits, data_set.files, data_set.read(folder), strict=True)
     return {split: read_text(content, file.name) for split, file, content in texts}

@@ -1,4 +1,4 @@
-"""What a task is: a seeded stream of batches, a loss, scores, and the loss that no memory can explain."""
+"""The base class of tasks: a seeded stream of batches, a loss, scores, and a memoryless baseline."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.tasks.splits import Split, check_request, generator_seed
+from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 
 Inputs = Any
-"""A tensor (time, batch, input), or the `Scenes` of relational problems. No union: a task has always the one kind, and
-whoever reads a batch knows which."""
+"""A tensor (time, batch, input), or the `Scenes` of relational problems. It is no union, since every task has one kind
+of inputs and the reader of its batches knows which."""
 
 
 class Batch(NamedTuple):
-    """Sequences, time first. `mask` says which steps count in the loss.
+    """Sequences, time first. `mask` marks the steps that count in the loss.
 
-    Relational problems are sequences of one step, at which all objects are seen.
+    A relational problem is a sequence of one step that shows all objects.
     """
 
     inputs: Inputs
     targets: Float[Tensor, "time batch output"] | Bool[Tensor, "time batch output"] | Int[Tensor, "time batch"]
-    """Values, or bits, or the number of the right class: their type says which."""
+    """Values (float), bits (bool) or class numbers (int)."""
     mask: Bool[Tensor, "time batch"]
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return Batch(*(part.to(device) for part in self))
 
     def part(self, which: slice) -> Batch:
-        """Some of its sequences."""
+        """Return some of the sequences."""
         inputs = self.inputs[:, which] if isinstance(self.inputs, Tensor) else self.inputs.part(which)
         return Batch(inputs, self.targets[:, which], self.mask[:, which])
 
     def windows(self, length: int | None) -> Iterator[Batch]:
-        """The batch cut along time into pieces of `length` steps, the last one possibly shorter; whole if None, or if
-        it has one step.
+        """Return the batch cut along time into windows of `length` steps; the last window may be shorter.
+
+        The batch stays whole if `length` is None or if it has one step.
         """
         if length is None or len(self.mask) == 1:
             return iter((self,))
@@ -51,9 +52,9 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A task is a frozen dataclass of its options, with two sizes, `scores`, `baseline` and batches.
+    """Base class of tasks: frozen dataclasses of their options, with two sizes, scores, a baseline and batches.
 
-    A new one is an `Endless`, which draws its batches, or a `DataTask`, which takes them from files.
+    A new task subclasses `GeneratedTask`, which draws its batches, or `DataTask`, which reads them from files.
 
     >>> from mnemoscope.tasks import Copy
     >>> task = Copy(delay=5)
@@ -63,71 +64,71 @@ class Task(ABC):
     """
 
     finite: ClassVar[bool] = False
-    """Whether the splits are sets of data, of which `batches` make the whole."""
-    beside_the_result: ClassVar[tuple[str, ...]] = ()
-    """Options that do not change a batch, such as where its data lie; they do not enter the hash of a run."""
-    baseline_is: ClassVar[str] = "without memory"
-    """How the loss of `baseline` is come to, in words."""
+    """Whether the splits are finite data sets of `batches` batches."""
+    unhashed_options: ClassVar[tuple[str, ...]] = ()
+    """Options that do not change a batch, such as the folder of its data. The hash of a run ignores them."""
+    baseline_label: ClassVar[str] = "without memory"
+    """Phrase that describes how the baseline loss is reached."""
 
     @property
     @abstractmethod
     def input_size(self) -> int:
-        """Input features."""
+        """Number of input features."""
 
     @property
     @abstractmethod
     def output_size(self) -> int:
-        """Features or bits of the target, or number of classes."""
+        """Number of features or bits of the target, or of classes."""
 
     @abstractmethod
     def scores(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> dict[str, float]:
-        """How good the outputs are, in the literature's terms; every task has an "accuracy" between 0 and 1."""
+        """Return scores of the outputs in the literature's terms; every task has an "accuracy" between 0 and 1."""
 
     @abstractmethod
     def baseline(self) -> float:
-        """Expected loss of the best predictor that sees the current input and the time, but remembers nothing."""
+        """Return the expected loss of the best memoryless predictor, which sees the current input and the time."""
 
-    def trivial(self) -> dict[str, float]:
-        """Expected `wrong bits` of networks that know nothing, by name; empty for a task without that score."""
+    def uninformed_scores(self) -> dict[str, float]:
+        """Return the expected `wrong bits` of constant outputs, by name; empty for a task without that score."""
         return {}
 
-    def knowing_nothing(self) -> str:
-        """`trivial` in words, to stand beside every result; "" where it is empty.
+    def uninformed_summary(self) -> str:
+        """Return `uninformed_scores` in words, to print next to every result; "" if there are none.
 
         >>> from mnemoscope.tasks import MatrixCopy
-        >>> MatrixCopy().knowing_nothing()
+        >>> MatrixCopy().uninformed_summary()
         'knowing nothing: all zeros 10, all ones 15'
         """
-        told = ", ".join(f"{name} {wrong:.4g}" for name, wrong in self.trivial().items())
-        return f"knowing nothing: {told}" if told else ""
+        scores = ", ".join(f"{name} {wrong:.4g}" for name, wrong in self.uninformed_scores().items())
+        return f"knowing nothing: {scores}" if scores else ""
 
     @abstractmethod
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        """Batch `number` of the stream with that seed: a function of its arguments alone, on every device."""
+        """Return batch `number` of the stream with that seed; it depends on the arguments alone, on every device."""
 
     def batches(self, size: int, split: Split) -> int | None:
-        """How many batches of that size make the whole split; None if it is endless."""
+        """Return how many batches of that size make the whole split; None if it is endless."""
         return None
 
     def continues(self, size: int, number: int, split: Split = "train") -> bool:
-        """Whether the sequences of batch `number` go on where those of the one before ended: the state is carried."""
+        """Return whether the sequences of batch `number` continue those of the batch before: the state is carried."""
         return False
 
     def stages(self) -> Sequence[Task]:
-        """The curriculum: tasks to train on one after the other, from easy to hard; the last one is the task itself."""
+        """Return the curriculum: tasks to train on in order, from easy to hard; the last one is the task itself."""
         return (self,)
 
     def prepare(self, progress: bool = True) -> None:  # noqa: B027 (most tasks have nothing to prepare)
-        """Find, fetch and check what the batches are made from, so that nothing fails once work has begun."""
+        """Download and check the data, so that training does not fail later."""
 
     def stream(self, size: int, seed: int, start: int = 0, split: Split = "train") -> Iterator[Batch]:
-        """Batches `start`, `start + 1`, ... without end."""
+        """Return an endless iterator over the batches `start`, `start + 1`, ..."""
         return (self.batch(size, seed, number, split) for number in count(start))
 
     def errors(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> Float[Tensor, "time batch"]:
-        """Loss of every step: cross-entropy in nats for classes, its mean over bits, mean squared error for values.
+        """Return the loss of every step: cross-entropy in nats (for bits, its mean), or mean squared error for values.
 
-        Outputs are the logits of classes, the logits of bits (that they are 1), or the values.
+        Outputs are the logits of classes, the logits of bits, or the values.
         """
         expected = (*batch.mask.shape, self.output_size)
         if outputs.shape != expected:
@@ -143,31 +144,32 @@ class Task(ABC):
         return class_errors(outputs.flatten(0, 1), batch.targets.flatten()).view(batch.mask.shape)
 
     def loss(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean error over the steps that count; 0 where none does."""
+        """Return the mean error over the counted steps; 0 if there are none."""
         counted = torch.where(batch.mask, self.errors(outputs, batch), 0.0)
         return counted.sum() / batch.mask.sum().clamp(min=1)
 
 
 @dataclass(frozen=True)
-class Endless(Task):
-    """A task whose batches are drawn: a new one defines `sample`. Each split is an endless stream of fresh draws."""
+class GeneratedTask(Task):
+    """Base class of tasks that generate their batches in `sample`. Each split is an endless stream of fresh draws."""
 
     @abstractmethod
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         """Draw a batch of `batch` sequences from a generator on the CPU."""
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        check_request(size, number, split)
+        check_batch_request(size, number, split)
         return self.sample(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
 
 
 FEW_CLASSES = 16
+"""Largest number of classes for which the transposed cross-entropy is faster on a CPU."""
 
 
 def class_errors(logits: Float[Tensor, "cases classes"], targets: Int[Tensor, " cases"]) -> Float[Tensor, " cases"]:
-    """The cross-entropy of each case, in nats.
+    """Return the cross-entropy of each case, in nats.
 
-    Few classes come first: along the last dimension a CPU takes case by case, for three times as long.
+    For few classes, the logits are transposed: a reduction over the last dimension takes three times as long on a CPU.
     """
     if logits.shape[1] > FEW_CLASSES:
         return cross_entropy(logits, targets, reduction="none")

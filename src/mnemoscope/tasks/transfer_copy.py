@@ -1,4 +1,4 @@
-"""The transfer copy task: learn to copy over one delay, be tested on another."""
+"""The transfer copy task: train with one delay, test with another."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mnemoscope.tasks.task import Batch, Split
 
 @dataclass(frozen=True)
 class TransferCopy(Copy):
-    """`Copy` with `delay` in training, and with `test_delay` in validation and test.
+    """`Copy` with `delay` in training and `test_delay` in validation and test.
 
-    Hochreiter & Schmidhuber 1997; as in Kerg et al. 2020, Table 1: trained at 100, tested at 100 to 5,000.
+    Hochreiter & Schmidhuber 1997; as in Kerg et al. 2020, Table 1, which trains at 100 and tests at 100 to 5,000.
 
     >>> task = TransferCopy(delay=3, test_delay=30, symbols=2)
     >>> [len(task.batch(1, seed=0, number=0, split=split).inputs) for split in ("train", "validation", "test")]
@@ -30,17 +30,15 @@ class TransferCopy(Copy):
             )
 
     @property
-    def tested(self) -> Copy:
-        """The copy task of validation and test."""
+    def test_task(self) -> Copy:
+        """The copy task of the validation and test splits."""
         return Copy(self.test_delay, self.symbols, self.alphabet)
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        return (
-            super().batch(size, seed, number, split)
-            if split == "train"
-            else self.tested.batch(size, seed, number, split)
-        )
+        if split == "train":
+            return super().batch(size, seed, number, split)
+        return self.test_task.batch(size, seed, number, split)
 
     def baseline(self) -> float:
-        """That of `Copy` with `test_delay`, where the network is evaluated."""
-        return self.tested.baseline()
+        """Return the baseline of `Copy` with `test_delay`, at which the network is evaluated."""
+        return self.test_task.baseline()

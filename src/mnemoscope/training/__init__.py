@@ -1,29 +1,30 @@
-"""Gradient training, readouts by least squares, run folders, checkpoints, resume."""
+"""Gradient training, FORCE, ridge regression of readouts, run folders, checkpoints and resume."""
 
 from mnemoscope.training.build import build_model, build_task, task_named
-from mnemoscope.training.callbacks import Begun, Follower, StepInfo
-from mnemoscope.training.evaluation import evaluate
-from mnemoscope.training.force_learning import ForceRun, Snapshot, fit_readout, train_force
+from mnemoscope.training.callbacks import Callback, StartInfo, StepInfo
+from mnemoscope.training.evaluation import evaluate, evaluate_tasks
+from mnemoscope.training.force import ForceRun, Snapshot, train_force
 from mnemoscope.training.least_squares import RecursiveLeastSquares, ridge
-from mnemoscope.training.lengths import evaluate_each
-from mnemoscope.training.loop import NonFiniteLoss, train
+from mnemoscope.training.loop import train
+from mnemoscope.training.non_finite import NonFiniteLoss
 from mnemoscope.training.result import TrainResult
+from mnemoscope.training.ridge_readout import fit_readout
 from mnemoscope.training.run_folder import RunFolder, load_model
 
 __all__ = [
-    "Begun",
-    "Follower",
+    "Callback",
     "ForceRun",
     "NonFiniteLoss",
     "RecursiveLeastSquares",
     "RunFolder",
     "Snapshot",
+    "StartInfo",
     "StepInfo",
     "TrainResult",
     "build_model",
     "build_task",
     "evaluate",
-    "evaluate_each",
+    "evaluate_tasks",
     "fit_readout",
     "load_model",
     "ridge",

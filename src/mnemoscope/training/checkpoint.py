@@ -1,4 +1,4 @@
-"""A checkpoint: weights, optimiser, counters and what else the loop carries, in one safetensors file."""
+"""The checkpoint file: weights, optimiser, counters and carried tensors in one safetensors file."""
 
 from __future__ import annotations
 
@@ -12,55 +12,71 @@ from torch.optim import Optimizer
 
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state, named_leaves
-from mnemoscope.training.files import read_tensors, write_tensors
-from mnemoscope.training.result import Stopped
+from mnemoscope.training.result import StopReason
 from mnemoscope.training.run_folder import load_weights
+from mnemoscope.training.tensor_files import read_tensors, with_prefix, write_tensors
 
 
 @dataclass
 class Counters:
-    """What the loop carries from step to step, beside the weights and the optimiser."""
+    """Numbers that the loop carries from step to step. The checkpoint stores them under these names."""
 
     step: int = 0
     """Optimiser steps done."""
     lowest_loss: float | None = None
     """Lowest evaluation loss so far."""
     stale: int = 0
-    """Evaluations since then."""
+    """Evaluations since the lowest loss."""
     worse: int = 0
-    """Evaluations, of all, that gave no new lowest loss."""
+    """Evaluations in the whole run without a new lowest loss."""
     loss_sum: float = 0.0
-    """Training losses since the last evaluation, summed."""
+    """Sum of the training losses since the last evaluation."""
     gradient_sum: float = 0.0
-    """Gradient norms since the last evaluation, summed."""
+    """Sum of the gradient norms since the last evaluation."""
     summed: int = 0
-    """How many of them."""
-    stopped: Stopped | None = None
-    """Why the run has ended, if it has."""
+    """Number of terms in these sums."""
+    stopped: StopReason | None = None
+    """Why the run has ended; None while it continues."""
     seconds: float = 0.0
     """Time spent."""
     metrics_size: int = 0
     """Bytes of metrics.jsonl that belong to the steps done."""
     stage: int = 0
-    """Which of the task's stages is being learned."""
+    """Present stage of the curriculum."""
     left_out: int = 0
-    """Batches that were left out, as the loss or its gradient was not finite."""
+    """Batches left out because the loss or its gradient was not finite."""
     left_out_in_a_row: int = 0
-    """Of these, the newest ones without another in between."""
+    """Batches left out since the last one that was not."""
     threads: int | None = None
-    """CPU threads with which the run was begun: with another number, sums are rounded otherwise."""
+    """CPU threads at the start of the run; another number rounds sums differently."""
     processes: int = 1
-    """Processes that shared each batch when the run was begun; likewise."""
+    """Processes that shared each batch at the start of the run; another number rounds sums differently."""
+
+    def add_step(self, loss: float, gradient_norm: float) -> None:
+        """Add a step with a finite loss and gradient to the sums."""
+        self.left_out_in_a_row = 0
+        self.loss_sum += loss
+        self.gradient_sum += gradient_norm
+        self.summed += 1
+
+    def add_left_out(self) -> None:
+        """Count a batch that was left out."""
+        self.left_out += 1
+        self.left_out_in_a_row += 1
+
+    def clear_sums(self) -> None:
+        """Start new sums after an evaluation."""
+        self.loss_sum, self.gradient_sum, self.summed = 0.0, 0.0, 0
 
 
 @dataclass
 class Carried:
-    """Tensors that the loop carries from step to step, beside the weights and the optimiser."""
+    """Tensors that the loop carries from step to step, besides weights and optimiser."""
 
     state: State | None = None
-    """State of the network, if the next batch goes on where the last one ended."""
+    """State of the network, if the next batch continues the sequences of the last one."""
     best: dict[str, Tensor] | None = None
-    """Weights with the lowest evaluation loss so far, if the task is finite."""
+    """Weights with the lowest evaluation loss so far, if the task has a data set."""
 
 
 def save_checkpoint(
@@ -68,11 +84,7 @@ def save_checkpoint(
 ) -> None:
     """Write everything that the next step depends on; batches and seeds follow from the number of steps done."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    for name, parameter in _optimised(model, optimiser):
-        for key, value in optimiser.state[parameter].items():
-            if not isinstance(value, Tensor):
-                raise TypeError(f"{type(optimiser).__name__} keeps a {type(value).__name__} as {key!r}, not a tensor.")
-            tensors[f"optimiser.{key}.{name}"] = value
+    tensors |= optimiser_tensors(model, optimiser)
     tensors |= {f"best.{name}": tensor for name, tensor in (carried.best or {}).items()}
     if carried.state is not None:
         tensors |= {f"state.{name}": tensor for name, tensor in named_leaves(carried.state)}
@@ -80,36 +92,48 @@ def save_checkpoint(
 
 
 def restore_checkpoint(path: Path, model: Model, optimiser: Optimizer, config_hash: str) -> tuple[Counters, Carried]:
-    """Bring model and optimiser to where `save_checkpoint` found them, and return the rest."""
+    """Restore model and optimiser in place from `save_checkpoint`, and return counters and carried tensors."""
     tensors, header = read_tensors(path)
     if header["config"] != config_hash:
         raise ValueError(f"{path} belongs to a run with hash {header['config']}, but this one has {config_hash}.")
-    load_weights(model, _under("model.", tensors), path)
-    names = [name for name, _ in _optimised(model, optimiser)]
-    state: dict[int, dict[str, Any]] = {number: {} for number in range(len(names))}
-    for full_name, value in _under("optimiser.", tensors).items():
-        key, _, name = full_name.partition(".")
-        state[names.index(name)][key] = value
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    carried = Carried(_state(model, _under("state.", tensors)), _under("best.", tensors) or None)
+    load_weights(model, with_prefix("model.", tensors), path)
+    restore_optimiser(model, optimiser, tensors)
+    carried = Carried(restore_state(model, with_prefix("state.", tensors)), with_prefix("best.", tensors) or None)
     return Counters(**header["counters"]), carried
 
 
-def _state(model: Model, tensors: dict[str, Tensor]) -> State | None:
-    """The tensors in the form of the cell's state, where the weights are."""
+def optimiser_tensors(model: Model, optimiser: Optimizer) -> dict[str, Tensor]:
+    """Return the state of an optimiser as tensors named `optimiser.<key>.<parameter>`."""
+    tensors = {}
+    for name, parameter in _named_parameters(model, optimiser):
+        for key, value in optimiser.state[parameter].items():
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{type(optimiser).__name__} keeps a {type(value).__name__} as {key!r}, not a tensor.")
+            tensors[f"optimiser.{key}.{name}"] = value
+    return tensors
+
+
+def restore_optimiser(model: Model, optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Restore the state of an optimiser in place from `optimiser_tensors`; other tensors are ignored."""
+    names = [name for name, _ in _named_parameters(model, optimiser)]
+    state: dict[int, dict[str, Any]] = {number: {} for number in range(len(names))}
+    for full_name, value in with_prefix("optimiser.", tensors).items():
+        key, _, name = full_name.partition(".")
+        state[names.index(name)][key] = value
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def restore_state(model: Model, tensors: dict[str, Tensor]) -> State | None:
+    """Return the tensors as a state of the model's cell, on the device of the weights; None if there are none."""
     if not tensors:
         return None
-    form, device = model.cell.initial_state(1), next(model.parameters()).device
-    names = [name for name, _ in named_leaves(form)]
-    return map_state(lambda _: tensors[names.pop(0)].to(device), form)
+    template, device = model.cell.initial_state(1), next(model.parameters()).device
+    names = iter([name for name, _ in named_leaves(template)])
+    return map_state(lambda _: tensors[next(names)].to(device), template)
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _optimised(model: Model, optimiser: Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """Names and parameters in the optimiser's own order, which is how its state dict counts them."""
+def _named_parameters(model: Model, optimiser: Optimizer) -> Iterator[tuple[str, Tensor]]:
+    """Yield names and parameters in the order in which the optimiser's state dict counts them."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     for group in optimiser.param_groups:
         yield from ((names[parameter], parameter) for parameter in group["params"])

@@ -1,14 +1,17 @@
-"""How good a model is on batches of a task."""
+"""Loss and scores of a model on batches of one task, or of several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import repeat
+from typing import TypeVar
 
 import torch
 
 from mnemoscope.cells import Model
-from mnemoscope.tasks import Batch, Task
+from mnemoscope.tasks import Batch, Split, Task
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 @torch.no_grad()
@@ -17,24 +20,75 @@ def evaluate(
     task: Task,
     batches: Iterable[Batch],
     continues: Iterable[bool] = repeat(False),
-    piece: int | None = None,
+    window: int | None = None,
 ) -> dict[str, float]:
-    """Mean loss and scores of a model over batches of a task, in evaluation mode.
+    """Return the mean loss and scores of a model over batches of a task, in evaluation mode.
 
-    The state is carried into a batch where `continues` says so (see `Task.continues`). Batches count by their size.
-    Long sequences may be gone through in pieces of `piece` steps, which keeps what is stored of the states short.
+    Args:
+        model: the network.
+        task: gives loss and scores.
+        batches: on the device of the model; each is weighted by its number of counted steps.
+        continues: for each batch, whether the state of the batch before is carried into it (see `Task.continues`).
+        window: run long sequences in windows of so many steps, which bounds the memory for states; None: whole.
+
     """
     training = model.training
     model.eval()
     rows, weights, state = [], [], None
     for batch, carry in zip(batches, continues, strict=False):
         state, parts = state if carry else None, []
-        for window in batch.windows(piece):
-            outputs, state = model(window.inputs, state)
+        for piece in batch.windows(window):
+            outputs, state = model(piece.inputs, state)
             parts.append(outputs)
         outputs = torch.cat(parts)
         rows.append({"loss": task.loss(outputs, batch).item(), **task.scores(outputs, batch)})
         weights.append(int(batch.mask.sum().clamp(min=1)))
     model.train(training)
-    shares = [weight / weights[0] for weight in weights]  # equal batches: the plain mean, to the last digit
+    shares = [weight / weights[0] for weight in weights]  # for equal batches, the plain mean to the last digit
     return {name: sum(s * row[name] for s, row in zip(shares, rows, strict=True)) / sum(shares) for name in rows[0]}
+
+
+def evaluate_tasks(
+    model: Model,
+    tasks: Mapping[Name, Task],
+    *,
+    sequences: int = 100,
+    batches: int = 1,
+    seed: int = 0,
+    split: Split = "validation",
+    window: int | None = 500,
+) -> dict[Name, dict[str, float]]:
+    """Return loss and scores of one model on each of several tasks, such as one task at several lengths.
+
+    Args:
+        model: a network whose inputs and outputs suit all tasks.
+        tasks: the tasks, by any name, such as their length.
+        sequences: sequences of a batch.
+        batches: batches of each task, counted from number 0.
+        seed: seed of the batches.
+        split: split of the batches. Training on a generated task evaluates on "test", so "validation" is new to it.
+        window: steps that are run in one piece; None for whole sequences. Relational problems have one step.
+
+    >>> from mnemoscope.cells import GRU
+    >>> from mnemoscope.tasks import Copy
+    >>> tasks = {delay: Copy(delay) for delay in (5, 50)}
+    >>> scores = evaluate_tasks(Model(GRU(10, 8), output_size=9), tasks, sequences=4)
+    >>> [(delay, sorted(row)) for delay, row in scores.items()]
+    [(5, ['accuracy', 'loss']), (50, ['accuracy', 'loss'])]
+
+    """
+    device = next(model.parameters()).device
+    for name, task in tasks.items():
+        whole = task.batches(sequences, split)
+        if batches < 1 or (whole is not None and batches > whole):
+            most = "" if whole is None else f" and at most {whole}, which is all of the {split} split"
+            raise ValueError(f"batches must be at least 1{most}, but is {batches} for the task {name!r}.")
+    return {
+        name: evaluate(
+            model,
+            task,
+            (task.batch(sequences, seed, number, split).to(device) for number in range(batches)),
+            window=window,
+        )
+        for name, task in tasks.items()
+    }

@@ -1,4 +1,4 @@
-"""Least squares of a readout: one sample after the other (recursive), or all at once (ridge regression)."""
+"""Least squares for a linear readout: recursive, sample by sample, or ridge regression on all samples."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 
 BLOCK = 32
-"""Updates that are kept as a low-rank product before they are added to P, which so is read once per update and
-written once per block."""
+"""Updates that are kept as a low-rank product before they are added to P. P is then read once per update, but written
+only once per block."""
 
 
 class RecursiveLeastSquares:
-    """`P(t) = P(t-1) - P r r^T P / (1 + r^T P r)`, and `W(t) = W(t-1) - e (P(t) r)^T` with the error e = W(t-1) r - f
-    before the update (Jang, Eq 27-28, sign and order of time put right; Sussillo & Abbott 2009).
+    """Recursive least squares with a ridge penalty.
 
-    P begins as I / alpha, and W after any number of samples is the ridge regression with that alpha on all of them.
-    Several samples may come at once (rank-k update), and several independent learners have leading dimensions.
-    P only ever loses products V^T V, so that it stays symmetric, and is kept in float64 whatever the features are: in
-    float32 its least eigenvalues would drown in the rounding of 1 / alpha, and turn negative.
+    `P(t) = P(t-1) - P r r^T P / (1 + r^T P r)`, and `W(t) = W(t-1) - e (P(t) r)^T` with the error e = W(t-1) r - f
+    before the update (Jang, Eq 27-28, with sign and order of time corrected; Sussillo & Abbott 2009).
+
+    P is initialised as I / alpha. After any number of samples, W is the ridge regression with that alpha on all of
+    them. An update may take several samples (rank-k update), and several independent learners form leading dimensions.
+    P only ever loses products V^T V, so it stays symmetric. It is kept in float64 for features of any precision: in
+    float32 its least eigenvalues would drown in the rounding of 1 / alpha and turn negative.
 
     Args:
-        features: numbers in r.
-        alpha: the weight of |W|^2 against the sum of squared errors, positive.
+        features: length of r.
+        alpha: weight of |W|^2 relative to the sum of squared errors, positive.
         learners: leading dimensions.
         forgetting: factor in (0, 1] by which the weight of the past shrinks at each update. Below 1, P grows without
-            bound in directions in which no feature points any more.
-        device: of P.
+            bound in directions without features.
+        device: device of P.
 
     >>> r, f = torch.randn(50, 8).double(), torch.randn(50, 2).double()
     >>> learner, W = RecursiveLeastSquares(8, alpha=0.1), torch.zeros(2, 8).double()
-    >>> for one, target in zip(r, f, strict=True):
-    ...     W += learner.update(one[None], (W @ one - target)[None])
+    >>> for sample, target in zip(r, f, strict=True):
+    ...     W += learner.update(sample[None], (W @ sample - target)[None])
     >>> bool(torch.allclose(W, ridge(r, f, alpha=0.1)))
     True
 
@@ -63,18 +65,18 @@ class RecursiveLeastSquares:
 
     @property
     def P(self) -> Float[Tensor, "*learners features features"]:
-        """The running estimate of the inverse correlation of the features."""
+        """Running estimate of the inverse correlation of the features."""
         self._flush()
         return self._base * self._scale
 
     def update(
         self, features: Float[Tensor, "*learners samples features"], errors: Float[Tensor, "*learners samples outputs"]
     ) -> Float[Tensor, "*learners outputs features"]:
-        """Take samples in, and return the change of W: features r and the errors W r - f before the change."""
+        """Return the change of W for samples with features r and errors W r - f before the change."""
         change, forgetting = None, self.forgetting
         for R, e in zip(features.double().split(BLOCK, -2), errors.double().split(BLOCK, -2), strict=True):
-            now = self._update(R, e if change is None else e + R @ change.mT, forgetting)
-            change, forgetting = now if change is None else change + now, 1.0  # the past is forgotten once
+            step = self._update(R, e if change is None else e + R @ change.mT, forgetting)
+            change, forgetting = step if change is None else change + step, 1.0  # forget once per update
         assert change is not None
         return change.to(features)
 
@@ -83,14 +85,14 @@ class RecursiveLeastSquares:
         if self._filled + samples > BLOCK:
             self._flush()
         old = self._V[..., : self._filled, :]
-        # P r of each sample, in rows: P is symmetric
+        # P r of each sample as rows, since P is symmetric
         RP = features @ self._base
         if self._filled:
             RP = RP - (features @ old.mT) @ old
         if self._scale != 1:
             RP = RP * self._scale
         inner = RP @ features.mT
-        if samples == 1:  # the usual case, without a factorisation
+        if samples == 1:  # the usual case needs no factorisation
             root = (inner + forgetting).sqrt()
             V, e = RP / root, errors / root
         else:
@@ -117,7 +119,7 @@ class RecursiveLeastSquares:
 def ridge(
     features: Float[Tensor, "samples features"], targets: Float[Tensor, " ..."], alpha: float = 1.0
 ) -> Float[Tensor, "outputs features"]:
-    """W that minimises `sum |W r - f|^2 + alpha |W|^2` over samples r and targets f (samples, outputs), in float64.
+    """Return W that minimises `sum |W r - f|^2 + alpha |W|^2` over samples r and targets f, computed in float64.
 
     >>> r = torch.randn(100, 5).double()
     >>> bool(torch.allclose(ridge(r, r[:, :2], alpha=0), torch.eye(2, 5).double(), atol=1e-10))
@@ -135,7 +137,7 @@ def ridge(
         raise ValueError(f"{bad} of {len(R)} samples contain NaN or infinite values.")
     if alpha == 0:
         return torch.linalg.lstsq(R, F, driver="gelsd" if R.device.type == "cpu" else "gels").solution.mT.to(features)
-    wide = R.shape[0] < R.shape[1]  # fewer samples than features: the smaller of the two equivalent systems
+    wide = R.shape[0] < R.shape[1]  # fewer samples than features: solve the smaller of two equivalent systems
     gram = R @ R.mT if wide else R.mT @ R
     gram.diagonal().add_(alpha)
     L = torch.linalg.cholesky(gram)

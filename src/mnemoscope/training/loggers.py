@@ -1,7 +1,7 @@
-"""metrics.jsonl in the forms of TensorBoard and Weights & Biases, beside it in the folder of the run.
+"""Callbacks that log the lines of metrics.jsonl to TensorBoard or Weights & Biases, in the folder of the run.
 
-When a run goes on, what was logged of it is written again from metrics.jsonl, which then ends at the checkpoint: no
-point is there twice, none is missing, also where logging was not asked for before.
+A resumed run writes its log anew from metrics.jsonl, which then ends at the checkpoint. So no point is logged twice and
+none is missing, even if logging was requested only on resume.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mnemoscope.training.callbacks import Begun, Follower, StepInfo
+from mnemoscope.training.callbacks import Callback, StartInfo, StepInfo
 from mnemoscope.training.result import TrainResult
 
 
-def logs(names: Sequence[str]) -> list[Follower]:
-    """The logs that are asked for, or an error that says what to install."""
-    return [_LOGS[name]() for name in names]
+def build_loggers(names: Sequence[str]) -> list[Callback]:
+    """Return the loggers of these names, or raise with the command that installs a missing package."""
+    return [_LOGGERS[name]() for name in names]
 
 
-class _Log(Follower, ABC):
-    """Each evaluation, by the names of metrics.jsonl."""
+class MetricsLogger(Callback, ABC):
+    """Base class of loggers: every evaluation is written under the names of metrics.jsonl."""
 
-    def begin(self, begun: Begun) -> None:
-        self.open(begun)
-        for line in begun.lines:
+    def on_start(self, info: StartInfo) -> None:
+        self.open(info)
+        for line in info.lines:
             self.write(line)
 
-    def __call__(self, info: StepInfo) -> None:
+    def on_step(self, info: StepInfo) -> None:
         if info.evaluation is not None:
             self.write(info.evaluation)
 
     @abstractmethod
-    def open(self, begun: Begun) -> None:
-        """Begin a new log in the place of one that is there."""
+    def open(self, info: StartInfo) -> None:
+        """Start a new log and remove the one of an earlier start."""
 
     @abstractmethod
     def write(self, line: dict[str, Any]) -> None:
         """Add a line of metrics.jsonl."""
 
 
-class TensorBoard(_Log):
-    """An event file in the folder `tensorboard` of the run: `tensorboard --logdir runs` shows all of them."""
+class TensorBoardLogger(MetricsLogger):
+    """Event file in the folder `tensorboard` of the run; `tensorboard --logdir runs` shows all runs."""
 
     def __init__(self) -> None:
         try:
@@ -53,16 +53,16 @@ class TensorBoard(_Log):
             raise ImportError(
                 "The log tensorboard needs TensorBoard: pip install 'mnemoscope[tensorboard]'."
             ) from error
-        self._new: Callable[[str], Any] = SummaryWriter
+        self._new_writer: Callable[[str], Any] = SummaryWriter
         self._writer: Any = None
 
-    def open(self, begun: Begun) -> None:
-        folder = begun.folder / "tensorboard"
+    def open(self, info: StartInfo) -> None:
+        folder = info.folder / "tensorboard"
         shutil.rmtree(folder, ignore_errors=True)
-        self._writer = self._new(str(folder))
-        settings = "\n".join(f"    {line}" for line in begun.config.to_toml().splitlines())  # Markdown's code
+        self._writer = self._new_writer(str(folder))
+        settings = "\n".join(f"    {line}" for line in info.config.to_toml().splitlines())  # a Markdown code block
         self._writer.add_text("config", settings)
-        self._writer.add_text("baseline", str(begun.baseline))
+        self._writer.add_text("baseline", str(info.baseline))
 
     def write(self, line: dict[str, Any]) -> None:
         for name, value in _values(line).items():
@@ -74,9 +74,10 @@ class TensorBoard(_Log):
             self._writer.close()
 
 
-class WeightsAndBiases(_Log):
-    """A run of wandb in the folder `wandb` of the run: offline, to be sent by `wandb sync`, unless WANDB_MODE says
-    otherwise.
+class WeightsAndBiasesLogger(MetricsLogger):
+    """Run of wandb in the folder `wandb` of the run.
+
+    It is offline, for `wandb sync` to upload, unless the environment variable WANDB_MODE sets another mode.
     """
 
     def __init__(self) -> None:
@@ -88,19 +89,19 @@ class WeightsAndBiases(_Log):
         self._run: Any = None
         self._finished = False
 
-    def open(self, begun: Begun) -> None:
-        config, mode = begun.config, os.environ.get("WANDB_MODE", "offline")
+    def open(self, info: StartInfo) -> None:
+        config, mode = info.config, os.environ.get("WANDB_MODE", "offline")
         if mode == "offline":
-            shutil.rmtree(begun.folder / "wandb", ignore_errors=True)
+            shutil.rmtree(info.folder / "wandb", ignore_errors=True)
         self._run = self._wandb.init(
             project=os.environ.get("WANDB_PROJECT", "mnemoscope"),
             name=config.name,
             id=f"{config.name}-{config.hash}",
-            dir=str(begun.folder),
+            dir=str(info.folder),
             mode=mode,
-            config={**asdict(config), "baseline": begun.baseline},
-            reinit="create_new",  # whoever calls may have a run of their own
-            # online, points that are there already are left as they are, which is what they would become again
+            config={**asdict(config), "baseline": info.baseline},
+            reinit="create_new",  # the caller may have another wandb run open
+            # online, wandb keeps the points that it already has; they equal those that are written again
             resume="allow" if mode == "online" else None,
             settings=self._wandb.Settings(console="off", silent=True, x_disable_stats=True),
         )
@@ -108,7 +109,7 @@ class WeightsAndBiases(_Log):
     def write(self, line: dict[str, Any]) -> None:
         self._run.log(_values(line), step=line["step"])
 
-    def finish(self, result: TrainResult) -> None:
+    def on_end(self, result: TrainResult) -> None:
         self._run.summary.update(
             {"result": {"loss": result.loss, **result.scores, "stopped": result.stopped, "seconds": result.seconds}}
         )
@@ -119,7 +120,7 @@ class WeightsAndBiases(_Log):
             self._run.finish(exit_code=0 if self._finished else 1)
 
 
-_LOGS: dict[str, Callable[[], Follower]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+_LOGGERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoardLogger, "wandb": WeightsAndBiasesLogger}
 
 
 def _values(line: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a training run gives back."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-Stopped = Literal["steps", "target", "patience"]
+StopReason = Literal["steps", "target", "patience"]
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a finished run went. The network is in the folder: `model, task, config = load_model(result.folder)`."""
+    """Result of a finished run. The folder holds the network: `model, task, config = load_model(result.folder)`."""
 
     folder: Path
     steps: int
     """Optimiser steps done."""
-    stopped: Stopped
-    """Why it ended: all steps done, target reached, or out of patience."""
+    stopped: StopReason
+    """Why the run ended: all steps done, target reached, or patience exhausted."""
     loss: float
-    """Evaluation loss after the last step; of a task with a data set, on the whole test split, with the weights that
-    did best in validation."""
+    """Evaluation loss after the last step. For a task with a data set: loss on the whole test split, with the weights
+    that did best in validation."""
     scores: dict[str, float]
-    """The task's scores, likewise."""
+    """Scores of the task, measured with `loss`."""
     baseline: float
     """Loss of the best memoryless predictor."""
     seconds: float
-    """Time spent, interruptions not counted."""
+    """Time spent, without interruptions."""
     cached: bool = False
-    """Whether the run had been finished before, and was only looked up."""
+    """Whether the run had finished before, so that this result was read from its folder."""
 
     def as_json(self) -> dict[str, Any]:
-        """What result.json holds."""
+        """Return the content of result.json."""
         content = asdict(self)
         del content["folder"], content["cached"]
         return content
 
     @classmethod
-    def from_json(cls, content: dict[str, Any], folder: Path) -> TrainResult:
-        """The result that was stored in `folder`."""
-        expected = {each.name for each in fields(cls)} - {"folder", "cached"}
+    def from_json(cls, content: dict[str, Any], folder: Path, cached: bool = True) -> TrainResult:
+        """Return the result from the content of result.json in `folder`."""
+        expected = {field.name for field in fields(cls)} - {"folder", "cached"}
         if {*content} != expected or None in content.values():
-            held = ", ".join(f"{name} = {value!r}" for name, value in content.items()) or "nothing"
+            found = ", ".join(f"{name} = {value!r}" for name, value in content.items()) or "nothing"
             raise ValueError(
-                f"{folder}/result.json should hold {', '.join(sorted(expected))}, but holds {held}. It was edited, or "
+                f"{folder}/result.json should hold {', '.join(sorted(expected))}, but holds {found}. It was edited, or "
                 f"written by another version of mnemoscope; start the run again with overwrite=True (`--overwrite`)."
             )
-        return cls(folder=folder, cached=True, **content)
+        return cls(folder=folder, cached=cached, **content)

@@ -1,29 +1,29 @@
-"""The folder of a run: `runs/<name>/<hash>/`, plain text and safetensors, never pickle."""
+"""The folder of a run, `runs/<name>/<hash>/`: plain text and safetensors, never pickle."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from mnemoscope import registry
-from mnemoscope.base.files import DEBRIS, claimed, write_atomically
+from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, read_json, write_atomically, write_json
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import Log, RunConfig
 from mnemoscope.store import newer_version_note
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
-from mnemoscope.training.files import read_json, read_tensors, write_json, write_tensors
+from mnemoscope.training.metrics_file import read_metrics
 from mnemoscope.training.result import TrainResult
+from mnemoscope.training.tensor_files import read_tensors, write_tensors
 
 Status = Literal["new", "unfinished", "finished"]
 
@@ -32,22 +32,22 @@ Status = Literal["new", "unfinished", "finished"]
 class RunFolder:
     """One run on disk.
 
-    - `config.toml`: what was asked for;
-    - `env.json`: with which versions, on which machine;
+    - `config.toml`: the configuration;
+    - `env.json`: versions and machine;
     - `metrics.jsonl`: a line per evaluation, without times, so that equal runs have equal bytes;
-    - `checkpoint.safetensors`: weights, optimiser, counters and carried state, from which an unfinished run goes on;
-    - `model.safetensors`, `result.json`: the network and how it went, once the run is finished;
-    - `tensorboard/`, `wandb/`: the metrics in other forms, if these were asked for.
+    - `checkpoint.safetensors`: weights, optimiser, counters and carried state, from which an unfinished run resumes;
+    - `model.safetensors`, `result.json`: the network and its result, once the run is finished;
+    - `tensorboard/`, `wandb/`: the metrics in other forms, if these were requested.
     """
 
     path: Path
 
     @property
     def status(self) -> Status:
-        """Whether there is no run here yet, one to go on with, or a finished one."""
+        """Whether the folder holds no run yet, an unfinished one, or a finished one."""
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"{self.path} is a file; the folder of a run was expected.")
-        content = sorted(each.name for each in self.path.glob("*") if not each.name.startswith(DEBRIS))
+        content = sorted(file.name for file in self.path.glob("*") if not file.name.startswith(TEMPORARY_PREFIX))
         if not content:
             return "new"
         if "config.toml" not in content:
@@ -57,14 +57,24 @@ class RunFolder:
             )
         return "finished" if {"result.json", "model.safetensors"} <= {*content} else "unfinished"
 
-    def claimed(self) -> AbstractContextManager[None]:
-        """Keep other processes from training here for as long as the context lasts."""
-        return claimed(self.path, "training")
+    @property
+    def checkpoint(self) -> Path:
+        """Path of the checkpoint, which need not exist."""
+        return self.path / "checkpoint.safetensors"
 
-    def decide(self, config: RunConfig, *, resume: bool, overwrite: bool) -> Literal["start", "go on", "done"]:
-        """What there is to do here for someone who wants this run; raises if the folder is not theirs to touch."""
+    @property
+    def metrics(self) -> Path:
+        """Path of metrics.jsonl, which need not exist."""
+        return self.path / "metrics.jsonl"
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes from training in this folder while the context lasts."""
+        return lock_folder(self.path, "training")
+
+    def decide(self, config: RunConfig, *, resume: bool, overwrite: bool) -> Literal["start", "resume", "finished"]:
+        """Return what to do for a run of `config`; raise if the folder holds something else."""
         if resume and overwrite:
-            raise ValueError("resume=True goes on with a run and overwrite=True starts it again; choose one of them.")
+            raise ValueError("resume=True continues a run and overwrite=True starts it again; choose one of them.")
         status = self.status
         if overwrite or status == "new":
             return "start"
@@ -74,23 +84,23 @@ class RunFolder:
                 f"Restore it, or start again with overwrite=True."
             )
         if status == "finished":
-            return "done"
+            return "finished"
         if not resume:
             raise FileExistsError(
-                f"There is an unfinished run in {self.path}. Go on with it by resume=True (`--resume`), "
-                f"or start again by overwrite=True (`--overwrite`)."
+                f"There is an unfinished run in {self.path}. Continue it with resume=True (`--resume`), or start again "
+                f"with overwrite=True (`--overwrite`)."
             )
-        known = self.read_environment() if (self.path / "env.json").exists() else {}
-        if newer := newer_version_note(str(known.get("mnemoscope", ""))):
-            raise ValueError(f"The unfinished run in {self.path} was {newer}: go on with it by that version.")
-        return "go on"
+        environment = self.read_environment() if (self.path / "env.json").exists() else {}
+        if newer := newer_version_note(str(environment.get("mnemoscope", ""))):
+            raise ValueError(f"The unfinished run in {self.path} was {newer}: continue it by that version.")
+        return "resume"
 
     def read_environment(self) -> dict[str, Any]:
-        """Versions and machine with which the run was begun."""
+        """Return versions and machine at the start of the run."""
         return read_json(self.path / "env.json")
 
-    def begin(self, config: RunConfig, processes: int = 1) -> None:
-        """Start from nothing: remove what an earlier run left, write the configuration and the environment."""
+    def start(self, config: RunConfig, processes: int = 1) -> None:
+        """Remove the files of an earlier run, and write the configuration and the environment."""
         for name in ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json"):
             (self.path / name).unlink(missing_ok=True)
         for name in get_args(Log):
@@ -99,20 +109,21 @@ class RunFolder:
         write_json(self.path / "env.json", environment() | ({"processes": processes} if processes > 1 else {}))
 
     def copy_finished(self, to: RunFolder, config: RunConfig) -> None:
-        """Put this finished run, with its versions and machine, into another folder, as the run of `config`."""
+        """Copy this finished run, with its versions and machine, to another folder as the run of `config`."""
         self._check_finished()
-        with to.claimed():
+        with to.lock():
             write_atomically(to.path / "config.toml", config.to_toml().encode())
-            for name in ("env.json", "metrics.jsonl", "model.safetensors", "result.json"):  # the last makes it finished
+            # result.json last: it marks the run as finished
+            for name in ("env.json", "metrics.jsonl", "model.safetensors", "result.json"):
                 write_atomically(to.path / name, (self.path / name).read_bytes())
 
-    def remove_debris(self) -> None:
-        """Remove what crashes in the middle of writing have left."""
-        for each in self.path.glob(f"{DEBRIS}*"):
-            each.unlink()
+    def remove_temporary_files(self) -> None:
+        """Remove incomplete files that a crash left behind."""
+        for file in self.path.glob(f"{TEMPORARY_PREFIX}*"):
+            file.unlink()
 
     def read_config(self) -> RunConfig:
-        """What was asked for."""
+        """Return the configuration of the run."""
         if not self.path.is_dir():
             raise FileNotFoundError(f"There is no folder {self.path}.")
         if self.status == "new":
@@ -120,41 +131,23 @@ class RunFolder:
         return RunConfig.from_toml(self.path / "config.toml")
 
     def read_result(self) -> TrainResult:
-        """How the run went."""
+        """Return the result of the run."""
         self._check_finished()
         return TrainResult.from_json(read_json(self.path / "result.json"), self.path)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The evaluations so far, in order."""
-        path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return []
-        try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} does not hold a JSON object in every line: {error}. Was it cut short?") from error
-
-    def open_metrics(self, size: int) -> BinaryIO:
-        """metrics.jsonl for appending, after what was written past its first `size` bytes has been taken back."""
-        path = self.path / "metrics.jsonl"
-        path.touch()
-        if path.stat().st_size < size:
-            raise ValueError(
-                f"{path} has {path.stat().st_size} bytes, but {size} when the checkpoint was made: it was cut short "
-                f"since. Start the run again with overwrite=True."
-            )
-        os.truncate(path, size)
-        return path.open("ab")
+        """Return the evaluations so far, in order."""
+        return read_metrics(self.metrics)
 
     def load_model(self) -> tuple[Model, Task, RunConfig]:
-        """The trained network, on the CPU, in evaluation mode."""
+        """Return the trained network, on the CPU and in evaluation mode, with its task and its configuration."""
         config = self.read_config()
         self._check_finished()
         task = build_task(config)
         model = build_model(config, task)
         path = self.path / "model.safetensors"
-        weights, written = read_tensors(path)
-        if written.get("config", config.hash) != config.hash:
+        weights, header = read_tensors(path)
+        if header.get("config", config.hash) != config.hash:
             raise ValueError(
                 f"{self.path} holds a network trained with other settings than its config.toml, which was edited."
             )
@@ -166,7 +159,7 @@ class RunFolder:
         write_tensors(self.path / "model.safetensors", model.state_dict(), {"config": config.hash})
 
     def save_result(self, result: TrainResult) -> None:
-        """Write result.json, which makes the run a finished one."""
+        """Write result.json, which marks the run as finished."""
         write_json(self.path / "result.json", result.as_json())
 
     def _check_finished(self) -> None:
@@ -174,12 +167,12 @@ class RunFolder:
         if self.status != "finished":
             raise FileNotFoundError(
                 f"The run in {self.path} is not finished: it has no result yet. "
-                f"Go on with train(config, resume=True), or `mnemoscope train {self.path}/config.toml --resume`."
+                f"Continue it with train(config, resume=True), or `mnemoscope train {self.path}/config.toml --resume`."
             )
 
 
 def load_model(folder: str | Path) -> tuple[Model, Task, RunConfig]:
-    """The trained network of a run folder, on the CPU, with its task and its configuration.
+    """Return the trained network of a run folder, on the CPU, with its task and its configuration.
 
     >>> load_model("runs/nowhere")
     Traceback (most recent call last):
@@ -189,7 +182,7 @@ def load_model(folder: str | Path) -> tuple[Model, Task, RunConfig]:
 
 
 def load_weights(model: Model, weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Put `weights`, read from `path`, into the model, which must have the same names and shapes."""
+    """Load `weights`, which were read from `path`, into the model; raise unless names and shapes agree."""
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -197,7 +190,7 @@ def load_weights(model: Model, weights: dict[str, torch.Tensor], path: Path) -> 
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine, for env.json."""
+    """Return versions and machine, the content of env.json."""
     return {
         "mnemoscope": __version__,
         "python": platform.python_version(),
@@ -213,7 +206,7 @@ def environment() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    info = Path("/proc/cpuinfo")  # platform.processor() says little on Linux
+    info = Path("/proc/cpuinfo")  # on Linux, platform.processor() is vague
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor() or platform.machine()

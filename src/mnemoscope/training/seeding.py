@@ -1,4 +1,4 @@
-"""Randomness by name: the same parts give the same numbers, and nobody else's generator is disturbed."""
+"""Named random numbers: equal parts give equal numbers, and the global generators stay untouched."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 
 @contextmanager
 def seeded(*parts: object, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Run a block with torch's global generators seeded by `parts`; afterwards they are as they were before.
+    """Seed torch's global generators by `parts` inside the context, and restore them afterwards.
 
-    For what draws from the global generator and cannot be told otherwise: weight initialisers, dropout.
+    For code that draws from the global generator and takes no other: weight initialisers, dropout.
 
     >>> with seeded("initial weights", 0):
     ...     first = torch.rand(3)
@@ -24,7 +24,7 @@ def seeded(*parts: object, device: torch.device | str = "cpu") -> Iterator[None]
     seed = int.from_bytes(sha256(" ".join(map(str, parts)).encode()).digest()[:8])
     devices = [torch.cuda.current_device()] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reseeds every other device for good
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed all other devices for good
         if devices:
             torch.cuda.manual_seed(seed)
         yield

@@ -1,4 +1,4 @@
-"""A run as a job: what an engine calls for a trial that is a training and nothing else. Quick to import."""
+"""A training run as a job for an engine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 from mnemoscope.base.files import write_json
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.training.loop import NonFiniteLoss, train
+from mnemoscope.training.loop import train
+from mnemoscope.training.non_finite import NonFiniteLoss
 
 TRIAL = "trial.json"
-"""File in the folder of a run which says that it has ended, and how: finished, or not finite any more."""
+"""File in the folder of a run that has ended; it records the result, or that the loss was not finite."""
 
 
 def run_trial(settings: dict[str, Any], below: str, root: str) -> None:
-    """Train a configuration in its folder in `<root>/<below>`, or go on with it, unless it has ended."""
+    """Train a configuration in its folder in `<root>/<below>`, or resume it, unless the run has ended."""
     config, home = RunConfig(**settings), Path(root, below)
-    ended = config.folder(home) / TRIAL
-    if ended.exists():
+    record = config.folder(home) / TRIAL
+    if record.exists():
         return
     result: dict[str, Any]
     try:
@@ -25,6 +26,11 @@ def run_trial(settings: dict[str, Any], below: str, root: str) -> None:
     except NonFiniteLoss as error:
         result = {"diverged": str(error).split(";")[0]}
     else:
-        result = {"loss": trained.loss, **trained.scores, "steps": trained.steps, "seconds": round(trained.seconds, 1),
-                  "baseline": trained.baseline}  # fmt: skip
-    write_json(ended, {"trial": {"settings": settings, "seed": config.seed}, "result": result})
+        result = {
+            "loss": trained.loss,
+            **trained.scores,
+            "steps": trained.steps,
+            "seconds": round(trained.seconds, 1),
+            "baseline": trained.baseline,
+        }
+    write_json(record, {"trial": {"settings": settings, "seed": config.seed}, "result": result})

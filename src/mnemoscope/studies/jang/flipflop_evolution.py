@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.files import read_json, write_json
 from mnemoscope.cells import run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
@@ -34,7 +35,6 @@ from mnemoscope.report import render_document
 from mnemoscope.report.evolution import evolution_section
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang.reservoirs import Lesson, Recipe, lesson, tried, written
-from mnemoscope.training.files import read_json, write_json
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from mnemoscope.base.files import read_json
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.training import NonFiniteLoss
-from mnemoscope.training.files import read_json
-from mnemoscope.training.reinforcement import PPO, ActorCritic, grid_agent, learn, minigrid, play
+from mnemoscope.training.reinforcement import PPO, ActorCritic, build_grid_agent, minigrid, play_episodes, train_agent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,15 +119,15 @@ class MiniGrid(Study):
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         chosen, seed = trial.settings, trial.seed
         small, large = (minigrid(place) for place in ROOMS[chosen["room"]])
-        agent = grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
+        agent = build_grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
         result: dict[str, Any] = {"parameters": sum(one.numel() for one in agent.parameters())}
         try:
-            learned = learn(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
+            learned = train_agent(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
         except NonFiniteLoss as error:
             return result | {"failed": str(error).split(";")[0]}
         agents = {"after": agent, "random": _aimless()}
         tested = {
-            name: [_rewards(play(one, make, chosen["episodes"], seed)) for make in (small, large)]
+            name: [_rewards(play_episodes(one, make, chosen["episodes"], seed)) for make in (small, large)]
             for name, one in agents.items()
         }
         return result | {
@@ -222,7 +222,7 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
 
 def _aimless() -> ActorCritic:
     """An agent to which all actions are as good."""
-    agent = grid_agent("elman", hidden_size=1)
+    agent = build_grid_agent("elman", hidden_size=1)
     nn.init.zeros_(agent.linear_readout.weight)
     return agent
 

@@ -20,10 +20,10 @@ from mnemoscope.studies.kerg2022.relational import (
     reported,
 )
 from mnemoscope.tasks import Split, Task
-from mnemoscope.tasks.problems import Problems
 from mnemoscope.tasks.relational import RelationalGame
 from mnemoscope.tasks.relational.game_rules import RULES
-from mnemoscope.tasks.relational.games import OF_COLOUR
+from mnemoscope.tasks.relational.games import COLOUR_RULES
+from mnemoscope.tasks.relational_sequence import RelationalSequence
 
 Percent = tuple[float, float]
 """Mean and deviation over ten seeds."""
@@ -171,17 +171,17 @@ class Games(RelationalStudy):
         return all(trial.settings[name] == getattr(told, name) for name in self.recipe)
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
-        assert isinstance(task, Problems)
-        assert isinstance(task.of, RelationalGame)
+        assert isinstance(task, RelationalSequence)
+        assert isinstance(task.relational, RelationalGame)
         found: dict[str, tuple[Task, Split]] = {"validation": (task, "validation")}
-        for test_set in test_sets(task.of.rule):
-            found[test_set] = Problems(replace(task.of, test_set=test_set)), "test"
+        for test_set in test_sets(task.relational.rule):
+            found[test_set] = RelationalSequence(replace(task.relational, test_set=test_set)), "test"
         return found
 
 
 def test_sets(rule: str) -> tuple[Literal["hexominoes", "stripes"], ...]:
     """What a game can be tested with."""
-    return TESTED[:1] if rule in OF_COLOUR else TESTED
+    return TESTED[:1] if rule in COLOUR_RULES else TESTED
 
 
 STUDY = Games()

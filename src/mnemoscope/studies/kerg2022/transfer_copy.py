@@ -19,7 +19,7 @@ from mnemoscope.studies.kerg2022.recall import (
     until_solved,
 )
 from mnemoscope.tasks import Copy
-from mnemoscope.training import evaluate_each, load_model
+from mnemoscope.training import evaluate_tasks, load_model
 
 NETWORKS = {name: {"steps": 6000, "batch_size": 64, **network} for name, network in in_stages(OURS, "10 30").items()}
 SLOWER = ("memrnn", "sab", "h-detach")
@@ -80,7 +80,7 @@ class TransferCopy(RecallStudy):
         model, task, config = load_model(run)
         assert isinstance(task, Copy)
         tasks = {times * task.delay: replace(task, delay=times * task.delay) for times in TIMES_AS_LONG}
-        scores = evaluate_each(model.to(config.device), tasks, seed=config.seed)
+        scores = evaluate_tasks(model.to(config.device), tasks, seed=config.seed)
         return {"tested": [[delay, round(score["accuracy"], 4)] for delay, score in scores.items()]}
 
     def recalled(self, one: Finished) -> dict[int, float]:

@@ -25,8 +25,8 @@ from mnemoscope.studies.renanse2021.tape import (
 )
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
-from mnemoscope.tasks.bits import BitTask
-from mnemoscope.training import evaluate_each, load_model
+from mnemoscope.tasks.bit_task import BitTask
+from mnemoscope.training import evaluate_tasks, load_model
 
 AS_TOLD: dict[str, dict[str, Any]] = {
     "matntm": {"cell": "matntm", "hidden_size": 20, "cell_options": {"layers": 4}},
@@ -107,7 +107,7 @@ class MatrixRecallStudy(TapeStudy):
         model, task, config = load_model(run)
         assert isinstance(task, Recall)
         parts = {number: task.at(task.most, number) for number in PARTS}
-        tested = evaluate_each(model.to(config.device), parts, sequences=SEQUENCES, seed=config.seed)
+        tested = evaluate_tasks(model.to(config.device), parts, sequences=SEQUENCES, seed=config.seed)
         found = [[number, float(f"{scores['wrong bits']:.4g}")] for number, scores in tested.items()]
         return {**super().look(run), "of parts": found}
 

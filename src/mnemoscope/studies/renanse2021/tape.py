@@ -18,8 +18,8 @@ from mnemoscope.replication.study import Finished, Published, Row, Study, Trial
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
 from mnemoscope.tasks.bit_copy import Copying
-from mnemoscope.tasks.bits import BitTask
-from mnemoscope.training import build_task, evaluate_each, load_model
+from mnemoscope.tasks.bit_task import BitTask
+from mnemoscope.training import build_task, evaluate_tasks, load_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ class TapeStudy(SolvingStudy):
 
     def look(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
-        tested = evaluate_each(model.to(config.device), self.tests(task), sequences=SEQUENCES, seed=config.seed)
+        tested = evaluate_tasks(model.to(config.device), self.tests(task), sequences=SEQUENCES, seed=config.seed)
         return {"tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]}
 
     def solved(self, result: Mapping[str, Any]) -> bool:
@@ -124,7 +124,7 @@ class TapeStudy(SolvingStudy):
         return task == told and all(settings[name] == getattr(published, name) for name in names)
 
     def remark(self, own: Sequence[Finished]) -> str:
-        return f"{super().remark(own)}; {task_of(own[0].trial).knowing_nothing()}"
+        return f"{super().remark(own)}; {task_of(own[0].trial).uninformed_summary()}"
 
     def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
         lost = len(own) - len(finite(own))
@@ -237,7 +237,7 @@ def draw_nothing(axes: Any, results: Sequence[Finished]) -> None:
     tasks = {task.output_size: task for task in (task_of(one.trial) for one in results)}
     levels: dict[tuple[int, float], list[str]] = {}
     for bits, task in tasks.items():
-        for name, wrong in task.trivial().items():
+        for name, wrong in task.uninformed_scores().items():
             levels.setdefault((bits, wrong), []).append(name)
     for (bits, wrong), names in levels.items():
         words = " or ".join(names) + (f", of {bits}" if len(tasks) > 1 else "")

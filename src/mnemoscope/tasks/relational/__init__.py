@@ -1,14 +1,14 @@
-"""Relational tasks over drawn images: which rule holds among objects that were never seen before."""
+"""Relational tasks on generated images: which rule holds among objects that training never showed."""
 
 from mnemoscope.tasks.relational.basic import RMTS, Completion, IdentityRules, MatchToSample, SameDifferent
 from mnemoscope.tasks.relational.comparison import Comparison
 from mnemoscope.tasks.relational.distribution import DistributionOfN
-from mnemoscope.tasks.relational.drawing import draw_samples, picture
+from mnemoscope.tasks.relational.figure import draw_samples, picture
 from mnemoscope.tasks.relational.games import RelationalGame
 from mnemoscope.tasks.relational.published import PUBLISHED
 from mnemoscope.tasks.relational.scene_objects import Objects, game_objects
 from mnemoscope.tasks.relational.shape_images import shapes
-from mnemoscope.tasks.relational.shape_task import HeldOut, ShapeTask
+from mnemoscope.tasks.relational.shape_task import HeldOutShapes, ShapeTask
 from mnemoscope.tasks.relational.task import RelationalTask
 from mnemoscope.tasks.relational.unseen import RMTS3, IdentityRules4, SameDifferent6
 
@@ -19,7 +19,7 @@ __all__ = [
     "Comparison",
     "Completion",
     "DistributionOfN",
-    "HeldOut",
+    "HeldOutShapes",
     "IdentityRules",
     "IdentityRules4",
     "MatchToSample",

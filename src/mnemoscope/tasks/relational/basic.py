@@ -1,4 +1,4 @@
-"""Relational tasks of cognitive tests: same or different, match to sample, identity rules (Kerg, 5.4.1)."""
+"""Relational tasks from cognitive tests: same/different, match-to-sample, identity rules (Kerg, 5.4.1)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Int
-from mnemoscope.tasks.relational.shape_task import Problems, ShapeTask
-from mnemoscope.tasks.relational.task import balanced, letters, shuffled_with
+from mnemoscope.tasks.relational.shape_task import LetterPatterns, ShapeTask
+from mnemoscope.tasks.relational.task import balanced, candidates_with_answer, parse_patterns
 from mnemoscope.tasks.splits import Split
 
 
 @dataclass(frozen=True)
 class SameDifferent(ShapeTask):
-    """Two objects: 0 if they are the same, 1 if they are different.
+    """Two objects; the label is 0 if they are the same, 1 if they are different.
 
     >>> SameDifferent(m=99)
     Traceback (most recent call last):
@@ -38,18 +38,18 @@ Hold out 2 to 98, or none.
     def needed(self, split: Split) -> int:
         return 2
 
-    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+    def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
         labels = balanced(size, 2, generator)
-        return Problems(letters("aa", "ab")[labels], labels)
+        return LetterPatterns(parse_patterns("aa", "ab")[labels], labels)
 
 
 @dataclass(frozen=True)
 class MatchToSample(ShapeTask):
-    """A source and two targets: which target (0 or 1) has the same relations within it as the source."""
+    """A source and two targets; the label is the target (0 or 1) with the same inner relations as the source."""
 
     @abstractmethod
     def rules(self, split: Split) -> tuple[str, ...]:
-        """The problems of a split as patterns "source match other"; which target comes first is drawn."""
+        """Return the problems of a split as patterns "source match other"; the order of the targets is drawn."""
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -62,17 +62,17 @@ class MatchToSample(ShapeTask):
     def needed(self, split: Split) -> int:
         return len(set("".join(self.rules(split))) - {" "})
 
-    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
-        patterns = letters(*self.rules(split)).unflatten(1, (3, -1))  # (rules, 3, objects)
+    def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
+        patterns = parse_patterns(*self.rules(split)).unflatten(1, (3, -1))  # (rules, 3, objects)
         chosen = patterns[balanced(size, len(patterns), generator)]
         labels = balanced(size, 2, generator)
         order = torch.tensor([[0, 1, 2], [0, 2, 1]])[labels]
-        return Problems(chosen[torch.arange(size)[:, None], order].flatten(1), labels)
+        return LetterPatterns(chosen[torch.arange(size)[:, None], order].flatten(1), labels)
 
 
 @dataclass(frozen=True)
 class RMTS(MatchToSample):
-    """Relational match-to-sample with pairs: which target is two of the same, or two different ones, as the source is.
+    """Relational match-to-sample with pairs: the match is a pair of equal objects exactly if the source is.
 
     >>> RMTS().objects, RMTS().segments
     (6, (2, 2, 2))
@@ -84,17 +84,17 @@ class RMTS(MatchToSample):
 
 @dataclass(frozen=True)
 class Completion(ShapeTask):
-    """A row, another row without its last, and candidates: which of them (counted from 0) is that last."""
+    """A row, a second row without its last object, and candidates; the label is the candidate that completes it."""
 
     @property
     @abstractmethod
     def row(self) -> int:
-        """Objects of a whole row."""
+        """Number of objects of a complete row."""
 
     @property
     @abstractmethod
     def candidates(self) -> int:
-        """Objects to choose from."""
+        """Number of candidates."""
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class Completion(ShapeTask):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        return (self.row, self.row - 1 + self.candidates)  # what is chosen from belongs to what it completes
+        return (self.row, self.row - 1 + self.candidates)  # the candidates belong to the row that they complete
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -110,22 +110,22 @@ class Completion(ShapeTask):
 
     def completed(
         self, first: Int[Tensor, "size row"], second: Int[Tensor, "size row"], generator: Generator
-    ) -> Problems:
-        """Problems whose candidates are all letters, in random order but for the right one, balanced over places."""
+    ) -> LetterPatterns:
+        """Return problems with all letters as candidates in random order; the place of the right one is balanced."""
         labels = balanced(len(first), self.choices, generator)
-        candidates = shuffled_with(second[:, -1], labels, self.choices, generator)
-        return Problems(torch.cat([first, second[:, :-1], candidates], 1), labels)
+        candidates = candidates_with_answer(second[:, -1], labels, self.choices, generator)
+        return LetterPatterns(torch.cat([first, second[:, :-1], candidates], 1), labels)
 
 
 @dataclass(frozen=True)
 class IdentityRules(Completion):
-    """A row by a rule, a row of other objects without its last, and candidates, one of which completes it by the rule.
+    """A row that follows a rule, a row of other objects without its last, and candidates to complete it by that rule.
 
-    The candidates are all shapes of the problem: those of both rows, and as many more as make four.
+    The candidates are the shapes of both rows and further shapes, four in total.
     """
 
     def rules(self, split: Split) -> tuple[str, ...]:
-        """Rows by which the problems of a split are made; the last object of each is one of those before it."""
+        """Return the rules of a split as rows; the last object of a row equals an earlier one."""
         return ("aaa", "aba", "abb")
 
     @property
@@ -139,8 +139,8 @@ class IdentityRules(Completion):
     def needed(self, split: Split) -> int:
         return self.candidates
 
-    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
-        rows = letters(*self.rules(split))
+    def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
+        rows = parse_patterns(*self.rules(split))
         first = rows[balanced(size, len(rows), generator)]
         second = first + first.amax(1, keepdim=True) + 1  # the next letters
         return self.completed(first, second, generator)

@@ -1,4 +1,4 @@
-"""Which of two objects is larger: a relation that has a direction (Kerg, 7.2)."""
+"""Comparison: which of two objects is larger, a relation with a direction (Kerg, 7.2)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from torch import Generator, Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.tasks.relational.shape_images import SIDE, shapes
-from mnemoscope.tasks.relational.shape_task import HeldOut
+from mnemoscope.tasks.relational.shape_task import HeldOutShapes
 from mnemoscope.tasks.relational.task import balanced
 from mnemoscope.tasks.splits import Split
 
 SIZES = (16, 24, SIDE)
-"""Pixels of a small, a medium and a large shape; the source does not say how large they are."""
+"""Side of a small, a medium and a large shape, in pixels; the source gives no sizes."""
 
 
 @dataclass(frozen=True)
-class Comparison(HeldOut):
-    """A shape in two sizes: the position, 0 or 1, of the larger one.
+class Comparison(HeldOutShapes):
+    """A shape in two sizes; the label is the position, 0 or 1, of the larger one.
 
-    Small and large; or, if `transitive`, small and medium or medium and large to train with, and small and large to
-    test. The source does not say how many shapes are held out. Here 95, as of most of its tasks, chosen after a trial:
-    it says that CoRelNet with differences solves the task, which in three runs of 600 iterations was right on 98 to
-    100% of unseen shapes with 95 held out, and on 71, 76 and 95% with 98, which leaves two to train with.
+    The sizes are small and large. If `transitive`, training uses small and medium or medium and large, and the test
+    uses small and large. The source does not state how many shapes are held out. The default is 95, as in most of its
+    tasks, chosen after a trial: the source reports that CoRelNet with differences solves the task. In three runs of 600
+    iterations, that network was right on 98 to 100% of unseen shapes with 95 held out, and on 71, 76 and 95% with 98
+    held out, which leaves two shapes for training.
     """
 
     transitive: bool = False
@@ -57,10 +58,10 @@ class Comparison(HeldOut):
         sizes = torch.where(labels[:, None] == 1, sizes, sizes.flip(1))
         codes = self.draw_shapes(size, 1, generator, split) * len(SIZES) + sizes
         distinct, objects = codes.unique(return_inverse=True)
-        images = _sized()[distinct % len(SIZES), distinct // len(SIZES)]
+        images = _shapes_by_size()[distinct % len(SIZES), distinct // len(SIZES)]
         return Scenes(images[:, None].repeat(1, self.channels, 1, 1), objects, labels)
 
 
 @cache
-def _sized() -> Float[Tensor, "3 100 32 32"]:
+def _shapes_by_size() -> Float[Tensor, "3 100 32 32"]:
     return torch.stack([shapes(size) for size in SIZES])

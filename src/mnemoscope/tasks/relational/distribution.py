@@ -1,4 +1,4 @@
-"""Distribution-of-three, and of any number: what is missing from a row that was seen in another order."""
+"""Distribution-of-n: find the object that a reordered row lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from mnemoscope.base.array_types import Bool, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.relational.basic import Completion
-from mnemoscope.tasks.relational.shape_task import Problems
+from mnemoscope.tasks.relational.shape_task import LetterPatterns
 from mnemoscope.tasks.relational.task import permutations
 from mnemoscope.tasks.splits import Split
 
@@ -20,12 +20,12 @@ Restricted = Literal["no", "thesis", "code"]
 
 @dataclass(frozen=True)
 class DistributionOfN(Completion):
-    """n objects, the same in another order without the last, and n + 1 candidates, one of them that last.
+    """n objects, the same objects in another order without the last, and n + 1 candidates for the last.
 
-    Kerg, 5.4.1 for n = 3 and C.4. The candidates are the n objects and a new one, in random order.
+    Kerg, 5.4.1 for n = 3, and C.4. The candidates are the n objects and a new one, in random order.
 
-    If `restricted`, orders are tested that were not trained. Some keep the set of the first n - 3 objects, and by
-    "thesis" these are trained and all others tested; the released "code" has it the other way round.
+    `restricted` holds out orders. With "thesis", training uses the orders that keep the set of the first n - 3 objects,
+    and the test uses all others. The released "code" exchanges the two.
 
     >>> DistributionOfN(n=10, m=89, restricted="thesis").objects
     30
@@ -60,7 +60,7 @@ class DistributionOfN(Completion):
     def needed(self, split: Split) -> int:
         return self.candidates
 
-    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+    def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
         order = self._orders(size, generator, split)
         return self.completed(torch.arange(self.n).expand(size, self.n), order, generator)
 
@@ -76,5 +76,5 @@ class DistributionOfN(Completion):
         return order
 
     def _keeps(self, order: Int[Tensor, "size n"]) -> Bool[Tensor, " size"]:
-        """Whether the first n - 3 are, in some order, the first n - 3 again."""
+        """Return which orders permute the first n - 3 objects among themselves."""
         return (order[:, : self.n - 3] < self.n - 3).all(1)

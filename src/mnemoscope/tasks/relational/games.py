@@ -1,14 +1,14 @@
-"""The relational games: whether a relation holds among coloured objects in a grid (Shanahan et al. 2019)."""
+"""The relational games: does a relation hold among coloured objects in a grid? (Shanahan et al. 2019)"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Generator
 
+from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.tasks.relational.game_rules import CELLS, RULES
 from mnemoscope.tasks.relational.scene_objects import CELL, GRID, game_objects
@@ -16,17 +16,17 @@ from mnemoscope.tasks.relational.task import RelationalTask
 from mnemoscope.tasks.splits import Split
 
 TestSet = Literal["hexominoes", "stripes"]
-OF_COLOUR = ("colour/shape", "left-of")
-"""Rules that need objects of one colour and of several shapes, so that there are no stripes for them."""
+COLOUR_RULES = ("colour/shape", "left-of")
+"""Rules that need objects of one colour and of several shapes; they cannot be played with stripes."""
 
 
 @dataclass(frozen=True)
 class RelationalGame(RelationalTask):
-    """Pictures of 36 x 36 pixels as nine objects, their cells row by row; empty ones are black (Kerg, 5.4.2).
+    """Pictures of 36 x 36 pixels as nine objects, one per cell, by rows; empty cells are black (Kerg, 5.4.2).
 
     `rule` is one of "same", "between", "occurs", "xoccurs", "row matching", "colour/shape" and "left-of". The label is
-    1 if it holds; of colour/shape it is 0 to 3: same and same, same and different, different and same, both different.
-    Trained with pentominoes, tested with the objects of `test_set`.
+    1 if the rule holds; for colour/shape it is 0 to 3: both the same, same colour, same shape, both different. Training
+    uses pentominoes, and the test uses the objects of `test_set`.
 
     >>> game = RelationalGame("left-of")
     >>> game.objects, game.choices, game.height
@@ -46,14 +46,13 @@ row matching, colour/shape, left-of.
 
     def __post_init__(self) -> None:
         if self.rule not in tuple(RULES):
-            near = get_close_matches(str(self.rule), RULES, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(str(self.rule), RULES)
             raise ValueError(f"There is no rule {self.rule!r}.{hint} Known: {', '.join(RULES)}.")
         if self.test_set not in get_args(TestSet):
             raise ValueError(f'test_set must be "hexominoes" or "stripes", but is {self.test_set!r}.')
-        if self.test_set == "stripes" and self.rule in OF_COLOUR:
+        if self.test_set == "stripes" and self.rule in COLOUR_RULES:
             raise ValueError(
-                f"Stripes have two colours and one shape, so that {self.rule!r} says nothing of them. "
+                f"Stripes have two colours and one shape, so {self.rule!r} does not apply to them. "
                 "Test it with hexominoes."
             )
 

@@ -1,4 +1,4 @@
-"""Families of shapes, each drawn from a random generator as the pixels that its ink covers."""
+"""Families of random shapes, drawn as the pixels that their ink covers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 from numpy.random import RandomState
 
 Ink = np.ndarray
-"""Booleans, (side, side): where there is ink."""
+"""Booleans, (side, side): True where there is ink."""
 
 
 def star(side: int, random: RandomState) -> Ink:
-    """A star of three to nine points around its centre, sometimes hollow."""
+    """Draw a star of three to nine points around its centre, sometimes hollow."""
     radius, angle = _polar(side, (0.0, 0.0))
     points, turn = random.randint(3, 10), random.uniform(0, 2 * np.pi)
     outer, depth = random.uniform(0.6, 0.95), random.uniform(0.2, 0.8)
     phase = (points * (angle + turn) / (2 * np.pi)) % 1
-    edge = outer * (1 - depth * np.abs(2 * phase - 1))  # falls and rises once for every point
+    edge = outer * (1 - depth * np.abs(2 * phase - 1))  # one minimum and one maximum per point
     return _hollow(radius / edge, random)
 
 
 def blob(side: int, random: RandomState) -> Ink:
-    """A closed curve whose radius is a Fourier series of the angle, sometimes hollow."""
+    """Draw a closed curve whose radius is a Fourier series of the angle, sometimes hollow."""
     radius, angle = _polar(side, tuple(random.uniform(-0.15, 0.15, 2)))
     orders = np.arange(1, 6)
     sizes = random.normal(size=5) * 0.35 / np.sqrt(orders)
@@ -32,22 +32,22 @@ def blob(side: int, random: RandomState) -> Ink:
 
 
 def line(side: int, random: RandomState) -> Ink:
-    """A thick line through three to six corners, sometimes closed."""
+    """Draw a thick line through three to six corners, sometimes closed."""
     corners = random.uniform(size=(random.randint(3, 7), 2))
     low, high = corners.min(0), corners.max(0)
     corners = (2 * corners - low - high) * 0.8 / (high - low).max()  # from -0.8 to 0.8 along the longer side
     if random.uniform() < 0.5:
         corners = np.concatenate([corners, corners[:1]])
     y, x = _grid(side)
-    here = np.stack([y, x], -1)[:, :, None]  # (side, side, 1, 2)
+    points = np.stack([y, x], -1)[:, :, None]  # (side, side, 1, 2)
     start, along = corners[:-1], np.diff(corners, axis=0)
-    place = ((here - start) * along).sum(-1) / (along**2).sum(-1)
-    nearest = start + np.clip(place, 0, 1)[..., None] * along
-    return (np.linalg.norm(here - nearest, axis=-1) < random.uniform(0.06, 0.16)).any(-1)
+    position = ((points - start) * along).sum(-1) / (along**2).sum(-1)
+    nearest = start + np.clip(position, 0, 1)[..., None] * along
+    return (np.linalg.norm(points - nearest, axis=-1) < random.uniform(0.06, 0.16)).any(-1)
 
 
 def arcs(side: int, random: RandomState) -> Ink:
-    """Two to four thick arcs around different centres."""
+    """Draw two to four thick arcs around different centres."""
     ink = np.zeros((side, side), dtype=bool)
     for _ in range(random.randint(2, 5)):
         radius, angle = _polar(side, tuple(random.uniform(-0.4, 0.4, 2)))
@@ -58,13 +58,13 @@ def arcs(side: int, random: RandomState) -> Ink:
 
 
 def icon(side: int, random: RandomState) -> Ink:
-    """Random squares of a grid of four to six, sometimes its own mirror image."""
+    """Draw random squares of a grid with four to six rows, sometimes mirror-symmetric."""
     number = random.randint(4, 7)
     filled = random.uniform(size=(number, number)) < random.uniform(0.3, 0.6)
     if random.uniform() < 0.5:
         filled |= filled[:, ::-1]
     y, x = _grid(side)
-    row, column = (np.floor((place / 0.9 + 1) / 2 * number).astype(int) for place in (y, x))
+    row, column = (np.floor((position / 0.9 + 1) / 2 * number).astype(int) for position in (y, x))
     inside = (row >= 0) & (row < number) & (column >= 0) & (column < number)
     return inside & filled[row.clip(0, number - 1), column.clip(0, number - 1)]
 
@@ -73,9 +73,9 @@ FAMILIES: tuple[Callable[[int, RandomState], Ink], ...] = (star, blob, line, arc
 
 
 def _grid(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """The centres of the pixels of the square from -1 to 1: rows downwards, columns to the right."""
-    places = (np.arange(side) + 0.5) / side * 2 - 1
-    y, x = np.meshgrid(places, places, indexing="ij")
+    """Return the centres of the pixels of the square from -1 to 1: rows downwards, columns to the right."""
+    centres = (np.arange(side) + 0.5) / side * 2 - 1
+    y, x = np.meshgrid(centres, centres, indexing="ij")
     return y, x
 
 
@@ -85,6 +85,6 @@ def _polar(side: int, centre: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray
 
 
 def _hollow(distance: np.ndarray, random: RandomState) -> Ink:
-    """What lies within the edge, at distance 1; of a third of the shapes the middle is cut out."""
+    """Return the pixels within the edge, at distance 1; a third of the shapes have a hole."""
     hole = random.uniform(0.4, 0.75) if random.uniform() < 1 / 3 else 0.0
     return (distance < 1) & (distance >= hole)

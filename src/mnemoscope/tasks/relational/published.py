@@ -1,4 +1,4 @@
-"""The relational tasks by their published names, each with as many shapes held out as the source's hardest case."""
+"""The relational tasks by their published names, with as many shapes held out as in the source's hardest case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mnemoscope.tasks.relational.basic import RMTS, IdentityRules, SameDifferent
 from mnemoscope.tasks.relational.comparison import Comparison
 from mnemoscope.tasks.relational.distribution import DistributionOfN
 from mnemoscope.tasks.relational.game_rules import RULES
-from mnemoscope.tasks.relational.games import OF_COLOUR, RelationalGame
+from mnemoscope.tasks.relational.games import COLOUR_RULES, RelationalGame
 from mnemoscope.tasks.relational.task import RelationalTask
 from mnemoscope.tasks.relational.unseen import RMTS3, IdentityRules4, SameDifferent6
 
@@ -38,5 +38,5 @@ PUBLISHED: dict[str, RelationalTask] = {
     "comparison": Comparison(),
     "transitive comparison": Comparison(transitive=True),
     **{f"game: {rule}": RelationalGame(rule) for rule in RULES},
-    **{f"game: {rule}, stripes": RelationalGame(rule, "stripes") for rule in RULES if rule not in OF_COLOUR},
+    **{f"game: {rule}, stripes": RelationalGame(rule, "stripes") for rule in RULES if rule not in COLOUR_RULES},
 }

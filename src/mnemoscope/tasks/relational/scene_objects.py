@@ -1,4 +1,4 @@
-"""What the relational games are played with: pentominoes, hexominoes and stripes, each in a cell of 12 x 12 pixels."""
+"""Objects of the relational games: pentominoes, hexominoes and stripes, each in a cell of 12 x 12 pixels."""
 
 from __future__ import annotations
 
@@ -12,30 +12,36 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 
 CELL = 12
+"""Side of a cell, in pixels."""
 GRID = 3
-_SQUARE = 3  # pixels of a square, of which an object is three high and three wide
+"""Cells per row and column of a picture, and squares per row and column of an object."""
+_SQUARE = 3
+"""Side of a square of an object, in pixels."""
 
 ObjectKind = Literal["pentominoes", "hexominoes", "stripes"]
 
 
 class Objects(NamedTuple):
-    """All objects of a kind. Of polyominoes, number `25 shape + colour`; of stripes, `25 outer colour + inner one`."""
+    """All objects of a kind.
+
+    Polyominoes are numbered `25 shape + colour`, stripes `25 outer colour + inner colour`.
+    """
 
     images: Float[Tensor, "number 3 12 12"]
     colours: Int[Tensor, "25 3"]
     """Red, green and blue from 0 to 255."""
     shapes: int
-    """How many there are, each in every colour; 1 of stripes, whose colours are a pair."""
+    """Number of shapes, each of which comes in every colour; 1 for stripes, whose colours form pairs."""
 
 
 @cache
 def game_objects(kind: ObjectKind) -> Objects:
-    """The objects of the relational games (Shanahan et al. 2019), on black: pixels 1 to 9 of a cell, in 3 x 3 squares.
+    """Return the objects of the relational games (Shanahan et al. 2019), on black, in 3 x 3 squares of a cell.
 
-    Pentominoes and hexominoes are all connected sets of five or six squares, 49 and 48 (of 8 kinds each, if turned
-    over and around). Stripes are three upright ones, the outer two alike. Pentominoes have the colours of levels 0,
-    128 and 255 but black and white; the others those of 64, 144 and 192 but the darkest and the brightest grey: 25
-    colours each, so that those tested are unseen too.
+    Pentominoes and hexominoes are all connected sets of five or six squares, 49 and 48 in number (8 kinds each, up to
+    rotation and reflection). Stripes are three vertical bars, the outer two of one colour. Pentominoes have the colours
+    of levels 0, 128 and 255 except black and white. The others have those of levels 64, 144 and 192 except the darkest
+    and the brightest grey. These are 25 colours each, so that the colours of the test are unseen too.
 
     >>> [len(game_objects(kind).images) for kind in ("pentominoes", "hexominoes", "stripes")]
     [1225, 1200, 625]
@@ -59,7 +65,7 @@ def game_objects(kind: ObjectKind) -> Objects:
 
 
 def _polyominoes(squares: int) -> Int[Tensor, "number 3 3"]:
-    """All connected sets of so many of nine squares."""
+    """Return all connected sets of `squares` of the nine squares, as masks."""
     connected = [places for places in combinations(range(GRID * GRID), squares) if _connected(places)]
     masks = torch.zeros(len(connected), GRID * GRID, dtype=torch.int64)
     return masks.scatter(1, torch.tensor(connected), 1).unflatten(1, (GRID, GRID))
@@ -73,6 +79,6 @@ def _connected(places: tuple[int, ...]) -> bool:
     return not rest
 
 
-def _adjacent(one: int, other: int) -> bool:
-    (row, column), (other_row, other_column) = divmod(one, GRID), divmod(other, GRID)
+def _adjacent(first: int, second: int) -> bool:
+    (row, column), (other_row, other_column) = divmod(first, GRID), divmod(second, GRID)
     return abs(row - other_row) + abs(column - other_column) == 1

@@ -1,4 +1,4 @@
-"""Tasks over a hundred shapes, of which m are held out from training."""
+"""Tasks on a hundred shapes, m of which are held out of training."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.scenes import Scenes
 from mnemoscope.tasks.relational.shape_images import SHAPES, SIDE, shapes
-from mnemoscope.tasks.relational.task import RelationalTask, different
+from mnemoscope.tasks.relational.task import RelationalTask, sample_distinct
 from mnemoscope.tasks.splits import Split
 
 COLOURS = 100
+"""Number of colours of the paper."""
 Spurious = Literal["nothing", "colour", "mirror", "separated"]
 
 
-class Problems(NamedTuple):
-    """Which of its letters each object of a problem is, before the letters become shapes, and the answers."""
+class LetterPatterns(NamedTuple):
+    """Problems as patterns of letters, which stand for shapes, and their labels."""
 
     letters: Int[Tensor, "batch objects"]
     labels: Int[Tensor, " batch"]
 
 
 @dataclass(frozen=True)
-class HeldOut(RelationalTask):
-    """A task over shapes, `m` of which are held out: only the others are trained with, and only they are tested.
+class HeldOutShapes(RelationalTask):
+    """A task on shapes, `m` of which are held out: training uses the others, and the test uses the held-out ones.
 
-    With m = 0 all are used for both (Kerg, C.8). Another `shape_seed` holds out others.
+    With m = 0, training and test use all shapes (Kerg, C.8). Another `shape_seed` holds out other shapes.
     """
 
     m: int = 95
@@ -51,7 +52,7 @@ class HeldOut(RelationalTask):
             )
         most = SHAPES - to_train
         some = f"{to_test} to {most}" if most > to_test else f"{most}"
-        possible = f"Hold out {some}, or none" if most >= to_test else "Here none can be held out: m = 0"
+        possible = f"Hold out {some}, or none" if most >= to_test else "No shape can be held out: m = 0"
         if self.m > most:
             raise ValueError(
                 f"A problem of {kind} has up to {to_train} different shapes, but m = {self.m} leaves "
@@ -69,27 +70,27 @@ class HeldOut(RelationalTask):
 
     @abstractmethod
     def needed(self, split: Split) -> int:
-        """Different shapes that a problem may have."""
+        """Return the largest number of different shapes of a problem."""
 
     def pool(self, split: Split) -> Int[Tensor, " shapes"]:
-        """The shapes of a split: those not held out, or to test with, those held out."""
+        """Return the shapes of a split: the held-out ones for the test split, otherwise the others."""
         order = torch.from_numpy(np.random.RandomState(self.shape_seed).permutation(SHAPES))
-        kept, held_out = order[self.m :], order[: self.m]
-        return held_out if split == "test" and self.m else kept
+        trained, held_out = order[self.m :], order[: self.m]
+        return held_out if split == "test" and self.m else trained
 
     def draw_shapes(self, size: int, number: int, generator: Generator, split: Split) -> Int[Tensor, "size number"]:
-        """In each row `number` different shapes of the split."""
+        """Return `number` different shapes of the split in each row."""
         pool = self.pool(split)
-        return pool[different(size, number, len(pool), generator)]
+        return pool[sample_distinct(size, number, len(pool), generator)]
 
 
 @dataclass(frozen=True)
-class ShapeTask(HeldOut):
-    """Problems are patterns of letters, to each of which another shape is given (Kerg, 5.4.1 and 5.4.3).
+class ShapeTask(HeldOutShapes):
+    """A task whose problems are patterns of letters; each letter becomes a different shape (Kerg, 5.4.1 and 5.4.3).
 
-    A feature that says nothing of the answer may be added, drawn for each object by itself: "colour", one of 100 that
-    fills the paper (Kerg, 5.4.3 and C.5); "separated", the colours are images of their own, each after its shape, which
-    makes twice as many objects (C.6); "mirror", half of the objects are seen in one, which is beyond the thesis.
+    `spurious` adds a feature that is independent of the answer, drawn for each object: "colour", one of 100 colours of
+    the paper (Kerg, 5.4.3 and C.5); "separated", the colours are separate images, each after its shape, which doubles
+    the number of objects (C.6); "mirror", half of the objects are mirrored, which is not in the thesis.
     """
 
     spurious: Spurious = "nothing"
@@ -101,17 +102,17 @@ class ShapeTask(HeldOut):
         super().__post_init__()
 
     @abstractmethod
-    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
-        """Patterns whose letters are 0 to `needed(split)` - 1, with as many of each label as can be."""
+    def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
+        """Return patterns whose letters are 0 to `needed(split)` - 1, with balanced labels."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[int, ...]:
-        """Numbers of shapes that belong together, as a row or a pair does."""
+        """Number of shapes in each group, such as a row or a pair."""
 
     @property
     def images_each(self) -> int:
-        """Images, and so objects of the problem, that show one shape and its colour."""
+        """Number of images that show one shape and its colour."""
         return 2 if self.spurious == "separated" else 1
 
     @property
@@ -125,13 +126,13 @@ class ShapeTask(HeldOut):
         return tuple(self.images_each * part for part in self.parts)
 
     def kinds(self, images: Float[Tensor, "images 3 height width"]) -> Int[Tensor, " images"]:
-        """The shape that is seen, in whatever colour, and in a mirror or not."""
+        """Return the shape of each image, regardless of its colour and reflection."""
         if self.spurious not in ("colour", "mirror"):
             return super().kinds(images)
-        seen = (images.amax(1) / images.amax((1, 2, 3)).view(-1, 1, 1)).flatten(1)
+        grey = (images.amax(1) / images.amax((1, 2, 3)).view(-1, 1, 1)).flatten(1)
         known = [shapes(), shapes().flip(-1)] if self.spurious == "mirror" else [shapes()]
-        apart = torch.stack([torch.cdist(seen, each.flatten(1).to(seen)) for each in known])
-        return apart.amin(0).argmin(1)
+        distances = torch.stack([torch.cdist(grey, templates.flatten(1).to(grey)) for templates in known])
+        return distances.amin(0).argmin(1)
 
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
         pattern, labels = self.problems(size, generator, split)
@@ -142,9 +143,9 @@ class ShapeTask(HeldOut):
         if self.spurious == "mirror":
             codes = 2 * chosen + torch.randint(2, chosen.shape, generator=generator)
             distinct, objects = codes.unique(return_inverse=True)
-            seen = shapes()[distinct // 2]
-            images = torch.where((distinct % 2 == 1)[:, None, None], seen.flip(-1), seen)
-            return Scenes(*_without_twins(_in_colour(images), objects), labels)
+            plain = shapes()[distinct // 2]
+            images = torch.where((distinct % 2 == 1)[:, None, None], plain.flip(-1), plain)
+            return Scenes(*_without_duplicates(_in_colour(images), objects), labels)
         colour = torch.randint(COLOURS, chosen.shape, generator=generator)
         if self.spurious == "colour":
             distinct, objects = (COLOURS * chosen + colour).unique(return_inverse=True)
@@ -153,13 +154,13 @@ class ShapeTask(HeldOut):
         both = torch.stack([chosen, SHAPES + colour], 2).flatten(1)  # shape, colour, shape, colour, ...
         distinct, objects = both.unique(return_inverse=True)
         shaped, flat = distinct[distinct < SHAPES], distinct[distinct >= SHAPES] - SHAPES
-        plain = colours()[flat, :, None, None].expand(-1, -1, SIDE, SIDE)
-        return Scenes(torch.cat([_in_colour(shapes()[shaped]), plain]), objects, labels)
+        papers = colours()[flat, :, None, None].expand(-1, -1, SIDE, SIDE)
+        return Scenes(torch.cat([_in_colour(shapes()[shaped]), papers]), objects, labels)
 
 
 @cache
 def colours() -> Float[Tensor, "100 3"]:
-    """A hundred colours, red, green and blue at random from 0 to 1; always the same, for training and testing."""
+    """Return a hundred fixed random colours, red, green and blue from 0 to 1, for training and test."""
     return torch.from_numpy(np.random.RandomState(0).uniform(size=(COLOURS, 3))).to(torch.float32)
 
 
@@ -167,9 +168,9 @@ def _in_colour(images: Float[Tensor, "number 32 32"]) -> Float[Tensor, "number 3
     return images[:, None].repeat(1, 3, 1, 1)
 
 
-def _without_twins(
+def _without_duplicates(
     images: Float[Tensor, "number 3 32 32"], objects: Int[Tensor, "batch objects"]
 ) -> tuple[Float[Tensor, "distinct 3 32 32"], Int[Tensor, "batch objects"]]:
-    """Each image once: a shape may be its own mirror image."""
-    alone, numbers = images.unique(dim=0, return_inverse=True)
-    return alone, numbers[objects]
+    """Return the images without duplicates, as a shape may equal its mirror image, and the renumbered objects."""
+    distinct, numbers = images.unique(dim=0, return_inverse=True)
+    return distinct, numbers[objects]

@@ -1,4 +1,4 @@
-"""What a relational task is, and how its problems are drawn."""
+"""The base class of relational tasks, and helpers that draw their problems."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.relational.scenes import Scenes
-from mnemoscope.tasks.splits import Split, check_request, generator_seed
+from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 
 
 @dataclass(frozen=True)
 class RelationalTask(ABC):
-    """A task is a frozen dataclass of its options: objects are shown, and one of a few answers is right.
+    """A frozen dataclass of a task's options: a problem shows some objects, and one of a few answers is right.
 
-    A new one says how many `objects` and which `answers` it has, and defines `sample`.
+    A subclass defines the number of `objects`, the `answers` and `sample`.
 
     >>> from mnemoscope.tasks.relational import SameDifferent
     >>> scenes = SameDifferent(m=98).batch(4, seed=0, number=0)
@@ -36,55 +36,56 @@ class RelationalTask(ABC):
     @property
     @abstractmethod
     def objects(self) -> int:
-        """Objects of a problem."""
+        """Number of objects of a problem."""
 
     @property
     @abstractmethod
     def answers(self) -> tuple[str, ...]:
-        """What each label means, in words."""
+        """Meaning of each label."""
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        """What is tested and was not trained, in words such as shapes or relations."""
+        """Kinds of things that the test shows and training does not, such as "shapes" or "relations"."""
         return ("objects",)
 
     def kinds(self, images: Float[Tensor, "images 3 height width"]) -> Int[Tensor, " images"]:
-        """Which object each image shows: images with one number are the same to the task; -1 where there is none, in
-        an image of one colour.
+        """Return the number of the object in each image; -1 for an image of one colour, which shows none.
+
+        Images with the same number are the same object for the task.
         """
         empty = (images == images[..., :1, :1]).flatten(1).all(1)
         return torch.where(empty, -1, torch.arange(len(images), device=images.device))
 
     @property
     def choices(self) -> int:
-        """Answers among which one is right."""
+        """Number of answers, one of which is right."""
         return len(self.answers)
 
     @property
     @abstractmethod
     def segments(self) -> tuple[int, ...] | None:
-        """Lengths of the parts of the objects that segmented context normalisation treats apart; None if one."""
+        """Lengths of the segments that context normalisation treats separately; None for a single segment."""
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """How many objects stand side by side in each row of a picture of the problem."""
+        """Number of objects in each row of a picture of the problem."""
         return self.segments or (self.objects,)
 
     @abstractmethod
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
-        """Draw a batch of `size` problems, as many of each label as can be, from a generator on the CPU."""
+        """Draw a batch of `size` problems with balanced labels from a generator on the CPU."""
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Scenes:
-        """Batch `number` of the stream with that seed: a function of its arguments alone.
+        """Return batch `number` of the stream with that seed; it depends on the arguments alone.
 
-        "validation" holds unseen draws of what is trained on; "test" what is held out from training.
+        "validation" has new problems with what is trained on; "test" has problems with what is held out of training.
         """
-        check_request(size, number, split)
+        check_batch_request(size, number, split)
         return self.sample(size, Generator().manual_seed(generator_seed(seed, number, split)), split)
 
 
 def balanced(size: int, number: int, generator: Generator) -> Int[Tensor, " size"]:
-    """0 to `number` - 1 in random order, each as often as any other, or once more where `size` is no multiple.
+    """Return 0 to `number` - 1 in random order, equally often, up to one if `size` is no multiple of `number`.
 
     >>> balanced(7, 3, Generator().manual_seed(0)).bincount().sort().values.tolist()
     [2, 2, 3]
@@ -94,40 +95,40 @@ def balanced(size: int, number: int, generator: Generator) -> Int[Tensor, " size
 
 
 def permutations(size: int, number: int, generator: Generator) -> Int[Tensor, "size number"]:
-    """Random orders of 0 to `number` - 1, one in each row."""
-    return different(size, number, number, generator)
+    """Return a random order of 0 to `number` - 1 in each row."""
+    return sample_distinct(size, number, number, generator)
 
 
-def different(size: int, number: int, among: int, generator: Generator) -> Int[Tensor, "size number"]:
-    """In each row `number` different ones of 0 to `among` - 1, in random order."""
+def sample_distinct(size: int, number: int, among: int, generator: Generator) -> Int[Tensor, "size number"]:
+    """Return in each row `number` different values of 0 to `among` - 1, in random order."""
     return torch.rand(size, among, generator=generator).topk(number).indices
 
 
-def shuffled_with(
+def candidates_with_answer(
     answers: Int[Tensor, " size"], places: Int[Tensor, " size"], number: int, generator: Generator
 ) -> Int[Tensor, "size number"]:
-    """Random orders of 0 to `number` - 1 in which each answer stands at its place."""
+    """Return random orders of 0 to `number` - 1 in which each answer is at its given place."""
     order = permutations(len(answers), number, generator)
     found = (order == answers[:, None]).long().argmax(1)
     displaced = order.gather(1, places[:, None])
     return order.scatter(1, found[:, None], displaced).scatter(1, places[:, None], answers[:, None])
 
 
-def of_labels(
+def patterns_by_label(
     labels: Int[Tensor, " size"], tables: Sequence[Int[Tensor, "_ length"]], generator: Generator
 ) -> Int[Tensor, "size length"]:
-    """For each label a row of its table, all rows of a table as often as can be."""
+    """Return for each label a row of its table, with the rows of a table balanced."""
     chosen = labels.new_empty(len(labels), tables[0].shape[1])
     for label, table in enumerate(tables):
-        here = labels == label
-        chosen[here] = table[balanced(int(here.sum()), len(table), generator)]
+        rows = labels == label
+        chosen[rows] = table[balanced(int(rows.sum()), len(table), generator)]
     return chosen
 
 
-def letters(*rows: str) -> Int[Tensor, "rows length"]:
-    """Patterns as numbers, a for 0; spaces only separate.
+def parse_patterns(*rows: str) -> Int[Tensor, "rows length"]:
+    """Return patterns of letters as numbers, 0 for a; spaces are ignored.
 
-    >>> letters("aa bb", "ab cc").tolist()
+    >>> parse_patterns("aa bb", "ab cc").tolist()
     [[0, 0, 1, 1], [0, 1, 2, 2]]
     """
     return torch.tensor([[ord(letter) - ord("a") for letter in row if letter != " "] for row in rows])

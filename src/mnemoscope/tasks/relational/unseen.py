@@ -1,4 +1,4 @@
-"""Tasks that are tested with relations which were not trained, among shapes which were not trained (Kerg, 5.4.3)."""
+"""Tasks whose test has untrained relations among untrained shapes (Kerg, 5.4.3)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal, get_args
 from torch import Generator
 
 from mnemoscope.tasks.relational.basic import IdentityRules, MatchToSample, SameDifferent
-from mnemoscope.tasks.relational.shape_task import Problems
-from mnemoscope.tasks.relational.task import balanced, letters, of_labels
+from mnemoscope.tasks.relational.shape_task import LetterPatterns
+from mnemoscope.tasks.relational.task import balanced, parse_patterns, patterns_by_label
 from mnemoscope.tasks.splits import Split
 
 
 @dataclass(frozen=True)
 class RMTS3(MatchToSample):
-    """Match-to-sample with triplets: aaa, aba and abb to train with; aab and abc to test.
+    """Match-to-sample with triplets: training has aaa, aba and abb; the test has aab and abc.
 
     >>> RMTS3().needed("train"), RMTS3().needed("test")
     (6, 8)
@@ -35,14 +35,16 @@ class RMTS3(MatchToSample):
 
 
 _TRAINED = ("aaa", "aba", "baa")
-_NEW = "aab"
+"""Triplets of the training split."""
+_HELD_OUT = "aab"
+"""Triplet of the test split."""
 
 
 @dataclass(frozen=True)
 class SameDifferent6(SameDifferent):
-    """Two triplets of two shapes in all: 0 if they are the same, 1 if they are different.
+    """Two triplets of the same two shapes a and b; the label is 0 if they are the same, 1 if they are different.
 
-    Each is aaa, aba or baa, where a and b are the same two shapes for both; to test with, at least one is aab.
+    In training, each triplet is aaa, aba or baa. In the test, at least one is aab.
     """
 
     @property
@@ -57,15 +59,17 @@ class SameDifferent6(SameDifferent):
     def rows(self) -> tuple[int, ...]:
         return (3 * self.images_each,) * 2
 
-    def problems(self, size: int, generator: Generator, split: Split) -> Problems:
+    def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
         if split == "test":
-            same = [_NEW + _NEW]
-            different = [pair for form in _TRAINED for pair in (form + _NEW, _NEW + form)]
+            same = [_HELD_OUT + _HELD_OUT]
+            different = [pair for form in _TRAINED for pair in (form + _HELD_OUT, _HELD_OUT + form)]
         else:
             same = [form + form for form in _TRAINED]
-            different = [one + other for one, other in permutations(_TRAINED, 2)]
+            different = [first + second for first, second in permutations(_TRAINED, 2)]
         labels = balanced(size, 2, generator)
-        return Problems(of_labels(labels, (letters(*same), letters(*different)), generator), labels)
+        return LetterPatterns(
+            patterns_by_label(labels, (parse_patterns(*same), parse_patterns(*different)), generator), labels
+        )
 
 
 Variant = Literal["plain", "missing", "without abaa", "without abab", "flipped", "flipped missing"]
@@ -81,7 +85,7 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class IdentityRules4(IdentityRules):
-    """Rows of four and six candidates: rows of up to two shapes to train with, of three to test (Kerg, 5.4.3 and C.3).
+    """Rows of four and six candidates; training has rows of up to two shapes, the test of three (Kerg, 5.4.3 and C.3).
 
     The `variant` "missing" leaves abaa and abab out of training, "without abaa" and "without abab" one of them.
     "flipped" trains with three shapes and tests with up to two; "flipped missing" leaves abca out of that training.

@@ -1,4 +1,4 @@
-"""What happened to an agent in so many steps, and the sequences from which it learns."""
+"""Rollouts of an agent, and the sequences into which they are cut for training."""
 
 from __future__ import annotations
 
@@ -10,56 +10,64 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.state import State
-from mnemoscope.training import NonFiniteLoss
-from mnemoscope.training.reinforcement.actor_critic import ActorCritic, begun_anew, members
+from mnemoscope.training.non_finite import NonFiniteLoss
+from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments
+from mnemoscope.training.reinforcement.episode_states import reset_states, select_states
 
 
 class Rollout(NamedTuple):
-    """The same number of steps in every environment; episodes begin and end within."""
+    """Equally many steps in every environment; episodes may start and end within."""
 
     observations: Tensor
     """(time, batch, ...)."""
     actions: Int[Tensor, "time batch"]
     log_probabilities: Float[Tensor, "time batch"]
-    """Of these actions, when they were taken."""
+    """Log-probabilities of these actions when they were taken."""
     values: Float[Tensor, "time batch"]
     rewards: Float[Tensor, "time batch"]
     started: Bool[Tensor, "time batch"]
-    """Where an observation is the first of an episode."""
+    """Whether an observation is the first of an episode."""
     ended: Bool[Tensor, "time batch"]
-    """Where an action was the last of an episode."""
+    """Whether an action was the last of an episode."""
     first: State
-    """Before the first observation; the initial state where an episode starts with it."""
+    """State before the first observation; the initial state where an episode starts with it."""
     last_values: Float[Tensor, " batch"]
-    """Of what comes after the last step."""
+    """Values after the last step."""
 
 
 @torch.no_grad()
-def collect(agent: ActorCritic, environments: Environments, state: State | None, length: int) -> tuple[Rollout, State]:
-    """Act for `length` steps in all environments, and return what happened and the state after it.
+def collect_rollout(
+    agent: ActorCritic, environments: Environments, state: State | None, length: int
+) -> tuple[Rollout, State]:
+    """Act for `length` steps in all environments, and return the rollout and the state after it.
 
-    `state` is what an earlier call returned, None at first. Actions are drawn from torch's global generator.
+    Args:
+        agent: the agent.
+        environments: advanced in place.
+        state: the state that the previous call returned; None for the first call.
+        length: number of steps. Actions are drawn from torch's global generator.
+
     """
     device = next(agent.parameters()).device
     state = agent.cell.initial_state(len(environments)) if state is None else state
     first, steps = None, []
     for _ in range(length):
-        started, seen = environments.started, environments.observations
-        state = begun_anew(agent.cell, state, started)
+        started, observations = environments.started, environments.observations
+        state = reset_states(agent.cell, state, started)
         first = state if first is None else first
-        outlook, state = agent.look(seen.to(device), state)
-        actions = _drawn(outlook.log_policy)
-        chosen = outlook.log_policy.gather(1, actions.unsqueeze(1)).squeeze(1)
+        (log_policy, values), state = agent.step(observations.to(device), state)
+        actions = _sample_actions(log_policy)
+        log_probabilities = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1)
         outcome = environments.step(actions.cpu())
-        steps.append((seen, actions, chosen, outlook.values, outcome.rewards, started, outcome.ended))
-    ahead = begun_anew(agent.cell, state, environments.started)
-    last_values = agent.look(environments.observations.to(device), ahead)[0].values
+        steps.append((observations, actions, log_probabilities, values, outcome.rewards, started, outcome.ended))
+    ahead = reset_states(agent.cell, state, environments.started)
+    last_values = agent.step(environments.observations.to(device), ahead)[0].values
     columns = [torch.stack(column).to(device) for column in zip(*steps, strict=True)]
     return Rollout(*columns, first=first, last_values=last_values), state
 
 
-def _drawn(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
+def _sample_actions(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
     if not torch.isfinite(log_policy).all():
         raise NonFiniteLoss(
             "The agent's policy is no longer finite; lower learning_rate or clip_norm, or change the initial weights."
@@ -68,43 +76,48 @@ def _drawn(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
 
 
 class Sequences(NamedTuple):
-    """Where the pieces of a rollout lie that belong to one episode each."""
+    """Pieces of a rollout that belong to one episode each."""
 
     member: Int[Tensor, " sequences"]
+    """Environment of each sequence."""
     begin: Int[Tensor, " sequences"]
+    """First step of each sequence in the rollout."""
     length: Int[Tensor, " sequences"]
+    """Steps of each sequence."""
 
-    def at(self, which: Int[Tensor, " chosen"]) -> tuple[Int[Tensor, "time chosen"], Bool[Tensor, "time chosen"]]:
-        """Times of these sequences side by side, and which are theirs; a shorter one is filled up with its last."""
+    def padded_times(
+        self, which: Int[Tensor, " chosen"]
+    ) -> tuple[Int[Tensor, "time chosen"], Bool[Tensor, "time chosen"]]:
+        """Return the steps of these sequences, padded with their last step to equal length, and a mask of real ones."""
         count = torch.arange(int(self.length[which].max()), device=which.device).unsqueeze(1)
         length = self.length[which]
         return self.begin[which] + torch.minimum(count, length - 1), count < length
 
     def minibatches(self, number: int) -> Iterator[Int[Tensor, " chosen"]]:
-        """The sequences in random order, in so many parts with about as many steps each; fewer if there are few."""
+        """Yield the sequences in random order, in `number` parts of about equal steps; fewer parts if there are few."""
         order = torch.randperm(len(self.length)).to(self.length.device)
         middle = self.length[order].cumsum(0) - self.length[order] / 2
         part = (middle * number / self.length.sum()).long()
-        for each in part.unique().tolist():
-            yield order[part == each]
+        for index in part.unique().tolist():
+            yield order[part == index]
 
 
-def cut(started: Bool[Tensor, "time batch"]) -> Sequences:
-    """Cut a rollout where episodes begin.
+def split_episodes(started: Bool[Tensor, "time batch"]) -> Sequences:
+    """Cut a rollout where episodes start.
 
-    >>> cut(torch.tensor([[False], [False], [True]]))
+    >>> split_episodes(torch.tensor([[False], [False], [True]]))
     Sequences(member=tensor([0, 0]), begin=tensor([0, 2]), length=tensor([2, 1]))
     """
     begins = started.clone()
     begins[0] = True
     member, begin = begins.T.nonzero().unbind(1)
-    last = torch.full_like(member, len(started))
-    goes_on = member[1:] == member[:-1]
-    last[:-1] = torch.where(goes_on, begin[1:], last[:-1])
-    return Sequences(member, begin, last - begin)
+    end = torch.full_like(member, len(started))
+    same_member = member[1:] == member[:-1]
+    end[:-1] = torch.where(same_member, begin[1:], end[:-1])
+    return Sequences(member, begin, end - begin)
 
 
 def first_states(agent: ActorCritic, rollout: Rollout, sequences: Sequences, which: Int[Tensor, " chosen"]) -> State:
-    """The states with which sequences begin: that of the rollout for its first step, the initial one later."""
-    member, at_once = sequences.member[which], sequences.begin[which] == 0
-    return members(agent.cell, rollout.first, torch.where(at_once, member, -1))
+    """Return the states before these sequences: the rollout's first state at its first step, else the initial state."""
+    member, at_start = sequences.member[which], sequences.begin[which] == 0
+    return select_states(agent.cell, rollout.first, torch.where(at_start, member, -1))

@@ -1,4 +1,4 @@
-"""The optimiser of a configuration, and its learning rate over time."""
+"""The optimiser of a configuration, and its learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mnemoscope.training.checkpoint import Counters
 
 
 def build_optimiser(config: RunConfig, model: Model) -> Optimizer:
-    """The optimiser; orthogonal and unitary matrices are a group of their own if they have their own learning rate."""
+    """Return the optimiser; with `orthogonal_learning_rate`, orthogonal and unitary matrices form a separate group."""
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not learned:
         raise ValueError("The model has no parameters to train.")
     groups = [{"params": learned, "base_rate": config.learning_rate}]
     if config.orthogonal_learning_rate is not None:
         matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
-        orthogonal = {id(parameter): parameter for each in matrices for parameter in each.orthogonal_parameters()}
+        orthogonal = {id(parameter): parameter for matrix in matrices for parameter in matrix.orthogonal_parameters()}
         if not orthogonal:
             raise ValueError(
                 f"orthogonal_learning_rate is for orthogonal and unitary matrices, of which {config.cell!r} has none."
@@ -36,16 +36,16 @@ def build_optimiser(config: RunConfig, model: Model) -> Optimizer:
             raise ValueError(f"{name} is for the optimiser rmsprop, but the optimiser is {config.optimiser}.")
     options = {"momentum": config.momentum} if config.momentum else {}
     options |= {} if config.smoothing is None else {"alpha": config.smoothing}
-    made = registry.optimisers.load(config.optimiser)
-    return made(groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
+    optimiser_class = registry.optimisers.load(config.optimiser)
+    return optimiser_class(groups, lr=config.learning_rate, weight_decay=config.weight_decay, **options)
 
 
-def set_learning_rate(optimiser: Optimizer, config: RunConfig, done: Counters) -> float:
-    """The schedule, a function of what is done; returns the rate of most parameters."""
+def set_learning_rate(optimiser: Optimizer, config: RunConfig, counters: Counters) -> float:
+    """Set the learning rates of the present step by the schedule, and return that of ordinary parameters."""
     factor = {
         "constant": 1.0,
-        "cosine": (1 + cos(pi * done.step / config.steps)) / 2,
-        "plateau": 0.5**done.worse,
+        "cosine": (1 + cos(pi * counters.step / config.steps)) / 2,
+        "plateau": 0.5**counters.worse,
     }[config.schedule]
     for group in optimiser.param_groups:
         group["lr"] = group["base_rate"] * factor

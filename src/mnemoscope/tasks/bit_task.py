@@ -1,4 +1,4 @@
-"""What the tasks of Neural Turing Machines share: vectors or matrices of random bits, marks between them, bits due."""
+"""Base classes of the bit tasks of Neural Turing Machines: items of random bits, marks between them, bits due."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.tasks.task import Batch, Endless
+from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
 @dataclass(frozen=True)
-class BitTask(Endless):
-    """Items of random bits are shown, with marks on channels of their own, and some of them are due again.
+class BitTask(GeneratedTask):
+    """Items of random bits are shown, with marks on separate channels, and some of the items are due later.
 
-    Features are the bits of an item, then `channels` on which the marks are; outputs are the bits of an item, then
-    `silent_bits` that are 0 whatever comes. Outputs are logits: a positive one says that the bit is 1. Only the steps
-    at which something is due count, and the inputs are zero then.
+    Inputs are the bits of an item, then `channels` for the marks. Outputs are the bits of an item, then `silent_bits`
+    that are always 0. Outputs are logits: a positive one predicts 1. Only steps with something due count; the inputs
+    are zero there.
 
-    The sequences of a batch have one length, drawn anew for each batch (as in the sources), or with `mixed` each has
-    its own: the shorter ones then end in zeros that do not count.
+    All sequences of a batch have one length, drawn for each batch (as in the sources). With `mixed`, each sequence has
+    a different length, and the shorter ones end in zeros that do not count.
     """
 
     mixed: bool = False
 
     def __post_init__(self) -> None:
-        self.stages()  # a wrong curriculum is told here
+        self.stages()  # raises for a wrong curriculum
 
     @property
     @abstractmethod
     def random_bits(self) -> int:
-        """Bits of an item that are drawn."""
+        """Number of random bits of an item."""
 
     @property
     @abstractmethod
     def channels(self) -> int:
-        """Inputs beside the bits, on which the marks are."""
+        """Number of inputs for the marks."""
 
     @property
     def silent_bits(self) -> int:
-        """Outputs beside the bits, which are 0 whenever an item is due."""
+        """Number of outputs that are always 0."""
         return 0
 
     @property
@@ -55,25 +55,25 @@ class BitTask(Endless):
         return self.random_bits + self.silent_bits
 
     def scores(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> dict[str, float]:
-        """`accuracy`: how many of the bits due are right; `wrong bits`: how many of a vector or matrix are not."""
+        """Return `accuracy`, the fraction of right bits, and `wrong bits`, the wrong bits per vector or matrix."""
         wrong = ((outputs > 0) != batch.targets)[batch.mask].double().mean().item() if batch.mask.any() else 0.0
         return {"accuracy": 1 - wrong, "wrong bits": wrong * self.output_size}
 
     def baseline(self) -> float:
-        """`log 2` nats for each random bit, whatever the input and the time; nothing for a bit that is always 0."""
+        """Return the mean of `log 2` nats for each random bit and 0 for each bit that is always 0."""
         return log(2) * self.random_bits / self.output_size
 
-    def trivial(self) -> dict[str, float]:
-        """Expected `wrong bits` of two networks that know nothing, "all zeros" and "all ones".
+    def uninformed_scores(self) -> dict[str, float]:
+        """Return the expected `wrong bits` of two constant outputs, "all zeros" and "all ones".
 
-        Half of the random bits, and for ones all of the bits that are 0. Of 5x5 matrices with four random rows, 10 and
-        15 bits.
+        These are half of the random bits, and for ones also the bits that are always 0. For 5 x 5 matrices with four
+        random rows: 10 and 15 bits.
         """
         half = self.random_bits / 2
         return {"all zeros": half, "all ones": half + self.silent_bits}
 
     def _draw(self, least: int, most: int, batch: int, generator: torch.Generator) -> Int[Tensor, " batch"]:
-        """Whole numbers from `least` to `most`, one for all sequences or one for each."""
+        """Draw whole numbers from `least` to `most`: one for the batch, or with `mixed` one per sequence."""
         return torch.randint(least, most + 1, (batch if self.mixed else 1,), generator=generator).expand(batch)
 
     def _random_items(self, number: int, batch: int, generator: torch.Generator) -> Bool[Tensor, "number batch bits"]:
@@ -86,23 +86,23 @@ class BitTask(Endless):
         marks: Float[Tensor, "time batch channels"],
         due: Int[Tensor, "time batch"],
     ) -> Batch:
-        """The batch in which each step shows, and has due, the item of that number, or none if it is below 0."""
-        inputs = torch.cat([_taken(items, shown).to(marks.dtype), marks], -1)
+        """Return the batch in which each step shows, and has due, the item of the given number; none below 0."""
+        inputs = torch.cat([_select(items, shown).to(marks.dtype), marks], -1)
         silent = torch.zeros(*due.shape, self.silent_bits, dtype=torch.bool)
-        return Batch(inputs, torch.cat([_taken(items, due), silent], -1), due >= 0)
+        return Batch(inputs, torch.cat([_select(items, due), silent], -1), due >= 0)
 
 
-def _taken(
+def _select(
     items: Bool[Tensor, "number batch bits"], index: Int[Tensor, "time batch"]
 ) -> Bool[Tensor, "time batch bits"]:
-    taken = items.gather(0, index.clamp_min(0).unsqueeze(-1).expand(-1, -1, items.shape[-1]))
-    return taken & (index >= 0).unsqueeze(-1)
+    selected = items.gather(0, index.clamp_min(0).unsqueeze(-1).expand(-1, -1, items.shape[-1]))
+    return selected & (index >= 0).unsqueeze(-1)
 
 
-def where_within(index: Int[Tensor, "time batch"], end: Int[Tensor, " batch"] | int) -> Int[Tensor, "time batch"]:
-    """`index` where it is from 0 to below `end`, else -1.
+def index_within(index: Int[Tensor, "time batch"], end: Int[Tensor, " batch"] | int) -> Int[Tensor, "time batch"]:
+    """Return `index` where it is at least 0 and below `end`, else -1.
 
-    >>> where_within(torch.tensor([[-2], [0], [1], [2]]), 2).flatten().tolist()
+    >>> index_within(torch.tensor([[-2], [0], [1], [2]]), 2).flatten().tolist()
     [-1, 0, 1, -1]
     """
     return torch.where((index >= 0) & (index < end), index, -1)
@@ -110,7 +110,7 @@ def where_within(index: Int[Tensor, "time batch"], end: Int[Tensor, " batch"] | 
 
 @dataclass(frozen=True)
 class VectorItems(BitTask):
-    """Items are vectors of `bits`; outputs have nothing else."""
+    """Bit task whose items are vectors of `bits` bits."""
 
     bits: int = 8
 
@@ -126,7 +126,7 @@ class VectorItems(BitTask):
 
 @dataclass(frozen=True)
 class MatrixItems(BitTask):
-    """Items are matrices of `rows` x `columns`, row after row, whose last row bears the marks and is 0 in outputs."""
+    """Bit task whose items are matrices of `rows` x `columns`, flattened by rows; the last row is for the marks."""
 
     rows: int = 5
     columns: int = 5
@@ -143,7 +143,7 @@ class MatrixItems(BitTask):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix that inputs and outputs are once they are unflattened."""
+        """Shape of inputs and outputs as matrices."""
         return self.rows, self.columns
 
     @property
@@ -160,7 +160,7 @@ class MatrixItems(BitTask):
 
 
 def check_range(name: str, least: int, most: int, lowest: int = 1) -> None:
-    """Whether numbers from `least` to `most` can be drawn."""
+    """Raise unless `least` to `most` is a range of numbers from `lowest` on."""
     if not lowest <= least <= most:
         raise ValueError(
             f"The {name} is drawn from a range that begins at {lowest} or above, but it is {least} to {most}."

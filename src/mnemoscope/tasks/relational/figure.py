@@ -1,4 +1,4 @@
-"""Relational tasks as pictures; it needs the `report` extra."""
+"""Pictures of relational problems. `draw_samples` needs the `report` extra."""
 
 from __future__ import annotations
 
@@ -22,36 +22,38 @@ from mnemoscope.tasks.splits import Split
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BEHIND, RIGHT = 0.82, (0.85, 0.25, 0.1)
-_GAP = 4  # pixels between images of shapes; the cells of a game touch each other
+BACKGROUND, FRAME = 0.82, (0.85, 0.25, 0.1)
+"""Grey level of the background, and colour of the frame around the right answer."""
+_GAP = 4
+"""Pixels between images of shapes; the cells of a game touch each other."""
 
 
 def picture(task: RelationalTask, scenes: Scenes, problem: int = 0) -> Float[Tensor, "height width 3"]:
-    """One problem as an image: its rows on grey, and a frame around the objects that are the right answer."""
+    """Return one problem as an image: its rows on grey, with a frame around the objects of the right answer."""
     gap = 0 if isinstance(task, RelationalGame) else _GAP
     step = task.height + gap
-    seen = scenes.images[scenes.objects[problem]].permute(0, 2, 3, 1)  # (objects, height, width, 3)
-    right = _right(task, int(scenes.labels[problem]))
-    canvas = torch.full((len(task.rows) * step + gap, max(task.rows) * step + gap, 3), BEHIND)
+    images = scenes.images[scenes.objects[problem]].permute(0, 2, 3, 1)  # (objects, height, width, 3)
+    framed = _answer_objects(task, int(scenes.labels[problem]))
+    canvas = torch.full((len(task.rows) * step + gap, max(task.rows) * step + gap, 3), BACKGROUND)
     for row, (begin, length) in enumerate(zip(_begins(task), task.rows, strict=True)):
         for column in range(length):
             y, x = gap + row * step, gap + column * step
-            if begin + column in right:
-                canvas[y - gap : y + step, x - gap : x + step] = torch.tensor(RIGHT)
-            canvas[y : y + task.height, x : x + task.width] = seen[begin + column]
+            if begin + column in framed:
+                canvas[y - gap : y + step, x - gap : x + step] = torch.tensor(FRAME)
+            canvas[y : y + task.height, x : x + task.width] = images[begin + column]
     return canvas
 
 
 def draw_samples(
     tasks: Mapping[str, RelationalTask] = PUBLISHED, split: Split = "test", seed: int = 0, columns: int = 6
 ) -> Figure:
-    """A problem of every task with its label; where the answer is one of the objects shown, it is framed.
+    """Draw a problem of every task with its label; the right answer is framed if it is among the objects.
 
     Args:
-        tasks: by the names that are written above.
-        split: from which they are drawn; games are trained with pentominoes, and tested with other objects.
-        seed: of the batches.
-        columns: pictures side by side.
+        tasks: tasks by the titles of their panels.
+        split: split of the problems; games are trained with pentominoes and tested with other objects.
+        seed: seed of the problems.
+        columns: panels per row.
 
     """
     from matplotlib.figure import Figure
@@ -61,7 +63,7 @@ def draw_samples(
     for panel in panels:
         panel.axis("off")
     for number, (panel, (name, task)) in enumerate(zip(panels, tasks.items(), strict=False)):
-        scenes = task.batch(1, seed, number, split)  # batches of one number are much alike from task to task
+        scenes = task.batch(1, seed, number, split)  # equal numbers give similar problems in different tasks
         panel.imshow(picture(task, scenes).numpy(), interpolation="nearest")
         label = int(scenes.labels[0])
         panel.set_title(f"{name}\n{label}: {task.answers[label]}", fontsize=8)
@@ -69,19 +71,19 @@ def draw_samples(
 
 
 def _begins(task: RelationalTask) -> list[int]:
-    """The first object of each row."""
+    """Return the first object of each row."""
     return [0, *accumulate(task.rows)][:-1]
 
 
-def _right(task: RelationalTask, label: int) -> range:
-    """The objects that are the right answer, if it is one of those shown."""
+def _answer_objects(task: RelationalTask, label: int) -> range:
+    """Return the objects that form the right answer; none if it is not among the objects."""
     if isinstance(task, Comparison):
         return range(label, label + 1)
     if isinstance(task, MatchToSample):
         begin = _begins(task)[1 + label]
         return range(begin, begin + task.rows[1 + label])
     if isinstance(task, Completion):
-        each = task.images_each
-        begin = _begins(task)[2] + each * label
-        return range(begin, begin + each)
+        images = task.images_each
+        begin = _begins(task)[2] + images * label
+        return range(begin, begin + images)
     return range(0)

@@ -1,4 +1,4 @@
-"""Files of public data sets: where they are found, how they are downloaded, and that they are the right ones."""
+"""Files of public data sets: lookup, download and checksums."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ from mnemoscope.base.files import write_atomically
 from mnemoscope.base.progress import Bar
 
 VARIABLE = "MNEMOSCOPE_DATA"
-"""Environment variable that names the folder of all data sets."""
+"""Environment variable with the folder of all data sets."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """The folder in which data sets are looked for."""
+class DataFolder:
+    """Folder that is searched for data sets."""
 
     folder: Path
     named_by: str | None
-    """What named it; None for our own cache, the only folder into which files are downloaded."""
+    """Setting that names the folder; None for the cache, the only folder into which files are downloaded."""
 
     @classmethod
-    def find(cls, data: str | None) -> Place:
-        """The folder `data` if given, else the one that MNEMOSCOPE_DATA names, else ~/.cache/mnemoscope.
+    def find(cls, data: str | None) -> DataFolder:
+        """Return the folder `data` if given, else the folder in MNEMOSCOPE_DATA, else the cache.
 
-        >>> Place.find("somewhere")
-        Place(folder=PosixPath('somewhere'), named_by='the option data')
+        >>> DataFolder.find("somewhere")
+        DataFolder(folder=PosixPath('somewhere'), named_by='the option data')
         """
         if data is not None:
             return cls(Path(data).expanduser(), "the option data")
         if named := os.environ.get(VARIABLE):
             return cls(Path(named).expanduser(), VARIABLE)
-        return cls.own()
+        return cls.cache()
 
     @classmethod
-    def own(cls) -> Place:
-        """Our cache."""
+    def cache(cls) -> DataFolder:
+        """Return the cache, ~/.cache/mnemoscope."""
         return cls(Path.home() / ".cache" / "mnemoscope", None)
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a data set, to be found unpacked under its name, or gzipped under its name with `.gz`."""
+    """One file of a data set, stored under its name, or gzipped under its name with `.gz`."""
 
     name: str
     sha256: str
-    """Of its content: gzipped copies of one file differ between mirrors."""
+    """Checksum of the unpacked content, since gzipped copies differ between mirrors."""
     url: str
     member: str | None = None
-    """Its path in the gzipped tar archive at `url`; None: `url` is the file itself, gzipped or not."""
+    """Path in the gzipped tar archive at `url`; None if `url` is the file itself, gzipped or not."""
 
     @property
     def source(self) -> str:
-        """Where it can be had, in words."""
-        return self.url if self.member is None else f"{self.url} ({self.member} in it)"
+        """Description of the download, for error messages."""
+        return self.url if self.member is None else f"{self.url} ({self.member} in that archive)"
 
     def content(self, packed: IO[bytes], where: str, advice: str, member: str | None = None) -> bytes:
-        """The file in `packed`, or its `member`, unpacked; raises unless it is whole and unchanged."""
+        """Return the content of `packed`, or of its `member`, unpacked; raise unless the checksum is right."""
         try:
             content = _unpacked(packed) if member is None else _extracted(packed, member)
         except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, KeyError) as error:
@@ -86,48 +86,48 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The files of a data set, which lie in a folder of its name."""
+    """The files of a data set, in a folder of its name."""
 
     name: str
     title: str
     files: tuple[DataFile, ...]
 
-    def fetch(self, place: Place, progress: bool = True) -> None:
-        """Download the files that are absent from our own cache; a folder that somebody named is left as it is."""
-        if place.named_by is not None:
+    def fetch(self, folder: DataFolder, progress: bool = True) -> None:
+        """Download missing files into the cache; a folder that the user named is left unchanged."""
+        if folder.named_by is not None:
             return
-        folder = place.folder / self.name
-        absent = [file for file in self.files if _stored(file, [folder]) is None]
+        target = folder.folder / self.name
+        absent = [file for file in self.files if _stored(file, [target]) is None]
         names = ", ".join(file.name for file in self.files)
         sources = " and ".join(dict.fromkeys(file.url for file in self.files))
-        by_hand = f"You can get it by hand, from {sources}, and name by {VARIABLE} a folder that holds {names}."
+        by_hand = f"You can download it from {sources}, and set {VARIABLE} to a folder that holds {names}."
         for url in dict.fromkeys(file.url for file in absent):
             with ExitStack() as stack:
                 try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    download = stack.enter_context(TemporaryFile(dir=folder))
+                    target.mkdir(parents=True, exist_ok=True)
+                    download = stack.enter_context(TemporaryFile(dir=target))
                 except OSError as error:
-                    what = f"{folder}, where {self.title} is to be kept, cannot be written"
-                    raise OSError(f"{what}: {error}. {by_hand}") from error
+                    problem = f"{target}, the folder for {self.title}, cannot be written"
+                    raise OSError(f"{problem}: {error}. {by_hand}") from error
                 _download(url, download, f"{self.title}: {url.rpartition('/')[2]}", by_hand, progress)
-                for file in (each for each in absent if each.url == url):
+                for file in (file for file in absent if file.url == url):
                     download.seek(0)
                     write_atomically(
-                        folder / file.name, file.content(download, f"The download of {url}", by_hand, file.member)
+                        target / file.name, file.content(download, f"The download of {url}", by_hand, file.member)
                     )
 
-    def read(self, place: Place) -> Iterator[bytes]:
-        """The contents of the files, in order, each checked."""
-        folders = [place.folder / self.name, place.folder]
+    def read(self, folder: DataFolder) -> Iterator[bytes]:
+        """Yield the contents of the files in order, each checked."""
+        folders = [folder.folder / self.name, folder.folder]
         for file in self.files:
             path = _stored(file, folders)
             if path is None:
                 raise FileNotFoundError(
                     f"{self.title} needs the file {file.name}, but there is none of that name, nor {file.name}.gz, in "
-                    f"{folders[0]} or {folders[1]}, where {place.named_by} says it should be. Put it there from "
-                    f"{file.source}; without {place.named_by} it is downloaded to {Place.own().folder}."
+                    f"{folders[0]} or {folders[1]}, where {folder.named_by} says it should be. Put it there from "
+                    f"{file.source}; without {folder.named_by} it is downloaded to {DataFolder.cache().folder}."
                 )
-            again = "and it is downloaded again" if place.named_by is None else f"and take the one of {file.source}"
+            again = "and it is downloaded again" if folder.named_by is None else f"and take the one of {file.source}"
             with path.open("rb") as packed:
                 yield file.content(packed, str(path), f"Remove it, {again}.")
 
@@ -144,8 +144,8 @@ def _unpacked(packed: IO[bytes]) -> bytes:
 
 def _extracted(packed: IO[bytes], member: str) -> bytes:
     with tarfile.open(fileobj=packed, mode="r:gz") as archive:
-        for each in archive:
-            if normpath(each.name) == member and (file := archive.extractfile(each)) is not None:
+        for entry in archive:
+            if normpath(entry.name) == member and (file := archive.extractfile(entry)) is not None:
                 return file.read()
     raise KeyError(f"the archive has no {member}")
 

@@ -1,4 +1,4 @@
-"""Tensors, and with them JSON, in files that are either whole or not there."""
+"""Safetensors files with a JSON header, written atomically."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from mnemoscope.base.files import read_json, write_atomically, write_json
+from mnemoscope.base.files import write_atomically
 
-__all__ = ["read_json", "read_tensors", "write_json", "write_tensors"]
-
-_HEADER = "mnemoscope"  # one key, for safetensors writes several in random order and the bytes must be the same
+_HEADER = "mnemoscope"  # a single key: safetensors orders several keys at random, and equal files need equal bytes
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """A safetensors file with a JSON header of our own; equal contents give equal bytes."""
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, save(own, {_HEADER: json.dumps(header, sort_keys=True)}))
+    """Write a safetensors file with a JSON header; equal contents give equal bytes."""
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write_atomically(path, save(copies, {_HEADER: json.dumps(header, sort_keys=True)}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors, on the CPU, and the header of a file from `write_tensors`."""
+    """Return the tensors, on the CPU, and the header of a file from `write_tensors`."""
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(_HEADER)
@@ -35,3 +33,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if header is None:
         raise ValueError(f"{path} was not written by mnemoscope: its header is missing.")
     return tensors, json.loads(header)
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names start with a prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

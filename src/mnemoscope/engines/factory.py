@@ -1,0 +1,33 @@
+"""Engines by name, with options as the command line passes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from mnemoscope.base.suggestions import did_you_mean
+from mnemoscope.config.options import Option, checked_options
+from mnemoscope.engines.engine import Engine
+
+ENGINES = {
+    "local": "mnemoscope.engines.local:Local",
+    "ray": "mnemoscope.engines.ray_cluster:Ray",
+    "slurm": "mnemoscope.engines.slurm:Slurm",
+}
+"""Classes of the engines, by name."""
+
+
+def build_engine(name: str, options: Mapping[str, Option] | None = None) -> Engine:
+    """Return the engine of that name.
+
+    >>> build_engine("local", {"max_jobs": 3}).max_jobs
+    3
+    >>> build_engine("local", {"size": 3})
+    Traceback (most recent call last):
+    ValueError: The engine 'local' has no option 'size'. Its options: max_jobs = None, gpus = 0, cores = None.
+    """
+    if name not in ENGINES:
+        raise ValueError(f"There is no engine {name!r}.{did_you_mean(name, ENGINES)} There are {', '.join(ENGINES)}.")
+    module, _, attribute = ENGINES[name].partition(":")
+    engine_class = getattr(import_module(module), attribute)
+    return engine_class(**checked_options(engine_class, f"engine {name!r}", options or {}))

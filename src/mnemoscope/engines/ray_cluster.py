@@ -1,0 +1,115 @@
+"""Jobs on a Ray cluster: a running one, or one that is started on this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mnemoscope.engines.archives import pack_folder, unpack_folder
+from mnemoscope.engines.job import Event, Job, Outcome, Progress, event_fields
+from mnemoscope.engines.local import Local
+from mnemoscope.registry.plugins import VARIABLE
+
+LAST = "trial.json"
+"""File whose presence marks the folder of a job as complete."""
+
+
+class Ray:
+    """Run each job as a Ray task, in a separate process, as `Local` does.
+
+    Nodes need no shared file system: the files that a job has written so far are sent with it, and its new files come
+    back. A job whose node is lost runs again on another node. Authentication follows the cluster: head, nodes and this
+    process need the same token (RAY_AUTH_TOKEN or its file). Plugins must be installed on the nodes as well.
+
+    Args:
+        address: address of a running cluster ("auto": the one of this machine, or of RAY_ADDRESS). None starts a
+            cluster on this machine, which ends with this process.
+        cores: CPU cores of a job.
+        gpus: GPUs of a job; a fraction shares a GPU.
+        retries: restarts of a job whose node or process is lost.
+
+    """
+
+    def __init__(self, address: str | None = None, cores: float = 1, gpus: float = 0, retries: int = 3) -> None:
+        try:
+            import ray  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise ModuleNotFoundError("The engine ray needs Ray: pip install 'mnemoscope[ray]'.") from error
+        self.ray, self.address = ray, address
+        self.options = {"num_cpus": cores, "num_gpus": gpus, "max_retries": retries, "num_returns": "streaming"}
+        self.threads = max(1, int(cores))
+
+    def events(self, jobs: Sequence[Job]) -> Generator[Event]:
+        """Run the jobs (see `Engine.events`)."""
+        ray, started_here = self.ray, False
+        if not ray.is_initialized():
+            _check_reachable(self.address)
+            local = self.address is None  # without an address, Ray would take the last cluster of this machine
+            ray.init(
+                "local" if local else self.address, include_dashboard=False if local else None, log_to_driver=False
+            )
+            started_here = True
+        task = ray.remote(**self.options)(_run_on_node)
+        started = time.perf_counter()
+        plugins = os.environ.get(VARIABLE, "")
+        running: dict[Any, Job] = {
+            task.remote(job.as_json(), pack_folder(Path(job.root, job.folder)), self.threads, plugins): job
+            for job in jobs
+        }
+        try:
+            while running:
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=None, fetch_local=False)
+                for messages in ready:
+                    event = self._next(running[messages], messages, time.perf_counter() - started)
+                    if isinstance(event, Outcome):
+                        del running[messages]
+                    yield event
+        finally:
+            for messages in running:
+                ray.cancel(messages, force=True)
+            if started_here:
+                ray.shutdown()
+
+    def _next(self, job: Job, messages: Any, seconds: float) -> Event:
+        """Return the next event of a job: its progress, or its end."""
+        try:
+            message = self.ray.get(next(messages))
+        except StopIteration:
+            return Outcome(job, seconds, "ended without an answer")
+        except self.ray.exceptions.RayError as error:
+            return Outcome(job, seconds, f"{type(error).__name__}: {str(error).splitlines()[0]}", str(error))
+        if "progress" in message:
+            return Progress(job, **message["progress"])
+        if message["files"]:
+            unpack_folder(message["files"], Path(job.root, job.folder), LAST)
+        return Outcome(job, message["seconds"], message["error"], message["log"])
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise unless the address accepts connections; Ray would retry silently and forever."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConnectionError(f"No Ray cluster answers at {address}: {error}.") from error
+
+
+def _run_on_node(line: str, files: bytes, threads: int, plugins: str) -> Generator[dict[str, Any]]:
+    """Run a job in a temporary folder of a node, and send its progress and its files back."""
+    os.environ[VARIABLE] = plugins
+    with TemporaryDirectory(prefix="mnemoscope-") as root:
+        job = replace(Job.from_json(line), root=root)
+        unpack_folder(files, Path(root, job.folder), LAST)
+        for event in Local(1, cores=threads).events([job]):
+            if isinstance(event, Progress):
+                yield {"progress": event_fields(event)}
+            else:
+                yield {"files": pack_folder(Path(root, job.folder)), **event_fields(event)}

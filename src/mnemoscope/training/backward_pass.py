@@ -1,0 +1,62 @@
+"""The backward pass of a run: truncated BPTT on this process's shard, summed over the process group."""
+
+from __future__ import annotations
+
+from mnemoscope.cells import Model
+from mnemoscope.cells.state import State
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.tasks import Batch, Task
+from mnemoscope.training.bptt import BatchLoss, backpropagate
+from mnemoscope.training.checkpoint import Counters
+from mnemoscope.training.interruption import Interruption
+from mnemoscope.training.penalties import penalised_modules
+from mnemoscope.training.process_group import GradientSums, ProcessGroup, clear_unused_gradients
+from mnemoscope.training.seeding import seeded
+
+
+class BackwardPass:
+    """Callable that runs a batch forward and backward; afterwards the gradients are those of the whole batch.
+
+    Args:
+        model: the network.
+        config: truncation, batch size, seed and device.
+        group: the processes that share each batch.
+        counters: number of the present step, which seeds the random numbers of the pass.
+        interruption: a request to stop, which the processes agree on together with the gradients.
+
+    """
+
+    def __init__(
+        self, model: Model, config: RunConfig, group: ProcessGroup, counters: Counters, interruption: Interruption
+    ) -> None:
+        self._model, self._config, self._group, self._counters = model, config, group, counters
+        self._interruption = interruption
+        self._learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._penalised = penalised_modules(model)
+        self._shard = None if group.world_size == 1 else group.shard(config.batch_size)
+        self._sums: GradientSums | None = None
+
+    def __call__(self, task: Task, batch: Batch, state: State | None, scored: bool) -> BatchLoss:
+        """Return the loss of a batch, and put its gradient into the parameters.
+
+        Until `wait`, the gradient of a parameter that no process used is 0 instead of None.
+        """
+        config = self._config
+        # another process must not draw the same numbers for its sequences
+        seed = ("step", config.seed, self._counters.step, *((self._group.rank,) if self._group.rank else ()))
+        with seeded(*seed, device=config.device):
+            result = backpropagate(
+                self._model, task, batch, config.truncate, state, scored, self._penalised, self._shard
+            )
+        if self._group.world_size == 1:
+            return result
+        numbers = [result.loss, result.accuracy or 0.0, float(self._interruption.requested)]
+        self._sums = self._group.sum_gradients(self._learned, numbers)
+        loss, accuracy, _ = self._sums.numbers
+        return BatchLoss(loss, result.state, accuracy.item() if scored else None)
+
+    def wait(self) -> None:
+        """Wait for the sums over the processes: which parameters have a gradient, and whether to stop."""
+        if self._sums is not None:
+            self._interruption.agreed = self._sums.numbers[2].item() > 0
+            clear_unused_gradients(self._learned, self._sums)

@@ -1,0 +1,62 @@
+"""metrics.jsonl: one JSON object per evaluation."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+
+class MetricsFile:
+    """metrics.jsonl, open for appending lines.
+
+    Args:
+        path: path of the file, created if absent; None for a process that writes nothing.
+        size: bytes that belong to the checkpoint from which the run continues; later lines are removed.
+
+    """
+
+    def __init__(self, path: Path | None, size: int) -> None:
+        self._file = None
+        if path is None:
+            return
+        path.touch()
+        if path.stat().st_size < size:
+            raise ValueError(
+                f"{path} has {path.stat().st_size} bytes, but {size} when the checkpoint was made: it was cut short "
+                f"since. Start the run again with overwrite=True."
+            )
+        os.truncate(path, size)
+        self._file = path.open("ab")
+
+    def __enter__(self) -> MetricsFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a line and flush it."""
+        if self._file is not None:
+            self._file.write((json.dumps(line) + "\n").encode())
+            self._file.flush()
+
+    def synchronise(self) -> int:
+        """Force the lines onto the disk, and return the size of the file in bytes."""
+        assert self._file is not None  # only the process that writes the file makes checkpoints
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics.jsonl, in order; none if there is no such file."""
+    if not path.exists():
+        return []
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} does not hold a JSON object in every line: {error}. Was it cut short?") from error
