@@ -20,8 +20,8 @@ class VariableBinding(GeneratedTask):
     """Input vectors x(1), ..., x(s), then zeros while x(t) = F [x(t-s); ...; x(t-1)] is due.
 
     There are `variables` input vectors of `size` bits, each 1 or -1. `horizon` steps are due (in tests,
-    `test_horizon`), and only these count. `rule` gives F (see `connectivity.parse_selection`). `curriculum` is a list of
-    shorter horizons for the first stages, such as "10 20 40 60"; a stage ends when the accuracy on a training batch
+    `test_horizon`), and only these count. `rule` gives F (see `connectivity.parse_selection`). `curriculum` is a list
+    of shorter horizons for the first stages, such as "10 20 40 60"; a stage ends when the accuracy on a training batch
     reaches `curriculum_score` of the run. Karuvally et al. 2023, sections 6 to 10.
 
     >>> task = VariableBinding(variables=2, size=2, rule="repeat", horizon=4)
@@ -41,10 +41,8 @@ class VariableBinding(GeneratedTask):
         for name in ("variables", "size", "horizon", "test_horizon"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
-        parse_selection(
-            self.rule, self.variables, self.size
-        )  # raises for a wrong rule; the next line for a wrong curriculum
-        self.stages()
+        parse_selection(self.rule, self.variables, self.size)  # raises for a wrong rule
+        self.stages()  # raises for a wrong curriculum
 
     @cached_property
     def F(self) -> SignedSelection:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Int
 from mnemoscope.cells import Cell
-from mnemoscope.cells.state import State, grown, map_state
+from mnemoscope.cells.state import State, map_state, pad_slots
 
 
 def reset_states(cell: Cell, state: State, starting: Bool[Tensor, " batch"]) -> State:
@@ -18,7 +18,7 @@ def reset_states(cell: Cell, state: State, starting: Bool[Tensor, " batch"]) -> 
     """
     if not starting.any():
         return state
-    fresh = map_state(grown, cell.initial_state(len(starting)), state)
+    fresh = map_state(pad_slots, cell.initial_state(len(starting)), state)
     state = map_state(
         lambda new, old: torch.where(starting.view(-1, *(1,) * (old.dim() - 1)).to(old.device), new, old), fresh, state
     )
@@ -30,7 +30,7 @@ def select_states(cell: Cell, state: State, members: Int[Tensor, " chosen"]) -> 
     if not cell.grows:
         with_fresh = map_state(lambda old, new: torch.cat([old, new]), state, cell.initial_state(1))
         return map_state(lambda tensor: tensor[members], with_fresh)
-    fresh = map_state(grown, cell.initial_state(1), state)
+    fresh = map_state(pad_slots, cell.initial_state(1), state)
     return pack_slots(cell, map_state(lambda old, new: torch.cat([old, new])[members], state, fresh))
 
 
