@@ -72,8 +72,10 @@ def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
     unseen = task.relational.batch(PROBLEMS, config.seed, 0, "test")
     kept = Drift.load(looked.page.with_name("page.drift.safetensors"))
     before = build_model(config, task)
-    expected = measure_drift({"before training": before.network, "after training": model.network},
-                        {"seen": task.relational.batch(PROBLEMS, config.seed, 0, "validation"), "unseen": unseen})  # fmt: skip
+    seen = task.relational.batch(PROBLEMS, config.seed, 0, "validation")
+    expected = measure_drift(
+        {"before training": before.network, "after training": model.network}, {"seen": seen, "unseen": unseen}
+    )
     assert kept.networks == expected.networks
     assert torch.equal(kept.similarities, expected.similarities)
     if not compares:

@@ -30,10 +30,10 @@ from tests.slow import SLOW
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(autouse=True)
-def _drivers_import_tests(monkeypatch):
-    root = str(HERE.parents[1])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
+def environment() -> dict[str, str]:
+    """Return environment variables with which the driver can import the tests."""
+    path = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 SHORT = {"steps": 12, "evaluate_every": 4, "evaluate_batches": 2, "checkpoint_every": 5, "clip": 1.0,
@@ -66,10 +66,13 @@ MORE = [
 
 
 def torchrun(*words, number=2):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number), *words]
     return subprocess.Popen(
-        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment() | {"OMP_NUM_THREADS": "1"},
     )
 
 
@@ -86,9 +89,8 @@ def trained_alone_and_by_two(cases, root, *words):
     (root / "cases.json").write_text(json.dumps(cases))
     given = [HERE / "ddp_driver.py", root / "cases.json"]
     with ThreadPoolExecutor(1) as beside:
-        alone = beside.submit(
-            subprocess.run, [sys.executable, *given, root / "alone"], capture_output=True, text=True, timeout=120
-        )
+        command = [sys.executable, *given, root / "alone"]
+        alone = beside.submit(subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment())
         code, _, err = ended(torchrun(*given, root / "two", *words))
     assert alone.result().returncode == 0, alone.result().stderr
     return code, err
@@ -194,7 +196,7 @@ def test_what_two_processes_began_one_ends(tmp_path):
     folder = RunFolder(RunConfig(**text).folder(tmp_path / "two"))
     assert folder.status == "unfinished"
     assert load_file(folder.path / "checkpoint.safetensors")["state.h"].shape == (3, 8)
-    subprocess.run([sys.executable, *given, tmp_path / "two"], check=True, timeout=120)
+    subprocess.run([sys.executable, *given, tmp_path / "two"], check=True, timeout=120, env=environment())
     check_equal(RunConfig(**text), tmp_path / "alone", tmp_path / "two", 1e-10)
 
 

@@ -246,7 +246,7 @@ def test_a_flip_flop_is_taught(dtype):
         (lambda c, x, f: train_force(Model(c, 2), x, f), ValueError, "feeds back its own output"),
         (lambda c, x, f: train_force(Model(GRU(2, 4).double(), 2).double(), x, f, noise=0.1), ValueError, "takes none"),
         (lambda c, x, f: fit_readout(c, x, f, washout=150), ValueError, "washout"),
-        (lambda c, x, f: fit_readout(c, x, f, mask=torch.zeros(150, 1, dtype=torch.bool)), ValueError, "No step is left"),
+        (lambda c, x, f: fit_readout(c, x, f, mask=torch.zeros(150, 1, dtype=torch.bool)), ValueError, "No step is"),
         (lambda c, x, f: ridge(x[:, 0], f[:3, 0]), ValueError, "ridge takes"),
         (lambda c, x, f: ridge(x[:, 0] * torch.nan, f[:, 0]), ValueError, "150 of 150 samples"),
         (lambda c, x, f: RecursiveLeastSquares(0), ValueError, "at least one feature"),

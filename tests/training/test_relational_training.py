@@ -293,7 +293,7 @@ def test_lenses_of_recurrent_cells_say_why_they_do_not_apply(look):
 def test_a_whole_relational_model_is_no_cell_either():
     model = build_model(CONFIG, build_task(CONFIG))
     for look in (ms.Dynamics, ms.spectrum, ms.energy_descent):
-        with pytest.raises(TypeError, match="look at the cell itself"):
+        with pytest.raises(TypeError, match="pass the cell itself"):
             look(model)
 
 
