@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
+from mnemoscope.base.files import read_json, write_json
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import Finished, Row, Study, Trial
 from mnemoscope.replication.trial_files import (
@@ -20,7 +21,6 @@ from mnemoscope.replication.trial_files import (
     written_by_newer,
 )
 from mnemoscope.store import StoredResults, find_study_results
-from mnemoscope.base.files import read_json, write_json
 
 
 @dataclass(frozen=True)

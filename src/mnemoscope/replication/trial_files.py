@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.base.files import read_json
 from mnemoscope.replication.study import Finished, Preset, Row, Study, Trial
 from mnemoscope.store import newer_version_note
-from mnemoscope.base.files import read_json
 
 
 def study_folder(study: Study, preset: str, root: str | Path) -> Path:
