@@ -1,4 +1,4 @@
-"""State of the classification: the attractors found so far, and the starts that are not classified yet."""
+"""State of the classification: the attractors found, and the starts that are not classified yet."""
 
 from __future__ import annotations
 

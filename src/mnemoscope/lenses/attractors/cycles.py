@@ -24,7 +24,7 @@ from mnemoscope.lenses.fixed_points.solvers import Solver
 from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
 
 ROUNDS = 6
-"""Largest number of repeated searches from the shifts of the orbits found so far."""
+"""Largest number of repeated searches from shifted states of known orbits."""
 SAME = 10.0
 """The image of a root is another root if they are within this many merge distances: one step may stretch its error."""
 
@@ -115,7 +115,7 @@ def nearest(
 
 @dataclass
 class _OrbitCollection:
-    """The distinct orbits found so far."""
+    """The distinct orbits of all searches."""
 
     dynamics: Dynamics
     distance: float

@@ -45,7 +45,7 @@ class Cycles(Result):
     index_sums: Int[Tensor, " searches"]
     """Index sum of the fixed points of each k-fold map: 1 for the complete set if a box is mapped into itself."""
     completeness: tuple[str, ...]
-    """What each of these sums implies, as a sentence."""
+    """A sentence on the implication of each of these sums."""
     open_ends: int = 0
     """Roots of k-fold maps that could not be joined to a cycle, as happens if they are degenerate."""
     families: tuple[int, ...] = ()

@@ -63,7 +63,7 @@ def find_attractors(
         transient: steps before the window.
         steps: steps in the window, and steps over which exponents are averaged.
         max_period: longest period of a cycle that is searched, in steps.
-        patience: how many times longer doubtful starts are simulated; 0 for not at all.
+        patience: factor by which doubtful starts are simulated longer; 0 for no longer simulation.
         count: number of Lyapunov exponents.
         dt: length of a time step of a flow.
         seed: seed of the random starts.

@@ -64,7 +64,7 @@ def _located(classification: Classification, row: int, k: int) -> tuple[Tensor, 
 
 
 class _KnownOrbits:
-    """The cycles found so far, with all their states."""
+    """The known cycles, with all their states."""
 
     def __init__(self, classification: Classification) -> None:
         self.classification = classification

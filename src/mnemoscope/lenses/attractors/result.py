@@ -85,7 +85,7 @@ class Attractors(Result):
     errors: Float[Tensor, "attractors count"]
     """Standard errors of `exponents`."""
     notes: tuple[str, ...]
-    """Why each entry is undecided, or a remark; empty if there is none."""
+    """The reason why an entry is undecided, or another remark; may be empty."""
     paths: Float[Tensor, "attractors time dims"]
     """Path from a state of each attractor, in two or three coordinates, for the figure."""
     labels: tuple[str, ...]
@@ -136,7 +136,7 @@ class Attractors(Result):
 
     @property
     def verdict(self) -> str:
-        """What the system does in the long run, in one sentence."""
+        """One sentence on the long-term behaviour of the system."""
         return _verdict(self)
 
     def summary(self) -> str:

@@ -119,7 +119,7 @@ class Trajectories:
 
     def recurrence_periods(self, window: int) -> Int[Tensor, " starts"]:
         """Return the least period, from 2 to `window` / 2 steps, with which the last `window` states of each start
-        recur to a thousandth of their spread; 0 if there is none.
+        recur to a thousandth of their spread; 0 without recurrence.
         """
         last = self.path[-window:]
         periods = torch.zeros(self.path.shape[1], dtype=torch.int64)
@@ -132,7 +132,7 @@ class Trajectories:
     def return_time(self, start: int) -> float:
         """Return the number of steps after which a trajectory has moved away and come back.
 
-        That is the first lag of small mean distance after one of large mean distance; NaN if there is none.
+        That is the first lag of small mean distance after one of large mean distance; NaN without a return.
         """
         path = self.path[:, start]
         lags = range(1, len(path) // 2)

@@ -9,7 +9,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics
 
 FORMED = 200
-"""Largest state size at which a closed-form Jacobian is always formed: it costs less, however few the vectors."""
+"""Largest state size at which a closed-form Jacobian is always formed: it costs less even for one vector."""
 COPIED = 32
 """Largest state size at which autograd forms the Jacobian on copies of each state, if there is no closed form."""
 

@@ -1,8 +1,8 @@
-"""The evolution of a phase portrait: fixed points followed over a parameter."""
+"""Bifurcation diagrams: fixed points tracked over a parameter."""
 
-from mnemoscope.lenses.bifurcations.evolution import BifurcationDiagram, Branch, Event
 from mnemoscope.lenses.bifurcations.families import Family, interpolate_inputs, interpolate_weights
-from mnemoscope.lenses.bifurcations.following import track_fixed_points
+from mnemoscope.lenses.bifurcations.lens import track_fixed_points
+from mnemoscope.lenses.bifurcations.result import BifurcationDiagram, Branch, Event
 
 __all__ = [
     "BifurcationDiagram",

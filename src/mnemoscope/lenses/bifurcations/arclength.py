@@ -1,137 +1,139 @@
-"""Round a bend: a branch followed by its own length where steps in the parameter fail."""
+"""Pseudo-arclength continuation (Keller 1977): past a point at which steps in the parameter fail."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from mnemoscope.lenses.bifurcations.continuation_points import Place, weakest
-from mnemoscope.lenses.bifurcations.folds import curvature
+from mnemoscope.lenses.bifurcations.continuation_points import ContinuationPoint, smallest_singular_triplet
+from mnemoscope.lenses.bifurcations.folds import quadratic_coefficient
+from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
-if TYPE_CHECKING:
-    from mnemoscope.lenses.bifurcations.tracing import Tracer
-
-ON = 4.0
-"""So many tolerances past the place where steps failed, a branch that has not turned back goes on."""
-MOST_ARCS = 100
-"""Steps round one bend."""
+BEYOND = 4.0
+"""Tolerances past the failed step after which a branch that has not turned back is taken to continue."""
+MAX_STEPS = 100
+"""Steps around one bend."""
 STRAIGHT = 0.8
-"""The least cosine of the angle by which a step may turn."""
-NEWTON = 6
-"""Corrections of a step."""
+"""Least cosine of the angle by which the tangent may turn in one step."""
+CORRECTIONS = 6
+"""Newton corrections of a step."""
 EXACT = 1e-9
-"""A residual that is smaller (relative to states larger than 1, rms) is none; the end is found more exactly."""
-LEAST_ARC = 1e-7
-"""Steps below this (relative to the state's size) are given up."""
+"""Residual below which a point is accepted (rms, relative to states larger than 1); the end is refined further."""
+LEAST_STEP = 1e-7
+"""Shortest step, relative to the size of the state."""
 
 
-def round_the_bend(tracer: Tracer, here: Place, direction: int, limits: tuple[float, float]) -> Place | None:
-    """Where the branch through `here` leads, past a place at which steps in the parameter fail.
+def continue_by_arclength(
+    continuation: PredictorCorrector, here: ContinuationPoint, direction: int, limits: tuple[float, float]
+) -> ContinuationPoint | None:
+    """Continue the branch through `here` past a point at which steps in the parameter fail.
 
-    At a fold the branch turns: it comes back to the same parameter at another state, the partner of the fold. Where it
-    only bends, it goes on to parameters beyond. Steps are taken along the curve of (state, parameter), with the
-    parameter scaled such that both move alike at first (pseudo-arclength continuation, Keller 1977).
+    At a fold the branch turns: it returns to the same parameter at another state, the partner of the fold. If it only
+    bends, it continues to parameters beyond. Steps follow the curve of (state, parameter), with the parameter scaled
+    such that both move alike at first.
 
-    Returns the place at the parameter of `here` or `ON` tolerances beyond; None where the curve is lost, leaves the
-    `limits` of the parameter or comes back to its beginning.
+    Returns:
+        The point at the parameter of `here` or `BEYOND` tolerances further; None if the curve is lost, leaves the
+        `limits` of the parameter or returns to its beginning.
+
     """
     if here.index == 0:
         return None
-    curve = _Curve(tracer, here, limits)
-    y, t = curve.beginning(direction)
+    curve = _Curve(continuation, here, limits)
+    y, t = curve.start(direction)
     size = float(magnitude(here.state[None]))
-    w, v, s = weakest(here)
-    c = abs(curvature(tracer.system(here.at), here, w, v, 1e-4))
-    # a quarter of the way to the fold as the quadratic has it, or half a tolerance where there is none
-    step = min(0.25 * s / c if c else size, 0.5 * tracer.tolerance * curve.speed, 0.1 * size)
-    for _ in range(MOST_ARCS):
+    w, v, s = smallest_singular_triplet(here)
+    c = abs(quadratic_coefficient(continuation.system(here.at), here, w, v, 1e-4))
+    # A quarter of the distance to the fold of the quadratic model, at most half a tolerance.
+    step = min(0.25 * s / c if c else size, 0.5 * continuation.tolerance * curve.speed, 0.1 * size)
+    for _ in range(MAX_STEPS):
         new = curve.corrected(y + step * t, t, EXACT * size)
-        turned = None if new is None else curve.tangent(new, t)
-        if new is None or turned is None or float(turned @ t) < STRAIGHT:
+        tangent = None if new is None else curve.tangent(new, t)
+        if new is None or tangent is None or float(tangent @ t) < STRAIGHT:
             step *= 0.5
-            if step < LEAST_ARC * size:
+            if step < LEAST_STEP * size:
                 return None
             continue
-        gone = direction * (curve.parameter(new) - here.at)
-        if gone <= 0 or gone >= ON * tracer.tolerance:
-            target = here.at if gone <= 0 else here.at + direction * ON * tracer.tolerance
-            return _there(tracer, curve, here, y, new, target)
-        y, t, step = new, turned, 1.5 * step
+        advance = direction * (curve.parameter(new) - here.at)
+        if advance <= 0 or advance >= BEYOND * continuation.tolerance:
+            target = here.at if advance <= 0 else here.at + direction * BEYOND * continuation.tolerance
+            return _point_between(continuation, curve, here, y, new, target)
+        y, t, step = new, tangent, 1.5 * step
     return None
 
 
-def _there(tracer: Tracer, curve: _Curve, here: Place, y: Tensor, new: Tensor, target: float) -> Place | None:
-    """The point at a parameter between two on the curve, from the straight line between them."""
+def _point_between(
+    continuation: PredictorCorrector, curve: _Curve, here: ContinuationPoint, y: Tensor, new: Tensor, target: float
+) -> ContinuationPoint | None:
+    """Return the point at a parameter between two points of the curve, from a linear guess; None if it is another."""
     a, b = curve.parameter(y), curve.parameter(new)
     share = (target - a) / (b - a)
     guess = torch.lerp(y, new, share)[:-1]
-    place = tracer.corrected(target, guess)
-    if place is None:
+    point = continuation.corrected(target, guess)
+    if point is None:
         return None
-    off = float((place.state - guess).norm())
-    if place.index == 0 or off > float((new - y)[:-1].norm()) or torch.equal(place.state, here.state):
+    distance = float((point.state - guess).norm())
+    if point.index == 0 or distance > float((new - y)[:-1].norm()) or torch.equal(point.state, here.state):
         return None
-    return place
+    return point
 
 
 class _Curve:
     """The curve r(x, p) = 0 in y = (x, scaled p)."""
 
-    def __init__(self, tracer: Tracer, here: Place, limits: tuple[float, float]) -> None:
-        self.tracer, self.here, self.limits = tracer, here, limits
+    def __init__(self, continuation: PredictorCorrector, here: ContinuationPoint, limits: tuple[float, float]) -> None:
+        self.continuation, self.here, self.limits = continuation, here, limits
         self.speed = 1.0
-        """|dx/dp| at the beginning: how a parameter is scaled."""
+        """|dx/dp| at the first point: the scale of the parameter."""
 
     def parameter(self, y: Tensor) -> float:
         return self.here.at + float(y[-1]) / self.speed
 
-    def beginning(self, direction: int) -> tuple[Tensor, Tensor]:
-        """The first point, and the tangent there towards the given direction of the parameter."""
+    def start(self, direction: int) -> tuple[Tensor, Tensor]:
+        """Return the first point, and the tangent there towards the given direction of the parameter."""
         x = self.here.state
-        slope = -torch.linalg.lu_solve(*self.here.factors, self._by_parameter(x, self.here.at)[:, None])[:, 0]
+        slope = -torch.linalg.lu_solve(*self.here.factors, self._parameter_derivative(x, self.here.at)[:, None])[:, 0]
         self.speed = max(float(slope.norm()), 1e-12)
         t = torch.cat([slope / self.speed, slope.new_ones(1)]) * (direction / 2**0.5)
         return torch.cat([x, x.new_zeros(1)]), t
 
     def corrected(self, guess: Tensor, t: Tensor, exact: float) -> Tensor | None:
-        """Newton's method on r = 0 in the plane through the guess across the tangent."""
+        """Solve r = 0 by Newton's method in the plane through the guess that is orthogonal to the tangent."""
         y = guess
-        for _ in range(NEWTON):
+        for _ in range(CORRECTIONS):
             at = self.parameter(y)
             if not self.limits[0] <= at <= self.limits[1]:
                 return None
-            f = self.tracer.system(at).residual(y[None, :-1])[0]
+            f = self.continuation.system(at).residual(y[None, :-1])[0]
             if float(f.norm()) <= exact:
                 return y
-            off = torch.cat([f, ((y - guess) @ t)[None]])
-            move = self._solved(y, t, off)
+            residual = torch.cat([f, ((y - guess) @ t)[None]])
+            move = self._solve(y, t, residual)
             if move is None:
                 return None
             y = y - move
         return None
 
     def tangent(self, y: Tensor, t: Tensor) -> Tensor | None:
-        """The unit tangent at a point of the curve, in the direction of the last one."""
+        """Return the unit tangent at a point of the curve, in the direction of the last one."""
         unit = torch.zeros_like(y)
         unit[-1] = 1
-        new = self._solved(y, t, unit)
+        new = self._solve(y, t, unit)
         return None if new is None else new / new.norm()
 
-    def _solved(self, y: Tensor, t: Tensor, right: Tensor) -> Tensor | None:
-        """Solve [[r_x, r_p], [t_x, t_p]] z = right: regular at a fold, where r_x alone is not."""
+    def _solve(self, y: Tensor, t: Tensor, right: Tensor) -> Tensor | None:
+        """Solve [[r_x, r_p], [t_x, t_p]] z = right, which is regular at a fold, unlike r_x alone."""
         at, x = self.parameter(y), y[:-1]
-        G = self.tracer.system(at).residual_jacobian(x[None])[0]
-        r_p = self._by_parameter(x, at) / self.speed
+        G = self.continuation.system(at).residual_jacobian(x[None])[0]
+        r_p = self._parameter_derivative(x, at) / self.speed
         M = torch.cat([torch.cat([G, r_p[:, None]], 1), t[None]])
         z, failed = torch.linalg.solve_ex(M, right)
         return z if int(failed) == 0 and bool(torch.isfinite(z).all()) else None
 
-    def _by_parameter(self, x: Tensor, at: float) -> Tensor:
-        """r_p by a difference over a thousandth of the tolerance, inwards."""
-        aside = 1e-3 * self.tracer.tolerance
-        beside = at + aside if at + aside <= self.limits[1] else at - aside
-        there, own = self.tracer.system(beside), self.tracer.system(at)
-        return (there.residual(x[None])[0] - own.residual(x[None])[0]) / (beside - at)
+    def _parameter_derivative(self, x: Tensor, at: float) -> Tensor:
+        """Return r_p from a difference over a thousandth of the tolerance, towards the inside of the limits."""
+        offset = 1e-3 * self.continuation.tolerance
+        other = at + offset if at + offset <= self.limits[1] else at - offset
+        system, other_system = self.continuation.system(at), self.continuation.system(other)
+        return (other_system.residual(x[None])[0] - system.residual(x[None])[0]) / (other - at)

@@ -1,4 +1,4 @@
-"""Branches while they are followed: the work of `track_fixed_points`, snapshot by snapshot."""
+"""Tracking of all branches, snapshot by snapshot: the work of `track_fixed_points`."""
 
 from __future__ import annotations
 
@@ -8,199 +8,227 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.progress import Bar
-from mnemoscope.lenses.bifurcations.branches import End, Node, Track, which
-from mnemoscope.lenses.bifurcations.continuation_points import Crossing, Place, Way
-from mnemoscope.lenses.bifurcations.leading import DENSE
-from mnemoscope.lenses.bifurcations.snapshots import Given, Snapshots
-from mnemoscope.lenses.bifurcations.tracing import Tracer
-from mnemoscope.lenses.fixed_points.result import Status
+from mnemoscope.lenses.bifurcations.branches import BranchEnd, BranchPoint, TrackedBranch, matching_state
+from mnemoscope.lenses.bifurcations.continuation_points import BranchSegment, ContinuationPoint, Crossing
+from mnemoscope.lenses.bifurcations.eigenvalues import DENSE
+from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
+from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch, StartsAt
+from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
 
 
-class Follower:
-    """Follows all points of a family from snapshot to snapshot, forwards and, where new ones appear, backwards."""
+class BranchTracker:
+    """Tracks all points of a family from snapshot to snapshot: forwards, and backwards from points that are new."""
 
     def __init__(
         self,
-        tracer: Tracer,
-        at: tuple[float, ...],
-        starts: Given,
+        continuation: PredictorCorrector,
+        parameters: tuple[float, ...],
+        starts: StartsAt,
         *,
-        number: int,
+        eigenvalues: int,
         counted: tuple[bool, ...],
         seed: int,
         progress: bool,
     ) -> None:
-        self.tracer = tracer
-        self.snapshots = Snapshots(tracer, list(at), starts, seed)
-        self.at, self.notes, self.bounded = self.snapshots.at, self.snapshots.notes, self.snapshots.bounded
-        self.number, self.counted, self.progress = number, counted, progress
-        self.tracks: list[Track] = []
-        self._alive: dict[int, Place] = {}  # by track, at the latest snapshot
+        self.continuation = continuation
+        self.snapshots = SnapshotSearch(continuation, list(parameters), starts, seed)
+        self.parameters, self.notes, self.bounded = (
+            self.snapshots.parameters,
+            self.snapshots.notes,
+            self.snapshots.bounded,
+        )
+        self.eigenvalues, self.counted, self.progress = eigenvalues, counted, progress
+        self.branches: list[TrackedBranch] = []
+        self._active: dict[int, ContinuationPoint] = {}
+        """Points at the latest snapshot, by the number of their branch."""
 
     def run(self) -> None:
+        """Track the points over all snapshots."""
         found = self.snapshots.search(0, lambda to: [])
-        for point in range(len(found)):
-            place = self.tracer.place(self.at[0], found, point)
-            if self._degenerate(place):
+        for number in range(len(found)):
+            point = self.continuation.found_point(self.parameters[0], found, number)
+            if self._is_degenerate(point):
                 continue
-            self._alive[len(self.tracks)] = place
-            self.tracks.append(Track([self.node(place, 0)]))
-        for snapshot in Bar(range(1, len(self.at)), desc="snapshots", disable=not self.progress):
-            self._onwards(snapshot)
+            self._active[len(self.branches)] = point
+            self.branches.append(TrackedBranch([self.branch_point(point, 0)]))
+        for snapshot in Bar(range(1, len(self.parameters)), desc="snapshots", disable=not self.progress):
+            self._continue_to(snapshot)
 
-    def node(self, place: Place, snapshot: int = -1, count: bool = False) -> Node:
-        """A place on a branch; eigenvalues only where they are asked for or cost little."""
-        count = count or len(place.state) <= DENSE or (snapshot >= 0 and self.counted[snapshot])
-        continuous = self.tracer.system(place.at).continuous
-        return Node.of(place, snapshot, continuous=continuous, kept=self.number if count else 0)
+    def branch_point(self, point: ContinuationPoint, snapshot: int = -1, count: bool = False) -> BranchPoint:
+        """Return a point for a branch, with eigenvalues only if they are asked for or cheap."""
+        count = count or len(point.state) <= DENSE or (snapshot >= 0 and self.counted[snapshot])
+        continuous = self.continuation.system(point.at).continuous
+        eigenvalues = self.eigenvalues if count else 0
+        return BranchPoint.from_continuation(point, snapshot, continuous=continuous, eigenvalues=eigenvalues)
 
-    def place_of(self, node: Node) -> Place | None:
-        """The place again, with its factors."""
-        return self.tracer.corrected(node.at, node.state.to(self.tracer.system(node.at).device))
+    def continuation_point(self, point: BranchPoint) -> ContinuationPoint | None:
+        """Return a point of a branch with its factors, computed anew."""
+        return self.continuation.corrected(point.at, point.state.to(self.continuation.system(point.at).device))
 
-    def _onwards(self, snapshot: int) -> None:
-        """From one snapshot to the next."""
-        alive, self._alive = self._alive, {}
-        found = self.snapshots.search(snapshot, lambda to: [self._guess(place, to)[1] for place in alive.values()])
-        to = self.at[snapshot]
-        guesses = {number: self._guess(place, to) for number, place in alive.items()}
-        places: dict[int, Place] = {}
+    def continue_branch(
+        self, branch: TrackedBranch, point: ContinuationPoint, snapshot: int, direction: int
+    ) -> TrackedBranch | None:
+        """Continue a point from snapshot to snapshot until it is lost; return a known branch that it meets, if any."""
+        while 0 <= snapshot < len(self.bounded):
+            segment = self.continuation.advance(point, self.parameters[snapshot])
+            self._record(branch, segment, direction)
+            if not segment.arrived:
+                return None
+            known = self._known_branch(segment.end.state, snapshot)
+            if known is not None:
+                return known
+            point = segment.end
+            if point.at != branch.points[-1].at or branch.at_snapshot(snapshot) is None:
+                branch.points.append(self.branch_point(point, snapshot))
+            snapshot += direction
+        return None
 
-        def reached(root: int, here: Place | None = None) -> Place:
-            if root not in places:
-                places[root] = self.tracer.place(to, found, root)
-            place = places[root]
-            return place if here is None or place.index else replace(place, known=here.known)
+    def crossing_points(self, crossing: Crossing, direction: int) -> tuple[BranchPoint, BranchPoint]:
+        """Return the points before and after a crossing, with eigenvalues, in the order of the parameter."""
+        before, after = self.branch_point(crossing.before, count=True), self.branch_point(crossing.after, count=True)
+        return (before, after) if direction > 0 else (after, before)
 
+    def join(self, older: TrackedBranch, branch: TrackedBranch, snapshot: int) -> bool:
+        """Join a branch that was lost after a snapshot with one that leads back to it; return whether they fit."""
+        if older.death is None or older.at_snapshot(snapshot + 1) is not None:
+            return False
+        limit = self.parameters[snapshot]
+        older.points = [point for point in older.points if point.at <= limit] + branch.points
+        older.crossings = [pair for pair in older.crossings if pair[1].at <= limit] + branch.crossings
+        older.death = branch.death
+        return True
+
+    def _continue_to(self, snapshot: int) -> None:
+        """Continue all active points to the next snapshot, and search new ones there."""
+        active, self._active = self._active, {}
+        found = self.snapshots.search(snapshot, lambda to: [self._predict(point, to)[1] for point in active.values()])
+        to = self.parameters[snapshot]
         assert found.starts is not None
-        aims = found.starts.point[: len(alive)].tolist()
-        hit = (found.starts.status[: len(alive)] == int(Status.FIXED)).tolist()
+        arrivals = _Arrivals(self.continuation, to, found)
+        aims = found.starts.point[: len(active)].tolist()
+        converged = (found.starts.status[: len(active)] == int(Status.FIXED)).tolist()
+        tangents = {number: self._predict(point, to)[0] for number, point in active.items()}
         taken: dict[int, int] = {}
         astray = []
-        for (number, here), aim, fixed in zip(alive.items(), aims, hit, strict=True):
-            tangent = guesses[number][0]
-            alone = fixed and sum(one == aim and ok for one, ok in zip(aims, hit, strict=True)) == 1
-            new = reached(aim, here) if alone else None
-            if new is None or new.index * here.known[1] < 0 or here.index == 0 or not (
-                self.tracer.moderate(here, tangent) and self.tracer.believed(here, tangent, new)
-                and self.tracer.smooth(here, new)
-            ):  # fmt: skip
+        for (number, here), aim, fixed in zip(active.items(), aims, converged, strict=True):
+            alone = fixed and sum(other == aim and ok for other, ok in zip(aims, converged, strict=True)) == 1
+            new = arrivals.point(aim, here) if alone else None
+            if new is None or not self._is_same(here, tangents[number], new):
                 astray.append(number)
                 continue
             taken[aim] = number
             self._arrive(number, new, snapshot)
         for number in astray:
-            way = self.tracer.advance(alive[number], to)
-            self._walk(self.tracks[number], way, 1)
-            if not way.arrived:
+            segment = self.continuation.advance(active[number], to)
+            self._record(self.branches[number], segment, 1)
+            if not segment.arrived:
                 continue
-            root = which(way.end.state, found.states)
+            root = matching_state(segment.end.state, found.states)
             if root in taken:
-                self._collide(self.tracks[number], number, taken[root], snapshot)
+                self._record_collision(self.branches[number], number, taken[root], snapshot)
                 continue
             if root >= 0:
                 taken[root] = number
-            self._arrive(number, way.end, snapshot)
+            self._arrive(number, segment.end, snapshot)
         for root in range(len(found)):
             if root not in taken:
-                self._appear(reached(root), snapshot)
+                self._add_appeared(arrivals.point(root), snapshot)
 
-    def _guess(self, here: Place, to: float) -> tuple[Tensor, Tensor]:
-        tangent, start = self.tracer.predict(here, to)
-        usable = self.tracer.moderate(here, tangent) and bool(torch.isfinite(start).all())
+    def _is_same(self, here: ContinuationPoint, tangent: Tensor, new: ContinuationPoint) -> bool:
+        """Return whether a point that the search reached from a prediction is trusted to continue the old one."""
+        continuation = self.continuation
+        if new.index * here.last_known[1] < 0 or here.index == 0:
+            return False
+        within_reach = continuation.within_reach(here, tangent)
+        return within_reach and continuation.trusts(here, tangent, new) and continuation.is_smooth(here, new)
+
+    def _predict(self, here: ContinuationPoint, to: float) -> tuple[Tensor, Tensor]:
+        """Return the tangent prediction and a start for the search."""
+        tangent, start = self.continuation.predict(here, to)
+        usable = self.continuation.within_reach(here, tangent) and bool(torch.isfinite(start).all())
         return tangent, start if usable else here.state
 
-    def _arrive(self, number: int, place: Place, snapshot: int) -> None:
-        self.tracks[number].nodes.append(self.node(place, snapshot))
-        self._alive[number] = place
+    def _arrive(self, number: int, point: ContinuationPoint, snapshot: int) -> None:
+        self.branches[number].points.append(self.branch_point(point, snapshot))
+        self._active[number] = point
 
-    def _appear(self, place: Place, snapshot: int) -> None:
-        """A point that no branch led to: back to where it was born, or as far as it has always been."""
-        if self._degenerate(place):
+    def _add_appeared(self, point: ContinuationPoint, snapshot: int) -> None:
+        """Add a point that no branch led to, and continue it back to its birth or to the first snapshot."""
+        if self._is_degenerate(point):
             return
-        track = Track([self.node(place, snapshot)])
-        older = self.lead(track, place, snapshot - 1, -1)
+        branch = TrackedBranch([self.branch_point(point, snapshot)])
+        older = self.continue_branch(branch, point, snapshot - 1, -1)
         if older is None:
-            self._alive[len(self.tracks)] = place
-            self.tracks.append(track)
-        elif self.join(older, track, snapshot - 1):
-            self._alive[self.tracks.index(older)] = place
+            self._active[len(self.branches)] = point
+            self.branches.append(branch)
+        elif self.join(older, branch, snapshot - 1):
+            self._active[self.branches.index(older)] = point
         else:
-            self._alive[len(self.tracks)] = place
-            self._collide(track, len(self.tracks), self.tracks.index(older), snapshot, backwards=True)
-            self.tracks.append(track)
+            self._active[len(self.branches)] = point
+            self._record_collision(branch, len(self.branches), self.branches.index(older), snapshot, backwards=True)
+            self.branches.append(branch)
 
-    def lead(self, track: Track, place: Place, snapshot: int, direction: int) -> Track | None:
-        """Follow a point from snapshot to snapshot until it is lost, or until it comes to a known branch."""
-        while 0 <= snapshot < len(self.bounded):
-            way = self.tracer.advance(place, self.at[snapshot])
-            self._walk(track, way, direction)
-            if not way.arrived:
-                return None
-            known = self._known(way.end.state, snapshot)
-            if known is not None:
-                return known
-            place = way.end
-            if place.at != track.nodes[-1].at or track.at_snapshot(snapshot) is None:
-                track.nodes.append(self.node(place, snapshot))
-            snapshot += direction
-        return None
-
-    def _walk(self, track: Track, way: Way, direction: int) -> None:
-        """Note what lies on a way; its last place is left to the caller where it arrived."""
-        track.nodes += [self.node(place) for place in (way.passed[1:-1] if way.arrived else way.passed[1:])]
-        for crossing in way.crossings:
-            track.crossings.append(self.sides(crossing, direction))
-        if way.stuck:
+    def _record(self, branch: TrackedBranch, segment: BranchSegment, direction: int) -> None:
+        """Record a segment in its branch; if it arrived, the caller adds its last point."""
+        inner = segment.points[1:-1] if segment.arrived else segment.points[1:]
+        branch.points += [self.branch_point(point) for point in inner]
+        for crossing in segment.crossings:
+            branch.crossings.append(self.crossing_points(crossing, direction))
+        if segment.stuck:
             self.notes.append(
-                f"A point was given up near {way.end.at:g} after too many short steps; where it ends is not known."
+                f"The continuation of a point stopped near {segment.end.at:g} after too many short steps; where the "
+                f"branch ends is not known."
             )
-        if not way.arrived:
-            end = End(way.end.at, way.lost_at, self.node(way.end, count=True))
+        if not segment.arrived:
+            end = BranchEnd(segment.end.at, segment.lost_at, self.branch_point(segment.end, count=True))
             if direction > 0:
-                track.died = end
+                branch.death = end
             else:
-                track.born = end
+                branch.birth = end
 
-    def sides(self, crossing: Crossing, direction: int) -> tuple[Node, Node]:
-        """The places before and after a crossing, counted, in the order of the parameter."""
-        sides = self.node(crossing.before, count=True), self.node(crossing.after, count=True)
-        return sides if direction > 0 else (sides[1], sides[0])
-
-    def join(self, older: Track, track: Track, snapshot: int) -> bool:
-        """Join what was lost after a snapshot with what leads back to it."""
-        if older.died is None or older.at_snapshot(snapshot + 1) is not None:
-            return False
-        older.nodes = [node for node in older.nodes if node.at <= self.at[snapshot]] + track.nodes
-        older.crossings = [pair for pair in older.crossings if pair[1].at <= self.at[snapshot]] + track.crossings
-        older.died = track.died
-        return True
-
-    def _collide(self, track: Track, number: int, other: int, snapshot: int, backwards: bool = False) -> None:
-        """Two branches lead to one point, which cannot be: one of the ways is wrong."""
-        here, there = self.at[snapshot - 1], self.at[snapshot]
-        node = track.nodes[-1]
+    def _record_collision(
+        self, branch: TrackedBranch, number: int, other: int, snapshot: int, backwards: bool = False
+    ) -> None:
+        """Record that two branches led to one point, which is impossible: one of the continuations is wrong."""
+        before, after = self.parameters[snapshot - 1], self.parameters[snapshot]
+        point = branch.points[-1]
         if backwards:
-            track.born = End(there, here, node)
+            branch.birth = BranchEnd(after, before, point)
         else:
-            track.died = End(here, there, node)
+            branch.death = BranchEnd(before, after, point)
         self.notes.append(
-            f"Between {here:g} and {there:g} the ways of branches {number} and {other} run together; where branch "
-            f"{number} {'begins' if backwards else 'ends'} is not known. Take snapshots nearer to each other."
+            f"Between {before:g} and {after:g} branches {number} and {other} merge in the continuation; where branch "
+            f"{number} {'begins' if backwards else 'ends'} is not known. Take snapshots at smaller distances."
         )
 
-    def _degenerate(self, place: Place) -> bool:
-        if place.index:
+    def _is_degenerate(self, point: ContinuationPoint) -> bool:
+        if point.index:
             return False
         self.notes.append(
-            f"At {place.at:g} lies a degenerate point (a double one, or one of a line of points), which has no index "
-            f"and is not followed."
+            f"At {point.at:g} there is a degenerate point (a double point, or one of a line of points), which has no "
+            f"index and is not tracked."
         )
         return True
 
-    def _known(self, state: Tensor, snapshot: int) -> Track | None:
-        for track in self.tracks:
-            node = track.at_snapshot(snapshot)
-            if node is not None and which(state, node.state[None]) == 0:
-                return track
+    def _known_branch(self, state: Tensor, snapshot: int) -> TrackedBranch | None:
+        """Return the branch with this state at a snapshot, if there is one."""
+        for branch in self.branches:
+            point = branch.at_snapshot(snapshot)
+            if point is not None and matching_state(state, point.state[None]) == 0:
+                return branch
         return None
+
+
+class _Arrivals:
+    """Points of the search at a snapshot, factorised when first needed."""
+
+    def __init__(self, continuation: PredictorCorrector, at: float, found: FixedPoints) -> None:
+        self.continuation, self.at, self.found = continuation, at, found
+        self._points: dict[int, ContinuationPoint] = {}
+
+    def point(self, root: int, here: ContinuationPoint | None = None) -> ContinuationPoint:
+        """Return a point; if its index is unknown, it inherits the last known one of the point that led to it."""
+        if root not in self._points:
+            self._points[root] = self.continuation.found_point(self.at, self.found, root)
+        point = self._points[root]
+        return point if here is None or point.index else replace(point, last_known=here.last_known)

@@ -1,4 +1,4 @@
-"""Branches of fixed points while they grow: their places, where they begin and end, and whether two are one."""
+"""Branches of fixed points while they are tracked: their points, their ends, and whether two points are one."""
 
 from __future__ import annotations
 
@@ -9,77 +9,86 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bifurcations.continuation_points import Place
-from mnemoscope.lenses.bifurcations.leading import leading_eigenvalues
+from mnemoscope.lenses.bifurcations.continuation_points import ContinuationPoint
+from mnemoscope.lenses.bifurcations.eigenvalues import leading_eigenvalues
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 SAME = 1e-5
-"""Converged states closer than this (rms, relative to states larger than 1) are the same point."""
+"""Distance below which converged states are the same point (rms, relative to states larger than 1)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
-    """A branch at one parameter; its tensors lie on the CPU."""
+class BranchPoint:
+    """A point of a branch; its tensors are on the CPU."""
 
     at: float
+    """The parameter."""
     state: Float[Tensor, " size"]
     index: int
     q: float
     snapshot: int
-    """Which of the snapshots, or -1 for a place between two."""
+    """Number of the snapshot, or -1 between two."""
     unstable: int
-    """Unstable directions, or -1 where they were not counted."""
+    """Number of unstable directions, or -1 if not counted."""
     eigenvalues: np.ndarray | None
+    """Leading eigenvalues, or None if not computed."""
 
     @classmethod
-    def of(cls, place: Place, snapshot: int, *, continuous: bool, kept: int) -> Node:
-        """A place with so many of its leading eigenvalues; with 0, none are computed."""
-        values, up = leading_eigenvalues(place.jacobian, continuous) if kept else (None, -1)
-        values = None if values is None else values[:kept]
-        return cls(place.at, place.state.cpu(), place.index, place.q, snapshot, up, values)
+    def from_continuation(
+        cls, point: ContinuationPoint, snapshot: int, *, continuous: bool, eigenvalues: int
+    ) -> BranchPoint:
+        """Return the point with this many leading eigenvalues; with 0, none are computed."""
+        values, unstable = leading_eigenvalues(point.jacobian, continuous) if eigenvalues else (None, -1)
+        values = None if values is None else values[:eigenvalues]
+        return cls(point.at, point.state.cpu(), point.index, point.q, snapshot, unstable, values)
 
 
 @dataclass(frozen=True)
-class End:
-    """A branch has a point at `there` and none at `beyond`; the nearest place on it."""
+class BranchEnd:
+    """An end of a branch, bracketed by a parameter with a point and one without."""
 
-    there: float
-    beyond: float
-    place: Node
+    inside: float
+    """Last parameter at which the branch has a point."""
+    outside: float
+    """First parameter at which it has none."""
+    point: BranchPoint
+    """The nearest point of the branch."""
 
 
 @dataclass(eq=False)
-class Track:
-    """One branch, as it grows."""
+class TrackedBranch:
+    """One branch while it grows."""
 
-    nodes: list[Node] = field(default_factory=list)
-    born: End | None = None
-    died: End | None = None
-    crossings: list[tuple[Node, Node]] = field(default_factory=list)
+    points: list[BranchPoint] = field(default_factory=list)
+    birth: BranchEnd | None = None
+    death: BranchEnd | None = None
+    crossings: list[tuple[BranchPoint, BranchPoint]] = field(default_factory=list)
+    """Points before and after each crossing of +1."""
 
-    def at_snapshot(self, snapshot: int) -> Node | None:
-        return next((node for node in self.nodes if node.snapshot == snapshot), None)
+    def at_snapshot(self, snapshot: int) -> BranchPoint | None:
+        """Return the point at a snapshot, if there is one."""
+        return next((point for point in self.points if point.snapshot == snapshot), None)
 
-    def nearest(self, at: float) -> Node:
-        """The place nearest to a parameter."""
-        return min(self.nodes, key=lambda node: abs(node.at - at))
+    def nearest(self, at: float) -> BranchPoint:
+        """Return the point nearest to a parameter."""
+        return min(self.points, key=lambda point: abs(point.at - at))
 
     def covers(self, at: float, slack: float = 0.0) -> bool:
-        """Whether it has places on both sides of a parameter, or one within the slack."""
-        own = [node.at for node in self.nodes]
-        return min(own) - slack <= at <= max(own) + slack
+        """Return whether a parameter lies in the range of the branch, extended by `slack` on both sides."""
+        parameters = [point.at for point in self.points]
+        return min(parameters) - slack <= at <= max(parameters) + slack
 
     def interpolated(self, at: float) -> Float[Tensor, " size"]:
-        """The state on the straight line between the nearest places on either side."""
-        before = max((node for node in self.nodes if node.at <= at), key=lambda node: node.at, default=None)
-        after = min((node for node in self.nodes if node.at >= at), key=lambda node: node.at, default=None)
+        """Return the linearly interpolated state at a parameter, or the nearest state outside the range."""
+        before = max((point for point in self.points if point.at <= at), key=lambda point: point.at, default=None)
+        after = min((point for point in self.points if point.at >= at), key=lambda point: point.at, default=None)
         if before is None or after is None or before.at == after.at:
             return self.nearest(at).state
         return torch.lerp(before.state, after.state, (at - before.at) / (after.at - before.at))
 
 
-def which(state: Float[Tensor, " size"], states: Float[Tensor, "points size"]) -> int:
-    """Which of these states it is, or -1."""
+def matching_state(state: Float[Tensor, " size"], states: Float[Tensor, "points size"]) -> int:
+    """Return which of the states is the same point, or -1."""
     if not len(states):
         return -1
     state = state.to(states.device)

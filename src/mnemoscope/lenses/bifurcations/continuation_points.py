@@ -1,9 +1,8 @@
-"""Fixed points at one parameter, with what it takes to go on from there."""
+"""Fixed points at one parameter, with the factorised Jacobian that continuation needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,82 +17,87 @@ from mnemoscope.lenses.fixed_points.result import FixedPoints
 
 
 @dataclass(frozen=True)
-class Corrector(Newton):
-    """Newton's method from a prediction: it need not look far, and what it does not find needs no other solver."""
+class NewtonCorrector(Newton):
+    """Newton's method from a prediction: it needs few steps, and no other solver takes over if it fails."""
 
     max_steps: int = 12
 
     @property
-    def settle(self) -> Any:
+    def settle(self) -> None:
         return None
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """A fixed point at one parameter, with the factors of its residual's Jacobian, on the device of its system."""
+class ContinuationPoint:
+    """A fixed point at one parameter, with the LU factors of the residual's Jacobian, on the device of its system."""
 
     at: float
+    """The parameter."""
     state: Float[Tensor, " size"]
     index: int
-    """Sign det(-residual'); 0 where it cannot be told."""
+    """Sign det(-residual'); 0 if it is not known."""
     q: float
+    """1/2 |residual|^2."""
     factors: tuple[Tensor, Tensor]
+    """LU factors and pivots of the residual's Jacobian."""
     jacobian: Float[Tensor, "size size"]
     """dF/dx."""
-    known: tuple[float, int]
-    """Where the index was last told, and what it was."""
+    last_known: tuple[float, int]
+    """The parameter at which the index was last known, and its value there."""
 
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """The index of a branch changes between two places on it, no further apart than the tolerance."""
+    """A change of the index of a branch between two points on it, no further apart than the tolerance."""
 
-    before: Place
-    after: Place
+    before: ContinuationPoint
+    after: ContinuationPoint
 
 
 @dataclass(frozen=True)
-class Way:
-    """Where a point went: the places passed, the end of it, and the crossings of +1 on the way."""
+class BranchSegment:
+    """Result of continuing one point: the points on the way and the crossings of +1."""
 
-    passed: tuple[Place, ...]
+    points: tuple[ContinuationPoint, ...]
     crossings: tuple[Crossing, ...]
     arrived: bool
+    """Whether the target parameter was reached."""
     lost_at: float = 0.0
-    """The nearest parameter at which the point is no longer there, if it did not arrive."""
+    """The nearest parameter at which the point no longer exists, if it did not arrive."""
     stuck: bool = False
-    """Whether it was given up after too many steps."""
+    """Whether the continuation stopped after too many steps."""
 
     @property
-    def end(self) -> Place:
-        return self.passed[-1]
+    def end(self) -> ContinuationPoint:
+        """The last point."""
+        return self.points[-1]
 
 
-def found_place(at: float, found: FixedPoints, point: int, device: torch.device) -> Place:
-    """A point that a search found. Its results lie on the CPU; `device` takes the place."""
-    regular = found.regular is None or bool(found.regular[point])
-    state, jacobian = found.states[point].to(device), found.jacobians[point].to(device)
-    return _factorised(at, state, float(found.q[point]), jacobian, regular, found.continuous, found.rate, None)
+def found_point(at: float, found: FixedPoints, number: int, device: torch.device) -> ContinuationPoint:
+    """Return a point of a search, moved from the CPU to `device`."""
+    regular = found.regular is None or bool(found.regular[number])
+    state, jacobian = found.states[number].to(device), found.jacobians[number].to(device)
+    return _factorised(at, state, float(found.q[number]), jacobian, regular, found.continuous, found.rate, None)
 
 
-def corrected_place(
-    system: Dynamics, at: float, guess: Float[Tensor, " size"], known: tuple[float, int] | None = None
-) -> Place | None:
-    """The point that Newton's method leads to from a guess, or None.
+def corrected_point(
+    system: Dynamics, at: float, guess: Float[Tensor, " size"], last_known: tuple[float, int] | None = None
+) -> ContinuationPoint | None:
+    """Return the point to which Newton's method converges from a guess, or None.
 
-    The same as a search from one start, judged by the same catalogue, without what many starts need.
+    This is a search from one start, with the same acceptance test but without the parts that many starts need.
     """
-    solver, catalogue, tolerances = Corrector(), _OfOne(system), Tolerances.for_dtype(system.dtype)
+    solver, catalogue, tolerances = NewtonCorrector(), _SingleRoot(system), Tolerances.for_dtype(system.dtype)
     x = system.clamp(guess[None])
     f = system.residual(x)
     q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
     parts = None
     for count in range(solver.max_steps + 1):
         near = bool(q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / system.size)
-        if near and catalogue.takes(x, tolerances.fixed):
+        if near and catalogue.accepts(x, tolerances.fixed):
             state, regular = catalogue.states[0], bool(catalogue.index[0])
-            jacobian, speed = system.jacobian(state[None])[0], float(catalogue.q[0]) * system.rate**2
-            return _factorised(at, state, speed, jacobian, regular, system.continuous, system.rate, known)
+            jacobian, q_refined = system.jacobian(state[None])[0], float(catalogue.q[0]) * system.rate**2
+            return _factorised(at, state, q_refined, jacobian, regular, system.continuous, system.rate, last_known)
         if count == solver.max_steps or not bool(torch.isfinite(q)):
             break
         parts = solver.linearise(system, x, f) if parts is None else parts
@@ -108,11 +112,11 @@ def corrected_place(
     return None
 
 
-class _OfOne(Catalogue):
-    """A catalogue of one root: nothing in it need be recognised."""
+class _SingleRoot(Catalogue):
+    """A catalogue of one root, which has no others to compare with."""
 
-    def takes(self, state: Float[Tensor, "1 size"], fixed: float) -> bool:
-        """Refine a state, and keep it if it is a root."""
+    def accepts(self, state: Float[Tensor, "1 size"], fixed: float) -> bool:
+        """Refine a state, keep it if it is a root, and return whether it is."""
         self.add(state, fixed)
         return len(self) == 1
 
@@ -125,9 +129,9 @@ def _factorised(
     regular: bool,
     continuous: bool,
     rate: float,
-    known: tuple[float, int] | None,
-) -> Place:
-    """With one LU, and the index by its signs."""
+    last_known: tuple[float, int] | None,
+) -> ContinuationPoint:
+    """Factorise the residual's Jacobian once, and read the index off the signs of the factors."""
     G = jacobian.clone()
     if continuous:
         G /= rate
@@ -138,14 +142,17 @@ def _factorised(
     swaps = int((pivots != torch.arange(1, size + 1, device=pivots.device)).sum())
     negative = int((LU.diagonal() < 0).sum()) + swaps + size
     index = (1 - 2 * (negative % 2)) if regular and int(failed) == 0 else 0
-    told = (at, index) if index or known is None else known
-    return Place(at, state, index, q, (LU, pivots), jacobian, told)
+    known = (at, index) if index or last_known is None else last_known
+    return ContinuationPoint(at, state, index, q, (LU, pivots), jacobian, known)
 
 
-def weakest(place: Place) -> tuple[Tensor, Tensor, float]:
-    """Unit vectors w, v and least singular value s of the residual's Jacobian: `G v = s w`, by inverse iteration."""
-    LU, pivots = place.factors
-    v = torch.ones_like(place.state) + 0.1 * torch.arange(len(place.state)).to(place.state).cos()
+def smallest_singular_triplet(point: ContinuationPoint) -> tuple[Tensor, Tensor, float]:
+    """Return unit vectors w, v and the least singular value s of the residual's Jacobian: `G v = s w`.
+
+    They come from inverse iteration with the factors of the point.
+    """
+    LU, pivots = point.factors
+    v = torch.ones_like(point.state) + 0.1 * torch.arange(len(point.state)).to(point.state).cos()
     s, w = 0.0, v
     for _ in range(12):
         w = torch.linalg.lu_solve(LU, pivots, v[:, None], adjoint=True)[:, 0]

@@ -1,4 +1,4 @@
-"""What happens to branches: points that appear, vanish and change stability, put together to bifurcations."""
+"""Events on single branches (births, deaths, crossings of +1), and their assembly to bifurcations."""
 
 from __future__ import annotations
 
@@ -6,110 +6,136 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mnemoscope.lenses.bifurcations.branch_tracker import Follower
-from mnemoscope.lenses.bifurcations.branches import Node, Track
+from mnemoscope.lenses.bifurcations.branch_tracker import BranchTracker
+from mnemoscope.lenses.bifurcations.branches import BranchPoint, TrackedBranch
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 NEAR = 0.3
-"""Points that meet in a bifurcation are closer than this (rms, relative to states larger than 1) where they are last
-seen, which is no further from it than the tolerance; others meet only if the curve through one leads to the other."""
+"""Largest distance of points that meet in a bifurcation, at their last points, which are within the tolerance of it
+(rms, relative to states larger than 1). Points further apart meet only if the curve through one leads to the other."""
 
-Links = Sequence[tuple[Track, Track]]
-"""Branches of which it is known that one turns into the other at a fold."""
+Links = Sequence[tuple[TrackedBranch, TrackedBranch]]
+"""Pairs of branches that are known to turn into each other at a fold."""
 
 
 @dataclass(frozen=True, eq=False)
-class Happening:
-    """Something that happens to one branch between two parameters."""
+class BranchEvent:
+    """An event on one branch between two parameters."""
 
-    kind: Literal["appeared", "vanished", "crossed", "stayed"]
-    track: int
+    kind: Literal["appeared", "vanished", "crossed", "passed"]
+    branch: int
     low: float
     high: float
-    node: Node
-    """The nearest place on the branch where its point exists; for a crossing, the one before it."""
-    after: Node | None = None
+    point: BranchPoint
+    """The nearest point of the branch; for a crossing, the point before it."""
+    after: BranchPoint | None = None
+    """For a crossing, the point after it."""
 
 
 @dataclass(frozen=True)
 class Bifurcation:
-    """Happenings that belong together."""
+    """Branch events that belong together."""
 
     name: str
     crossing: str
-    parts: tuple[Happening, ...]
+    events: tuple[BranchEvent, ...]
     complete: bool = True
-    lacking: int = 0
-    """What the indices of the points that appear or vanish lack to balance those of the branches that pass."""
+    """Whether all branches that must take part were found."""
+    missing_index: int = 0
+    """Index that the points that appear or vanish lack to balance the branches that pass."""
 
     @property
-    def changes(self) -> tuple[Happening, ...]:
-        """The points that appear or vanish."""
-        return tuple(part for part in self.parts if part.kind in ("appeared", "vanished"))
+    def changes(self) -> tuple[BranchEvent, ...]:
+        """The births and deaths."""
+        return tuple(event for event in self.events if event.kind in ("appeared", "vanished"))
+
+    @property
+    def low(self) -> float:
+        """Least parameter of all events."""
+        return min(event.low for event in self.events)
+
+    @property
+    def high(self) -> float:
+        """Largest parameter of all events."""
+        return max(event.high for event in self.events)
 
 
-def happenings(follower: Follower) -> list[Happening]:
-    """All births, deaths and crossings of +1, branch by branch."""
-    happened = []
-    for number, track in enumerate(follower.tracks):
-        if track.born is not None:
-            happened.append(Happening("appeared", number, track.born.beyond, track.born.there, track.born.place))
-        if track.died is not None:
-            happened.append(Happening("vanished", number, track.died.there, track.died.beyond, track.died.place))
-        happened += [Happening("crossed", number, a.at, b.at, a, b) for a, b in track.crossings]
-    return happened
+def branch_events(tracker: BranchTracker) -> list[BranchEvent]:
+    """Return all births, deaths and crossings of +1, branch by branch."""
+    events = []
+    for number, branch in enumerate(tracker.branches):
+        birth, death = branch.birth, branch.death
+        if birth is not None:
+            events.append(BranchEvent("appeared", number, birth.outside, birth.inside, birth.point))
+        if death is not None:
+            events.append(BranchEvent("vanished", number, death.inside, death.outside, death.point))
+        events += [BranchEvent("crossed", number, a.at, b.at, a, b) for a, b in branch.crossings]
+    return events
 
 
-def meetings(follower: Follower, links: Links) -> list[Bifurcation]:
-    """Crossings of +1 with the branches that meet there, then pairs of what is left."""
-    happened = happenings(follower)
-    unit = "0" if follower.tracer.system(follower.at[0]).continuous else "+1"
-    tolerance = follower.tracer.tolerance
+def assemble_bifurcations(tracker: BranchTracker, links: Links) -> list[Bifurcation]:
+    """Match crossings of +1 with the branches that meet there, then pair the remaining births and deaths."""
+    events = branch_events(tracker)
+    unit = "0" if tracker.continuation.system(tracker.parameters[0]).continuous else "+1"
+    tolerance = tracker.continuation.tolerance
     found: list[Bifurcation] = []
-    left = [one for one in happened if one.kind != "crossed"]
-    crossed = [one for one in happened if one.kind == "crossed"]
-    while crossed:
-        main = crossed.pop(0)
+    ends = [event for event in events if event.kind != "crossed"]
+    crossings = [event for event in events if event.kind == "crossed"]
+    while crossings:
+        main = crossings.pop(0)
         name, parts = "unknown", [main]
         for kind in ("appeared", "vanished"):
-            near = [one for one in left if one.kind == kind and _meet(main, one, tolerance)]
-            near.sort(key=lambda one: _apart(main, one))
+            near = [event for event in ends if event.kind == kind and _meet(main, event, tolerance)]
+            near.sort(key=lambda event: _distance(main, event))
             two = near[:2]
-            if len(two) == 2 and two[0].node.index == two[1].node.index:
+            if len(two) == 2 and two[0].point.index == two[1].point.index:
                 name, parts = "pitchfork", [main, *two]
                 break
         if name == "unknown":
-            others = [one for one in crossed if _meet(main, one, tolerance)]
-            others.sort(key=lambda one: _apart(main, one))
+            others = [event for event in crossings if _meet(main, event, tolerance)]
+            others.sort(key=lambda event: _distance(main, event))
             if others:
                 name, parts = "transcritical", [main, others[0]]
-        left = [one for one in left if one not in parts]
-        crossed = [one for one in crossed if one not in parts]
+        ends = [event for event in ends if event not in parts]
+        crossings = [event for event in crossings if event not in parts]
         found.append(Bifurcation(name, unit, tuple(parts), name != "unknown"))
-    linked = [{follower.tracks.index(a), follower.tracks.index(b)} for a, b in links]
-    pairs = [
-        (0.0 if {a.track, b.track} in linked else _apart(a, b), i, j)
-        for i, a in enumerate(left)
-        for j, b in enumerate(left)
-        if i < j and a.kind == b.kind and a.node.index * b.node.index < 0
-        and (_meet(a, b, tolerance) or ({a.track, b.track} in linked and _overlap(a, b, tolerance)))
-    ]  # fmt: skip
-    used: set[int] = set()
-    for _, i, j in sorted(pairs):
-        if i not in used and j not in used:
-            used |= {i, j}
-            found.append(Bifurcation("saddle-node", unit, (left[i], left[j])))
-    found += [Bifurcation("unknown", unit, (one,), False) for i, one in enumerate(left) if i not in used]
+    pairs = _fold_pairs(tracker, ends, links)
+    paired = {number for pair in pairs for number in pair}
+    found += [Bifurcation("saddle-node", unit, (ends[i], ends[j])) for i, j in pairs]
+    found += [Bifurcation("unknown", unit, (event,), False) for i, event in enumerate(ends) if i not in paired]
     return found
 
 
-def _overlap(a: Happening, b: Happening, tolerance: float) -> bool:
-    return a.track != b.track and max(a.low, b.low) - min(a.high, b.high) <= 2 * tolerance
+def _fold_pairs(tracker: BranchTracker, ends: list[BranchEvent], links: Links) -> list[tuple[int, int]]:
+    """Return pairs of births, or of deaths, with opposite index that meet in a fold, the nearest first."""
+    tolerance = tracker.continuation.tolerance
+    linked = [{tracker.branches.index(a), tracker.branches.index(b)} for a, b in links]
+    candidates = []
+    for i, a in enumerate(ends):
+        for j, b in enumerate(ends[i + 1 :], i + 1):
+            if a.kind != b.kind or a.point.index * b.point.index >= 0:
+                continue
+            if {a.branch, b.branch} in linked:
+                if _overlap(a, b, tolerance):
+                    candidates.append((0.0, i, j))
+            elif _meet(a, b, tolerance):
+                candidates.append((_distance(a, b), i, j))
+    pairs: list[tuple[int, int]] = []
+    used: set[int] = set()
+    for _, i, j in sorted(candidates):
+        if i not in used and j not in used:
+            used |= {i, j}
+            pairs.append((i, j))
+    return pairs
 
 
-def _meet(a: Happening, b: Happening, tolerance: float) -> bool:
-    return _overlap(a, b, tolerance) and _apart(a, b) <= NEAR
+def _overlap(a: BranchEvent, b: BranchEvent, tolerance: float) -> bool:
+    return a.branch != b.branch and max(a.low, b.low) - min(a.high, b.high) <= 2 * tolerance
 
 
-def _apart(a: Happening, b: Happening) -> float:
-    return float((a.node.state - b.node.state).norm() / magnitude(a.node.state[None]))
+def _meet(a: BranchEvent, b: BranchEvent, tolerance: float) -> bool:
+    return _overlap(a, b, tolerance) and _distance(a, b) <= NEAR
+
+
+def _distance(a: BranchEvent, b: BranchEvent) -> float:
+    return float((a.point.state - b.point.state).norm() / magnitude(a.point.state[None]))

@@ -1,4 +1,4 @@
-"""Families of systems: one `Dynamics` at every parameter between saved snapshots, or along a path of inputs."""
+"""Families of systems: one `Dynamics` at every parameter, between saved snapshots or along a path of inputs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Family = Callable[[float], Dynamics]
 
 
 def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: Any) -> Family:
-    """Systems whose weights are linear in the parameter between snapshots of one cell.
+    """Return systems whose weights are linear in the parameter between snapshots of one cell.
 
     Args:
         cells: snapshots of one network, with the same weights by name and shape.
-        at: the parameter of each, increasing.
-        options: of `Dynamics`: the constant input, whether it is a flow, and so on.
+        at: the parameter of each snapshot, increasing.
+        options: options of `Dynamics`, such as the constant input.
 
     >>> weak, strong = torch.nn.RNN(1, 4), torch.nn.RNN(1, 4)
     >>> family = interpolate_weights([weak, strong], [0, 100])
@@ -35,22 +35,23 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
     True
 
     """
-    at = increasing(at, "at")
+    at = increasing_parameters(at, "at")
     if len(cells) != len(at):
         raise ValueError(
             f"Each snapshot needs its parameter, but there are {len(cells)} cells and {len(at)} parameters."
         )
-    # in float64: rounded to float32, the weights would move in jumps, and no step in the parameter be small enough
+    # In float64: rounded to float32, the weights would move in jumps, and no step in the parameter were small enough.
     tables = [{name: _precise(value) for name, value in cell.state_dict().items()} for cell in cells]
     if not tables[0]:
-        raise ValueError("The cells have no weights (an empty state_dict), so that there is nothing between them.")
-    for place, table in enumerate(tables):
-        _check_like(tables[0], table, at[place])
+        raise ValueError("The cells have no weights (an empty state_dict), so there is nothing to interpolate.")
+    for parameter, table in zip(at, tables, strict=True):
+        _check_same_weights(tables[0], table, parameter)
     base = deepcopy(cells[0]).double()
 
     def family(parameter: float) -> Dynamics:
         left, share = _position(at, parameter)
-        base.load_state_dict({name: _mixed(one, tables[left + 1][name], share) for name, one in tables[left].items()})
+        right = tables[left + 1]
+        base.load_state_dict({name: _mixed(value, right[name], share) for name, value in tables[left].items()})
         return Dynamics(base, **options)
 
     return family
@@ -62,13 +63,13 @@ def interpolate_inputs(
     at: Sequence[float] | None = None,
     **options: Any,
 ) -> Family:
-    """One network at constant inputs that lie on straight lines between the given ones.
+    """Return one network at constant inputs that are linear in the parameter between given ones.
 
     Args:
         cell: the network.
         inputs: (snapshots, features).
         at: the parameter of each input, increasing; 0, 1, 2 ... by default.
-        options: of `Dynamics`, other than its input.
+        options: options of `Dynamics` other than its input.
 
     >>> family = interpolate_inputs(torch.nn.GRU(2, 8), torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
     >>> family(0.25).input
@@ -80,19 +81,19 @@ def interpolate_inputs(
         raise ValueError(f"The inputs must have shape (snapshots, features), but have {tuple(inputs.shape)}.")
     if not torch.isfinite(inputs).all():
         raise ValueError("The inputs contain NaN or infinite values.")
-    places = increasing(range(len(inputs)) if at is None else at, "at")
-    if len(places) != len(inputs):
-        raise ValueError(f"Each input needs its parameter, but there are {len(inputs)} and {len(places)}.")
+    parameters = increasing_parameters(range(len(inputs)) if at is None else at, "at")
+    if len(parameters) != len(inputs):
+        raise ValueError(f"Each input needs its parameter, but there are {len(inputs)} and {len(parameters)}.")
 
     def family(parameter: float) -> Dynamics:
-        left, share = _position(places, parameter)
+        left, share = _position(parameters, parameter)
         return Dynamics(cell, (1 - share) * inputs[left] + share * inputs[left + 1], **options)
 
     return family
 
 
-def increasing(at: Sequence[float], name: str) -> tuple[float, ...]:
-    """The parameters as numbers; refuses what is no increasing list of at least two."""
+def increasing_parameters(at: Sequence[float], name: str) -> tuple[float, ...]:
+    """Return the parameters as numbers; raise unless they are an increasing list of at least two."""
     try:
         values = tuple(float(value) for value in at)
     except (TypeError, ValueError) as error:
@@ -108,25 +109,26 @@ def increasing(at: Sequence[float], name: str) -> tuple[float, ...]:
 
 
 def _position(at: tuple[float, ...], parameter: float) -> tuple[int, float]:
-    """The snapshot to the left, and the share of the way to the next one."""
+    """Return the snapshot to the left, and the share of the distance to the next one."""
     if not at[0] <= parameter <= at[-1]:
         raise ValueError(f"The family is known from {at[0]:g} to {at[-1]:g}, but was asked for {parameter:g}.")
-    left = max(place for place, value in enumerate(at[:-1]) if value <= parameter)
+    left = max(number for number, value in enumerate(at[:-1]) if value <= parameter)
     return left, (parameter - at[left]) / (at[left + 1] - at[left])
 
 
-def _mixed(one: Tensor, other: Tensor, share: float) -> Tensor:
-    if not one.is_floating_point() and not one.is_complex():
-        return one
-    return (1 - share) * one + share * other
+def _mixed(left: Tensor, right: Tensor, share: float) -> Tensor:
+    if not left.is_floating_point() and not left.is_complex():
+        return left
+    return (1 - share) * left + share * right
 
 
 def _precise(value: Tensor) -> Tensor:
     return value.detach().double() if value.is_floating_point() else value.detach().clone()
 
 
-def _check_like(first: dict[str, Tensor], table: dict[str, Tensor], at: float) -> None:
-    shapes = [{name: tuple(value.shape) for name, value in one.items()} for one in (first, table)]
+def _check_same_weights(first: dict[str, Tensor], table: dict[str, Tensor], at: float) -> None:
+    """Raise unless both tables have the same names and shapes, finite weights, and equal entries of other types."""
+    shapes = [{name: tuple(value.shape) for name, value in weights.items()} for weights in (first, table)]
     if shapes[0] != shapes[1]:
         wrong = sorted(name for name in {**first, **table} if shapes[0].get(name) != shapes[1].get(name))
         pairs = ", ".join(f"{name} {shapes[0].get(name)} and {shapes[1].get(name)}" for name in wrong)

@@ -1,4 +1,4 @@
-"""The search at each snapshot: all its points, from predictions and fresh starts."""
+"""Search for all fixed points at each snapshot, from predictions and fresh starts."""
 
 from __future__ import annotations
 
@@ -10,55 +10,63 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.cells import State
-from mnemoscope.lenses.bifurcations.tracing import Tracer
+from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy
 
-Given = State | StartStrategy | Callable[[float], Tensor] | Literal["adaptive"]
-NUDGE = 1.3
-"""How many tolerances a snapshot is moved from a bifurcation."""
+StartsAt = State | StartStrategy | Callable[[float], Tensor] | Literal["adaptive"]
+"""Starts of a search: states, a strategy, or a function that returns states for a parameter."""
+SHIFT = 1.3
+"""Distance in tolerances by which a snapshot is moved away from a bifurcation."""
 
 
 @dataclass
-class Snapshots:
-    """Where the family is looked at as a whole, and how. A snapshot that lies at a bifurcation is moved a little."""
+class SnapshotSearch:
+    """Searches the fixed points at the snapshots. A snapshot at a bifurcation is moved a little."""
 
-    tracer: Tracer
-    at: list[float]
-    starts: Given
+    continuation: PredictorCorrector
+    parameters: list[float]
+    """Parameters of the snapshots."""
+    starts: StartsAt
     seed: int
     bounded: list[bool] = field(default_factory=list)
-    """Of the snapshots searched so far: whether a box is known that the system maps into itself."""
+    """Whether the system at each searched snapshot is known to map a box into itself."""
     notes: list[str] = field(default_factory=list)
 
-    def search(self, snapshot: int, predicted: Callable[[float], list[Tensor]]) -> FixedPoints:
-        """All points at a snapshot. At a bifurcation there is no telling who is who: then a little beside it."""
-        at = self.at[snapshot]
-        found = self._search(snapshot, predicted(at))
+    def search(self, snapshot: int, predict: Callable[[float], list[Tensor]]) -> FixedPoints:
+        """Return all points at a snapshot, or next to it if it lies at a bifurcation, where branches coincide.
+
+        Args:
+            snapshot: its number.
+            predict: returns predicted states for a parameter.
+
+        """
+        at = self.parameters[snapshot]
+        found = self._search(snapshot, predict(at))
         if found.regular is not None and not bool(found.regular.all()):
-            inwards = -1 if snapshot == len(self.at) - 1 else 1
-            room = abs(self.at[snapshot + inwards] - at) / 3  # the snapshots stay in order
-            self.at[snapshot] = at + inwards * min(NUDGE * self.tracer.tolerance, room)
-            beside = self._search(snapshot, predicted(self.at[snapshot]))
-            if beside.regular is not None and bool(beside.regular.all()):
-                found = beside
+            inwards = -1 if snapshot == len(self.parameters) - 1 else 1
+            room = abs(self.parameters[snapshot + inwards] - at) / 3  # the snapshots stay in order
+            self.parameters[snapshot] = at + inwards * min(SHIFT * self.continuation.tolerance, room)
+            shifted = self._search(snapshot, predict(self.parameters[snapshot]))
+            if shifted.regular is not None and bool(shifted.regular.all()):
+                found = shifted
                 self.notes.append(
-                    f"At {at:g} a point is degenerate: the snapshot lies at a bifurcation. It was taken a little "
-                    f"beside it, at {self.at[snapshot]:.10g}."
+                    f"At {at:g} a point is degenerate: the snapshot lies at a bifurcation. It was moved to "
+                    f"{self.parameters[snapshot]:.10g}."
                 )
             else:
-                self.at[snapshot] = at
+                self.parameters[snapshot] = at
         self.bounded.append(found.bounded)
         return found
 
     def _search(self, snapshot: int, predicted: list[Tensor]) -> FixedPoints:
-        """All points from predictions, in their order, and from fresh starts."""
-        system = self.tracer.system(self.at[snapshot])
+        """Search from predictions, in their order, and from fresh starts."""
+        system = self.continuation.system(self.parameters[snapshot])
         generator = Generator().manual_seed(self.seed + snapshot)
         starts = self.starts
         if callable(starts) and not isinstance(starts, StartStrategy):
-            starts = starts(self.at[snapshot])
+            starts = starts(self.parameters[snapshot])
         if isinstance(starts, str):
             starts = Adaptive()
         if not isinstance(starts, Adaptive):

@@ -32,7 +32,7 @@ from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
 from mnemoscope.report import render_document
-from mnemoscope.report.evolution import evolution_section
+from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang.reservoirs import Lesson, Recipe, lesson, tried, written
 from mnemoscope.training.run_folder import environment
@@ -238,7 +238,7 @@ def _write_page(
     folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, seen: BifurcationDiagram, inputs: Tensor
 ) -> None:
     traces = [_trace(Dynamics(taught.at(int(step))), inputs[:TRACE]) for step in seen.snapshots.tolist()]
-    section = evolution_section(seen, trajectories=traces, parameter="step")
+    section = bifurcations_section(seen, trajectories=traces, parameter="step")
     lead = (
         f"A reservoir of {recipe.units} units (g = {recipe.gain:g}, seed {trial.seed}) is taught a {recipe.bits}-bit "
         f"flip-flop by FORCE. Its fixed points are followed through the lesson, between the snapshots too, where W_o "
