@@ -1,4 +1,4 @@
-"""Fisher memory against the slow obvious formulas, its bounds and identities, and what it refuses."""
+"""Fisher memory of linear systems: compared with slow formulas, bounds and identities; errors that it raises."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def stable(size, radius=0.9, seed=0):
 
 
 def normal(size, radius=0.9, seed=0):
-    """A real normal matrix: rotations and scalings of planes, in a random basis."""
+    """Return a real normal matrix: rotations and scalings of planes, in a random basis."""
     Q = torch.linalg.qr(randn(size, size, seed=seed))[0]
     angles, moduli = randn(size // 2, seed=seed + 1), radius * torch.rand(size // 2, generator=generator(seed + 2))
     blocks = [m * torch.tensor([[a.cos(), -a.sin()], [a.sin(), a.cos()]]) for m, a in zip(moduli, angles, strict=True)]
@@ -35,13 +35,13 @@ def normal(size, radius=0.9, seed=0):
 
 
 def spread_out(size):
-    """A symmetric matrix whose eigenvalues lie far from each other."""
+    """Return a symmetric matrix whose eigenvalues are far apart."""
     Q = torch.linalg.qr(randn(size, size))[0]
     return Q @ torch.diag(0.99 ** (1.0 + 50 * torch.arange(size, dtype=torch.float64))) @ Q.mT
 
 
 def theta(alpha, beta, d, size=100):
-    """Kerg, Eq 3.4.2."""
+    """Return the matrix of Kerg, Eq 3.4.2: d on the diagonal, alpha just below it, beta in the rest below."""
     M = torch.full((size, size), beta, dtype=torch.float64).tril(-2)
     eye = torch.eye(size, dtype=torch.float64)
     return M + torch.diag(torch.full((size - 1,), alpha, dtype=torch.float64), -1) + d * eye
@@ -51,15 +51,15 @@ def unit(size, dtype=torch.float64):
     return torch.eye(size, dtype=dtype)[0]
 
 
-def slow(A, w, Q, lags=LAGS, seen=None):
-    """The obvious formulas: a Stein equation, an inverse, powers."""
+def slow(A, w, Q, lags=LAGS, observed=None):
+    """Return J and the total by a Stein equation, an inverse and powers."""
     A, w, Q = (np.asarray(x, dtype=float) for x in (A, w, Q))
     C = scipy.linalg.solve_discrete_lyapunov(A, Q)
     P = scipy.linalg.solve_discrete_lyapunov(A, np.outer(w, w))
-    seen = len(w) if seen is None else seen
-    inverse = np.linalg.inv(C[:seen, :seen])
-    signals = np.stack([(np.linalg.matrix_power(A, k) @ w)[:seen] for k in range(lags)])
-    return signals @ inverse @ signals.T, np.trace(inverse @ P[:seen, :seen])
+    observed = len(w) if observed is None else observed
+    inverse = np.linalg.inv(C[:observed, :observed])
+    signals = np.stack([(np.linalg.matrix_power(A, k) @ w)[:observed] for k in range(lags)])
+    return signals @ inverse @ signals.T, np.trace(inverse @ P[:observed, :observed])
 
 
 def assert_same(memory, reference, rtol=1e-10):
@@ -70,18 +70,18 @@ def assert_same(memory, reference, rtol=1e-10):
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
-def test_a_vector_network_as_by_the_obvious_formulas(size):
+def test_a_vector_network_has_the_memory_of_the_slow_formulas(size):
     A, w = stable(size), randn(size, seed=1)
     assert_same(ms.fisher_memory(A, w, lags=LAGS), slow(A, w, np.eye(size)))
 
 
-def test_any_noise_covariance():
+def test_noise_may_have_any_covariance():
     A, w, L = stable(6), randn(6, seed=1), randn(6, 6, seed=2)
     assert_same(ms.fisher_memory(A, w, noise=L @ L.mT, lags=LAGS), slow(A, w, L @ L.mT))
     assert_same(ms.fisher_memory(A, w, noise=0.3, lags=LAGS), slow(A, w, 0.3 * np.eye(6)))
 
 
-def test_noise_that_enters_few_units_but_reaches_all():
+def test_noise_may_enter_few_units_if_it_reaches_all():
     A, w, L = stable(5), randn(5, seed=1), randn(5, 2, seed=2)
     memory = ms.fisher_memory(A, w, noise=L @ L.mT, lags=LAGS)
     assert_same(memory, slow(A, w, L @ L.mT), 1e-7)
@@ -90,36 +90,36 @@ def test_noise_that_enters_few_units_but_reaches_all():
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 5), (6, 6)])
 @pytest.mark.parametrize("alpha", [(), (0.1,), (0.05, -0.1)])
-def test_a_matrix_network_as_its_flat_one(rows, columns, alpha):
+def test_a_matrix_network_has_the_memory_of_its_flat_network(rows, columns, alpha):
     U, V, W = stable(rows, 0.8), stable(columns, 0.8, 1), randn(rows, columns, seed=2)
     system = ms.MatrixSystem(U, V, W, 0.5, 2.0, alpha)
     A, w = system.map().dense(), system.source()
     L = system.noise_factor()
     assert_same(ms.fisher_memory(system, lags=LAGS), slow(A, w, L @ L.mT))
     if alpha:
-        alone = ms.fisher_memory(system, lags=LAGS, observed="newest")
-        assert_same(alone, slow(A, w, L @ L.mT, seen=rows * columns))
+        newest = ms.fisher_memory(system, lags=LAGS, observed="newest")
+        assert_same(newest, slow(A, w, L @ L.mT, observed=rows * columns))
 
 
 def test_the_flat_step_is_the_step_of_matrices():
     system = ms.MatrixSystem(stable(3), stable(4), randn(3, 4), alpha=(0.2, 0.3))
     X = [randn(3, 4, seed=seed) for seed in range(3)]
     new = system.U.mT @ X[0] @ system.V + 0.2 * X[1] + 0.3 * X[2]
-    flat = system.map()(torch.cat([one.flatten() for one in X])[:, None])[:, 0]
+    flat = system.map()(torch.cat([matrix.flatten() for matrix in X])[:, None])[:, 0]
     assert torch.allclose(flat, torch.cat([new.flatten(), X[0].flatten(), X[1].flatten()]))
 
 
 @pytest.mark.parametrize("alpha", [(), (0.05,), (0.03, -0.04, 0.02)])
 @pytest.mark.parametrize(("rows", "columns"), [(4, 4), (3, 5)])
-def test_normal_matrix_networks_lose_nothing(rows, columns, alpha):
+def test_normal_matrix_networks_hold_one_signal_per_slot(rows, columns, alpha):
     W = randn(rows, columns, seed=2)
     system = ms.MatrixSystem(normal(rows), normal(columns, seed=5), W, 0.5, 2.0, alpha)
-    memory, alone = ms.fisher_memory(system, lags=LAGS), ms.fisher_memory(system, lags=LAGS, observed="newest")
+    memory, newest = ms.fisher_memory(system, lags=LAGS), ms.fisher_memory(system, lags=LAGS, observed="newest")
     assert "normal" in memory.route
     L = system.noise_factor()
     assert_same(memory, slow(system.map().dense(), system.source(), L @ L.mT))
-    assert_same(alone, slow(system.map().dense(), system.source(), L @ L.mT, seen=rows * columns))
-    assert abs(alone.relative - 1) < 1e-12  # errata of Renanse: exactly |W|^2, with a queue or without
+    assert_same(newest, slow(system.map().dense(), system.source(), L @ L.mT, observed=rows * columns))
+    assert abs(newest.relative - 1) < 1e-12  # erratum of Renanse: exactly |W|^2, with a queue or without
     assert abs(memory.relative - (1 + len(alpha))) < 1e-12
 
 
@@ -129,7 +129,7 @@ def test_a_normal_vector_network_holds_one_signal():
 
 
 def published(system, lags=LAGS):
-    """Renanse, Eq 9 and 12, by the obvious formulas; Eq 13 with its indices put right."""
+    """Return J of Renanse, Eq 9 and 12, by slow formulas; Eq 13 with corrected indices."""
     U, V, W = (np.asarray(x) for x in (system.U, system.V, system.W))
     Psi = scipy.linalg.solve_discrete_lyapunov(U.T, np.asarray(system.eps1))
     Sigma = scipy.linalg.solve_discrete_lyapunov(V.T, np.asarray(system.eps2))
@@ -138,34 +138,34 @@ def published(system, lags=LAGS):
     return np.array([[np.trace(np.linalg.inv(Sigma) @ a.T @ np.linalg.inv(Psi) @ b) for b in D] for a in D])
 
 
-def test_the_published_formulas_stand_beside_and_below():
+def test_the_published_formulas_understate_the_memory():
     system = ms.MatrixSystem(stable(4), stable(5, seed=1), randn(4, 5, seed=2), 0.5, 2.0)
-    exact, told = ms.fisher_memory(system, lags=LAGS), ms.fisher_memory(system, lags=LAGS, method="published")
-    assert torch.allclose(told.matrix, torch.from_numpy(published(system)), rtol=1e-10)
-    assert (told.curve <= exact.curve * (1 + 1e-12)).all()
-    assert told.total < exact.total
-    assert "understates" in told.summary()
+    exact, printed = (ms.fisher_memory(system, lags=LAGS, method=method) for method in ("exact", "published"))
+    assert torch.allclose(printed.matrix, torch.from_numpy(published(system)), rtol=1e-10)
+    assert (printed.curve <= exact.curve * (1 + 1e-12)).all()
+    assert printed.total < exact.total
+    assert "understates" in printed.summary()
 
 
-def test_theorem_2_for_normal_networks():
+def test_published_totals_of_normal_networks_are_those_of_theorem_2():
     system = ms.MatrixSystem(normal(4), normal(5, seed=5), randn(4, 5, seed=2))
-    told = ms.fisher_memory(system, method="published")
+    printed = ms.fisher_memory(system, method="published")
     lam, E = np.linalg.eig(system.U.T.numpy())
     m, F = np.linalg.eig(system.V.numpy())
     B = np.abs(E.conj().T @ system.W.numpy() @ F) ** 2
     p, q = np.abs(lam)[:, None] ** 2, np.abs(m) ** 2
-    assert abs(float(told.total) - ((1 - p) * (1 - q) / (1 - p * q) * B).sum()) < 1e-10
+    assert abs(float(printed.total) - ((1 - p) * (1 - q) / (1 - p * q) * B).sum()) < 1e-10
 
 
 @pytest.mark.parametrize("alpha", [0.95, 1.0, 1.05])
-def test_the_curve_of_a_delay_line(alpha):
+def test_a_delay_line_has_the_curve_of_the_closed_form(alpha):
     """Kerg, 3.4.2: with sqrt(alpha) on the sub-diagonal, J(k) = alpha^k (alpha - 1) / (alpha^(k+1) - 1)."""
     memory = ms.fisher_memory(theta(alpha**0.5, 0.0, 0.0), unit(100))
     k = torch.arange(100, dtype=torch.float64)
     expected = 1 / (k + 1) if alpha == 1 else alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1)
     assert torch.allclose(memory.curve, expected, rtol=1e-10)
-    assert torch.allclose(memory.curve, memory.amplification_bound, rtol=1e-10)  # it is the best there is
-    assert abs(memory.matrix.triu(1)).max() < 1e-12  # and signals do not meet
+    assert torch.allclose(memory.curve, memory.amplification_bound, rtol=1e-10)  # no network has more
+    assert abs(memory.matrix.triu(1)).max() < 1e-12  # and signals do not interfere
 
 
 @pytest.mark.parametrize(
@@ -174,20 +174,20 @@ def test_the_curve_of_a_delay_line(alpha):
      (1.05, 0.005, 0, 12.1), (0.95, 0, 0.2, 11.94), (1.0, 0, 0.2, 16.30), (1.05, 0, 0.2, 20.84),
      (0.95, 0.005, 0.2, 12.09), (1.0, 0.005, 0.2, 16.39), (1.05, 0.005, 0.2, 20.88)],
 )  # fmt: skip
-def test_the_table_of_totals(alpha, beta, d, total):
-    """Kerg, A.2 Table 5, the rows of d = 0.2 as corrected with many digits: a plain inverse gets 12.0 ... 20.4."""
+def test_totals_are_those_of_the_corrected_table(alpha, beta, d, total):
+    """Kerg, A.2 Table 5, with the rows of d = 0.2 corrected in many digits: a plain inverse gives 12.0 ... 20.4."""
     memory = ms.fisher_memory(theta(alpha, beta, d), unit(100))
     assert abs(float(memory.total) - total) <= 0.006 if total < 10 else abs(float(memory.total) - total) <= 0.05
 
 
-def test_an_ill_conditioned_total_to_many_digits():
+def test_ill_conditioned_totals_are_exact_to_many_digits():
     """The references were computed with 120 digits: C by doubling, and its inverse."""
     assert abs(float(ms.fisher_memory(theta(1.05, 0.005, 0.2, 30), unit(30)).total) - 7.65432767559342) < 1e-11
     assert abs(float(ms.fisher_memory(theta(3.0, 0.0, 0.5, 30), unit(30)).total) - 27.6243868802599) < 1e-6
 
 
 @pytest.mark.parametrize("size", [3, 20])
-def test_identities_and_bounds(size):
+def test_identities_and_bounds_hold(size):
     A, w = stable(size, 0.95), randn(size, seed=1)
     memory = ms.fisher_memory(A, w)
     assert abs(memory.spatial.trace() - size) < 1e-8 * size  # tr J_spatial = N
@@ -207,7 +207,7 @@ def test_a_change_of_basis_changes_nothing():
     assert torch.allclose(one.matrix, two.matrix, rtol=1e-9, atol=1e-12)
 
 
-def test_the_spatial_matrix_of_a_matrix_network():
+def test_a_matrix_network_has_a_spatial_matrix():
     system = ms.MatrixSystem(stable(3, 0.8), stable(4, 0.8, 1), randn(3, 4, seed=2))
     memory = ms.fisher_memory(system)
     w = system.source()
@@ -216,8 +216,8 @@ def test_the_spatial_matrix_of_a_matrix_network():
     assert memory.best_direction.shape == (3, 4)
 
 
-def test_a_finite_horizon():
-    """Of an orthogonal network, where noise piles up, and of a stable one."""
+def test_a_finite_horizon_is_the_sum_over_its_steps():
+    """For an orthogonal network, where noise accumulates, and for a stable one."""
     Q, w = torch.linalg.qr(randn(6, 6))[0], randn(6, seed=1)
     for A, steps in ((Q, 7), (1.1 * Q, 12), (stable(6), 1), (stable(6), 13)):
         C = sum(torch.linalg.matrix_power(A, k) @ torch.linalg.matrix_power(A, k).mT for k in range(steps))
@@ -233,7 +233,7 @@ def test_a_finite_horizon():
 
 
 def many_digits(A, w, steps):
-    """The total over so many steps, with 200 digits."""
+    """Return the total over so many steps, computed with 200 digits."""
     mpmath = pytest.importorskip("mpmath")
     with mpmath.workdps(200):
         A, x = mpmath.matrix(A.tolist()), mpmath.matrix(w.tolist())
@@ -242,10 +242,10 @@ def many_digits(A, w, steps):
             signals.append(power * x)
             C, power = C + power * power.T, A * power
         inverse = C**-1
-        return float(sum((one.T * inverse * one)[0] for one in signals))
+        return float(sum((signal.T * inverse * signal)[0] for signal in signals))
 
 
-def test_a_finite_horizon_where_noise_is_amplified():
+def test_a_finite_horizon_is_exact_where_noise_is_amplified():
     Q = torch.linalg.qr(randn(8, 8))[0]
     jordan = torch.eye(8, dtype=torch.float64) + torch.diag(torch.ones(7, dtype=torch.float64), -1)
     grows = randn(4, 4) @ torch.diag(torch.tensor([1.3, 0.9, 0.5, -0.7], dtype=torch.float64)) @ randn(4, 4).inverse()
@@ -258,17 +258,17 @@ def test_a_finite_horizon_where_noise_is_amplified():
         ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100), horizon=100)
 
 
-def test_a_finite_horizon_of_an_unstable_queue():
-    """Noise enters the newest matrix alone; normal networks hold exactly 1 and p + 1, stable or not."""
+def test_normal_networks_with_an_unstable_queue_hold_one_signal_per_slot():
+    """Noise enters only the newest matrix; normal networks hold exactly 1 and p + 1 signals, stable or not."""
     system = ms.MatrixSystem(normal(4), normal(4, seed=5), randn(4, 4, seed=2), alpha=(1.0,))
     for steps in (2, 8, 150):
-        newest, whole = (ms.fisher_memory(system, horizon=steps, observed=seen) for seen in ("newest", "all"))
+        newest, whole = (ms.fisher_memory(system, horizon=steps, observed=part) for part in ("newest", "all"))
         assert abs(newest.relative - 1) < max(1e-9, 10 * newest.error)
         assert abs(whole.relative - 2) < max(1e-9, 10 * whole.error)
     assert "factor" in whole.route
 
 
-def test_what_the_user_changes_afterwards_changes_nothing():
+def test_later_changes_of_the_arguments_change_no_result():
     A, w, U = stable(4), randn(4), stable(3)
     memory, system = ms.fisher_memory(A, w), ms.MatrixSystem(U, stable(3), randn(3, 3))
     spatial, before = ms.fisher_memory(A, w).spatial, ms.fisher_memory(system).total
@@ -278,7 +278,7 @@ def test_what_the_user_changes_afterwards_changes_nothing():
     assert torch.equal(ms.fisher_memory(system).total, before)
 
 
-def test_the_bound_of_saturation_is_of_what_is_looked_at():
+def test_the_saturation_bound_is_that_of_the_observed_state():
     system = ms.MatrixSystem(stable(3, 0.6), stable(3, 0.6, 1), randn(3, 3), alpha=(0.3,))
     newest = ms.fisher_memory(system, observed="newest")
     L = system.noise_factor()
@@ -286,8 +286,8 @@ def test_the_bound_of_saturation_is_of_what_is_looked_at():
     assert abs(newest.saturation_bound(3.0) - (81 - np.trace(C)) / np.linalg.eigvalsh(C)[0]) < 1e-9
 
 
-def test_signals_in_units_of_tiny_noise():
-    """What is left of a signal is measured in the noise that lies over it, however small both are."""
+def test_tiny_signals_are_measured_in_units_of_tiny_noise():
+    """The units of the state do not matter, however small signals and noise are."""
     D = torch.diag(torch.tensor([1.0, 1e-13, 1e-26], dtype=torch.float64))
     line = torch.diag(torch.ones(2, dtype=torch.float64), -1)
     system = ms.MatrixSystem((D @ line @ D.inverse()).mT, torch.ones(1, 1), D[:, :1], eps1=D @ D)
@@ -295,7 +295,7 @@ def test_signals_in_units_of_tiny_noise():
         assert abs(float(ms.fisher_memory(system, lags=lags).total) - 11 / 6) < 1e-10
 
 
-def test_so_near_to_the_edge_that_rounding_counts():
+def test_the_error_covers_rounding_near_the_edge_of_stability():
     A = torch.diag(torch.tensor([1 - 1e-11, 0.5], dtype=torch.float64))
     memory = ms.fisher_memory(A, torch.ones(2))
     assert abs(float(memory.total) / 2 - 1) < memory.error < 1e-2
@@ -304,12 +304,12 @@ def test_so_near_to_the_edge_that_rounding_counts():
 
 
 @pytest.mark.parametrize("radius", [1 - 1e-4, 1 - 1e-9])
-def test_close_to_the_edge(radius):
+def test_normal_networks_near_the_edge_of_stability_hold_one_signal(radius):
     memory = ms.fisher_memory(normal(8, 1.0) / torch.linalg.eigvals(normal(8, 1.0)).abs().max() * radius, randn(8))
     assert abs(memory.relative - 1) < 1e-6
 
 
-def test_gradients():
+def test_gradients_are_those_of_finite_differences():
     A, w = stable(5), randn(5, seed=1)
     A.requires_grad_()
     w.requires_grad_()
@@ -327,13 +327,13 @@ def test_gradients():
         )
 
 
-def test_second_derivatives():
+def test_second_derivatives_are_those_of_finite_differences():
     A, w = stable(3).requires_grad_(), randn(3, seed=1).requires_grad_()
     assert torch.autograd.gradgradcheck(lambda A, w: ms.fisher_memory(A, w, lags=3).total, (A, w))
     assert torch.autograd.gradgradcheck(lambda A, w: ms.fisher_memory(A, w, lags=3).curve, (A, w))
 
 
-def test_gradients_over_finitely_many_steps_and_of_the_weights_of_a_queue():
+def test_gradients_flow_through_a_horizon_and_to_queue_weights():
     A, w = stable(3, 1.1).requires_grad_(), randn(3, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(lambda A, w: ms.fisher_memory(A, w, lags=3, horizon=6).total, (A, w))
     alpha = torch.tensor([0.1, 0.05], dtype=torch.float64, requires_grad=True)
@@ -343,7 +343,7 @@ def test_gradients_over_finitely_many_steps_and_of_the_weights_of_a_queue():
     )
 
 
-def test_gradients_where_noise_is_amplified():
+def test_gradients_are_exact_where_noise_is_amplified():
     A, w = theta(1.05, 0.0, 0.2, 40), unit(40)
     A.requires_grad_()
     memory = ms.fisher_memory(A, w)
@@ -355,7 +355,7 @@ def test_gradients_where_noise_is_amplified():
     assert abs((high - low) / (2 * step) - (slope * E).sum()) < 1e-5 * (slope * E).sum().abs()
 
 
-def test_within_the_error_bars_of_an_experiment():
+def test_information_lies_within_the_error_bars_of_an_experiment():
     """The least-squares estimate of the signals from the state reaches the Fisher information: errors are J^-1."""
     A, w, steps, runs = stable(5, 0.8), randn(5, seed=1), 12, 40_000
     memory = ms.fisher_memory(A, w, lags=1, horizon=steps)
@@ -368,7 +368,7 @@ def test_within_the_error_bars_of_an_experiment():
     assert abs(J / memory.curve[0] - 1) < 4 * (2 / runs) ** 0.5 * 5
 
 
-def test_systems_of_every_kind():
+def test_systems_of_every_kind_are_accepted():
     cell = ms.cells.Elman(2, 6, "tanh", connectivity=ms.connectivity.Dense.from_matrix(stable(6).float()))
     V, U = stable(6).float().double(), cell.drive.weight.detach().double()
     expected = ms.fisher_memory(V, U[:, 1]).total
@@ -382,7 +382,7 @@ def test_systems_of_every_kind():
     assert ms.fisher_memory(gru, state=torch.zeros(4)).curve.shape == (100,)
 
 
-def test_saving(tmp_path):
+def test_load_reads_what_save_wrote(tmp_path):
     for memory in (
         ms.fisher_memory(stable(4), randn(4)),
         ms.fisher_memory(ms.MatrixSystem(stable(2), stable(3), randn(2, 3))),
@@ -390,14 +390,14 @@ def test_saving(tmp_path):
     ):
         memory.save(tmp_path / "memory.safetensors")
         again = ms.FisherMemory.load(tmp_path / "memory.safetensors")
-        # computed again: products of equal matrices with other strides may be rounded otherwise
+        # products of equal matrices with other strides may round differently
         torch.testing.assert_close(again.curve, memory.curve, rtol=1e-12, atol=0)
         assert (again.summary(), again.shape, again.route) == (memory.summary(), memory.shape, memory.route)
         if memory.factor is not None:
             assert torch.equal(again.spatial, memory.spatial)
 
 
-def test_the_page_of_a_network_has_its_memory():
+def test_the_page_of_a_network_shows_its_memory():
     torch.manual_seed(0)
     dynamics = ms.Dynamics(torch.nn.GRU(2, 6))
     section = memory_section(dynamics, ms.find_fixed_points(dynamics, "adaptive", progress=False))
@@ -406,45 +406,75 @@ def test_the_page_of_a_network_has_its_memory():
     assert memory_section(dynamics, ms.find_fixed_points(dynamics, "adaptive", progress=False)[[]]) is None
 
 
-def test_figure():
+def test_the_figure_has_three_panels_and_a_colour_bar():
     figure = ms.fisher_memory(stable(4), randn(4)).figure()
-    assert len(figure.axes) == 4  # the colour bar is one
+    assert len(figure.axes) == 4
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "call"),
+    ("error", "message", "call"),
     [
         (UnstableError, "spectral radius is 1: noise and", lambda: ms.fisher_memory(torch.eye(3), torch.ones(3))),
         (UnstableError, "spectral radius is 1.2", lambda: ms.fisher_memory(stable(3, 1.2), torch.ones(3))),
-        (UnstableError, "spectral radius", lambda: ms.fisher_memory(
-            ms.MatrixSystem(normal(3), normal(3), randn(3, 3), alpha=(1.0,)))),
-        (UnstableError, "spectral radius", lambda: ms.fisher_memory(
-            ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(1.0,)))),
-        (ValueError, "finite weight for every slot", lambda: ms.MatrixSystem(
-            stable(3), stable(3), randn(3, 3), alpha=(float("nan"),))),
+        (
+            UnstableError,
+            "spectral radius",
+            lambda: ms.fisher_memory(ms.MatrixSystem(normal(3), normal(3), randn(3, 3), alpha=(1.0,))),
+        ),
+        (
+            UnstableError,
+            "spectral radius",
+            lambda: ms.fisher_memory(ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(1.0,))),
+        ),
+        (
+            ValueError,
+            "finite weight for every slot",
+            lambda: ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(float("nan"),)),
+        ),
         (ValueError, "U is complex", lambda: ms.MatrixSystem(1j * stable(3), stable(3), randn(3, 3))),
         (ValueError, "W must not be 0", lambda: ms.MatrixSystem(stable(3), stable(3), torch.zeros(3, 3))),
-        (ValueError, "symmetric", lambda: ms.fisher_memory(
-            stable(2), torch.ones(2), noise=torch.tensor([[1e-9, 0.0], [5e-10, 1e-9]]))),
-        (ValueError, "one slot of weight 1", lambda: ms.fisher_memory(
-            ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.5,)), method="published")),
-        (ValueError, "terms=", lambda: ms.fisher_memory(ms.MatrixSystem(
-            spread_out(4), normal(3), randn(4, 3), alpha=(1.0,)), method="published", terms=60)),
+        (
+            ValueError,
+            "symmetric",
+            lambda: ms.fisher_memory(stable(2), torch.ones(2), noise=torch.tensor([[1e-9, 0.0], [5e-10, 1e-9]])),
+        ),
+        (
+            ValueError,
+            "one slot of weight 1",
+            lambda: ms.fisher_memory(
+                ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.5,)), method="published"
+            ),
+        ),
+        (
+            ValueError,
+            "terms=",
+            lambda: ms.fisher_memory(
+                ms.MatrixSystem(spread_out(4), normal(3), randn(4, 3), alpha=(1.0,)), method="published", terms=60
+            ),
+        ),
         (ValueError, "amplified so much|beyond float64", lambda: ms.fisher_memory(theta(1.0, 0.0, 0.9), unit(100))),
-        (ValueError, "does not reach every direction", lambda: ms.fisher_memory(
-            0.5 * torch.eye(3), torch.ones(3), noise=torch.diag(torch.tensor([1.0, 1.0, 0.0])))),
+        (
+            ValueError,
+            "does not reach every direction",
+            lambda: ms.fisher_memory(
+                0.5 * torch.eye(3), torch.ones(3), noise=torch.diag(torch.tensor([1.0, 1.0, 0.0]))
+            ),
+        ),
         (ValueError, "must be positive", lambda: ms.fisher_memory(stable(3), torch.ones(3), noise=-1.0)),
         (ValueError, "direction must be 3 finite numbers", lambda: ms.fisher_memory(stable(3), torch.ones(4))),
         (ValueError, "A matrix has no input", lambda: ms.fisher_memory(stable(3))),
         (ValueError, "2 input features: pass direction", lambda: ms.fisher_memory(ms.cells.Elman(2, 3))),
         (ValueError, "one method", lambda: ms.fisher_memory(stable(3), torch.ones(3), method="published")),
-        (ValueError, "This network has one method.* X -> U", lambda: ms.fisher_memory(
-            ms.cells.matrix.MatrixLSTM((1, 1), (2, 2)), method="published")),
+        (
+            ValueError,
+            "This network has one method.* X -> U",
+            lambda: ms.fisher_memory(ms.cells.matrix.MatrixLSTM((1, 1), (2, 2)), method="published"),
+        ),
         (ValueError, "lags must be a whole number", lambda: ms.fisher_memory(stable(3), torch.ones(3), lags=0)),
         (ValueError, "U must be 3 x 3", lambda: ms.MatrixSystem(stable(2), stable(4), randn(3, 4))),
         (ValueError, "eps1 must be positive", lambda: ms.MatrixSystem(stable(3), stable(4), randn(3, 4), eps1=0.0)),
     ],
-)  # fmt: skip
-def test_what_is_refused(error, words, call):
-    with pytest.raises(error, match=words):
+)
+def test_wrong_arguments_raise(error, message, call):
+    with pytest.raises(error, match=message):
         call()

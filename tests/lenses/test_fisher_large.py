@@ -1,4 +1,4 @@
-"""Large matrix networks, whose covariance is never formed: against the dense route, identities, and what is refused."""
+"""The matrix-free route: compared with slow formulas and the dense route; errors that it raises."""
 
 from itertools import islice
 
@@ -39,7 +39,7 @@ def orthogonal(size, seed):
 
 
 def slow(system, lags=LAGS, steps=3000):
-    """The obvious formulas: C as a sum of products of Kronecker, its inverse, powers."""
+    """Return J and the total by C as a sum of Kronecker products, its inverse and powers."""
     C, signals = 0, []
     P, Q, Y = *system.covariances, system.W
     for _ in range(steps):
@@ -51,44 +51,44 @@ def slow(system, lags=LAGS, steps=3000):
     return J[:lags, :lags], J.trace()
 
 
-def off(found, expected):
-    """The largest error of J, relative to what the two signals hold by themselves."""
+def relative_error(found, expected):
+    """Return the largest error of J_kl relative to the information about the two signals."""
     scale = expected.diagonal().sqrt()
     return float(((found - expected).abs() / torch.outer(scale, scale)).max())
 
 
 @pytest.mark.parametrize("coloured", [False, True])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 3), (4, 5), (6, 6)])
-def test_as_by_the_obvious_formulas(rows, columns, coloured):
+def test_memory_is_that_of_the_slow_formulas(rows, columns, coloured):
     system = network(rows, columns, coloured=coloured)
     memory = ms.fisher_memory(system, lags=LAGS, route="matrix-free")
     J, total = slow(system)
-    assert off(memory.matrix, J) < 1e-10
+    assert relative_error(memory.matrix, J) < 1e-10
     assert abs(memory.total / total - 1) < 1e-10
     assert memory.error < 1e-10
 
 
 @pytest.mark.parametrize(("rows", "columns", "radius"), [(12, 7, 0.95), (12, 12, 0.999), (7, 20, 0.99), (32, 32, 0.95)])
-def test_as_by_the_dense_route(rows, columns, radius):
+def test_memory_is_that_of_the_dense_route(rows, columns, radius):
     system = network(rows, columns, radius, coloured=rows == 7)
     free = ms.fisher_memory(system, lags=LAGS, route="matrix-free")
     dense = ms.fisher_memory(system, lags=LAGS, route="dense")
     assert free.route.startswith("matrix-free")
     assert dense.factor is not None
-    assert off(free.matrix, dense.matrix) < 1e-10
+    assert relative_error(free.matrix, dense.matrix) < 1e-10
     assert torch.allclose(free.curve, dense.curve, rtol=1e-10)
     assert abs(free.total / dense.total - 1) < 1e-10
     assert torch.equal(free.amplification, dense.amplification)
 
 
 @pytest.mark.parametrize("horizon", [1, 5, 30, 31, 77])
-def test_a_finite_horizon(horizon):
-    """Of a stable network, and of one where noise piles up."""
-    turning = ms.MatrixSystem(orthogonal(5, 0), orthogonal(4, 1), randn(5, 4, seed=2))
-    for system in (network(5, 4, coloured=True), turning):
+def test_a_finite_horizon_is_the_sum_over_its_steps(horizon):
+    """For a stable network, and for one where noise accumulates."""
+    rotation = ms.MatrixSystem(orthogonal(5, 0), orthogonal(4, 1), randn(5, 4, seed=2))
+    for system in (network(5, 4, coloured=True), rotation):
         free = ms.fisher_memory(system, lags=LAGS, horizon=horizon, route="matrix-free")
         J, total = slow(system, min(LAGS, horizon), horizon)
-        assert off(free.matrix[:horizon, :horizon], J) < 1e-10
+        assert relative_error(free.matrix[:horizon, :horizon], J) < 1e-10
         assert not free.curve[horizon:].any()
         assert abs(free.total / total - 1) < 1e-10
 
@@ -103,7 +103,7 @@ def test_the_compressed_sum_is_the_sum():
     out = products(X.view(5, 6, 4).mT.contiguous()).mT.reshape(30, 4)
     assert torch.allclose(out, C @ X, rtol=1e-12, atol=1e-12)
     assert torch.allclose(products.diagonal().flatten(), C.diagonal(), rtol=1e-12)
-    assert len(products.P) <= 5 * 6 // 2 + 1  # of symmetric 5 x 5 matrices there are no more
+    assert len(products.P) <= 5 * 6 // 2 + 1  # the dimension of symmetric 5 x 5 matrices
     half = torch.linalg.inv(torch.linalg.cholesky(C))
     error = half @ (sum(map(torch.kron, products.P, products.Q)) - C) @ half.mT
     residual = stein_residual(products, A, None)
@@ -111,16 +111,16 @@ def test_the_compressed_sum_is_the_sum():
     assert residual < 1e-11
 
 
-def test_a_normal_network_takes_one_step():
+def test_a_normal_network_takes_one_conjugate_gradient_step():
     system = ms.MatrixSystem(0.9 * orthogonal(60, 0), 0.95 * orthogonal(60, 1), randn(60, 60, seed=2), 0.5, 2.0)
     free, normal = (ms.fisher_memory(system, lags=LAGS, route=route) for route in ("matrix-free", "auto"))
     assert "normal" in normal.route
-    assert off(free.matrix, normal.matrix) < 1e-10
+    assert relative_error(free.matrix, normal.matrix) < 1e-10
     assert abs(free.relative - 1) < 1e-10
     assert ", 1 step" in free.route
 
 
-def test_signals_that_vanish():
+def test_signals_that_vanish_have_no_information():
     """Two delay lines: after three steps nothing is left."""
     U, V = torch.diag(torch.ones(2), -1), torch.diag(torch.full((3,), 1.5), 1)
     system = ms.MatrixSystem(U, V, randn(3, 4))
@@ -130,7 +130,7 @@ def test_signals_that_vanish():
     assert free.curve[3:].max() < 1e-30
 
 
-def test_a_large_network_goes_matrix_free_by_itself():
+def test_a_large_network_takes_the_matrix_free_route_by_default():
     system = network(51, 50)
     memory = ms.fisher_memory(system, lags=10)
     assert memory.route.startswith("matrix-free")
@@ -141,68 +141,77 @@ def test_a_large_network_goes_matrix_free_by_itself():
     assert memory.curve.sum() < memory.total < memory.bound
 
 
-def test_the_error_is_a_bound(monkeypatch):
-    """Stopped early, what is said of the error holds; and it is as small as the square of the residual."""
+def test_the_error_is_an_upper_bound(monkeypatch):
+    """It holds if the iteration stops early, and it is as small as the square of the residual."""
     system = network(12, 12, 0.95)
     dense = ms.fisher_memory(system, lags=LAGS, route="dense")
     for digits in (1e-2, 1e-4, 1e-6, 1e-8):
         monkeypatch.setattr(matrix_free, "DIGITS", digits)
         monkeypatch.setattr(matrix_free, "TOLERANCE", 1.0)
         free = ms.fisher_memory(system, lags=LAGS, route="matrix-free")
-        assert off(free.matrix, dense.matrix) <= free.error <= digits * 1.01
+        assert relative_error(free.matrix, dense.matrix) <= free.error <= digits * 1.01
         assert abs(free.total / dense.total - 1) <= 2 * free.error
 
 
-def test_saving_and_drawing(tmp_path):
+def test_load_reads_what_save_wrote(tmp_path):
     memory = ms.fisher_memory(network(4, 5), lags=LAGS, route="matrix-free")
     memory.save(tmp_path / "memory.safetensors")
     again = ms.FisherMemory.load(tmp_path / "memory.safetensors")
     assert torch.equal(again.matrix, memory.matrix)
     assert (again.summary(), again.error, again.route) == (memory.summary(), memory.error, memory.route)
-    assert len(again.figure().axes) == 4  # the colour bar is one
+    assert len(again.figure().axes) == 4  # three panels and a colour bar
 
 
 @pytest.mark.parametrize("A", [Dense(stable(6)), Kronecker(stable(2), stable(3, seed=1))])
-def test_powers_many_at_a_time_are_the_powers(A):
+def test_powers_in_blocks_are_the_powers(A):
     x = w = randn(6, seed=1)
     for found in islice(powers(A, w), 150):
         assert torch.allclose(found, x, rtol=1e-12, atol=1e-14 * float(x.norm()))
         x = A.dense() @ x
 
 
-def refused(**options):
+def matrix_free_memory(**options):
     return lambda: ms.fisher_memory(network(3, 4), **{"route": "matrix-free", **options})
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "call"),
+    ("error", "message", "call"),
     [
         (ValueError, "for a MatrixSystem", lambda: ms.fisher_memory(stable(3), torch.ones(3), route="matrix-free")),
-        (ValueError, "no queue", lambda: ms.fisher_memory(
-            ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.1,)), route="matrix-free")),
-        (ValueError, "no gradients", lambda: ms.fisher_memory(
-            ms.MatrixSystem(stable(3).requires_grad_(), stable(3), randn(3, 3)), route="matrix-free")),
-        (UnstableError, "spectral radius is 1.21", lambda: ms.fisher_memory(
-            network(3, 3, 1.1), route="matrix-free")),
-        (ValueError, "not known by this route", lambda: refused()().spatial),
-        (ValueError, "not formed by this route", lambda: refused()().saturation_bound(1.0)),
+        (
+            ValueError,
+            "no queue",
+            lambda: ms.fisher_memory(
+                ms.MatrixSystem(stable(3), stable(3), randn(3, 3), alpha=(0.1,)), route="matrix-free"
+            ),
+        ),
+        (
+            ValueError,
+            "no gradients",
+            lambda: ms.fisher_memory(
+                ms.MatrixSystem(stable(3).requires_grad_(), stable(3), randn(3, 3)), route="matrix-free"
+            ),
+        ),
+        (UnstableError, "spectral radius is 1.21", lambda: ms.fisher_memory(network(3, 3, 1.1), route="matrix-free")),
+        (ValueError, "not known by this route", lambda: matrix_free_memory()().spatial),
+        (ValueError, "not formed by this route", lambda: matrix_free_memory()().saturation_bound(1.0)),
     ],
-)  # fmt: skip
-def test_what_is_refused(error, words, call):
-    with pytest.raises(error, match=words):
+)
+def test_wrong_arguments_raise(error, message, call):
+    with pytest.raises(error, match=message):
         call()
 
 
-def test_refused_where_it_would_take_for_ever(monkeypatch):
+def test_too_much_work_raises(monkeypatch):
     monkeypatch.setattr(matrix_free, "MOST_DIRECTIONS", 3)
     with pytest.raises(ValueError, match="fade so slowly"):
-        refused(lags=1)()
+        matrix_free_memory(lags=1)()
     monkeypatch.setattr(matrix_free, "MOST_STEPS", 2)
     with pytest.raises(ValueError, match="do not converge within 2 steps"):
-        refused()()
+        matrix_free_memory()()
 
 
-def test_noise_amplified_beyond_reason_is_refused_in_words():
+def test_excessive_amplification_raises():
     line = torch.diag(torch.full((19,), 30.0, dtype=torch.float64), -1)
     with pytest.raises(ValueError, match="amplified"):
         ms.fisher_memory(ms.MatrixSystem(line, line, randn(20, 20)), route="matrix-free")

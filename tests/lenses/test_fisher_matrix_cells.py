@@ -16,9 +16,9 @@ def randn(*shape):
 
 
 def matrix_rnn(shape, phi="tanh", bias=True, inputs=(2, 2), radius=0.8):
-    """U and V of one spectral radius, and a random B."""
+    """Return a cell with U and V of one spectral radius, and random input weights."""
     factors = [randn(size, size) for size in shape]
-    rows, columns = (Dense.from_matrix(radius * one / torch.linalg.eigvals(one).abs().max()) for one in factors)
+    rows, columns = (Dense.from_matrix(radius * A / torch.linalg.eigvals(A).abs().max()) for A in factors)
     cell = MatrixRNN(inputs, shape, phi, rows, columns, bias).double()
     with torch.no_grad():
         for weight in cell.drive.parameters():
@@ -46,28 +46,28 @@ def test_a_linear_matrix_cell_is_its_matrix_system(method):
 
 
 def test_published_sums_need_more_than_a_stationary_state():
-    """U / c and c V make the same network: exactly the same memory, but other published sums, if they exist at all."""
+    """U / c and c V define the same network with the same exact memory, but the published sums differ or diverge."""
     torch.manual_seed(0)
     U, V, W = (torch.linalg.qr(randn(size, size))[0] for size in (4, 3, 4))
     split = [ms.MatrixSystem(0.84 * U / c, c * V, W[:, :3]) for c in (0.9, 0.95, 0.7)]
-    exact = [ms.fisher_memory(one).curve for one in split]
+    exact = [ms.fisher_memory(system).curve for system in split]
     for other in exact[1:]:
         torch.testing.assert_close(other, exact[0], rtol=1e-12, atol=1e-14)
-    first, second = (ms.fisher_memory(one, method="published").total for one in split[:2])
+    first, second = (ms.fisher_memory(system, method="published").total for system in split[:2])
     assert abs(first / second - 1) > 0.01
-    words = r'each must be below 1, but they are 1\.2 and 0\.7.*0\.84, is below 1: method="exact" takes it'
-    with pytest.raises(ValueError, match=words) as told:
+    message = r'each must be below 1, but they are 1\.2 and 0\.7.*0\.84, is below 1: method="exact" takes it'
+    with pytest.raises(ValueError, match=message) as raised:
         ms.fisher_memory(split[2], method="published")
-    assert not isinstance(told.value, UnstableError)
+    assert not isinstance(raised.value, UnstableError)
     cell = MatrixRNN(
         (2, 2), (4, 3), "tanh", Dense.from_matrix(1.2 * U), Dense.from_matrix(0.7 * V), bias=False
     ).double()
     dynamics = ms.Dynamics(cell)
     for system, state in ((cell, None), (dynamics, dynamics.origin[0])):
         assert ms.fisher_memory(system, 0, state=state).total > 0
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=message):
             ms.fisher_memory(system, 0, state=state, method="published")
-    with pytest.raises(UnstableError, match=r"spectral radius is 1\.08"):  # of the network, not of one of its matrices
+    with pytest.raises(UnstableError, match=r"spectral radius is 1\.08"):  # the product, not one of the matrices
         ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.9 * V, W[:, :3]), method="published")
     with pytest.raises(ValueError, match="horizon=<steps> takes any"):
         ms.fisher_memory(ms.MatrixSystem(1.2 * U, 0.7 * V, W[:, :3], alpha=(1.0,)), method="published")
@@ -134,8 +134,8 @@ def test_a_queue_at_rest_has_noise_in_its_newest_matrix_alone():
         ms.fisher_memory(column, 0, state=randn(6), method="published")
 
 
-def test_slopes_that_are_a_product_go_into_rows_and_columns():
-    """Of a state of one column they always are; exact and by the flat state alike, and the published apply."""
+def test_slopes_that_are_a_product_are_absorbed_by_rows_and_columns():
+    """The slopes of a state of one column always are; the memory is that of the flat state."""
     torch.manual_seed(4)
     cell = matrix_rnn((5, 1), inputs=(2, 1))
     dynamics = ms.Dynamics(cell, randn(2))
@@ -153,10 +153,13 @@ def test_slopes_that_are_a_product_go_into_rows_and_columns():
 def test_the_page_shows_the_published_curve_where_there_is_one():
     pytest.importorskip("matplotlib")
     torch.manual_seed(5)
-    for bias, words in ((False, "Dashed is what the formulas published"), (True, "do not apply here: the slopes")):
+    for bias, sentence in (
+        (False, "The dashed curve follows the formulas published"),
+        (True, "do not apply here: the slopes"),
+    ):
         dynamics = ms.Dynamics(matrix_rnn((3, 2), bias=bias))
         section = memory_section(dynamics, ms.find_fixed_points(dynamics))
-        assert words in section.lead
+        assert sentence in section.lead
         assert ("stroke-dasharray" in section.html) is (not bias)
     dynamics = ms.Dynamics(QueueMemory(matrix_rnn((3, 2), bias=False), [0.1]))
     assert "every unit of the newest matrix" in memory_section(dynamics, ms.find_fixed_points(dynamics)).lead

@@ -1,4 +1,4 @@
-"""Linear memory capacity: closed form against the obvious formula, and measured against closed form."""
+"""Linear memory capacity: the closed form compared with a slow formula, the measurement with the closed form."""
 
 from pathlib import Path
 
@@ -34,16 +34,16 @@ def linear_cell(V, U):
 
 
 def slow(A, w, Q, signal=1.0, lags=20):
-    """R^2 = c^T C^-1 c / sigma^2, c the covariance of the state and the signal, C of the state alone."""
+    """Return R^2 = c^T C^-1 c / sigma^2, with c the covariance of state and signal, C that of the state."""
     A, w, Q = (np.asarray(x, dtype=float) for x in (A, w, Q))
     C = scipy.linalg.solve_discrete_lyapunov(A, Q + signal * np.outer(w, w))
     c = [signal * np.linalg.matrix_power(A, k) @ w for k in range(lags)]
-    return torch.tensor([one @ np.linalg.solve(C, one) / signal for one in c])
+    return torch.tensor([column @ np.linalg.solve(C, column) / signal for column in c])
 
 
 @pytest.mark.parametrize("size", [1, 6, 40])
 @pytest.mark.parametrize(("noise", "signal"), [(1.0, 1.0), (0.1, 3.0)])
-def test_with_noise_as_by_the_obvious_formula(size, noise, signal):
+def test_capacity_with_noise_is_that_of_the_slow_formula(size, noise, signal):
     A, w = stable(size), randn(size, seed=1)
     capacity = ms.memory_capacity(A, w, noise=noise, signal=signal, lags=20)
     assert torch.allclose(capacity.curve, slow(A, w, noise * np.eye(size), signal), rtol=1e-9)
@@ -53,21 +53,21 @@ def test_with_noise_as_by_the_obvious_formula(size, noise, signal):
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_without_noise_as_by_the_obvious_formula(size):
+def test_capacity_without_noise_is_that_of_the_slow_formula(size):
     A, w = stable(size), randn(size, seed=1)
     capacity = ms.memory_capacity(A, w, lags=20)
     assert torch.allclose(capacity.curve, slow(A, w, np.zeros((size, size))), rtol=1e-6)
     assert capacity.total == size
 
 
-def test_little_noise_is_nearly_none():
+def test_little_noise_is_nearly_the_same_as_none():
     A, w = stable(6), randn(6, seed=1)
     none, little = (ms.memory_capacity(A, w, noise=noise) for noise in (0.0, 1e-12))
     assert torch.allclose(none.curve, little.curve, atol=1e-5)
 
 
 @pytest.mark.parametrize("radius", [0.3, 0.9, 0.999])
-def test_all_units_count_and_only_eigenvalues_do(radius):
+def test_without_noise_only_eigenvalues_matter_and_the_total_is_the_number_of_units(radius):
     """Jaeger 2001: the capacity is N, also where the covariance of the state has no correct digit."""
     A, w, T = stable(40, radius), randn(40, seed=1), randn(40, 40, seed=2)
     capacity = ms.memory_capacity(A, w, lags=400)
@@ -80,14 +80,14 @@ def test_all_units_count_and_only_eigenvalues_do(radius):
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_delay_line_holds_as_many_as_it_has_units(size):
+def test_a_delay_line_recovers_as_many_signals_as_units(size):
     line = torch.diag(torch.full((size - 1,), 0.7, dtype=F64), -1)
     capacity = ms.memory_capacity(line, torch.eye(size)[0], lags=size + 5)
     assert capacity.curve.tolist() == [1.0] * size + [0.0] * 5
     assert capacity.total == size
 
 
-def test_directions_that_signals_do_not_reach_hold_nothing():
+def test_directions_that_signals_do_not_reach_add_no_capacity():
     blocks, w = torch.block_diag(stable(4), stable(5, seed=1)), torch.cat([randn(4), torch.zeros(5)])
     Q = torch.linalg.qr(randn(9, 9, seed=2))[0]
     capacity = ms.memory_capacity(Q @ blocks @ Q.mT, Q @ w)
@@ -96,7 +96,7 @@ def test_directions_that_signals_do_not_reach_hold_nothing():
     assert ms.memory_capacity(0.5 * torch.eye(3), torch.ones(3)).total == 1
 
 
-def test_the_part_that_is_reached_has_the_same_responses():
+def test_the_reached_part_has_the_same_responses():
     A, w = stable(7), randn(7, seed=1)
     part = reached_part(A, w)
     assert torch.allclose(torch.linalg.eigvals(part).abs().sort()[0], torch.linalg.eigvals(A).abs().sort()[0])
@@ -107,7 +107,7 @@ def test_the_part_that_is_reached_has_the_same_responses():
 
 
 @pytest.mark.parametrize("eigenvalues", [[0.0, 0.0, 0.0], [0.9, 0.9, -0.9], [0.5 + 0.5j, 0.5 - 0.5j, 0.99]])
-def test_the_basis_is_orthonormal(eigenvalues):
+def test_the_takenaka_malmquist_basis_is_orthonormal(eigenvalues):
     values = torch.tensor(eigenvalues, dtype=torch.complex128)
     B, y = takenaka_malmquist(values)
     assert torch.allclose(B @ B.mH + y[:, None] * y.conj(), torch.eye(3, dtype=torch.complex128), atol=1e-14)
@@ -120,7 +120,7 @@ def test_the_basis_is_orthonormal(eigenvalues):
 
 
 @pytest.mark.parametrize("alpha", [(), (0.1,)])
-def test_matrix_networks(alpha):
+def test_matrix_networks_have_the_capacity_of_their_flat_network(alpha):
     system = ms.MatrixSystem(stable(2, 0.8), stable(3, 0.8, 1), randn(2, 3, seed=2), 0.5, 2.0, alpha)
     A, w, L = system.map().dense(), system.source(), system.noise_factor()
     capacity = ms.memory_capacity(system, lags=20)
@@ -128,20 +128,20 @@ def test_matrix_networks(alpha):
     assert ms.memory_capacity(system, noise=0).total == system.size
 
 
-def test_gradients_with_noise():
+def test_gradients_with_noise_are_those_of_finite_differences():
     inputs = (stable(4).requires_grad_(), randn(4, seed=1).requires_grad_())
     assert torch.autograd.gradcheck(lambda A, w: ms.memory_capacity(A, w, noise=0.3, lags=4).total, inputs)
 
 
 def assert_within(measured, exact, errors=5.0):
-    """The standard errors are of the steps that judge, not of those that fit."""
+    """Assert agreement up to the standard errors, which cover the evaluated steps, not the fitted ones."""
     fitted = (measured.size + 1) / 4000
     assert ((measured.curve - exact.curve).abs() <= errors * measured.curve_error + fitted).all()
     assert abs(measured.total - exact.total) <= errors * measured.total_error + fitted * len(measured)
 
 
 @pytest.mark.parametrize("signal", ["uniform", "normal"])
-def test_measured_as_in_closed_form(signal):
+def test_the_measurement_agrees_with_the_closed_form(signal):
     V, U = stable(5, 0.8), randn(5, 2, seed=1)
     cell = linear_cell(V, U)
     measured = ms.measure_memory_capacity(cell, 1, signal=signal, delays=60, steps=4000, strength=0.1)
@@ -150,7 +150,7 @@ def test_measured_as_in_closed_form(signal):
     assert measured.total_error < 0.15
 
 
-def test_measured_under_noise_as_in_closed_form():
+def test_the_measurement_under_noise_agrees_with_the_closed_form():
     V, w = stable(6, 0.9), randn(6, seed=1)
     cell = linear_cell(V, torch.cat([w[:, None], torch.eye(6, dtype=F64)], 1))
     noise = torch.tensor([0.0, *[0.3] * 6], dtype=F64)
@@ -158,7 +158,7 @@ def test_measured_under_noise_as_in_closed_form():
     assert_within(measured, ms.memory_capacity(V, w, noise=0.3, signal=4.0, lags=60))
 
 
-def test_a_measured_delay_line():
+def test_a_measured_delay_line_recovers_as_many_signals_as_units():
     line = torch.diag(torch.ones(9, dtype=F64), -1)
     capacity = ms.measure_memory_capacity(linear_cell(line, torch.eye(10, dtype=F64)[:, :1]), delays=15, steps=2000)
     assert torch.allclose(capacity.curve[:10], torch.ones(10, dtype=F64))
@@ -166,15 +166,15 @@ def test_a_measured_delay_line():
     assert (capacity.curve[10:] < 0.02).all()
 
 
-def test_delays_beyond_all_memory_add_nothing_but_noise():
+def test_delays_beyond_all_memory_add_no_bias():
     torch.manual_seed(0)
     measured = ms.measure_memory_capacity(torch.nn.RNN(1, 2), delays=300, steps=2000)
     assert abs(measured.curve[100:].mean()) < 5e-4  # 2 numbers, 2,000 steps: 1e-3 by chance
     assert measured.total < 2 + 3 * measured.total_error
 
 
-def test_without_memory_nothing_is_recovered_by_chance():
-    """A state of fresh noise, in as many dimensions as a tenth of the steps."""
+def test_a_state_of_fresh_noise_recovers_nothing():
+    """The noise has as many dimensions as a tenth of the steps."""
 
     class Noise(ms.cells.Cell):
         input_size = 41
@@ -204,14 +204,14 @@ def test_the_readout_is_least_squares():
     s = s - s.mean(0)
     with torch.no_grad():
         h = ms.scan(cell, s.unsqueeze(-1))[0][-500:]
-    one = torch.ones(500, 1, dtype=F64)
+    ones = torch.ones(500, 1, dtype=F64)
     for k in range(2):
-        fit, judge = (s[12 - k : 512 - k, sequence] for sequence in (0, 1))
-        beta = torch.linalg.lstsq(torch.cat([h[:, 0], one], 1), fit[:, None], driver="gelsd").solution
-        off = judge - (torch.cat([h[:, 1], one], 1) @ beta)[:, 0]
-        free = torch.linalg.matrix_rank(h[:, 0] - h[:, 0].mean(0))
-        best = off.square().mean() / (498 / (498 - free))  # what the best readout would miss
-        assert torch.allclose(capacity.curve[k], 1 - best / judge.var(correction=0))
+        fitted, evaluated = (s[12 - k : 512 - k, sequence] for sequence in (0, 1))
+        beta = torch.linalg.lstsq(torch.cat([h[:, 0], ones], 1), fitted[:, None], driver="gelsd").solution
+        error = evaluated - (torch.cat([h[:, 1], ones], 1) @ beta)[:, 0]
+        parameters = torch.linalg.matrix_rank(h[:, 0] - h[:, 0].mean(0))
+        best = error.square().mean() / (498 / (498 - parameters))  # the error of the best readout
+        assert torch.allclose(capacity.curve[k], 1 - best / evaluated.var(correction=0))
     ridged = ms.measure_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3, ridge=1e6)
     assert ridged.total < 1e-3
 
@@ -221,7 +221,7 @@ def test_the_readout_is_least_squares():
     [Elman(1, 8, "tanh"), GRU(2, 8), LSTM(1, 4), torch.nn.LSTM(1, 4, num_layers=2)],
     ids=["tanh", "gru", "lstm", "two layers"],
 )
-def test_any_cell(cell):
+def test_any_cell_can_be_measured(cell):
     capacity = ms.measure_memory_capacity(cell, strength=0.5, delays=30, steps=1000)
     assert 0.5 < capacity.total <= capacity.size
     assert capacity.curve.max() <= 1
@@ -236,13 +236,13 @@ def test_a_nonlinear_network_recovers_less():
     assert strong.total < weak.total
 
 
-def test_nothing_is_recovered_by_chance():
+def test_a_cell_that_ignores_its_input_recovers_nothing():
     cell = ms.adapt(lambda x, h: torch.sin(1e3 * h + 1 + 0 * x), state_size=4, input_size=1)
     capacity = ms.measure_memory_capacity(cell, delays=50, steps=1000)
     assert capacity.total < 0.05
 
 
-def test_saving_words_and_figures(tmp_path):
+def test_load_reads_what_save_wrote(tmp_path):
     for capacity in (
         ms.memory_capacity(stable(4), randn(4)),
         ms.memory_capacity(stable(4), randn(4), noise=0.1),
@@ -258,7 +258,7 @@ def test_saving_words_and_figures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "words", "call"),
+    ("error", "message", "call"),
     [
         (UnstableError, "spectral radius is 1", lambda: ms.memory_capacity(torch.eye(3), torch.ones(3))),
         (UnstableError, "spectral radius is 1", lambda: ms.memory_capacity(torch.eye(3), torch.ones(3), noise=1.0)),
@@ -267,18 +267,24 @@ def test_saving_words_and_figures(tmp_path):
         (ValueError, "A matrix has no input", lambda: ms.memory_capacity(stable(3))),
         (ValueError, "positive variance", lambda: ms.memory_capacity(stable(3), torch.ones(3), signal=0.0)),
         (ValueError, "must be positive", lambda: ms.memory_capacity(stable(3), torch.ones(3), noise=-1.0)),
-        (ValueError, "its own direction", lambda: ms.memory_capacity(
-            ms.MatrixSystem(stable(2), stable(2), randn(2, 2)), noise=2.0)),
-        (ValueError, 'strength must be positive', lambda: ms.measure_memory_capacity(GRU(1, 3), strength=0.0)),
+        (
+            ValueError,
+            "its own direction",
+            lambda: ms.memory_capacity(ms.MatrixSystem(stable(2), stable(2), randn(2, 2)), noise=2.0),
+        ),
+        (ValueError, "strength must be positive", lambda: ms.measure_memory_capacity(GRU(1, 3), strength=0.0)),
         (ValueError, "At least 1 delay, 40 steps", lambda: ms.measure_memory_capacity(GRU(1, 3), steps=10)),
         (ValueError, "2 input features, numbered", lambda: ms.measure_memory_capacity(GRU(2, 3), 2)),
         (ValueError, "one for each of the 2", lambda: ms.measure_memory_capacity(GRU(2, 3), noise=-1.0)),
-        (ValueError, "unstable under these", lambda: ms.measure_memory_capacity(
-            Elman(1, 3, "linear", Dense.from_matrix(1e3 * stable(3))))),
+        (
+            ValueError,
+            "unstable under these",
+            lambda: ms.measure_memory_capacity(Elman(1, 3, "linear", Dense.from_matrix(1e3 * stable(3)))),
+        ),
     ],
-)  # fmt: skip
-def test_what_is_refused(error, words, call):
-    with pytest.raises(error, match=words):
+)
+def test_wrong_arguments_raise(error, message, call):
+    with pytest.raises(error, match=message):
         call()
 
 
@@ -287,7 +293,7 @@ def test_the_published_bound_fails_close_to_the_edge():
     while such a network holds exactly one signal.
     """
     settings = {"strengths": (0.1, 1.0), "steps": 20, "batch": 2, "measured": 100, "delays": 5}
-    trial = next(one for one in STUDY.trials(settings, (0,)) if one.settings["network"] == EDGE)
+    trial = next(trial for trial in STUDY.trials(settings, (0,)) if trial.settings["network"] == EDGE)
     result = STUDY.run(trial, Path(), progress=False)
     g, N = 0.98, 2
     assert result["published_bound"] == pytest.approx(N**2 * (1 - g) ** 2 * (1 + N**2) / (1 - g**2), rel=1e-9)

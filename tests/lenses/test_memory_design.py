@@ -1,4 +1,4 @@
-"""Capacity design: the known optimum is found, limits hold, what is new is compared, and what is refused."""
+"""Memory design: it finds the known optimum and keeps the limits; errors that it raises."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def randn(*shape, seed=0):
 
 
 def line_total(size, g):
-    """Kerg, 3.4.2: sum over k < N of alpha^k (alpha - 1) / (alpha^(k+1) - 1), alpha = g^2."""
+    """Return the total of a delay line (Kerg, 3.4.2): sum_(k < N) a^k (a - 1) / (a^(k+1) - 1) with a = g^2."""
     alpha = g**2
     return sum(1 / (k + 1) if g == 1 else alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1) for k in range(size))
 
@@ -29,22 +29,22 @@ def line_total(size, g):
     ("size", "g"),
     [(3, 0.8), (3, 1.0), (3, 1.2), (4, 1.2), (5, 0.8), (5, 1.0), (5, 1.2), (6, 0.8), (7, 1.2), (8, 1.0)],
 )
-def test_the_delay_line_is_found(size, g):
-    """From random starts alone: its value, singular values, Fisher matrix, and itself in the basis of the signal."""
+def test_random_starts_lead_to_the_delay_line(size, g):
+    """Compare its value, singular values, Fisher matrix, and the matrix itself in the basis of the signal."""
     found = design(size, norm=g, lags=size, restarts=2 if size < 6 else 1)
     assert found.converged
     assert torch.allclose(found.values, torch.tensor(line_total(size, g), dtype=torch.float64), rtol=1e-11)
     assert abs(found.value - found.bound) < 1e-11 * found.bound
     values = torch.linalg.svdvals(found.V)
     assert torch.allclose(values[:-1], torch.full_like(values[:-1], g), rtol=1e-9)
-    assert values[-1] < 1e-5  # the value is flat there: an error of 1e-12 in it is one of 1e-6 in the matrix
+    assert values[-1] < 1e-5  # the value is flat: an error of 1e-12 in it is one of 1e-6 in the matrix
     J = found.memory.matrix[:size, :size]
     assert (J - J.diag().diag()).abs().max() < 1e-5
     shift = torch.diag(torch.full((size - 1,), g, dtype=torch.float64), -1)
     assert (found.lines[0].abs() - shift).abs().max() < 1e-5
 
 
-def test_over_all_lags_below_norm_1_nothing_better_than_the_line_is_found():
+def test_below_norm_1_the_delay_line_is_best_over_all_lags():
     found = design(4, norm=0.8, restarts=3)
     assert found.converged
     assert torch.allclose(found.values, torch.tensor(line_total(4, 0.8), dtype=torch.float64), rtol=1e-10)
@@ -52,8 +52,8 @@ def test_over_all_lags_below_norm_1_nothing_better_than_the_line_is_found():
 
 
 @pytest.mark.parametrize("eigenvalue", [0.0, 0.3, 0.7])
-def test_at_norm_1_bent_lines_are_as_good(eigenvalue):
-    """All singular values 1 but one; any radius: the same total H_N."""
+def test_at_norm_1_bent_delay_lines_are_as_good(eigenvalue):
+    """All singular values but one are 1; the total is H_N for any radius."""
     limit = Constraint(1.0, None)
     eye, S = torch.eye(5, dtype=torch.float64), torch.diag(torch.ones(4, dtype=torch.float64), -1)
     V = torch.linalg.solve(eye + eigenvalue * S, eigenvalue * eye + S)
@@ -61,7 +61,7 @@ def test_at_norm_1_bent_lines_are_as_good(eigenvalue):
     assert abs(ms.fisher_memory(V, eye[0]).total - line_total(5, 1.0)) < 1e-12
 
 
-def test_above_norm_1_the_total_tends_to_the_number_of_units_at_the_edge():
+def test_above_norm_1_the_total_tends_to_the_number_of_units_at_the_edge_of_stability():
     limit = Constraint(1.2, None)
     totals = []
     for radius in (0.5, 0.9, 0.99, 0.999):
@@ -72,8 +72,8 @@ def test_above_norm_1_the_total_tends_to_the_number_of_units_at_the_edge():
     assert 4.999 < totals[-1] < 5
 
 
-def test_a_radius_beside_the_norm():
-    """From random starts and from the bent line the same value: all eigenvalues at the radius."""
+def test_norm_and_radius_both_hold():
+    """Random starts and the bent line reach the same value, with all eigenvalues at the radius."""
     found = design(3, norm=1.2, radius=0.9, restarts=3)
     assert found.values.max() - found.values.min() < 1e-8
     assert found.value > found.line + 0.6
@@ -82,16 +82,16 @@ def test_a_radius_beside_the_norm():
     assert torch.allclose(found.V.diagonal().abs(), torch.full((3,), 0.9, dtype=torch.float64))
 
 
-def test_a_radius_that_the_norm_ensures_changes_nothing():
-    one, two = (design(3, norm=0.7, radius=radius, restarts=1) for radius in (None, 0.8))
-    assert torch.equal(one.V, two.V)
+def test_a_radius_above_the_norm_changes_nothing():
+    without, with_radius = (design(3, norm=0.7, radius=radius, restarts=1) for radius in (None, 0.8))
+    assert torch.equal(without.V, with_radius.V)
 
 
-def test_the_frobenius_norm():
+def test_the_frobenius_norm_holds():
     found = design(3, frobenius=1.2, lags=3, restarts=2)
     assert found.converged
     assert torch.linalg.matrix_norm(found.V) <= 1.2 * (1 + 1e-12)
-    assert found.value > found.line  # a line whose strength falls off beats an even one
+    assert found.value > found.line  # a line whose strength decreases is better than an even one
     both = design(3, frobenius=1.2, norm=0.9, lags=3, restarts=2)
     assert torch.linalg.matrix_norm(both.V) <= 1.2 * (1 + 1e-12)
     assert torch.linalg.matrix_norm(both.V, 2) <= 0.9 * (1 + 1e-12)
@@ -109,10 +109,10 @@ def test_normal_networks_hold_one_signal():
 def test_matrix_networks_stay_below_vector_networks_of_as_many_units():
     found = design((2, 3), norm=0.8, restarts=2)
     assert found.converged
-    assert abs(found.value - line_total(3, 0.64)) < 1e-9  # the longer side as a line, the other passing it on
+    assert abs(found.value - line_total(3, 0.64)) < 1e-9  # the longer side is a line, which the other passes on
     assert found.value < line_total(6, 0.64)
-    for one in (found.U, found.V):
-        assert torch.linalg.matrix_norm(one, 2) <= 0.8 * (1 + 1e-12)
+    for matrix in (found.U, found.V):
+        assert torch.linalg.matrix_norm(matrix, 2) <= 0.8 * (1 + 1e-12)
     amplified = design((2, 2), norm=1.2, radius=0.9, restarts=2)
     assert amplified.line < amplified.value < 4
 
@@ -133,7 +133,7 @@ def test_projections_are_the_nearest_points(limits):
         assert ((A - P) * (X - P)).sum() <= 1e-7
 
 
-def test_the_slope_is_that_of_the_value():
+def test_the_gradient_is_that_of_finite_differences():
     point, move = [0.3 * randn(3, 3), randn(3, seed=1)], [randn(3, 3, seed=2), randn(3, seed=3)]
     for lags in (None, 4):
         slope = sum((a * b).sum() for a, b in zip(value_and_gradient(point, lags)[1], move, strict=True))
@@ -144,30 +144,30 @@ def test_the_slope_is_that_of_the_value():
         assert abs((high - low) / 2e-5 - slope) < 1e-7
 
 
-def test_more_lags_than_units_and_a_start():
+def test_more_lags_than_units_from_a_given_start():
     line = torch.diag(torch.ones(3, dtype=torch.float64), -1)
     found = design(4, norm=1.2, lags=7, start=(line, torch.eye(4)[0]), restarts=1)
     assert found.value >= found.ascent[0] > 2
     assert found.value <= found.bound
 
 
-def test_at_the_edge_nothing_is_made_up():
-    """Two orthogonal matrices have a product of radius 1; whatever is returned has a memory, and the one it claims."""
+def test_a_result_at_the_edge_of_stability_has_the_value_it_claims():
+    """Two orthogonal matrices have a product of radius 1; the result must be stable."""
     found = design((2, 2), norm=1.0, restarts=3, steps=60)
     assert torch.linalg.eigvals(torch.kron(found.U, found.V)).abs().max() < 1
-    assert found.value > found.values.max() - 1e-9  # the best direction for the matrices that were found, at the end
+    assert found.value > found.values.max() - 1e-9  # with the best direction for the final matrices
     A, w = torch.kron(found.U.mT.contiguous(), found.V.mT.contiguous()).numpy(), found.W.flatten().numpy()
     C, P = (scipy.linalg.solve_discrete_lyapunov(A, Q) for Q in (np.eye(4), np.outer(w, w)))
     assert abs(np.trace(np.linalg.solve(C, P)) - found.value) < 1e-8
 
 
-def test_seeds():
-    one, two, other = (design(3, norm=1.0, lags=3, restarts=1, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(one.V, two.V)
-    assert not torch.equal(one.V, other.V)
+def test_the_same_seed_gives_the_same_design():
+    first, same, other = (design(3, norm=1.0, lags=3, restarts=1, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.V, same.V)
+    assert not torch.equal(first.V, other.V)
 
 
-def test_out_of_steps_is_said():
+def test_the_summary_says_that_the_ascent_is_out_of_steps():
     found = design(5, norm=1.0, lags=5, restarts=1, steps=3)
     assert not found.converged
     assert "out of steps" in found.summary()
@@ -175,7 +175,7 @@ def test_out_of_steps_is_said():
 
 
 @pytest.mark.parametrize("size", [3, (2, 2)])
-def test_saving_and_figure(size, tmp_path):
+def test_load_reads_what_save_wrote(size, tmp_path):
     found = design(size, norm=0.9, restarts=1)
     found.save(tmp_path / "design.safetensors")
     again = ms.MemoryDesign.load(tmp_path / "design.safetensors")
@@ -185,7 +185,7 @@ def test_saving_and_figure(size, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "call"),
+    ("message", "call"),
     [
         ("norm must be positive", lambda: design(3, norm=-1.0)),
         ("frobenius must be positive", lambda: design(3, frobenius=0.0)),
@@ -201,10 +201,9 @@ def test_saving_and_figure(size, tmp_path):
         ("At least 1 step and 1 restart", lambda: design(3, norm=1.0, restarts=0)),
         ("start must be", lambda: design(3, norm=1.0, start=(randn(2, 2), randn(2)))),
         ("start must be", lambda: design((2, 3), norm=1.0, start=(randn(2, 2), randn(2)))),
-        ("The ascent cannot begin", lambda: design(
-            2, norm=1.5, lags=2, start=(1.1 * torch.eye(2), torch.ones(2)))),
+        ("The ascent cannot begin", lambda: design(2, norm=1.5, lags=2, start=(1.1 * torch.eye(2), torch.ones(2)))),
     ],
-)  # fmt: skip
-def test_what_is_refused(words, call):
-    with pytest.raises(ValueError, match=words):
+)
+def test_wrong_arguments_raise(message, call):
+    with pytest.raises(ValueError, match=message):
         call()

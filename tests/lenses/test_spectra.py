@@ -1,4 +1,4 @@
-"""The spectra lens against slow and obvious references."""
+"""The spectra lens, compared with slow references."""
 
 from math import comb, e
 
@@ -63,7 +63,7 @@ every = pytest.mark.parametrize("A", MATRICES.values(), ids=MATRICES.keys())
 
 
 @every
-def test_the_schur_form_is_one(A):
+def test_the_schur_form_is_unitary_normal_and_lower_triangular(A):
     form = schur_form(A)
     size = float(A.norm()) or 1.0
     assert (form.P @ (form.Lambda + form.T) @ form.P.mH - A).norm() < 1e-13 * len(A) * size
@@ -71,16 +71,16 @@ def test_the_schur_form_is_one(A):
     assert (form.Lambda @ form.Lambda.mH - form.Lambda.mH @ form.Lambda).norm() <= 1e-13 * size**2  # normal
     above = torch.triu(form.T)
     above.diagonal(1)[form.block] = 0
-    assert not above.any()  # strictly lower, but for the blocks
+    assert not above.any()  # strictly lower, except for the blocks
 
 
 @every
-def test_eigenvalues_are_those_of_lapack_in_falling_order(A):
+def test_eigenvalues_are_those_of_lapack_in_descending_order(A):
     values = ms.spectrum(A).eigenvalues
     moduli = values.abs()
     assert (moduli[1:] <= moduli[:-1] + 1e-9 * moduli[0]).all()
     expected = np.linalg.eigvals(A.numpy())
-    close = 1e-2 if defective(A) else 1e-12  # one of multiplicity 6 is known to the sixth root of rounding only
+    close = 1e-2 if defective(A) else 1e-12  # one of multiplicity 6 is exact to the sixth root of rounding only
     distances = np.abs(values.numpy()[:, None] - expected)
     assert distances.min(1).max() <= close * max(np.abs(expected).max(), 1e-300) + 1e-300
     assert distances.min(0).max() <= close * max(np.abs(expected).max(), 1e-300) + 1e-300
@@ -102,25 +102,25 @@ def test_lambda_has_rotations_by_less_than_half_a_turn_and_the_eigenvalues():
 
 
 @every
-def test_departure_is_what_henrici_wrote(A):
-    seen = ms.spectrum(A)
+def test_departure_is_that_of_henrici(A):
+    result = ms.spectrum(A)
     triangle = scipy.linalg.schur(A.numpy().astype(complex), output="complex")[0]
     reference = np.linalg.norm(np.triu(triangle, 1))
     close = 1e-5 if defective(A) else 1e-12  # the eigenvalues differ by more than rounding, and so does the rest
-    assert seen.departure == pytest.approx(reference, rel=close, abs=1e-13 * float(A.norm()))
-    squares = float(A.norm() ** 2 - (seen.eigenvalues.abs() ** 2).sum())
-    assert seen.departure**2 == pytest.approx(squares, rel=1e-6, abs=1e-11 * float(A.norm()) ** 2)
-    assert float(seen.schur.T.norm()) <= seen.departure * (1 + 1e-12)  # equal where all blocks are rotations
+    assert result.departure == pytest.approx(reference, rel=close, abs=1e-13 * float(A.norm()))
+    squares = float(A.norm() ** 2 - (result.eigenvalues.abs() ** 2).sum())
+    assert result.departure**2 == pytest.approx(squares, rel=1e-6, abs=1e-11 * float(A.norm()) ** 2)
+    assert float(result.schur.T.norm()) <= result.departure * (1 + 1e-12)  # equal where all blocks are rotations
 
 
 @pytest.mark.parametrize("A", [orthogonal(12), gaussian(9) + gaussian(9).T, torch.eye(3), torch.zeros(2, 2)])
-def test_normal_matrices_depart_from_nothing(A):
-    seen = ms.spectrum(A)
-    assert seen.relative_departure < 1e-14 * len(A)
-    assert "It is normal." in seen.summary()
+def test_normal_matrices_have_no_departure(A):
+    result = ms.spectrum(A)
+    assert result.relative_departure < 1e-14 * len(A)
+    assert "It is normal." in result.summary()
 
 
-def test_sub_diagonals_leave_the_rotations_out():
+def test_sub_diagonals_exclude_rotation_blocks():
     form = schur_form(gaussian(10, seed=6))
     found = form.sub_diagonals()
     T = form.T.numpy()
@@ -155,31 +155,31 @@ def test_growth_of_a_flow_is_the_norm_of_exponentials():
     assert curve.times[-1] > 20 * curve.times[64] / 5  # the step has doubled
 
 
-def test_spectral_norm_of_large_and_extreme_matrices():
+def test_the_spectral_norm_is_exact_for_large_and_extreme_matrices():
     for A in (gaussian(50), 1e-200 * gaussian(50), 1e200 * gaussian(50), gaussian(40, dtype=torch.complex128)):
         assert spectral_norm(A.numpy()) == pytest.approx(np.linalg.norm(A.numpy(), 2), rel=1e-12)
 
 
-def test_amplification_is_the_largest_power_of_all():
+def test_amplification_is_the_largest_norm_of_a_power():
     for seed in range(5):
         A = gaussian(8, 0.8, seed)
-        seen = ms.spectrum(A)
+        result = ms.spectrum(A)
         norms = [np.linalg.norm(np.linalg.matrix_power(A.numpy(), power), 2) for power in range(300)]
-        if seen.radius >= 1:
-            assert seen.amplification == float("inf")
+        if result.radius >= 1:
+            assert result.amplification == float("inf")
         else:
-            assert seen.growth_until_settled.settled
-            assert seen.amplification == pytest.approx(max(norms), rel=1e-12)
-            assert seen.growth_until_settled.time == int(np.argmax(norms))
+            assert result.growth_until_settled.settled
+            assert result.amplification == pytest.approx(max(norms), rel=1e-12)
+            assert result.growth_until_settled.time == int(np.argmax(norms))
 
 
 def test_a_delay_line_amplifies_until_it_ends():
-    seen = ms.spectrum(delay_line(20, 1.5))
-    assert seen.radius == 0
-    assert seen.amplification == pytest.approx(1.5**19, rel=1e-12)
-    assert seen.growth_until_settled.time == 19
-    assert seen.relative_departure == 1
-    assert "grow up to" in seen.summary()
+    result = ms.spectrum(delay_line(20, 1.5))
+    assert result.radius == 0
+    assert result.amplification == pytest.approx(1.5**19, rel=1e-12)
+    assert result.growth_until_settled.time == 19
+    assert result.relative_departure == 1
+    assert "grow up to" in result.summary()
 
 
 @pytest.mark.parametrize(("size", "x", "t"), [(6, 0.3, 1), (6, 0.3, 9), (5, -0.7, 40), (4, 2.0, 100)])
@@ -201,17 +201,17 @@ def test_unit_eigenvalues_grow_like_a_power_of_time(size, full):
     curve = power_norms(A, 4000)
     assert curve.exponent == pytest.approx(size - 1, abs=0.02)  # the next term is smaller by (N - 1) / (x t)
     assert not curve.settled
-    seen = ms.spectrum(A)
-    assert seen.kreiss == float("inf")
-    assert seen.unbounded
-    assert seen.amplification == float("inf")
+    result = ms.spectrum(A)
+    assert result.kreiss == float("inf")
+    assert result.unbounded
+    assert result.amplification == float("inf")
 
 
 # --- resolvent, pseudospectrum, Kreiss constant ---------------------------------------------------------------------
 
 
 def slow_sigma(A, z):
-    return np.array([np.linalg.svd(one * np.eye(len(A)) - A.numpy(), compute_uv=False)[-1] for one in z])
+    return np.array([np.linalg.svd(point * np.eye(len(A)) - A.numpy(), compute_uv=False)[-1] for point in z])
 
 
 @every
@@ -222,7 +222,7 @@ def test_smallest_singular_values_are_those_of_the_svd(A):
     np.testing.assert_allclose(found, slow_sigma(A, z), rtol=1e-5, atol=1e-14 * size)
 
 
-def test_both_ways_to_the_smallest_singular_value_agree(monkeypatch):
+def test_lanczos_and_svd_find_the_same_smallest_singular_values(monkeypatch):
     A = gaussian(SMALL - 2)
     triangle, z = ms.spectrum(A).triangle, np.linspace(-1, 1, 9) + 0.3j
     by_svd = smallest_singular_values(triangle, z)
@@ -230,15 +230,15 @@ def test_both_ways_to_the_smallest_singular_value_agree(monkeypatch):
     np.testing.assert_allclose(smallest_singular_values(triangle, z, 1e-10), by_svd, rtol=1e-8)
 
 
-def test_a_point_on_an_eigenvalue_is_no_trouble():
+def test_the_smallest_singular_value_vanishes_at_an_eigenvalue():
     A = gaussian(30)
-    seen = ms.spectrum(A)
-    found = smallest_singular_values(seen.triangle, seen.eigenvalues.numpy())
+    result = ms.spectrum(A)
+    found = smallest_singular_values(result.triangle, result.eigenvalues.numpy())
     assert (found < 1e-13).all()
     assert (smallest_singular_values(ms.spectrum(torch.zeros(20, 20)).triangle, np.zeros(2, complex)) < 1e-100).all()
 
 
-def test_the_triplet_is_a_singular_triplet():
+def test_the_smallest_triplet_is_a_singular_triplet():
     for A in (gaussian(40), gaussian(6)):
         S, z = ms.spectrum(A).triangle, 1.1 + 0.2j
         sigma, left, right, _ = smallest_triplet(S, z)
@@ -248,7 +248,7 @@ def test_the_triplet_is_a_singular_triplet():
 
 @pytest.mark.parametrize("A", [gaussian(15), gaussian(14, dtype=torch.complex128)], ids=["real", "complex"])
 @pytest.mark.parametrize("resolution", [6, 7])
-def test_pseudospectrum_on_its_grid(A, resolution, tmp_path):
+def test_a_pseudospectrum_is_the_smallest_singular_value_on_its_grid(A, resolution, tmp_path):
     grid = ms.spectrum(A).pseudospectrum(resolution)
     z = (grid.x.numpy() + 1j * grid.y.numpy()[:, None]).ravel()
     np.testing.assert_allclose(grid.sigma.numpy().ravel(), slow_sigma(A, z), rtol=1e-5)
@@ -259,15 +259,25 @@ def test_pseudospectrum_on_its_grid(A, resolution, tmp_path):
 
 
 def test_pseudospectrum_of_a_normal_matrix_is_the_distance_to_the_spectrum():
-    seen = ms.spectrum(orthogonal(16))
-    grid = seen.pseudospectrum(8)
+    result = ms.spectrum(orthogonal(16))
+    grid = result.pseudospectrum(8)
     z = grid.x.numpy() + 1j * grid.y.numpy()[:, None]
-    distance = np.abs(z[..., None] - seen.eigenvalues.numpy()).min(-1)
+    distance = np.abs(z[..., None] - result.eigenvalues.numpy()).min(-1)
     np.testing.assert_allclose(grid.sigma.numpy(), distance, rtol=1e-5)
 
 
+def test_a_pseudospectrum_describes_and_draws_itself():
+    grid = ms.spectrum(delay_line(8, 1.0)).pseudospectrum(21)
+    share = float((grid.sigma < 0.01).double().mean())
+    assert "at 21 x 21 points with Re z from -1.3 to 1.3" in grid.summary()
+    assert f"one of norm 0.01 to {share:.1%}." in grid.summary()
+    (axes,) = grid.figure().axes
+    assert axes.get_title() == "Pseudospectra"
+    assert axes.collections  # contours
+
+
 @pytest.mark.parametrize("box", [(1, 0, 0, 1), (0, 1, 0, float("nan"))])
-def test_a_wrong_grid_is_refused(box):
+def test_a_wrong_grid_raises(box):
     with pytest.raises(ValueError, match="left < right"):
         ms.spectrum(torch.eye(2)).pseudospectrum(5, tuple(map(float, box)))
     with pytest.raises(ValueError, match="at least 2"):
@@ -296,53 +306,53 @@ def slow_kreiss(A, continuous=False):
     ],
     ids=["gaussian", "complex", "delay line", "Jordan", "spike", "rotation"],
 )
-def test_kreiss_constant_is_the_top_of_a_fine_grid(A):
+def test_the_kreiss_constant_is_the_maximum_of_a_fine_grid(A):
     found, slow = ms.spectrum(A).kreiss, slow_kreiss(A)
-    assert slow <= found * (1 + 1e-9)  # nothing of the grid is missed
-    assert found <= slow * 1.01  # and it is reached: the grid comes near
+    assert slow <= found * (1 + 1e-9)  # no point of the grid is missed
+    assert found <= slow * 1.01  # and the grid comes near
 
 
-def test_kreiss_constant_of_a_flow():
+def test_the_kreiss_constant_of_a_flow_is_the_maximum_of_a_fine_grid():
     A = torch.tensor([[-0.5, 8.0, 1.0], [0.0, -0.3, 2.0], [0.0, -1.0, -0.4]]).double()
-    seen = Spectrum(A, schur_form(A), torch.linalg.svdvals(A), continuous=True)
+    result = Spectrum(A, schur_form(A), torch.linalg.svdvals(A), continuous=True)
     slow = slow_kreiss(A, continuous=True)
-    assert slow <= seen.kreiss * (1 + 1e-9)
-    assert seen.kreiss <= slow * 1.01
-    assert 1 <= seen.kreiss <= seen.amplification <= e * 3 * seen.kreiss
-    assert "t =" in seen.summary()
+    assert slow <= result.kreiss * (1 + 1e-9)
+    assert result.kreiss <= slow * 1.01
+    assert 1 <= result.kreiss <= result.amplification <= e * 3 * result.kreiss
+    assert "t =" in result.summary()
     assert Spectrum(-A, schur_form(-A), torch.linalg.svdvals(A), continuous=True).amplification == float("inf")
 
 
 @every
-def test_kreiss_matrix_theorem(A):
-    seen = ms.spectrum(A)
-    assert seen.kreiss >= 1
-    if seen.radius > 1 + 1e-6:
-        assert seen.kreiss == seen.amplification == float("inf")
+def test_the_kreiss_matrix_theorem_holds(A):
+    result = ms.spectrum(A)
+    assert result.kreiss >= 1
+    if result.radius > 1 + 1e-6:
+        assert result.kreiss == result.amplification == float("inf")
     else:
-        assert seen.kreiss <= seen.amplification * (1 + 1e-9) <= e * len(A) * seen.kreiss * (1 + 1e-8)
+        assert result.kreiss <= result.amplification * (1 + 1e-9) <= e * len(A) * result.kreiss * (1 + 1e-8)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 20), st.floats(0.05, 0.95), st.floats(0, 3), st.integers(0, 10**6))
-def test_kreiss_matrix_theorem_for_any_matrix(size, radius, coupling, seed):
+def test_the_kreiss_matrix_theorem_holds_for_any_matrix(size, radius, coupling, seed):
     turn = orthogonal(size, seed)
     T = coupling * torch.tril(gaussian(size, seed=seed + 1), -1)
     A = turn @ (radius * torch.diag(torch.linspace(-1, 1, size).double()) + T) @ turn.T
-    seen = ms.spectrum(A)
-    if seen.growth_until_settled.settled:
-        assert seen.kreiss <= seen.amplification * (1 + 1e-9) <= e * size * seen.kreiss * (1 + 1e-8)
-    squares = float(A.norm() ** 2 - (seen.eigenvalues.abs() ** 2).sum())  # not |T|: eigenvalues may be ill-conditioned
-    assert seen.departure**2 == pytest.approx(squares, abs=1e-12 * float(A.norm() ** 2))
+    result = ms.spectrum(A)
+    if result.growth_until_settled.settled:
+        assert result.kreiss <= result.amplification * (1 + 1e-9) <= e * size * result.kreiss * (1 + 1e-8)
+    squares = float(A.norm() ** 2 - (result.eigenvalues.abs() ** 2).sum())  # |T| may be ill-conditioned
+    assert result.departure**2 == pytest.approx(squares, abs=1e-12 * float(A.norm() ** 2))
 
 
 @pytest.mark.parametrize("A", [orthogonal(12), 0.5 * orthogonal(9), torch.eye(4), torch.zeros(3, 3)])
-def test_normal_and_stable_has_kreiss_1(A):
+def test_a_stable_normal_matrix_has_kreiss_constant_1(A):
     assert ms.spectrum(A).kreiss == 1
     assert ms.spectrum(A).amplification == pytest.approx(1, abs=1e-14)
 
 
-def test_normal_and_stable_has_kreiss_1_by_the_search_too():
+def test_the_search_finds_kreiss_constant_1_for_a_stable_normal_matrix():
     from mnemoscope.lenses.spectra.kreiss import kreiss_constant
 
     for A in (0.9 * orthogonal(9), orthogonal(9), orthogonal(30)):
@@ -354,39 +364,39 @@ def test_normal_and_stable_has_kreiss_1_by_the_search_too():
 
 def test_an_orthogonal_change_of_basis_changes_nothing():
     A, turn = gaussian(12, 0.8), orthogonal(12, 7)
-    one, other = ms.spectrum(A), ms.spectrum(turn @ A @ turn.T)
+    first, other = ms.spectrum(A), ms.spectrum(turn @ A @ turn.T)
     for name in ("radius", "abscissa", "norm", "departure", "numerical_abscissa", "numerical_radius", "kreiss"):
-        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-8), name
-    assert one.amplification == pytest.approx(other.amplification, rel=1e-12)
+        assert getattr(first, name) == pytest.approx(getattr(other, name), rel=1e-8), name
+    assert first.amplification == pytest.approx(other.amplification, rel=1e-12)
 
 
-def test_a_similarity_keeps_eigenvalues_alone():
+def test_a_similarity_keeps_eigenvalues_but_not_the_departure():
     A = gaussian(6)
     change = torch.diag(torch.linspace(1, 4, 6).double())
-    one, other = ms.spectrum(A), ms.spectrum(change @ A @ torch.linalg.inv(change))
-    torch.testing.assert_close(one.eigenvalues, other.eigenvalues, rtol=1e-10, atol=1e-12)
-    assert abs(one.departure - other.departure) > 0.1
+    first, other = ms.spectrum(A), ms.spectrum(change @ A @ torch.linalg.inv(change))
+    torch.testing.assert_close(first.eigenvalues, other.eigenvalues, rtol=1e-10, atol=1e-12)
+    assert abs(first.departure - other.departure) > 0.1
 
 
 @every
-def test_numerical_range(A):
-    seen = ms.spectrum(A)
+def test_abscissa_and_radius_are_those_of_the_numerical_range(A):
+    result = ms.spectrum(A)
     turns = np.exp(1j * np.linspace(0, 2 * np.pi, 721))[:, None, None] * A.numpy()
     support = np.linalg.eigvalsh((turns + turns.conj().swapaxes(1, 2)) / 2)[:, -1]
-    assert seen.numerical_abscissa == pytest.approx(support[0], rel=1e-12, abs=1e-300)
-    assert support.max() * (1 - 1e-8) <= seen.numerical_radius <= support.max() / np.cos(np.pi / 720) + 1e-300
-    assert seen.norm / 2 <= seen.numerical_radius * (1 + 1e-12)
+    assert result.numerical_abscissa == pytest.approx(support[0], rel=1e-12, abs=1e-300)
+    assert support.max() * (1 - 1e-8) <= result.numerical_radius <= support.max() / np.cos(np.pi / 720) + 1e-300
+    assert result.norm / 2 <= result.numerical_radius * (1 + 1e-12)
 
 
-def test_numerical_radius_of_a_delay_line():
+def test_the_numerical_radius_of_a_delay_line_is_the_closed_form():
     # a nilpotent shift has the disc of radius cos(pi / (N + 1)) as its numerical range (Haagerup & de la Harpe 1992)
     assert ms.spectrum(delay_line(9, 1.0)).numerical_radius == pytest.approx(np.cos(np.pi / 10), rel=1e-12)
 
 
-# --- what it looks at -----------------------------------------------------------------------------------------------
+# --- systems and results ---------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_system():
+def test_every_kind_of_system_is_accepted():
     V = gaussian(6).float()
     cell = Elman(2, 6, connectivity=Dense.from_matrix(V))
     network = torch.nn.RNN(2, 6)
@@ -409,22 +419,22 @@ def test_every_kind_of_system():
     torch.testing.assert_close(ms.spectrum(fp[0]).matrix, fp.jacobians[0])
 
 
-def test_an_orthogonal_matrix_in_float32_is_taken_for_one():
-    for seen in (ms.spectrum(orthogonal(64).float()), ms.spectrum(Dense(64, "orthogonal"))):
-        assert seen.matrix.dtype == torch.float64
-        assert seen.norm != 1
-        assert seen.kreiss == 1
-        assert seen.amplification == pytest.approx(1, abs=1e-5)
-        assert "It is normal. No state ever grows." in seen.summary()
+def test_a_float32_matrix_counts_as_orthogonal_up_to_rounding():
+    for result in (ms.spectrum(orthogonal(64).float()), ms.spectrum(Dense(64, "orthogonal"))):
+        assert result.matrix.dtype == torch.float64
+        assert result.norm != 1
+        assert result.kreiss == 1
+        assert result.amplification == pytest.approx(1, abs=1e-5)
+        assert "It is normal. No state ever grows." in result.summary()
     assert ms.spectrum(1.001 * orthogonal(64).float()).amplification == float("inf")
 
 
-def test_a_flow_is_known_as_one():
+def test_a_flow_is_recognised():
     flow = ms.Dynamics(ms.adapt(lambda x, h: -h + 0.5 * torch.tanh(h), state_size=3), continuous=True)
-    seen = ms.spectrum(flow, torch.zeros(3))
-    assert seen.continuous
-    assert seen.abscissa == pytest.approx(-0.5)
-    assert seen.amplification == 1
+    result = ms.spectrum(flow, torch.zeros(3))
+    assert result.continuous
+    assert result.abscissa == pytest.approx(-0.5)
+    assert result.amplification == 1
 
 
 @pytest.mark.parametrize(
@@ -440,12 +450,12 @@ def test_a_flow_is_known_as_one():
         (torch.nn.Linear(3, 3), TypeError, "not a Linear"),
     ],
 )
-def test_what_is_no_matrix_is_refused_in_words(system, error, message):
+def test_a_system_without_a_matrix_raises(system, error, message):
     with pytest.raises(error, match=message):
         ms.spectrum(system)
 
 
-def test_states_and_points_are_asked_for_in_words():
+def test_missing_and_wrong_states_raise():
     dynamics = ms.Dynamics(torch.nn.GRU(2, 3))
     with pytest.raises(ValueError, match="linearised at a state"):
         ms.spectrum(dynamics)
@@ -463,27 +473,27 @@ def test_states_and_points_are_asked_for_in_words():
 
 
 @pytest.mark.parametrize("name", ["gaussian 9", "complex 12", "one"])
-def test_saved_and_read_back(name, tmp_path):
-    seen = ms.spectrum(MATRICES[name])
-    seen.save(tmp_path / "one.safetensors")
-    again = Spectrum.load(tmp_path / "one.safetensors")
-    assert torch.equal(again.matrix, seen.matrix)
-    assert torch.equal(again.eigenvalues, seen.eigenvalues)
-    assert again.kreiss == seen.kreiss
+def test_load_reads_what_save_wrote(name, tmp_path):
+    result = ms.spectrum(MATRICES[name])
+    result.save(tmp_path / "spectrum.safetensors")
+    again = Spectrum.load(tmp_path / "spectrum.safetensors")
+    assert torch.equal(again.matrix, result.matrix)
+    assert torch.equal(again.eigenvalues, result.eigenvalues)
+    assert again.kreiss == result.kreiss
     with pytest.raises(ValueError, match="does not hold fixed points"):
-        ms.FixedPoints.load(tmp_path / "one.safetensors")
+        ms.FixedPoints.load(tmp_path / "spectrum.safetensors")
 
 
 @every
-def test_figures(A):
-    seen = ms.spectrum(A)
-    figure = seen.figure()
+def test_every_matrix_has_a_figure(A):
+    result = ms.spectrum(A)
+    figure = result.figure()
     assert figure.axes[0].get_title() == "Eigenvalues and pseudospectra"
     figure.canvas.draw()
-    assert repr(seen).startswith("Spectrum(A ")
+    assert repr(result).startswith("Spectrum(A ")
 
 
-def test_figure_of_a_flow():
+def test_the_figure_of_a_flow_shows_its_growth_over_time():
     A = torch.tensor([[-0.5, 8.0], [0.0, -0.3]]).double()
     figure = Spectrum(A, schur_form(A), torch.linalg.svdvals(A), continuous=True).figure()
     figure.canvas.draw()
@@ -493,13 +503,13 @@ def test_figure_of_a_flow():
 
 
 @pytest.mark.parametrize(("size", "scale"), [(32, 0.1), pytest.param(128, 0.02, marks=SLOW)])
-def test_the_kreiss_constant_with_all_eigenvalues_on_the_circle(size, scale):
-    """The matrix of an nnRNN: many resonances, none of which may be missed, in float64 or float32, in any basis."""
+def test_the_kreiss_constant_is_found_with_all_eigenvalues_on_the_circle(size, scale):
+    """The matrix of an nnRNN has many resonances; none may be missed, in float64 or float32, in any basis."""
     matrix = ms.connectivity.Schur(size, init="random").double()
     with torch.no_grad():
         matrix.T.normal_(0, scale)
         A = matrix()
-    seen = ms.spectrum(A)
+    result = ms.spectrum(A)
     angles = np.angle(np.linalg.eigvals(A.numpy()))
     angles = np.unique(np.concatenate([angles[angles >= 0], np.linspace(0, np.pi, 40)]))
     reached = 0.0
@@ -507,22 +517,22 @@ def test_the_kreiss_constant_with_all_eigenvalues_on_the_circle(size, scale):
         z = (1 + height) * np.exp(1j * angles)[:, None, None]
         reached = max(reached, (height / np.linalg.svd(z * np.eye(size) - A.numpy(), compute_uv=False)[:, -1]).max())
     Q = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64))[0]
-    assert seen.kreiss >= 0.999 * reached
-    assert not seen.unbounded
-    assert ms.spectrum(Q @ A @ Q.mT).kreiss == pytest.approx(seen.kreiss, rel=1e-3)
-    in_short = ms.spectrum(A.float())
-    assert not in_short.unbounded
-    assert in_short.kreiss == pytest.approx(seen.kreiss, rel=0.05)
-    assert seen.amplification >= seen.kreiss
+    assert result.kreiss >= 0.999 * reached
+    assert not result.unbounded
+    assert ms.spectrum(Q @ A @ Q.mT).kreiss == pytest.approx(result.kreiss, rel=1e-3)
+    in_float32 = ms.spectrum(A.float())
+    assert not in_float32.unbounded
+    assert in_float32.kreiss == pytest.approx(result.kreiss, rel=0.05)
+    assert result.amplification >= result.kreiss
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_near_the_circle_kreiss_and_amplification_agree(dtype):
     for entries, expected in (([[1, 300], [0, 0.99]], 3e4), ([[1, 1], [0, 0.9999]], 1e4)):
-        seen = ms.spectrum(torch.tensor(entries, dtype=dtype))
-        assert not seen.unbounded
-        assert seen.kreiss == pytest.approx(expected, rel=1e-3)
-        assert seen.amplification >= seen.kreiss
+        result = ms.spectrum(torch.tensor(entries, dtype=dtype))
+        assert not result.unbounded
+        assert result.kreiss == pytest.approx(expected, rel=1e-3)
+        assert result.amplification >= result.kreiss
     growing = ms.spectrum(torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=dtype))
     assert growing.unbounded
     assert growing.kreiss == growing.amplification == float("inf")
@@ -530,6 +540,6 @@ def test_near_the_circle_kreiss_and_amplification_agree(dtype):
 
 def test_the_matrix_is_a_copy():
     A = 0.5 * torch.eye(2, dtype=torch.float64)
-    seen = ms.spectrum(A)
+    result = ms.spectrum(A)
     A.mul_(4)
-    assert seen.growth(2).norms.tolist() == [1, 0.5, 0.25]
+    assert result.growth(2).norms.tolist() == [1, 0.5, 0.25]

@@ -1,4 +1,4 @@
-"""The transient lens: ensembles from a sphere, by a loop over single states, and what the thesis says of them."""
+"""The transient lens: ensembles compared with a loop over single states and with Kerg's thesis."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from mnemoscope.connectivity import Dense
 
 
 def theta(size, alpha, beta, d=0.0):
-    """Kerg's thesis, Eq 3.4.2: d on the diagonal, alpha just below it, beta in the rest of the lower triangle."""
+    """Return the matrix of Kerg's thesis, Eq 3.4.2: d on the diagonal, alpha just below it, beta in the rest below."""
     ones = torch.ones(size, size, dtype=torch.float64)
     return (
         d * torch.eye(size).double()
@@ -19,34 +19,34 @@ def theta(size, alpha, beta, d=0.0):
     )
 
 
-def test_against_one_state_at_a_time():
+def test_norms_and_spreads_are_those_of_single_states():
     A = torch.randn(5, 5).double()
     starts = torch.randn(4, 5).double()
-    seen = ms.transients(A, 6, starts)
+    result = ms.transients(A, 6, starts)
     for number, start in enumerate(starts.numpy()):
         for time in range(7):
             state = np.linalg.matrix_power(A.numpy(), time) @ start
-            assert float(seen.norms[time, number]) == pytest.approx(np.linalg.norm(state), rel=1e-12)
-            assert float(seen.spreads[time, number]) == pytest.approx(state.std(), rel=1e-12)
-    assert seen.norm[0][2] == pytest.approx(seen.norms[2].mean())
-    assert seen.spread[1][3] == pytest.approx(seen.spreads[3].numpy().std())
+            assert float(result.norms[time, number]) == pytest.approx(np.linalg.norm(state), rel=1e-12)
+            assert float(result.spreads[time, number]) == pytest.approx(state.std(), rel=1e-12)
+    assert result.norm[0][2] == pytest.approx(result.norms[2].mean())
+    assert result.spread[1][3] == pytest.approx(result.spreads[3].numpy().std())
 
 
-def test_starts_lie_on_the_sphere_and_evenly():
-    seen = ms.transients(torch.eye(3), 1, number=4000, radius=0.5)
-    torch.testing.assert_close(seen.norms[0], torch.full((4000,), 0.5).double())
-    # of a direction that is even on the sphere, every coordinate has the mean square radius^2 / N
+def test_starts_are_uniform_on_the_sphere():
+    result = ms.transients(torch.eye(3), 1, number=4000, radius=0.5)
+    torch.testing.assert_close(result.norms[0], torch.full((4000,), 0.5).double())
+    # every coordinate of a uniform direction has the mean square radius^2 / N
     mean_square = float((ms.transients(torch.diag(torch.tensor([1.0, 0, 0])), 1, number=4000).norms[1] ** 2).mean())
     assert mean_square == pytest.approx(1 / 3, abs=0.02)  # standard error 0.005
 
 
-def test_figure_1b_of_the_thesis():
+def test_curves_are_those_of_figure_1b_of_the_thesis():
     curves = {
         (alpha, beta): ms.transients(theta(100, alpha, beta), 120) for alpha in (0.95, 1.0, 1.05) for beta in (0, 0.005)
     }
-    for seen in curves.values():
-        assert not seen.norms[100:].any()  # nilpotent: the transient ends at t = N
-        assert seen.norms[99].any()
+    for result in curves.values():
+        assert not result.norms[100:].any()  # nilpotent: the transient ends at t = N
+        assert result.norms[99].any()
     for low, high in ((0.95, 1.0), (1.0, 1.05)):
         for beta in (0, 0.005):
             assert curves[high, beta].peak >= curves[low, beta].peak  # stronger with alpha
@@ -60,7 +60,7 @@ def test_figure_1b_of_the_thesis():
 
 
 def test_growth_of_a_unit_triangle_is_polynomial():
-    """Kerg's thesis, Prop 3.4.2: of an ensemble, too, the mean norm grows like t^(N-1)."""
+    """Kerg's thesis, Prop 3.4.2: the mean norm of an ensemble grows like t^(N-1)."""
     for size in (2, 3, 4):
         A = torch.eye(size).double() + 0.5 * torch.triu(torch.ones(size, size), 1)
         mean = ms.transients(A, 4000, number=50).norm[0]
@@ -69,28 +69,28 @@ def test_growth_of_a_unit_triangle_is_polynomial():
 
 
 def test_an_orthogonal_matrix_keeps_every_norm():
-    seen = ms.transients(Dense(8, "orthogonal"), 50)
-    torch.testing.assert_close(seen.norms, torch.ones_like(seen.norms), rtol=0, atol=1e-5)  # float32 weights
-    assert seen.peak == pytest.approx(1, abs=1e-5)
+    result = ms.transients(Dense(8, "orthogonal"), 50)
+    torch.testing.assert_close(result.norms, torch.ones_like(result.norms), rtol=0, atol=1e-5)  # float32 weights
+    assert result.peak == pytest.approx(1, abs=1e-5)
 
 
-def test_a_complex_matrix():
+def test_a_unitary_matrix_keeps_every_norm():
     A = torch.linalg.qr(torch.randn(6, 6, dtype=torch.complex128)).Q
-    seen = ms.transients(A, 5)
-    torch.testing.assert_close(seen.norms, torch.ones_like(seen.norms))
-    assert seen.spreads.dtype == torch.float64
+    result = ms.transients(A, 5)
+    torch.testing.assert_close(result.norms, torch.ones_like(result.norms))
+    assert result.spreads.dtype == torch.float64
 
 
 @pytest.mark.parametrize(
-    "network", [Elman(2, 5), torch.nn.GRU(2, 5), torch.nn.LSTM(2, 5)], ids=lambda one: type(one).__name__
+    "network", [Elman(2, 5), torch.nn.GRU(2, 5), torch.nn.LSTM(2, 5)], ids=lambda network: type(network).__name__
 )
-def test_a_network_takes_its_own_step(network):
+def test_a_network_takes_its_nonlinear_step(network):
     dynamics = ms.Dynamics(network, torch.tensor([0.3, -0.2]))
     starts = torch.randn(3, dynamics.size).double()
-    seen = ms.transients(dynamics, 4, starts)
+    result = ms.transients(dynamics, 4, starts)
     states = starts
     for time in range(5):
-        torch.testing.assert_close(seen.norms[time], states.norm(dim=1))
+        torch.testing.assert_close(result.norms[time], states.norm(dim=1))
         states = dynamics(states)
     assert ms.transients(network, 2).norms.shape == (3, 1000)
 
@@ -103,30 +103,30 @@ def test_around_a_fixed_point_small_differences_follow_the_jacobian():
     torch.testing.assert_close(step.norms / 1e-6, linear.norms, rtol=1e-4, atol=1e-5)  # second order is 1e-6
 
 
-def test_starts_along_the_inputs():
+def test_starts_from_inputs_lie_in_the_span_of_the_input_weights():
     cell = Elman(2, 7, "linear", bias=False)
-    seen = ms.transients(cell, 3, "inputs", number=20)
+    result = ms.transients(cell, 3, "inputs", number=20)
     U, V = cell.drive.weight.detach().double(), cell.connectivity().detach().double()
     assert torch.linalg.matrix_rank(U) == 2
-    torch.testing.assert_close(seen.norms[0], torch.ones(20).double())
+    torch.testing.assert_close(result.norms[0], torch.ones(20).double())
     reach = torch.linalg.svdvals(V @ torch.linalg.qr(U).Q)  # a unit vector in the span of U
-    assert seen.norms[1].max() <= reach[0] * (1 + 1e-6)
-    assert seen.norms[1].min() >= reach[1] * (1 - 1e-6)
+    assert result.norms[1].max() <= reach[0] * (1 + 1e-6)
+    assert result.norms[1].min() >= reach[1] * (1 - 1e-6)
 
 
 def test_the_same_seed_gives_the_same_ensemble(tmp_path):
     A = torch.randn(5, 5)
-    one, same, other = (ms.transients(A, 3, number=5, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(one.norms, same.norms)
-    assert not torch.equal(one.norms, other.norms)
-    one.save(tmp_path / "one.safetensors")
-    again = ms.Transients.load(tmp_path / "one.safetensors")
-    assert torch.equal(again.spreads, one.spreads)
+    first, same, other = (ms.transients(A, 3, number=5, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.norms, same.norms)
+    assert not torch.equal(first.norms, other.norms)
+    first.save(tmp_path / "first.safetensors")
+    again = ms.Transients.load(tmp_path / "first.safetensors")
+    assert torch.equal(again.spreads, first.spreads)
     assert again.times.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("A", [theta(30, 1.05, 0.0), theta(30, 1.4, 0.1), 3 * torch.eye(2)], ids=["line", "log", "exp"])
-def test_figures(A):
+def test_the_figure_has_a_panel_for_the_spread_and_the_norm(A):
     figure = ms.transients(A, 40, number=20).figure()
     figure.canvas.draw()
     assert [axes.get_title() for axes in figure.axes] == ["Standard deviation across units", "Norm"]
@@ -146,12 +146,20 @@ def test_figures(A):
         ({"centre": torch.zeros(2)}, "3 finite numbers"),
     ],
 )
-def test_wrong_requests_end_in_a_sentence(options, message):
+def test_wrong_arguments_raise(options, message):
     with pytest.raises(ValueError, match=message):
         ms.transients(torch.eye(3), **options)
 
 
-def test_a_flow_takes_no_steps():
+def test_the_summary_names_peak_and_end():
+    line = ms.transients(theta(30, 1.05, 0.0), 40, number=20)
+    assert f"Over 40 steps the mean norm of 20 trajectories rises to {line.peak:.4g} times" in line.summary()
+    assert line.summary().endswith(f"at step {line.time}, and ends at 0 times.")
+    assert "never exceeds its first value and ends at 0.25 times." in ms.transients(0.5 * torch.eye(2), 2).summary()
+    assert "beyond the range of floating point, at step 2." in ms.transients(1e100 * torch.eye(2).double(), 3).summary()
+
+
+def test_a_flow_and_an_input_without_effect_raise():
     flow = ms.Dynamics(ms.adapt(lambda x, h: -h, state_size=2), continuous=True)
     with pytest.raises(ValueError, match="A flow takes no steps"):
         ms.transients(flow)
@@ -159,7 +167,7 @@ def test_a_flow_takes_no_steps():
         ms.transients(ms.adapt(lambda x, h: 0.5 * h, state_size=2), starts="inputs")
 
 
-def test_numpy_is_taken_and_complex_starts_of_a_real_system_are_refused():
+def test_numpy_arrays_are_accepted_and_complex_starts_of_a_real_system_raise():
     A = 0.5 * np.eye(2)
     assert ms.transients(A, 3, np.eye(2)).norms.shape == ms.transients(A, 3, torch.eye(2)).norms.shape
     with pytest.raises(ValueError, match="starts are complex"):

@@ -1,4 +1,4 @@
-"""How long a small signal is told by the state, near the fixed point where the network rests."""
+"""The page section on Fisher memory: how much information about past signals a network holds near a fixed point."""
 
 from __future__ import annotations
 
@@ -21,79 +21,88 @@ from mnemoscope.report.spectra import LARGEST
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_FEATURES = 6
-"""Input features with a curve of their own."""
+TITLE = "Memory near a fixed point"
+CURVE_COLOURS = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")
+"""Colours of the curves, by name; there is one curve for each of the first input features."""
 FEWEST_LAGS, MOST_LAGS = 12, 400
+"""Range of the length of the curves, which is otherwise three of the slowest time constants."""
 
 
-def memory_sections(looked: InspectedNetwork) -> list[Section]:
-    """Memory near a fixed point, if there is one that is stable and the state is not too large."""
-    fp = looked.fixed_points
-    section = memory_section(looked.dynamics, fp) if len(fp) and fp.states.shape[1] <= LARGEST else None
+def memory_sections(network: InspectedNetwork) -> list[Section]:
+    """Return the section on memory, if a fixed point is stable and the state is not too large."""
+    fp = network.fixed_points
+    section = memory_section(network.dynamics, fp) if len(fp) and fp.states.shape[1] <= LARGEST else None
     return [] if section is None else [section]
 
 
 def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
-    """The section with the Fisher memory at the stable point that most starts reached; None where there is none."""
+    """Return the section on memory at the stable point that most starts reached; None without a stable point."""
     stable = [point for point, kind in enumerate(fp.kind) if kind == "stable"]
     if dynamics.continuous or not stable:
         return None
-    point = max(stable, key=lambda one: int(fp.reached[one]))
+    point = max(stable, key=lambda index: int(fp.reached[index]))
     state = fp.states[point]
     slowest = float(fp.time_constants[point].max())
     lags = int(min(max(3 * slowest, FEWEST_LAGS), MOST_LAGS))
     features = dynamics.input_jacobian(state[None].to(dynamics.dtype)).any(0).nonzero().flatten().tolist()
     try:
         memories = {
-            feature: fisher_memory(dynamics, feature, state=state, lags=lags) for feature in features[:MOST_FEATURES]
+            feature: fisher_memory(dynamics, feature, state=state, lags=lags)
+            for feature in features[: len(CURVE_COLOURS)]
         }
     except (ValueError, OverflowError) as error:
-        return Section("Memory near a fixed point", f"At point {point} it cannot be told: {error}", "")
+        return Section(TITLE, f"The memory at point {point} cannot be computed: {error}", "")
     if not memories:
         return None
-    published, said = _published(dynamics, state, list(memories), lags)
-    left = ", ".join(f"{format_number(float(one.relative))} of input {feature}" for feature, one in memories.items())
-    near = matrix_cell(dynamics, state)
-    entered = "every unit" if near is None or near.queue is None else "every unit of the newest matrix"
+    published, remark = _published(dynamics, state, list(memories), lags)
+    linearised = matrix_cell(dynamics, state)
+    units = "every unit" if linearised is None or linearised.queue is None else "every unit of the newest matrix"
     lead = (
-        f"At point {point}, where the network rests, noise enters {entered} at every step, and small signals enter by "
-        f"the inputs. The curve is the Fisher information that the state has of a signal some steps ago, as a share of "
-        f"what it was worth as it entered. Of all past signals the state holds {left}; a network with a normal "
-        f"matrix would hold 1, and none of {dynamics.size} numbers more than {dynamics.size}.{said}"
+        f"At point {point}, where the network rests, noise enters {units} at every step, and small signals enter "
+        f"through the inputs. The curve is the Fisher information of the state about a past signal, as a share of the "
+        f"information with which the signal entered. In total the state holds {_totals(memories)}, in units of one "
+        f"signal; a network with a normal matrix would hold 1, and no network of {dynamics.size} numbers more than "
+        f"{dynamics.size}.{remark}"
     )
-    alt = "Share of the information of a signal that is left, over the steps since it came, for each input."
-    html = f'<figure class="drawn">{inline_svg(_draw(memories, published), "memory", alt=alt)}</figure>'
-    return Section("Memory near a fixed point", lead, html)
+    alt = "Share of a signal's information that is left, over the steps since the signal entered, for each input."
+    svg = inline_svg(_draw(memories, published), "memory", alt=alt)
+    return Section(TITLE, lead, f'<figure class="drawn">{svg}</figure>')
 
 
 def _published(
     dynamics: Dynamics, state: Float[Tensor, " size"], features: list[int], lags: int
 ) -> tuple[dict[int, FisherMemory], str]:
-    """Of matrix networks, what the published formulas tell, and a sentence on it or on why they do not apply."""
+    """Return the memory of a matrix network by the published formulas, and a sentence about it or why there is none."""
     if matrix_cell(dynamics, state) is None:
         return {}, ""
     try:
-        found = {one: fisher_memory(dynamics, one, state=state, lags=lags, method="published") for one in features}
+        memories = {
+            feature: fisher_memory(dynamics, feature, state=state, lags=lags, method="published")
+            for feature in features
+        }
     except ValueError as error:
         return {}, f" {error}"
-    shares = ", ".join(f"{format_number(float(one.relative))} of input {feature}" for feature, one in found.items())
-    return found, (
-        f" Dashed is what the formulas published for matrix networks tell (Renanse et al. 2021, Theorem 1), {shares}: "
-        f"they overstate the noise, and so understate the memory."
+    return memories, (
+        f" The dashed curve follows the formulas published for matrix networks (Renanse et al. 2021, Theorem 1), with "
+        f"{_totals(memories)}: they overstate the noise, and so understate the memory."
+    )
+
+
+def _totals(memories: dict[int, FisherMemory]) -> str:
+    return ", ".join(
+        f"{format_number(float(memory.relative))} of input {feature}" for feature, memory in memories.items()
     )
 
 
 def _draw(memories: dict[int, FisherMemory], published: dict[int, FisherMemory]) -> Figure:
     figure = new_figure(7.2, 3.1)
     axes = figure.add_subplot()
-    names = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")
-    for name, (feature, memory) in zip(names, memories.items(), strict=False):
-        share = (memory.curve / memory.input_information).detach().numpy()
-        axes.plot(share, color=COLOUR[name], label=f"input {feature}")
+    for name, (feature, memory) in zip(CURVE_COLOURS, memories.items(), strict=False):
+        axes.plot(memory.remaining.detach().numpy(), color=COLOUR[name], label=f"input {feature}")
         if feature in published:
-            share = (published[feature].curve / published[feature].input_information).detach().numpy()
-            axes.plot(share, color=COLOUR[name], linestyle=(0, (4, 2)))
-    axes.set(xlabel="steps since the signal came", ylabel="share that is left", ylim=(0, None))
+            remaining = published[feature].remaining.detach().numpy()
+            axes.plot(remaining, color=COLOUR[name], linestyle=(0, (4, 2)))
+    axes.set(xlabel="steps since the signal entered", ylabel="share left", ylim=(0, None))
     add_legend(axes)
     style_page_axes(axes)
     return figure

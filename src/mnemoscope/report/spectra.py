@@ -1,4 +1,4 @@
-"""The recurrent matrix, and how small differences grow near the fixed points."""
+"""The page sections on spectra: the recurrent matrix, and the growth of small differences near the fixed points."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from mnemoscope.report.numbers import format_number
 from mnemoscope.report.registered_lenses import InspectedNetwork
 
 LARGEST = 512
-"""States with more numbers than this are not looked at: the page would wait for it."""
+"""Largest state, in numbers, whose spectra a page shows; larger ones would delay the page."""
 
 
-def spectra_sections(looked: InspectedNetwork) -> list[Section]:
-    """Growth near the fixed points, and the matrix of an Elman cell, if the state is not too large."""
-    fp = looked.fixed_points
+def spectra_sections(network: InspectedNetwork) -> list[Section]:
+    """Return the sections on the fixed points and on the matrix of an Elman cell, if the state is not too large."""
+    fp = network.fixed_points
     if fp.states.shape[1] > LARGEST:
         return []
-    near = [linearisation_section(fp)] if len(fp) else []
-    return [*near, matrix_section(spectrum(looked.cell))] if isinstance(looked.cell, Elman) else near
+    sections = [linearisation_section(fp)] if len(fp) else []
+    return [*sections, matrix_section(spectrum(network.cell))] if isinstance(network.cell, Elman) else sections
 
 
-def matrix_section(seen: Spectrum) -> Section:
-    """The section with the recurrent matrix of a network."""
-    figure = draw_spectrum(seen, COLOUR, figure=new_figure(7.2, 10.2), columns=2, font_size=PAGE_FONT_SIZE)
+def matrix_section(result: Spectrum) -> Section:
+    """Return the section on the recurrent matrix of a network."""
+    figure = draw_spectrum(result, COLOUR, figure=new_figure(7.2, 10.2), columns=2, font_size=PAGE_FONT_SIZE)
     alt = (
         "Eigenvalues and pseudospectra, growth of powers, singular values, Schur form, angles of rotation and mean "
         "size of each sub-diagonal of the recurrent matrix."
     )
-    html = f'<figure class="drawn">{inline_svg(figure, "matrix", alt=alt)}</figure>'
     lead = (
-        f"The matrix alone, without the nonlinearity. {seen.summary()} Contours show how far eigenvalues could move if "
-        f"the matrix were changed by as much as their label says."
+        f"The matrix alone, without the nonlinearity. {result.summary()} Contours show how far eigenvalues can move if "
+        f"the matrix is perturbed by the norm on their label."
     )
-    return Section("Recurrent matrix", lead, html)
+    svg = inline_svg(figure, "matrix", alt=alt)
+    return Section("Recurrent matrix", lead, f'<figure class="drawn">{svg}</figure>')
 
 
 def linearisation_section(fp: FixedPoints) -> Section:
-    """The section with the Jacobian of one fixed point of each kind, that which most starts reached."""
+    """Return the section on the Jacobians of fixed points: one point of each kind, which most starts reached."""
     largest = "Largest Re\u00a0λ" if fp.continuous else "Largest |\u2060λ|"
     power = "|exp(tJ)|" if fp.continuous else "|Jᵗ|"
     headings = ("Kind", "Point", largest, "Largest singular value", "Departure from normality", f"Largest {power}")
     lead = (
-        f"A small difference from a fixed point shrinks or grows in the end as the eigenvalues of its Jacobian J say; "
-        f"until then it may grow by as much as the largest {power}. Of each kind, the point that most starts reached."
+        f"In the long run a small difference from a fixed point shrinks or grows by the eigenvalues of its Jacobian J; "
+        f"before that it may grow by up to the largest {power}. The table has the point of each kind that most starts "
+        f"reached."
     )
     rows = [_row(fp, group) for group in groups(fp)]
     return Section("Growth near the fixed points", lead, table_markup("Jacobians of fixed points", headings, rows))
@@ -57,18 +58,22 @@ def linearisation_section(fp: FixedPoints) -> Section:
 
 def _row(fp: FixedPoints, group: Group) -> tuple[str, ...]:
     point = max(group.members, key=lambda member: int(fp.reached[member]))
-    seen = spectrum(fp[point])
-    leading = seen.abscissa if fp.continuous else seen.radius
-    amplification = format_number(seen.amplification)
-    if not seen.unbounded and seen.amplification > 1:
-        followed = seen.growth_until_settled
-        at = f"t = {format_number(followed.time)}" if fp.continuous else f"step {followed.time:.0f}"
-        amplification = f"{amplification} at {at}" if followed.settled else f"{amplification} at least"
-    shares = (f"{seen.relative_departure:.0%}", amplification)
+    result = spectrum(fp[point])
     return (
         f"{group.label} ({len(group.members)})",
         str(point),
-        format_number(leading),
-        format_number(seen.norm),
-        *shares,
+        format_number(result.abscissa if fp.continuous else result.radius),
+        format_number(result.norm),
+        f"{result.relative_departure:.0%}",
+        _amplification(result),
     )
+
+
+def _amplification(result: Spectrum) -> str:
+    """Return the largest norm of a power and its time, or that it is a lower bound."""
+    value = format_number(result.amplification)
+    if result.unbounded or result.amplification <= 1:
+        return value
+    growth = result.growth_until_settled
+    time = f"t = {format_number(growth.time)}" if result.continuous else f"step {growth.time:.0f}"
+    return f"{value} at {time}" if growth.settled else f"at least {value}"

@@ -41,7 +41,7 @@ class MemoryCapacity(Result):
     size: int
     """Number of inputs of the readout, which bounds the total (if measured, up to its error)."""
     route: str
-    """How the capacity was computed or measured, in words."""
+    """Description of how the capacity was computed or measured."""
     curve_error: Float[Tensor, " lags"] | None = None
     """Standard error of a measured curve."""
     total_error: float = nan

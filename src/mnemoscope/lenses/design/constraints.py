@@ -26,7 +26,7 @@ MOST_ROUNDS = 500
 
 @dataclass(frozen=True)
 class Constraint:
-    """Upper limits, each None if there is none. With a radius, matrices are lower triangular."""
+    """Upper limits; None for no limit. With a radius, matrices are lower triangular."""
 
     norm: float | None
     frobenius: float | None

@@ -67,7 +67,7 @@ class FisherMemory(Result):
     method: str = "exact"
     """"exact" or "published"."""
     route: str = ""
-    """How the memory was computed, in words."""
+    """Description of how the memory was computed."""
     error: float = nan
     """Estimate of the relative error due to rounding: from the residual of the covariance equation, its condition
     number and the number of summed steps; an upper bound on the matrix-free route. Along inputs, the difference between
@@ -204,7 +204,7 @@ class FisherMemory(Result):
 
 
 def lags_above(curve: Float[Tensor, " lags"], level: float) -> str:
-    """Return the first lags at which a curve stays at a level or above, in words.
+    """Describe the first lags at which a curve stays at a level or above.
 
     >>> lags_above(torch.tensor([1.0, 0.6, 0.4, 0.7]), 0.5), lags_above(torch.tensor([1.0, 0.1]), 0.5)
     ('up to lag 1', 'only at lag 0')

@@ -1,4 +1,4 @@
-"""What every route to the Fisher memory returns: whitened signals and their total information."""
+"""The solution that every route to the Fisher memory returns: whitened signals and their total information."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ class Solution:
     error: float
     """Estimate of the relative error, from residuals measured on the way; an upper bound on the matrix-free route."""
     route: str
-    """How the solution was computed, in words."""
+    """Description of how the solution was computed."""

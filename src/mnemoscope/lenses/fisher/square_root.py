@@ -26,7 +26,7 @@ WELL_CONDITIONED = 1e-5
 LARGEST_QR = 2500
 """Largest state, in numbers, for which the factor itself is doubled: minutes, and gigabytes."""
 TOLERANCE = 1e-4
-"""Relative error from which on a result is refused."""
+"""Relative error at which a result is refused."""
 
 
 def covariance_factor(A: Dense, L: Float[Tensor, "size sources"]) -> Float[Tensor, "size size"]:

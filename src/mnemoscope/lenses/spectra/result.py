@@ -130,8 +130,8 @@ class Spectrum(Result):
     def amplification(self) -> float:
         """Transient amplification, max_t |A^t| (for a flow |exp(t A)|); infinite where the powers are not bounded.
 
-        It is a lower bound where `growth_until_settled.settled` is False: the largest norm so far or the Kreiss
-        constant, whichever is larger.
+        It is a lower bound where `growth_until_settled.settled` is False: the largest computed norm or the
+        Kreiss constant, whichever is larger.
         """
         if self.unbounded:
             return float("inf")

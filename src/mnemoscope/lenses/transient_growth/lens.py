@@ -81,7 +81,7 @@ def _run(step: Step, states: Tensor, centre: Tensor, steps: int) -> Transients:
 
 
 def _step(system: System) -> tuple[Step, int, torch.dtype, Dynamics | None]:
-    """Return the step of a system, the size and dtype of its states, and its `Dynamics` if it has one."""
+    """Return the step of a system, the size and dtype of its states, and its `Dynamics` or None."""
     if isinstance(system, nn.Module) and not isinstance(system, Connectivity):
         system = Dynamics(system)
     if isinstance(system, Dynamics):
