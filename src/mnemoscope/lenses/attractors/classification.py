@@ -18,7 +18,7 @@ from mnemoscope.lenses.dynamics import Dynamics
 NEAR = 0.05
 """A start belongs to an attractor that Newton's method finds within this share of the extent of all states."""
 AT_REST = 1e-6
-"""Within this share of the extent, a start has arrived and need not be seen to approach."""
+"""Within this share of the extent, a start has arrived, and its approach is not tested."""
 
 
 @dataclass
