@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""The command line: help, lists, training, inspection, and errors."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from mnemoscope.training import task_named
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
 
 
-def test_help_answers_within_a_second_and_teaches():
+def test_help_names_every_command_and_does_not_import_torch():
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "mnemoscope", "--help"], capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - started
@@ -34,7 +34,7 @@ def test_help_answers_within_a_second_and_teaches():
         check=True,
     )
     assert " torch\n" not in imported.stderr
-    assert seconds < 10  # seen: 0.3 s; loose, as the machine may be busy: what matters is that torch is not imported
+    assert seconds < 10  # 0.3 s on an idle machine; a busy one may take longer
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_every_command_has_help(command, capsys):
 
 
 @pytest.mark.parametrize("what", ["cells", "networks", "tasks", "lenses", "studies"])
-def test_lists_for_programs(what, capsys):
+def test_a_list_has_name_summary_and_source(what, capsys):
     assert main(["list", what, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows
@@ -68,15 +68,15 @@ def test_tasks_are_listed_with_their_baselines(capsys):
 
 
 NOTHING = "knowing nothing: all zeros 10, all ones 15"
-"""Of 5x5 matrices with four random rows (errata 6)."""
+"""Wrong bits of constant answers, for 5x5 matrices with four random rows (errata 6)."""
 
 
-def test_wrong_bits_stand_beside_those_of_who_knows_nothing(tmp_path, capsys):
+def test_wrong_bits_are_compared_with_constant_answers(tmp_path, capsys):
     words = ["train", "--task", "matrix-copy", "--cell", "lstm", *TINY, "--root", str(tmp_path)]
     assert main(words) == 0
-    told = capsys.readouterr().out
-    assert "wrong bits " in told
-    assert f"; {NOTHING}." in told
+    out = capsys.readouterr().out
+    assert "wrong bits " in out
+    assert f"; {NOTHING}." in out
     assert main([*words, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["trivial"] == {"all zeros": 10.0, "all ones": 15.0}
@@ -84,7 +84,7 @@ def test_wrong_bits_stand_beside_those_of_who_knows_nothing(tmp_path, capsys):
     assert NOTHING in (Path(result["folder"]) / "page.html").read_text()
 
 
-def test_bit_tasks_are_listed_with_those_who_know_nothing(capsys):
+def test_bit_tasks_are_listed_with_constant_answers(capsys):
     assert main(["list", "tasks", "--json"]) == 0
     rows = {row["name"]: row["trivial"] for row in json.loads(capsys.readouterr().out)}
     assert rows["matrix-copy"] == {"all zeros": 10.0, "all ones": 15.0}
@@ -96,32 +96,32 @@ def test_bit_tasks_are_listed_with_those_who_know_nothing(capsys):
 
 
 @pytest.mark.parametrize("what", [[], ["cells"], ["networks"], ["lenses"], ["studies"], ["presets"]])
-def test_other_lists_do_not_wait_for_torch(what):
+def test_other_lists_do_not_import_torch(what):
     code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_studies_for_programs(capsys):
+def test_studies_are_listed_as_json(capsys):
     assert main(["studies", "--json"]) == 0
     assert "flipflop-cube" in [row["name"] for row in json.loads(capsys.readouterr().out)]
 
 
-def test_train_resume_inspect(tmp_path, capsys):
+def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
     root = ["--root", str(tmp_path / "runs")]
     assert main(["train", "flipflop", *TINY, "--task-options", "bits", "2", "length", "12", *root, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["steps"] == 6
-    assert main(["train", f"{result['folder']}/config.toml", *root]) == 0  # finished before: looked up
+    assert main(["train", f"{result['folder']}/config.toml", *root]) == 0  # finished before: not repeated
     assert "finished before" in capsys.readouterr().out
     assert main(["inspect", result["folder"], "--json"]) == 0
-    looked = json.loads(capsys.readouterr().out)
-    assert looked["points"] == len(looked["kinds"])
-    assert looked["page"].endswith("page.html")
+    inspection = json.loads(capsys.readouterr().out)
+    assert inspection["points"] == len(inspection["kinds"])
+    assert inspection["page"].endswith("page.html")
     assert main(["inspect", result["folder"], "--input", "1", "0"]) == 0
     assert "fixed point" in capsys.readouterr().out
 
 
-def test_options_of_another_task_replace_the_presets(tmp_path, capsys):
+def test_options_of_the_preset_are_dropped_for_another_task(tmp_path, capsys):
     words = ["train", "--task", "adding", "--task-options", "length", "5", *TINY, "--root", str(tmp_path), "--json"]
     assert "bits" in PRESETS["flipflop"].task_options
     assert main(words) == 0
@@ -140,19 +140,24 @@ def test_options_of_another_task_replace_the_presets(tmp_path, capsys):
         ["adding", "--no-readout-bias", "--steps", "6"],
     ],
 )
-def test_the_preset_may_stand_anywhere(words):
+def test_the_preset_may_be_anywhere_among_the_options(words):
     assert _parse(["train", *words]).run_config.task == "adding"
     assert _parse(["train", *(word for word in words if word != "adding")]).run_config.task == "flipflop"
 
 
 def test_a_run_without_a_preset_is_named_after_its_task():
-    for words, name in ((["--task", "adding"], "adding"), (["--task=rmts3", "--steps", "2"], "rmts3"),
-                        (["--task", "adding", "--name", "mine"], "mine"), (["copy", "--task", "adding"], "copy"),
-                        ([], "flipflop")):  # fmt: skip
+    names = {
+        ("--task", "adding"): "adding",
+        ("--task=rmts3", "--steps", "2"): "rmts3",
+        ("--task", "adding", "--name", "mine"): "mine",
+        ("copy", "--task", "adding"): "copy",
+        (): "flipflop",
+    }
+    for words, name in names.items():
         assert _parse(["train", *words]).run_config.name == name
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
+def test_a_closed_pipe_is_no_error():
     for words in (["list", "--json"], ["train", "--help"]):
         reader, writer = os.pipe()
         os.close(reader)
@@ -162,7 +167,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
         assert done.stderr == b""
 
 
-def test_inspect_a_file_of_weights(tmp_path, capsys):
+def test_inspect_reads_a_file_of_weights(tmp_path, capsys):
     path = tmp_path / "net.pt"
     torch.save(torch.nn.GRU(2, 6).state_dict(), path)
     assert main(["inspect", str(path), "--network", "gru"]) == 0
@@ -191,11 +196,11 @@ def test_inspect_a_file_of_weights(tmp_path, capsys):
         (["study", "nothing"], "There is no study named 'nothing'"),
     ],
 )
-def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, monkeypatch, capsys):
+def test_a_wrong_request_is_refused_with_a_message(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     try:
         status = main(words)
-    except SystemExit as stop:  # tyro's own
+    except SystemExit as stop:  # raised by tyro
         status = stop.code
     captured = capsys.readouterr()
     assert status == 2
@@ -203,19 +208,19 @@ def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, monkeypatch,
     assert "Traceback" not in captured.err
 
 
-def test_without_a_word_it_helps(capsys):
+def test_without_arguments_it_prints_the_help(capsys):
     with pytest.raises(SystemExit) as stop:
         main([])
     assert stop.value.code == 0
     assert "mnemoscope train flipflop" in capsys.readouterr().out
 
 
-def test_version(capsys):
+def test_the_version_is_printed(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mnemoscope 0.")
 
 
-def test_inspect_looks_at_the_given_input_and_says_so(tmp_path, capsys):
+def test_inspect_uses_the_given_input_and_shows_it(tmp_path, capsys):
     network = torch.nn.RNN(2, 3)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -225,8 +230,8 @@ def test_inspect_looks_at_the_given_input_and_says_so(tmp_path, capsys):
     torch.save(network.state_dict(), path)
     words = ["inspect", str(path), "--network", "rnn", "--input", "0.5", "0.25", "--output", str(tmp_path / "p.html")]
     assert main([*words, "--json"]) == 0
-    looked = json.loads(capsys.readouterr().out)
-    saved = FixedPoints.load(looked["fixed_points"])
+    inspection = json.loads(capsys.readouterr().out)
+    saved = FixedPoints.load(inspection["fixed_points"])
     torch.testing.assert_close(saved.states, torch.tanh(torch.full((1, 3), 0.75).double()), rtol=0, atol=1e-12)
     text = (tmp_path / "p.html").read_text()
     assert "0.5, 0.25" in text
@@ -234,7 +239,7 @@ def test_inspect_looks_at_the_given_input_and_says_so(tmp_path, capsys):
     assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
 
 
-def test_a_run_resumes_where_it_lies(tmp_path, monkeypatch, capsys):
+def test_a_run_resumes_in_its_own_folder(tmp_path, monkeypatch, capsys):
     elsewhere = tmp_path / "elsewhere"
     assert main(["train", "flipflop", *TINY, "--root", str(elsewhere), "--json"]) == 0
     folder = json.loads(capsys.readouterr().out)["folder"]
@@ -262,7 +267,7 @@ def test_an_interruption_ends_with_status_130(words, function, default, reason, 
     assert (reason or default) in capsys.readouterr().err
 
 
-def test_study_passes_its_arguments_on(tmp_path, capsys):
+def test_study_uses_its_arguments_and_resumes(tmp_path, capsys):
     words = ["study", "flipflop-cube", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
     words += ["--engine", "here"]
     assert main(words) == 0
@@ -274,9 +279,9 @@ def test_study_passes_its_arguments_on(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["reused"] == 2
 
 
-def test_demo(tmp_path, capsys):
+def test_the_demo_trains_and_finds_fixed_points(tmp_path, capsys):
     assert main(["demo", "--hidden-size", "10", "--root", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["accuracy"] > 0.99
     assert result["points"] >= 9
-    assert "Drag to turn it" in Path(result["page"]).read_text()
+    assert "Drag to rotate" in Path(result["page"]).read_text()

@@ -100,7 +100,7 @@ def test_a_plugin_may_import_any_module_of_the_library(first, tmp_path, python):
         (["--plugin", "no_such_module", "list"], "No module named 'no_such_module'"),
         (["--plugin", "json.py", "list"], "another module named 'json'"),
         (["--plugin", "taken.py", "list"], "There is already a cell named 'gru', mnemoscope.cells:GRU"),
-        (["list", "--plugin", "one.py"], "stands before the command"),
+        (["list", "--plugin", "one.py"], "comes before the command"),
         (["train", "--cell", "mine"], "If a plugin has it, install that plugin"),
     ],
 )

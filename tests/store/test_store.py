@@ -278,7 +278,7 @@ def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, mon
     assert main(["studies"]) == 0
     out, error = capsys.readouterr()
     assert "never run" not in out
-    assert "not known here" in out
+    assert "unknown" in out
     assert "not with the package" in error
     (tmp_path / "results").mkdir()
     summary = {"command": "mnemoscope study copy-200", "of the preset": {"finished": 12, "trials": 42}}

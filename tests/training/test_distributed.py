@@ -322,7 +322,7 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
 def test_only_training_is_done_by_several(monkeypatch, capsys):
     started_as(monkeypatch, rank=0)
     assert main(["study", "fisher-table"]) == 2
-    assert "mnemoscope (rank 0 of 2 processes): Of several processes" in capsys.readouterr().err
+    assert "mnemoscope (rank 0 of 2 processes): torchrun is for" in capsys.readouterr().err
     started_as(monkeypatch, rank=1)
     assert main(["study", "fisher-table"]) == 0  # rank 0 has told, and fails
     assert capsys.readouterr() == ("", "")

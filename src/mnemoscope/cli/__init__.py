@@ -1,4 +1,4 @@
-"""The command line. Arguments are parsed before torch is imported, so that `--help` answers at once."""
+"""The command line. It parses arguments before it imports torch, so that `--help` is fast."""
 
 from mnemoscope.cli.entry_point import main
 

@@ -1,4 +1,7 @@
-"""The commands: each a dataclass of its arguments, whose docstrings are its help. No torch at import."""
+"""The commands demo, train, inspect, list and study. Importing them does not import torch.
+
+A command is a dataclass of its arguments; tyro shows the docstrings as help.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,24 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import TYPE_CHECKING, Any, Literal
 
 from mnemoscope import registry
 from mnemoscope.base.distributed import process_rank
+from mnemoscope.cli.tyro_types import Positional
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import Option
 
 if TYPE_CHECKING:
-    from tyro.conf import Positional
-
     from mnemoscope.engines import Engine
     from mnemoscope.inspection import Inspection, InspectionOptions
-else:
-    try:
-        from tyro.conf import Positional
-    except ImportError:  # main says what to install
-        Positional = Optional
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Train a 3-bit flip-flop network, find all its fixed points, and write its page.
+    """Train a 3-bit flip-flop network, find its fixed points, and write a page about it.
 
-    The first thing to try: it takes a minute or two on two cores, prints what was found, and where the page is.
+    A good start: it takes a minute or two on two cores, and prints the result and the path of the page.
     """
 
     cell: Literal["elman", "gru", "lstm"] = "elman"
@@ -40,7 +37,7 @@ class Demo:
     seed: int = 0
     """Seed of the initial weights and of the batches."""
     root: Path = Path("runs")
-    """Folder of all runs. A finished demo is not trained again."""
+    """Folder of all runs. A demo that has finished is not trained again."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -51,32 +48,32 @@ class Demo:
         base = PRESETS["flipflop"]
         config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
         trained = train(config, self.root, resume=True, progress=not self.json)
-        looked = inspect_run(trained.folder, options=InspectionOptions(progress=not self.json))
+        inspection = inspect_run(trained.folder, options=InspectionOptions(progress=not self.json))
         facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
-        _tell(looked, facts, self.json)
+        _print_inspection(inspection, facts, self.json)
         return 0
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a network on a memory task, or a relational network on a relational one.
+    """Train a recurrent network on a memory task, or a relational network on a relational task.
 
-    `mnemoscope train [PRESET | FILE.toml] [options]`, in any order: every option has the value of the preset (flipflop
-    if none is named, or rmts if the task is relational) or of the file, unless given. Runs live in
-    <root>/<name>/<hash>; finished ones are not repeated.
+    `mnemoscope train [PRESET | FILE.toml] [options]`, in any order. An option that is not given has the value of the
+    preset or of the file. Without either, the preset is flipflop, or rmts for a relational task. The folder of the run
+    is <root>/<name>/<hash>; a finished run is not repeated.
 
         mnemoscope train flipflop --cell gru --hidden-size 128
         mnemoscope train copy --task-options delay 100 --seed 1
         mnemoscope train runs/flipflop/0123456789/config.toml --resume
 
-    Several GPUs or machines train one model, with the batch of the configuration divided among them:
+    Several GPUs or machines can train one model; each processes a part of every batch:
 
         torchrun --nproc-per-node 4 -m mnemoscope train copy --device cuda --batch-size 256
 
-    A relational task holds shapes out of training (task option m), with which its network is tested; `mnemoscope list
-    networks` shows what learns it. The preset rmts is the published recipe of four tasks: Adam with a rate of 5e-4,
-    5,000 batches of 96 problems. Others were published with other batches, to be given: rmts3 192, same-different-6
-    384, identity-rules-4 224, relational-game 2,500 of 32.
+    A relational task holds some shapes out of training (task option m) and tests the network on them; `mnemoscope list
+    networks` shows the networks. The preset rmts is the published recipe of four tasks: Adam with a learning rate of
+    5e-4 and 5,000 batches of 96 problems. Other tasks were published with other batches: rmts3 with 192 problems,
+    same-different-6 with 384, identity-rules-4 with 224, relational-game with 2,500 batches of 32.
 
         mnemoscope train --task identity-rules --cell esbn --task-options m 50
         mnemoscope train --task rmts3 --batch-size 192
@@ -87,9 +84,9 @@ class Train:
     root: Path = Path("runs")
     """Folder of all runs."""
     resume: bool = False
-    """Go on with an interrupted run, to the same weights as without the interruption if --threads is the same."""
+    """Continue an interrupted run. With the same --threads, the final weights are those of an uninterrupted run."""
     overwrite: bool = False
-    """Start again from nothing, whatever is there."""
+    """Delete what an earlier run left, and start again."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -98,7 +95,7 @@ class Train:
 
         result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json)
         if process_rank().rank:
-            return 0  # the first process tells
+            return 0  # rank 0 prints the result
         task = build_task(self.run_config)
         if self.json:
             content = {"folder": str(result.folder), **result.as_json(), "trivial": task.uninformed_scores()}
@@ -106,20 +103,20 @@ class Train:
             return 0
         scores = ", ".join(f"{name} {value:.4f}" for name, value in result.scores.items())
         scores += _after("; ", task.uninformed_summary())
-        known = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
+        duration = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
         guess = f"{task.baseline_label} {result.baseline:.3e}"
-        print(f"{result.steps} steps{known}: loss {result.loss:.3e}, {guess}; {scores}.")
-        print(f"Look at it: mnemoscope inspect {result.folder}")
+        print(f"{result.steps} steps{duration}: loss {result.loss:.3e}, {guess}; {scores}.")
+        print(f"Inspect it: mnemoscope inspect {result.folder}")
         return 0
 
 
 @dataclass(frozen=True)
 class Inspect:
-    """Find the fixed points of a network and write its page; of one that attends to its past, show what it attends to
-    and keeps; of a relational one, what it answers.
+    """Find the fixed points of a trained network, and write a page about it.
 
-    The network is the folder of a run, or a file of weights: the `.safetensors` or `.pt` state dict of a
-    torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code stored in a file is never run.
+    The page of a network with attention shows what it attends to and keeps; that of a relational network shows its
+    answers. The network is the folder of a run, or a file of weights: the `.safetensors` or `.pt` state dict of a
+    torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code in such a file is never run.
 
         mnemoscope inspect runs/flipflop/0123456789
         mnemoscope inspect my_network.pt --network gru --input 0 0 1
@@ -128,42 +125,42 @@ class Inspect:
     path: Positional[Path]
     """Folder of a run, or file of weights."""
     network: Literal["rnn", "gru", "lstm"] | None = None
-    """Class of the network whose weights the file holds."""
+    """Class of the network in a file of weights."""
     nonlinearity: Literal["tanh", "relu"] = "tanh"
     """Nonlinearity of a torch.nn.RNN."""
     prefix: str | None = None
-    """Prefix of the weights' names, such as `encoder.rnn.`, if the file holds several recurrent networks."""
+    """Prefix of the names of the weights, such as `encoder.rnn.`, if a file has several recurrent networks."""
     input: tuple[float, ...] | None = None
-    """Constant input at which to look; zeros by default."""
+    """Constant input of the network; zeros by default."""
     starts: int = 64
-    """Starts of each wave of the search."""
+    """Number of starting points in each round of the search."""
     seed: int = 0
     """Seed of the search."""
     output: Path | None = None
-    """Where to write the page; by default page.html in the folder of a run, or beside a file of weights."""
+    """Where to write the page; by default page.html in the folder of a run, or a file next to the weights."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> int:
         if not self.path.exists():
             raise FileNotFoundError(f"There is no file or folder {self.path}.")
-        looked = self._run_folder() if self.path.is_dir() else self._weights()
-        _tell(looked, {"network": str(self.path)}, self.json)
+        inspection = self._inspect_run() if self.path.is_dir() else self._inspect_weights()
+        _print_inspection(inspection, {"network": str(self.path)}, self.json)
         return 0
 
-    def _run_folder(self) -> Inspection:
+    def _inspect_run(self) -> Inspection:
         if self.network is not None or self.prefix is not None or self.nonlinearity != "tanh":
             raise ValueError(
-                f"{self.path} is the folder of a run, which knows its network; --network, --nonlinearity and --prefix "
-                f"are for files of weights."
+                f"{self.path} is the folder of a run, which describes its network; --network, --nonlinearity and "
+                f"--prefix are for files of weights."
             )
         from mnemoscope.inspection import inspect_run
 
         return inspect_run(self.path, page=self.output, options=self._options())
 
-    def _weights(self) -> Inspection:
+    def _inspect_weights(self) -> Inspection:
         if self.network is None:
-            raise ValueError(f"{self.path} is a file of weights: say whose by --network rnn, gru or lstm.")
+            raise ValueError(f"{self.path} is a file of weights: name its class with --network rnn, gru or lstm.")
         from mnemoscope.cells import adapt, load_network
         from mnemoscope.inspection import inspect_cell
 
@@ -178,30 +175,30 @@ class Inspect:
         return InspectionOptions(self.input, self.starts, self.seed, self._command(), progress=not self.json)
 
     def _command(self) -> str:
-        """These arguments as a command, so that the page can say how it was made."""
+        """Return these arguments as a command, which the page shows."""
         plugins = [word for name in registry.named_plugins() for word in ("--plugin", name)]
         words = ["mnemoscope", *plugins, "inspect", str(self.path)]
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name not in ("path", "json") and value != each.default:
+        for argument in fields(self):
+            value = getattr(self, argument.name)
+            if argument.name not in ("path", "json") and value != argument.default:
                 values = value if isinstance(value, tuple) else (value,)
-                words += [f"--{each.name}", *(f"{one:g}" if isinstance(one, float) else str(one) for one in values)]
+                words.append(f"--{argument.name}")
+                words += [f"{item:g}" if isinstance(item, float) else str(item) for item in values]
         return shlex.join(words)
 
 
 @dataclass(frozen=True)
 class List:
-    """Show what there is: cells, relational networks, tasks, lenses, studies and presets, one line each with their
-    source.
+    """Show all cells, relational networks, tasks, lenses, studies and presets, with their sources.
 
-    `mnemoscope list tasks` also shows their options, the loss that is then reached without memory, or by guessing if
-    they are relational, and of random bits how many are wrong of those that know nothing.
+    `mnemoscope list tasks` also shows the options of each task and the loss that a network reaches without memory, or
+    by guessing if the task is relational. For tasks of random bits it shows the wrong bits of constant answers.
     """
 
     what: Positional[Literal["all", "cells", "networks", "tasks", "lenses", "studies", "presets"]] = "all"
-    """Which list."""
+    """List to show."""
     json: bool = False
-    """Print as JSON: a list of objects with name, summary and source; of all lists, an object with a list for each."""
+    """Print as JSON: a list of objects with name, summary and source; for `all`, an object with one such list each."""
 
     def run(self) -> int:
         lists = {
@@ -213,18 +210,18 @@ class List:
         }
         rows = {name: [_row(entry) for entry in entries] for name, entries in lists.items()}
         rows["presets"] = [
-            {"name": name, "summary": f"{_learner(one)} on {one.task}", "source": "mnemoscope"}
-            for name, one in PRESETS.items()
+            {"name": name, "summary": f"{_learner(config)} on {config.task}", "source": "mnemoscope"}
+            for name, config in PRESETS.items()
         ]
-        told: dict[str, str] = {}
+        baselines: dict[str, str] = {}
         if self.what == "tasks":
-            from mnemoscope.training import task_named  # imports torch, so not for every list
+            from mnemoscope.training import task_named  # imports torch, which the other lists do not need
 
             for row in rows["tasks"]:
                 task, options = task_named(row["name"]), asdict(registry.tasks.load(row["name"])())
                 row |= {"options": options, "baseline": task.baseline(), "trivial": task.uninformed_scores()}
                 reached = f"loss {task.baseline_label} {task.baseline():.3g}"
-                told[row["name"]] = reached + _after("; wrong bits ", task.uninformed_summary())
+                baselines[row["name"]] = reached + _after("; wrong bits ", task.uninformed_summary())
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:
             print(json.dumps(chosen if self.what == "all" else chosen[self.what], indent=2))
@@ -236,15 +233,15 @@ class List:
                 print(f"  {entry['name']:{width}} {entry['summary']}  [{entry['source']}]")
                 if "options" in entry:
                     options = ", ".join(f"{name} {value}" for name, value in entry["options"].items())
-                    print(f"  {'':{width}} {options}: {told[entry['name']]}")
+                    print(f"  {'':{width}} {options}: {baselines[entry['name']]}")
         return 0
 
 
 @dataclass(frozen=True)
 class RunStudy:
-    """Run a study: a published table or figure, measured again and set beside what was published.
+    """Run a study: measure a published table or figure again, and compare.
 
-    Every trial has a folder, so that an interrupted study goes on where it was.
+    Every trial has a folder, so that an interrupted study can be resumed.
 
         mnemoscope study flipflop-cube --preset smoke
         mnemoscope study flipflop-cube --preset cpu --seeds 0 1 2 --resume
@@ -255,34 +252,40 @@ class RunStudy:
     name: Positional[str]
     """Name of the study; `mnemoscope studies` lists them."""
     preset: str = "cpu"
-    """smoke takes seconds, cpu minutes on two cores; paper comes as near to what was published as we can, most often on
-    a GPU. Some studies have more, such as published, the published recipe to the letter: a wrong name lists all."""
+    """Size of the study. smoke takes seconds; cpu takes minutes on two cores; paper comes as close to the publication
+    as possible, often on a GPU. Some studies have more presets, such as published, the exact published recipe; the
+    error about an unknown name lists all of them."""
     seeds: tuple[int, ...] = ()
-    """Seeds to run instead of the preset's own."""
+    """Seeds to run instead of those of the preset."""
     resume: bool = False
-    """Keep the trials that are finished, run the rest."""
+    """Keep the trials that have finished, and run the rest."""
     finished_only: bool = False
-    """Run nothing; write the table and the page of the trials that are finished."""
+    """Run nothing; write the table and the page of the trials that have finished."""
     engine: Literal["local", "ray", "slurm", "here"] = "local"
-    """Where trials run. local: a process for each, the cores divided among them, so that one which crashes takes no
-    other with it. ray, slurm: on a cluster. here: one after the other in this process."""
+    """Where to run the trials. local: one process per trial, which share the cores, so that a crash ends only one
+    trial. ray, slurm: on a cluster. here: one after the other in this process."""
     engine_options: dict[str, Option] = field(default_factory=dict)
-    """Of the engine, such as max_jobs 4 (local), address auto (ray), or partition gpu minutes 90 (slurm)."""
+    """Options of the engine in pairs of name and value, such as max_jobs 4 (local), address auto (ray), or partition gpu
+    minutes 90 (slurm)."""
     root: Path = Path("runs")
-    """Folder of all runs; the study lives in <root>/studies/<name>/<preset>."""
+    """Folder of all runs; the folder of the study is <root>/studies/<name>/<preset>."""
     json: bool = False
     """Print the table as JSON."""
 
     def run(self) -> int:
-        registry.studies[self.name]  # an unknown name is told before torch is loaded
+        registry.studies[self.name]  # raises on an unknown name before torch is imported
         from mnemoscope.replication import run_study
 
-        chosen = engine_named(self.engine, self.engine_options)
-        seeds = self.seeds or None
         result = run_study(
-            self.name, self.preset, seeds, self.root,
-            resume=self.resume, finished_only=self.finished_only, progress=not self.json, engine=chosen,
-        )  # fmt: skip
+            self.name,
+            self.preset,
+            self.seeds or None,
+            self.root,
+            resume=self.resume,
+            finished_only=self.finished_only,
+            progress=not self.json,
+            engine=engine_named(self.engine, self.engine_options),
+        )
         if self.json:
             content = {**asdict(result), "folder": str(result.folder), "page": str(result.page)}
             print(json.dumps(content, indent=2))
@@ -296,11 +299,11 @@ class RunStudy:
 
 
 def engine_named(name: str, options: dict[str, Option]) -> Engine | None:
-    """The engine that was asked for; None: here."""
+    """Return the engine of a name with its options; None for "here"."""
     from mnemoscope.engines import build_engine
 
     if name == "here" and options:
-        raise ValueError("--engine here has no options: one trial runs after the other.")
+        raise ValueError("--engine here has no options: it runs one trial after the other.")
     return None if name == "here" else build_engine(name, options)
 
 
@@ -312,22 +315,23 @@ def _learner(config: RunConfig) -> str:
     return config.cell if registry.is_relational(config.task) else f"{config.cell} {config.hidden_size}"
 
 
-def _after(mark: str, words: str) -> str:
-    return f"{mark}{words}" if words else ""
+def _after(separator: str, text: str) -> str:
+    """Return the text after a separator; "" for an empty text."""
+    return f"{separator}{text}" if text else ""
 
 
-def _tell(looked: Inspection, facts: dict[str, Any], as_json: bool) -> None:
-    if not as_json:
-        print(looked.summary())
-        print(f"Page: {looked.page.resolve()}")
-        return
-    content = {**facts, "summary": looked.summary(), "page": str(looked.page.resolve()), **_found(looked)}
-    print(json.dumps(content, indent=2))
+def _print_inspection(inspection: Inspection, facts: dict[str, Any], as_json: bool) -> None:
+    summary, page = inspection.summary(), str(inspection.page.resolve())
+    if as_json:
+        print(json.dumps({**facts, "summary": summary, "page": page, **_findings(inspection)}, indent=2))
+    else:
+        print(summary)
+        print(f"Page: {page}")
 
 
-def _found(looked: Inspection) -> dict[str, Any]:
-    """Of a network whose fixed points were looked for, or whose answers."""
-    fp, uniform, problems = looked.fixed_points, looked.uniform_fixed_points, looked.problems
+def _findings(inspection: Inspection) -> dict[str, Any]:
+    """Return the fixed points of a network, or the accuracy of its answers, as JSON data."""
+    fp, uniform, problems = inspection.fixed_points, inspection.uniform_fixed_points, inspection.problems
     if problems is not None:
         return {"accuracy": {"unseen": problems.unseen, "seen": problems.seen}}
     if uniform is not None:
@@ -336,7 +340,7 @@ def _found(looked: Inspection) -> dict[str, Any]:
             "unstable": uniform.unstable.tolist(),
             "index_sum": uniform.reduced.index_sum,
         }
-    if fp is None or looked.saved is None:
+    if fp is None or inspection.saved is None:
         return {}
     return {
         "points": len(fp),
@@ -347,5 +351,5 @@ def _found(looked: Inspection) -> dict[str, Any]:
         "may_be_complete": fp.may_be_complete,
         "slow_points": 0 if fp.slow is None else len(fp.slow),
         "starts": {} if fp.starts is None else {status.name.lower(): n for status, n in fp.starts.counts().items()},
-        "fixed_points": str(looked.saved.resolve()),
+        "fixed_points": str(inspection.saved.resolve()),
     }
