@@ -265,8 +265,8 @@ class RunStudy:
     """Where to run the trials. local: one process per trial, which share the cores, so that a crash ends only one
     trial. ray, slurm: on a cluster. here: one after the other in this process."""
     engine_options: dict[str, Option] = field(default_factory=dict)
-    """Options of the engine in pairs of name and value, such as max_jobs 4 (local), address auto (ray), or partition gpu
-    minutes 90 (slurm)."""
+    """Options of the engine in pairs of name and value, such as max_jobs 4 (local), address auto (ray), or partition
+    gpu minutes 90 (slurm)."""
     root: Path = Path("runs")
     """Folder of all runs; the folder of the study is <root>/studies/<name>/<preset>."""
     json: bool = False

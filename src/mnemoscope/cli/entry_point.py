@@ -98,8 +98,8 @@ def _check_alone(command: Any, here: ProcessRank) -> None:
         name = {RunStudy: "study", RunSweep: "sweep"}.get(type(command), type(command).__name__.lower())
         raise ValueError(
             f"torchrun is for `mnemoscope train`, where several processes train one model. `mnemoscope {name}` "
-            f"would do the same in each of {here.world_size}; call it without torchrun. A study divides its trials itself: "
-            f"--engine."
+            f"would do the same in each of {here.world_size} processes; call it without torchrun. A study and a sweep "
+            f"run in parallel with --engine."
         )
 
 

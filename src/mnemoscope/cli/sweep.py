@@ -72,8 +72,8 @@ class RunSweep:
     engine: Literal["local", "ray", "slurm", "here"] = "local"
     """Where to run, as in `mnemoscope study`."""
     engine_options: dict[str, Option] = field(default_factory=dict)
-    """Options of the engine in pairs of name and value, such as max_jobs 4 (local), address auto (ray), or partition gpu
-    minutes 90 (slurm)."""
+    """Options of the engine in pairs of name and value, such as max_jobs 4 (local), address auto (ray), or partition
+    gpu minutes 90 (slurm)."""
     root: Path = Path("runs")
     """Folder of all runs."""
     json: bool = False
