@@ -3,11 +3,11 @@
     python benchmarks/attention.py --keep
     python benchmarks/attention.py --device cuda --keep
 
-Forward and backward pass of networks of 128 units, batch 10, as in Kerg, Fig 2 (centre). "eager MemRNN" is the plain
-way to write it: a list of states, stacked and attended to at every step. Each measurement comes after a short warm-up;
-memory is what its peak rises by: on the CPU resident memory, each time of a new process, on a GPU allocated memory.
-Slopes are of seconds and megabytes against T in the log, between the shortest from 1,000 steps on and the longest: 1 is
-linear, 2 quadratic. Below the table: how the numbers compare with what is asked of them.
+Forward and backward pass of networks of 128 units, batch 10, as in Kerg, Fig 2 (centre). "eager MemRNN" is the naive
+implementation: a list of states, stacked and attended to at every step. A short warm-up precedes each measurement.
+Memory is the rise of the peak: of resident memory in a new process on the CPU, of allocated memory on a GPU. Slopes are
+those of log seconds and log megabytes against log T, between the shortest length of at least 1,000 and the longest: 1
+is linear, 2 quadratic. Below the table the numbers are compared with their targets.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
-from common import command, folder, write_json
+from common import command, folder, option_parser, synchronise, write_json
 from mnemoscope.cells import Cell
 from mnemoscope.networks.attentive import memlstm, memrnn, rellstm, relrnn, sab
 
-UNITS, BATCH, FEATURES, WARM = 128, 10, 10, 20
+UNITS, BATCH, FEATURES, WARM_UP_STEPS = 128, 10, 10, 20
 LENGTHS = {
     "rnn": (1000, 2000, 4000, 8000),
     "lstm": (1000, 2000, 4000, 8000),
@@ -54,7 +54,7 @@ MODELS = {
 
 
 class Eager(nn.Module):
-    """Full attention as one writes it first."""
+    """A naive implementation of full attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Eager(nn.Module):
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one model at one length."""
+    """Cost of a forward and backward pass of one model at one length."""
 
     model: str
     length: int
@@ -87,7 +87,7 @@ class Cost:
 
 
 def main() -> None:
-    """Measure in processes of their own, print, write."""
+    """Measure each model and length, print, write."""
     options = _options()
     if options.one:
         print(json.dumps(asdict(_measure(options.one, options.length, options.device))))
@@ -95,7 +95,7 @@ def main() -> None:
     rows = []
     for model, lengths in LENGTHS.items():
         for length in lengths:
-            rows.append(_least_of(model, length, options.device, options.repeats))
+            rows.append(_least_cost(model, length, options.device, options.repeats))
             last = rows[-1]
             print(f"{model:14} T = {length:5}: {last.seconds:8.3f} s, {last.megabytes:8.1f} MB", flush=True)
     results, name = folder(options.keep), f"attention_{options.device}"
@@ -104,14 +104,17 @@ def main() -> None:
     print((results / f"{name}.md").read_text())
 
 
-def _least_of(model: str, length: int, device: str, repeats: int) -> Cost:
-    """The least of several: what disturbs a measurement adds to it."""
-    found = [_measure(model, length, device) if device == "cuda" else _apart(model, length) for _ in range(repeats)]
-    return Cost(model, length, min(one.seconds for one in found), min(one.megabytes for one in found))
+def _least_cost(model: str, length: int, device: str, repeats: int) -> Cost:
+    """Return the least of several measurements, since disturbances only add to the cost."""
+    costs = [
+        _measure(model, length, device) if device == "cuda" else _measure_in_process(model, length)
+        for _ in range(repeats)
+    ]
+    return Cost(model, length, min(cost.seconds for cost in costs), min(cost.megabytes for cost in costs))
 
 
-def _apart(model: str, length: int) -> Cost:
-    """In a process of its own, as the peak of resident memory never falls."""
+def _measure_in_process(model: str, length: int) -> Cost:
+    """Measure in a new process, since the peak of resident memory never falls."""
     call = [sys.executable, __file__, "--one", model, "--length", str(length)]
     done = subprocess.run(call, capture_output=True, text=True, check=True)
     return Cost(**json.loads(done.stdout))
@@ -126,12 +129,12 @@ def _measure(name: str, length: int, device: str) -> Cost:
         outputs = ms.scan(model, xs)[0] if isinstance(model, Cell) else model(xs)
         outputs.square().mean().backward()
 
-    work(WARM)
-    _wait(device)
+    work(WARM_UP_STEPS)
+    synchronise(device)
     before = _peak(device, reset=True)
     begin = time.perf_counter()
     work(length)
-    _wait(device)
+    synchronise(device)
     return Cost(name, length, time.perf_counter() - begin, (_peak(device) - before) / 1e6)
 
 
@@ -143,11 +146,6 @@ def _peak(device: str, reset: bool = False) -> float:
     return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
 def _table(rows: list[Cost], device: str) -> str:
     lines = [
         f"`{command()}`: forward and backward, {UNITS} units, batch {BATCH}, on "
@@ -157,38 +155,43 @@ def _table(rows: list[Cost], device: str) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for model in LENGTHS:
-        own = [row for row in rows if row.model == model]
-        first = next(row for row in own if row.length >= 1000)
-        for row in own:
+        model_rows = [row for row in rows if row.model == model]
+        first = next(row for row in model_rows if row.length >= 1000)
+        for row in model_rows:
             slopes = ["", ""]
-            if row is own[-1] and row is not first:
-                apart = log(row.length / first.length)
-                slopes = [f"{log(row.seconds / first.seconds) / apart:.2f}",
-                          f"{log(row.megabytes / first.megabytes) / apart:.2f}"]  # fmt: skip
-            lines.append(f"| {model} | {row.length:,} | {row.seconds:.3f} | {row.megabytes:.0f} | "
-                         f"{row.megabytes / row.length:.3f} | {slopes[0]} | {slopes[1]} |")  # fmt: skip
-    return "\n".join([*lines, "", *_compared(rows)]) + "\n"
+            if row is model_rows[-1] and row is not first:
+                ratio = log(row.length / first.length)
+                slopes = [
+                    f"{log(row.seconds / first.seconds) / ratio:.2f}",
+                    f"{log(row.megabytes / first.megabytes) / ratio:.2f}",
+                ]
+            lines.append(
+                f"| {model} | {row.length:,} | {row.seconds:.3f} | {row.megabytes:.0f} | "
+                f"{row.megabytes / row.length:.3f} | {slopes[0]} | {slopes[1]} |"
+            )
+    return "\n".join([*lines, "", *_targets(rows)]) + "\n"
 
 
-def _compared(rows: list[Cost]) -> list[str]:
-    of = {(row.model, row.length): row for row in rows}
-    short, long, eager, full = of["relrnn", 1000], of["relrnn", 8000], of["eager MemRNN", 1000], of["memrnn", 1000]
+def _targets(rows: list[Cost]) -> list[str]:
+    """Compare the measurements with their targets."""
+    costs = {(row.model, row.length): row for row in rows}
+    short, long, full = costs["relrnn", 1000], costs["relrnn", 8000], costs["memrnn", 1000]
+    eager = costs["eager MemRNN", 1000]
     return [
         f"- RelRNN from T = 1,000 to 8,000: {long.seconds / short.seconds / 8:.2f} times linear in time, "
-        f"{long.megabytes / short.megabytes / 8:.2f} in memory (asked: at most 1.2); "
-        f"{long.megabytes / 8000:.3f} MB a step (asked: below 0.15).",
-        f"- RelRNN at T = 1,000 beside an eager MemRNN: {eager.megabytes / short.megabytes:.0f} times less memory "
-        f"(asked: 20), {eager.seconds / short.seconds:.0f} times less time (asked: 15).",
-        f"- MemRNN at T = 1,000 beside an eager one: {eager.megabytes / full.megabytes:.0f} times less memory "
-        f"(asked: 5), {eager.seconds / full.seconds:.1f} times less time.",
+        f"{long.megabytes / short.megabytes / 8:.2f} in memory (target: at most 1.2); "
+        f"{long.megabytes / 8000:.3f} MB per step (target: below 0.15).",
+        f"- RelRNN at T = 1,000 against an eager MemRNN: {eager.megabytes / short.megabytes:.0f} times less memory "
+        f"(target: 20), {eager.seconds / short.seconds:.0f} times less time (target: 15).",
+        f"- MemRNN at T = 1,000 against an eager one: {eager.megabytes / full.megabytes:.0f} times less memory "
+        f"(target: 5), {eager.seconds / full.seconds:.1f} times less time.",
     ]
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--repeats", type=int, default=2, help="of which the least counts")
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results")
+    parser.add_argument("--repeats", type=int, default=2, help="measurements, of which the least counts")
     parser.add_argument("--one", choices=tuple(LENGTHS), help=argparse.SUPPRESS)
     parser.add_argument("--length", type=int, default=1000, help=argparse.SUPPRESS)
     return parser.parse_args()

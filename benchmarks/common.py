@@ -1,4 +1,4 @@
-"""What the benchmarks share: where results go, and how they are written."""
+"""Functions that several benchmarks use: timing, options, and the files with the results."""
 
 from __future__ import annotations
 
@@ -6,43 +6,68 @@ import json
 import statistics
 import sys
 import time
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from mnemoscope.training.run_folder import environment
 
 Key = TypeVar("Key", bound=Hashable)
-KEPT = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "results"
+"""Folder of the results that are part of the repository."""
 
 
 def folder(keep: bool) -> Path:
-    """benchmarks/results if the run is to be kept, else runs/bench."""
-    results = KEPT if keep else Path("runs") / "bench"
+    """Return benchmarks/results with `--keep`, else runs/bench."""
+    results = RESULTS if keep else Path("runs") / "bench"
     results.mkdir(parents=True, exist_ok=True)
     return results
 
 
 def command() -> str:
-    """What was typed."""
+    """Return the command line of this run."""
     return f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
 
 
 def write_json(path: Path, **content: Any) -> None:
-    """The command, the machine, and what was measured."""
+    """Write the command, the machine and the measurements."""
     path.write_text(json.dumps({"command": command(), "environment": environment(), **content}, indent=1) + "\n")
+
+
+def synchronise(device: str) -> None:
+    """Wait until a GPU has finished its work."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def option_parser(description: str | None) -> ArgumentParser:
+    """Return a parser with the option `--keep`."""
+    made = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+    made.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
+    return made
 
 
 def take_turns(
     work: dict[Key, Callable[[], Any]], repeats: int, warm_up: int = 2, wait: Callable[[], Any] = lambda: None
 ) -> tuple[dict[Key, float], dict[Key, float]]:
-    """Median wall and CPU seconds of each, in turns, so that all meet one machine; `wait` lets a GPU finish."""
+    """Return the median wall and CPU seconds of each function; repeats take turns, so that all see the same load.
+
+    Args:
+        work: the functions to time.
+        repeats: timed calls of each.
+        warm_up: calls of each that come before and do not count.
+        wait: called before a clock is read, for example to let a GPU finish.
+
+    """
     wall, cpu = {key: [] for key in work}, {key: [] for key in work}
     for repeat in range(warm_up + repeats):
-        for key, one in work.items():
+        for key, function in work.items():
             wait()
             start, start_cpu = time.perf_counter(), time.process_time()
-            one()
+            function()
             wait()
             if repeat >= warm_up:
                 wall[key].append(time.perf_counter() - start)

@@ -1,12 +1,11 @@
-"""How fast are all fixed points found, beside fixed-point-finder on the same networks and starts, in one run?
+"""How fast are all fixed points found, compared with fixed-point-finder on the same networks and starts?
 
-    make bench                                                    this library alone
-    python benchmarks/fixed_points.py --peer ../fixed-point-finder  and the peer, from its checkout
+    make bench                                                      this library alone
+    python benchmarks/fixed_points.py --peer ../fixed-point-finder  also the peer, from its checkout
 
-Networks are trained here on the 3-bit flip-flop (once; they are kept under runs/bench). A point counts as true if a
-step of the network in float64 leaves it where it is: q < 1e-25. Wall time and CPU time are both given, since idle
-threads that spin make either one misleading alone. Tables and the plot go to runs/bench, or with --keep
-to benchmarks/results.
+Networks are trained on the 3-bit flip-flop (once; they are kept under runs/bench). A point counts as true if a step of
+the network in float64 does not move it: q < 1e-25. Both wall time and CPU time are given, since idle threads that spin
+make either one misleading alone. Tables and the plot go to runs/bench, or with --keep to benchmarks/results.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +28,22 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
-from common import command, folder, write_json
+from common import command, folder, option_parser, write_json
 from mnemoscope.config import PRESETS
-from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints
+from mnemoscope.lenses import Adaptive, Dynamics
 from mnemoscope.training import load_model, train
 
 TRUE = 1e-25
+"""Largest q of a true fixed point."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One line of the table."""
 
     network: str
     size: int
-    who: str
+    method: str
     starts: int
     seconds: float
     cpu_seconds: float
@@ -60,7 +59,7 @@ def main() -> None:
     """Measure, print, write."""
     options = _options()
     torch.set_num_threads(options.threads)
-    rows: list[Measured] = []
+    rows: list[Measurement] = []
     for cell, size in options.networks:
         network, visited = trained(cell, size)
         rows += one_network(network, visited, cell, size, options)
@@ -71,8 +70,8 @@ def main() -> None:
 
 def one_network(
     network: nn.RNN | nn.GRU, visited: Tensor, cell: str, size: int, options: argparse.Namespace
-) -> list[Measured]:
-    """Exhaustive, adaptive and the peer on one network, the same starts for all that take them."""
+) -> list[Measurement]:
+    """Measure all starts, the adaptive search and the peer on one network, with the same starts."""
     dynamics = Dynamics(network)
     generator = torch.Generator().manual_seed(0)
     starts = visited[torch.randperm(len(visited), generator=generator)[: options.starts]]
@@ -80,15 +79,12 @@ def one_network(
     few = visited[torch.randperm(len(visited), generator=generator)[:64]]
     name = f"{cell} {size}"
 
-    def ours(who: str, given: Any, count: Callable[[FixedPoints], int]) -> Measured:
-        repeats = 5 if size <= 64 else 1
-        fp, wall, cpu = best(lambda: ms.find_fixed_points(dynamics, given), repeats)
-        return Measured(name, size, who, count(fp), wall, cpu, len(fp), int((fp.q < TRUE).sum()), fp.index_sum,
-                        float(fp.q.max()), repeats)  # fmt: skip
+    def ours(method: str, given: Any) -> Measurement:
+        return measure(name, method, dynamics, given, 5 if size <= 64 else 1)
 
     rows = [
-        ours("mnemoscope, all starts", starts, lambda fp: len(starts)),
-        ours("mnemoscope, adaptive", Adaptive(few), lambda fp: 0 if fp.starts is None else len(fp.starts)),
+        ours("mnemoscope, all starts", starts),
+        ours("mnemoscope, adaptive", Adaptive(few)),
     ]
     if options.peer and size <= options.peer_up_to:
         rows.append(peer(options.peer, network, starts, name, size))
@@ -97,8 +93,26 @@ def one_network(
     return rows
 
 
-def peer(checkout: Path, network: nn.RNN | nn.GRU, starts: Tensor, name: str, size: int) -> Measured:
-    """fixed-point-finder at its defaults but for float64 (its float32 cannot reach small q) and silence."""
+def measure(network: str, method: str, dynamics: Dynamics, starts: Any, repeats: int) -> Measurement:
+    """Time the search of this library."""
+    fp, wall, cpu = best(lambda: ms.find_fixed_points(dynamics, starts), repeats)
+    return Measurement(
+        network=network,
+        size=dynamics.size,
+        method=method,
+        starts=0 if fp.starts is None else len(fp.starts),
+        seconds=wall,
+        cpu_seconds=cpu,
+        points=len(fp),
+        true=int((fp.q < TRUE).sum()),
+        index_sum=fp.index_sum,
+        largest_q=float(fp.q.max()),
+        repeats=repeats,
+    )
+
+
+def peer(checkout: Path, network: nn.RNN | nn.GRU, starts: Tensor, name: str, size: int) -> Measurement:
+    """Time fixed-point-finder with its defaults, except for float64 (float32 cannot reach small q) and no output."""
     sys.path.insert(0, str(checkout))
     finder_type = importlib.import_module("FixedPointFinderTorch").FixedPointFinderTorch
     double = type(network)(network.input_size, network.hidden_size).double()
@@ -109,18 +123,29 @@ def peer(checkout: Path, network: nn.RNN | nn.GRU, starts: Tensor, name: str, si
         with contextlib.redirect_stdout(io.StringIO()):
             return finder.find_fixed_points(starts.numpy().copy(), torch.zeros(1, network.input_size).double().numpy())
 
-    repeats = 5 if isinstance(network, nn.RNN) else 1  # its minutes on a GRU need no repetition
+    repeats = 5 if isinstance(network, nn.RNN) else 1  # it takes minutes on a GRU
     (unique, _), wall, cpu = best(find, repeats)
     states = torch.from_numpy(unique.xstar)
     dynamics = Dynamics(network)
     q = 0.5 * dynamics.residual(states).square().sum(1)
     true = int(((q < TRUE) & dynamics.inside(states)).sum())
-    return Measured(name, size, "fixed-point-finder", len(starts), wall, cpu, len(states), true, None,
-                     float(q.max()) if len(q) else float("nan"), repeats)  # fmt: skip
+    return Measurement(
+        network=name,
+        size=size,
+        method="fixed-point-finder",
+        starts=len(starts),
+        seconds=wall,
+        cpu_seconds=cpu,
+        points=len(states),
+        true=true,
+        index_sum=None,
+        largest_q=float(q.max()) if len(q) else float("nan"),
+        repeats=repeats,
+    )
 
 
-def growth_with_starts(options: argparse.Namespace) -> list[Measured]:
-    """Time against the number of starts, N = 64."""
+def growth_with_starts(options: argparse.Namespace) -> list[Measurement]:
+    """Measure the time against the number of starts, N = 64."""
     rows = []
     for cell in ("elman", "gru"):
         network, visited = trained(cell, 64)
@@ -129,15 +154,13 @@ def growth_with_starts(options: argparse.Namespace) -> list[Measured]:
             generator = torch.Generator().manual_seed(0)
             picked = visited[torch.randint(len(visited), (number,), generator=generator)]
             picked = picked + options.noise * torch.randn(picked.shape, generator=generator, dtype=picked.dtype)
-            fp, wall, cpu = best(partial(ms.find_fixed_points, dynamics, picked), 3)
-            rows.append(Measured(f"{cell} 64", 64, "growth with starts", number, wall, cpu, len(fp),
-                                 int((fp.q < TRUE).sum()), fp.index_sum, float(fp.q.max()), 3))  # fmt: skip
+            rows.append(measure(f"{cell} 64", "growth with starts", dynamics, picked, 3))
             print(line(rows[-1]), flush=True)
     return rows
 
 
 def trained(cell: str, size: int) -> tuple[nn.RNN | nn.GRU, Tensor]:
-    """A torch.nn network trained on the 3-bit flip-flop by this library, and the states it visits (float64)."""
+    """Return a torch.nn network trained on the 3-bit flip-flop, and the states that it visits (float64)."""
     base = PRESETS["flipflop"]
     large = {"steps": 300, "learning_rate": 5e-4, "batch_size": 32} if size >= 1000 else {}
     config = replace(base, name="bench", cell=cell, hidden_size=size, threads=1 if size <= 64 else 2, **large)
@@ -160,7 +183,7 @@ def trained(cell: str, size: int) -> tuple[nn.RNN | nn.GRU, Tensor]:
 
 
 def best(work: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
-    """The result, the shortest wall time and its CPU time; several repeats follow one call that loads kernels."""
+    """Return the result, the shortest wall time and its CPU time; with repeats, one call comes first as warm-up."""
     times, result = [], work() if repeats > 1 else None
     for _ in range(repeats):
         wall, cpu = time.perf_counter(), time.process_time()
@@ -169,16 +192,16 @@ def best(work: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
     return result, *min(times)
 
 
-def line(row: Measured) -> str:
-    """A row for the terminal."""
+def line(row: Measurement) -> str:
+    """Return a row for the terminal."""
     return (
-        f"{row.network:11} {row.who:24} {row.starts:5} starts {row.seconds:9.3f} s {row.cpu_seconds:9.3f} CPU s "
+        f"{row.network:11} {row.method:24} {row.starts:5} starts {row.seconds:9.3f} s {row.cpu_seconds:9.3f} CPU s "
         f"{row.points:5} points {row.true:3} true  index sum {row.index_sum}  q <= {row.largest_q:.0e}"
     )
 
 
-def write(rows: list[Measured], options: argparse.Namespace) -> None:
-    """JSON, a Markdown table with ratios, and the plot."""
+def write(rows: list[Measurement], options: argparse.Namespace) -> None:
+    """Write JSON, a Markdown table with ratios, and the plot."""
     results = folder(options.keep)
     write_json(results / "fixed_points.json", threads=options.threads, rows=[asdict(row) for row in rows])
     (results / "fixed_points.md").write_text(table(rows, options.threads))
@@ -186,44 +209,48 @@ def write(rows: list[Measured], options: argparse.Namespace) -> None:
     print(f"Written to {results}/fixed_points.{{json,md,png}}")
 
 
-def table(rows: list[Measured], threads: int) -> str:
-    """The rows with the peer's time as a multiple of ours."""
-    theirs = {row.network: row.seconds for row in rows if row.who == "fixed-point-finder"}
+def table(rows: list[Measurement], threads: int) -> str:
+    """Return a Markdown table with the time of the peer as a multiple of ours."""
+    peer_seconds = {row.network: row.seconds for row in rows if row.method == "fixed-point-finder"}
     lines = [
         "# Fixed points of trained 3-bit flip-flops",
         "",
         f"`{command()}`, {threads} threads. True: q < {TRUE:g} in float64, inside the invariant set. The ratio",
-        "is the peer's wall time over this one's, same network and starts, same run.",
+        "is the wall time of the peer over this one, with the same network and starts in the same run.",
         "",
-        "| network | who | starts | wall s | CPU s | points | true | index sum | largest q | ratio |",
+        "| network | method | starts | wall s | CPU s | points | true | index sum | largest q | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
         ratio = (
-            f"{theirs[r.network] / r.seconds:.0f}x" if r.network in theirs and r.who.startswith("mnemoscope") else ""
+            f"{peer_seconds[r.network] / r.seconds:.0f}x"
+            if r.network in peer_seconds and r.method.startswith("mnemoscope")
+            else ""
         )
         sum_ = "" if r.index_sum is None else str(r.index_sum)
         lines.append(
-            f"| {r.network} | {r.who} | {r.starts} | {r.seconds:.3f} | {r.cpu_seconds:.3f} | {r.points} | {r.true} | "
-            f"{sum_} | {r.largest_q:.0e} | {ratio} |"
+            f"| {r.network} | {r.method} | {r.starts} | {r.seconds:.3f} | {r.cpu_seconds:.3f} | {r.points} | "
+            f"{r.true} | {sum_} | {r.largest_q:.0e} | {ratio} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def plot(rows: list[Measured], path: Path) -> None:
-    """Growth with the size of the network and with the number of starts."""
+def plot(rows: list[Measurement], path: Path) -> None:
+    """Plot the growth with the size of the network and with the number of starts."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     by_size, by_starts = figure.subplots(1, 2)
     for cell, dash in (("elman", "-"), ("gru", "--")):
-        for who in ("mnemoscope, all starts", "mnemoscope, adaptive", "fixed-point-finder"):
-            own = [r for r in rows if r.who == who and r.network.startswith(cell)]
-            if own:
-                by_size.loglog([r.size for r in own], [r.seconds for r in own], f"o{dash}", label=f"{cell}: {who}")
-        own = [r for r in rows if r.who == "growth with starts" and r.network.startswith(cell)]
-        if own:
-            by_starts.loglog([r.starts for r in own], [r.seconds for r in own], f"o{dash}", label=f"{cell} 64")
+        for method in ("mnemoscope, all starts", "mnemoscope, adaptive", "fixed-point-finder"):
+            line_rows = [r for r in rows if r.method == method and r.network.startswith(cell)]
+            if line_rows:
+                seconds = [r.seconds for r in line_rows]
+                by_size.loglog([r.size for r in line_rows], seconds, f"o{dash}", label=f"{cell}: {method}")
+        line_rows = [r for r in rows if r.method == "growth with starts" and r.network.startswith(cell)]
+        if line_rows:
+            seconds = [r.seconds for r in line_rows]
+            by_starts.loglog([r.starts for r in line_rows], seconds, f"o{dash}", label=f"{cell} 64")
     by_size.set(xlabel="units N", ylabel="wall seconds", title="growth with the network")
     by_starts.set(xlabel="starts", ylabel="wall seconds", title="growth with the starts, N = 64")
     for axes in (by_size, by_starts):
@@ -234,8 +261,8 @@ def plot(rows: list[Measured], path: Path) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", type=Path, help="checkout of fixed-point-finder to measure beside us")
+    parser = option_parser(__doc__)
+    parser.add_argument("--peer", type=Path, help="checkout of fixed-point-finder to compare with")
     parser.add_argument(
         "--peer-up-to", type=int, default=64, help="largest network for the peer (it takes minutes above)"
     )
@@ -244,7 +271,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256])
     parser.add_argument("--large", action="store_true", help="also a tanh network of 1000 units (trains for minutes)")
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     parser.add_argument("--no-starts-growth", dest="starts_growth", action="store_false")
     options = parser.parse_args()
     options.networks = [(cell, size) for size in options.sizes for cell in ("elman", "gru")]

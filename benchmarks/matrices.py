@@ -4,15 +4,16 @@
     python benchmarks/matrices.py --released <checkout of nnRNN/nnRNN_release> --keep
 
 A training step is one-hot coding, forward, loss, recall, backward and RMSprop on the copy task (N = 128, batch 10, 220
-steps): of this library's networks, of torch.nn.RNN (tanh) and nn.LSTM of the same size, and of the released nnRNN,
-stepped as its own script steps it, symbol by symbol (the symbols drawn before, nothing printed). Its newest version
-does not run on current torch: `torch.solve`, which is gone, and the logarithm of P, which it never sets, are supplied
-here.
+steps). Measured are the networks of this library, torch.nn.RNN (tanh) and nn.LSTM of the same size, and the released
+nnRNN with the loop over symbols of its script (symbols drawn in advance, nothing printed). Its newest version does not
+run on current torch: `torch.solve`, which was removed, and the logarithm of P, which it never sets, are supplied here.
 
-The exponential of a skew matrix, forward and backward in float32, beside torch.matrix_exp: time, and how far the result
-is from orthogonal, `|X^T X - I|_F`. The matrix is as after some training: Henaff's blocks and small numbers elsewhere.
+The exponential of a skew matrix, forward and backward in float32, is compared with torch.matrix_exp: time, and distance
+of the result from orthogonal, `|X^T X - I|_F`. The matrix resembles a trained one: Henaff's blocks and small entries
+elsewhere.
 
-Medians of repeats that take turns, so that all meet the same machine; compare ratios. CPU time is of all threads.
+Times are medians of repeats that take turns, so that all see the same load; compare ratios. CPU time is that of all
+threads.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from common import command, folder, take_turns, write_json
+from common import command, folder, option_parser, take_turns, write_json
 from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.connectivity import Connectivity, Exponential, skew_exponential
@@ -53,24 +54,24 @@ def main() -> None:
 
 
 def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Milliseconds of one training step of each."""
+    """Measure one training step of each network."""
     torch.manual_seed(0)
     task = Copy(delay=200)
     batch = task.batch(BATCH, seed=0, number=0)
     symbols, targets = batch.inputs.argmax(-1), batch.targets
-    work = {name: ours(name, task, batch, symbols) for name in OURS}
-    work |= {f"torch.nn.{net.__name__}": torch_s(net, symbols, targets) for net in (nn.RNN, nn.LSTM)}
+    work = {name: our_step(name, task, batch, symbols) for name in OURS}
+    work |= {f"torch.nn.{net.__name__}": torch_step(net, symbols, targets) for net in (nn.RNN, nn.LSTM)}
     if options.released:
-        work["released nnRNN"] = released(options.released, symbols, targets)
+        work["released nnRNN"] = released_step(options.released, symbols, targets)
     wall, cpu = take_turns(work, options.repeats)
-    rows = [{"who": who, "wall_ms": 1e3 * wall[who], "cpu_ms": 1e3 * cpu[who]} for who in work]
+    rows = [{"method": method, "wall_ms": 1e3 * wall[method], "cpu_ms": 1e3 * cpu[method]} for method in work]
     for row in rows:
-        print(f"{row['who']:16} {row['wall_ms']:8.2f} ms {row['cpu_ms']:8.2f} CPU ms", flush=True)
+        print(f"{row['method']:16} {row['wall_ms']:8.2f} ms {row['cpu_ms']:8.2f} CPU ms", flush=True)
     return rows
 
 
-def ours(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[], None]:
-    """A step of one of this library's networks, as `train` takes it."""
+def our_step(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[], None]:
+    """Return a training step of a network of this library, as in `train`."""
     model = Model(registry.cells.load(name)(task.input_size, UNITS), task.output_size)
     matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
     optimiser = torch.optim.RMSprop(model.parameters(), lr=1e-5)
@@ -79,7 +80,7 @@ def ours(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[], N
         optimiser.zero_grad()
         outputs, _ = model(one_hot(symbols, INPUTS).float())
         loss = task.loss(outputs, batch)
-        measure_recall(outputs, batch.targets)
+        recall(outputs, batch.targets)
         penalties = [penalty for matrix in matrices if (penalty := matrix.penalty()) is not None]
         sum(penalties, loss).backward()
         optimiser.step()
@@ -89,23 +90,23 @@ def ours(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[], N
     return step
 
 
-def torch_s(kind: type[nn.RNN] | type[nn.LSTM], symbols: Tensor, targets: Tensor) -> Callable[[], None]:
-    """A step of torch's own network of the same size."""
+def torch_step(kind: type[nn.RNN] | type[nn.LSTM], symbols: Tensor, targets: Tensor) -> Callable[[], None]:
+    """Return a training step of a torch.nn network of the same size."""
     network, readout = kind(INPUTS, UNITS), nn.Linear(UNITS, 9)
     optimiser = torch.optim.RMSprop([*network.parameters(), *readout.parameters()], lr=1e-5)
 
     def step() -> None:
         optimiser.zero_grad()
         outputs = readout(network(one_hot(symbols, INPUTS).float())[0])
-        measure_recall(outputs, targets)
+        recall(outputs, targets)
         cross_entropy(outputs.flatten(0, 1), targets.flatten()).backward()
         optimiser.step()
 
     return step
 
 
-def released(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
-    """A step of the released nnRNN, as copytask.py takes it."""
+def released_step(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
+    """Return a training step of the released nnRNN, as in copytask.py."""
     sys.path.insert(0, str(checkout))
     from RNN_Cell import OrthoRNNCell  # pyright: ignore[reportMissingImports]
 
@@ -127,7 +128,7 @@ def released(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], N
             outputs = readout(hidden)
             loss = loss + cross_entropy(outputs, targets[t])
             if t >= len(symbols) - 10:
-                measure_recall(outputs[None], targets[None, t])
+                recall(outputs[None], targets[None, t])
         (loss / len(symbols) + cell.alpha_loss(1e-4)).backward()
         cell.orthogonal_step(orthogonal)
         optimiser.step()
@@ -135,34 +136,35 @@ def released(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], N
     return step
 
 
-def measure_recall(outputs: Tensor, targets: Tensor) -> float:
-    """How many of the last ten symbols are right."""
+def recall(outputs: Tensor, targets: Tensor) -> float:
+    """Return the fraction of the last ten symbols that are right."""
     return (outputs[-10:].argmax(-1) == targets[-10:]).float().mean().item()
 
 
 def exponential(size: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Time and accuracy of both at one size."""
+    """Measure time and accuracy of both exponentials at one size."""
     torch.manual_seed(0)
     extra = 0.02 * torch.randn(size, size).triu(1) * (128 / size) ** 0.5
     start = (henaff(size, complex=False) + extra - extra.mT).requires_grad_()
-    g, found, work = torch.randn(size, size), {}, {}
-    for who, function in (("mnemoscope", skew_exponential), ("torch.matrix_exp", torch.matrix_exp)):
+    g, errors, work = torch.randn(size, size), {}, {}
+    for method, function in (("mnemoscope", skew_exponential), ("torch.matrix_exp", torch.matrix_exp)):
         X = function(start).detach().double()
-        found[who] = (X.mT @ X - torch.eye(size)).norm().item()
-        work[who] = lambda function=function: torch.autograd.grad(function(start), start, g)
+        errors[method] = (X.mT @ X - torch.eye(size)).norm().item()
+        work[method] = lambda function=function: torch.autograd.grad(function(start), start, g)
     matrix = Exponential(size)
     work["with its parameters"] = lambda: torch.autograd.grad(matrix(), list(matrix.parameters()), g)
     seconds, _ = take_turns(work, max(3, options.repeats * 128 // size))
-    wall = {who: 1e3 * each for who, each in seconds.items()}
+    wall = {method: 1e3 * value for method, value in seconds.items()}
     ratio = wall["torch.matrix_exp"] / wall["mnemoscope"]
-    print(f"exponential N {size:5}: " + ", ".join(f"{who} {ms:.2f} ms" for who, ms in wall.items())
-          + f"; {ratio:.1f}x; off by " + ", ".join(f"{off:.1e}" for off in found.values()), flush=True)  # fmt: skip
-    return {"size": size, "wall_ms": wall, "ratio": ratio, "off_orthogonal": found}
+    times = ", ".join(f"{method} {ms:.2f} ms" for method, ms in wall.items())
+    distances = ", ".join(f"{error:.1e}" for error in errors.values())
+    print(f"exponential N {size:5}: {times}; {ratio:.1f}x; off by {distances}", flush=True)
+    return {"size": size, "wall_ms": wall, "ratio": ratio, "off_orthogonal": errors}
 
 
 def table(steps: list[dict[str, Any]], exponentials: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    """Markdown."""
-    cpu = {row["who"]: row["cpu_ms"] for row in steps}
+    """Return the measurements as Markdown tables."""
+    cpu = {row["method"]: row["cpu_ms"] for row in steps}
     lines = [
         "# Training steps of orthogonal and non-normal networks",
         "",
@@ -173,10 +175,10 @@ def table(steps: list[dict[str, Any]], exponentials: list[dict[str, Any]], optio
         "|---|---|---|---|---|",
     ]
     for row in steps:
-        beside = f"{row['cpu_ms'] / cpu['released nnRNN']:.2f}" if "released nnRNN" in cpu else ""
+        ratio = f"{row['cpu_ms'] / cpu['released nnRNN']:.2f}" if "released nnRNN" in cpu else ""
         lines.append(
-            f"| {row['who']} | {row['wall_ms']:.2f} | {row['cpu_ms']:.2f} | {row['cpu_ms'] / cpu['torch.nn.RNN']:.2f} "
-            f"| {beside} |"
+            f"| {row['method']} | {row['wall_ms']:.2f} | {row['cpu_ms']:.2f} | "
+            f"{row['cpu_ms'] / cpu['torch.nn.RNN']:.2f} | {ratio} |"
         )
     lines += [
         "",
@@ -195,12 +197,11 @@ def table(steps: list[dict[str, Any]], exponentials: list[dict[str, Any]], optio
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--released", type=Path, help="a checkout of the released nnRNN, to be measured beside")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 512, 1024], help="of the exponential")
+    parser = option_parser(__doc__)
+    parser.add_argument("--released", type=Path, help="checkout of the released nnRNN to compare with")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 512, 1024], help="sizes of the exponential")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=21)
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     return parser.parse_args()
 
 

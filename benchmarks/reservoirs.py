@@ -1,16 +1,16 @@
-"""How fast are reservoirs run and taught, beside reservoirpy on the same weights?
+"""How fast do reservoirs run and learn, compared with reservoirpy on the same weights?
 
     pip install reservoirpy
     python benchmarks/reservoirs.py --keep
 
-One reservoir of 1000 units (spectral radius .9, a tenth of the entries, leak .1) over 30,000 steps; sixteen sequences
-through one reservoir, and one sequence through sixteen, which reservoirpy runs one after the other and mnemoscope
-together; and a readout of three outputs learned online by recursive least squares at every step. Both sides have the
-same weights in float64, and are compared before they are timed: states, and readouts after the lesson. With `--device
-cuda` the sixteen of mnemoscope run on the GPU, the peer's on the CPU.
+Measured are one reservoir of 1000 units (spectral radius .9, a tenth of the entries, leak .1) over 30,000 steps;
+sixteen sequences through one reservoir, and one sequence through sixteen, which reservoirpy runs in a loop and
+mnemoscope in a batch; and a readout of three outputs learned online by recursive least squares at every step. Both
+sides have the same weights in float64. Before they are timed, their states and learned readouts are compared. With
+`--device cuda` the sixteen of mnemoscope run on the GPU, those of the peer on the CPU.
 
-Medians of repeats that take turns, so that all meet the same machine; compare ratios. Two threads unless
-OMP_NUM_THREADS says otherwise, for torch and numpy alike.
+Times are medians of repeats that take turns, so that all see the same load; compare ratios. There are two threads,
+unless OMP_NUM_THREADS is set, for torch and numpy alike.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +33,22 @@ import scipy.sparse
 import torch
 
 import mnemoscope as ms
-from common import command, folder, take_turns, write_json
+from common import command, folder, option_parser, synchronise, take_turns, write_json
 from mnemoscope.cells import EchoState, Model, Reservoirs
 from mnemoscope.training import train_force
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 UNITS, INPUTS, LEAK, RADIUS = 1000, 3, 0.1, 0.9
-TOGETHER = 16
-PIECE = 1000
-"""Steps whose rates of all sixteen are held at once: 128 MB."""
+COPIES = 16
+"""Number of sequences or reservoirs in a batch."""
+CHUNK = 1000
+"""Steps whose rates are in memory together: 128 MB for all sixteen."""
 ALPHA = 1.0
+"""Regularisation of recursive least squares."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One line of the table."""
 
     work: str
@@ -55,10 +58,11 @@ class Measured:
     ours_cpu_s: float
     peer_cpu_s: float
     difference: float
-    """Largest difference of what was computed."""
+    """Largest difference between the answers of both."""
 
     @property
     def ratio(self) -> float:
+        """Wall time of the peer over ours."""
         return self.peer_s / self.ours_s
 
 
@@ -68,17 +72,25 @@ def main() -> None:
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
     peer = _peer()
-    cells = [_reservoir(seed, options.density) for seed in range(TOGETHER)]
+    cells = [_reservoir(seed, options.density) for seed in range(COPIES)]
     inputs = torch.randn(options.steps, 1, INPUTS, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rows = [
-        _measured("one reservoir", options.steps, _one(peer, cells[0], inputs), options.repeats),
-        _measured(f"{TOGETHER} sequences, one reservoir", options.steps,
-                  _sequences(peer, cells[0], options.steps, options.device), options.repeats),
-        _measured(f"{TOGETHER} reservoirs", options.steps, _together(peer, cells, inputs, options.device),
-                  options.repeats),
-        _measured("recursive least squares, every step", options.lesson,
-                  _lesson(peer, cells[0], inputs[: options.lesson]), options.repeats),
-    ]  # fmt: skip
+        _measure(name, steps, work, options.repeats)
+        for name, steps, work in (
+            ("one reservoir", options.steps, _one(peer, cells[0], inputs)),
+            (
+                f"{COPIES} sequences, one reservoir",
+                options.steps,
+                _sequences(peer, cells[0], options.steps, options.device),
+            ),
+            (f"{COPIES} reservoirs", options.steps, _batch(peer, cells, inputs, options.device)),
+            (
+                "recursive least squares, every step",
+                options.lesson,
+                _lesson(peer, cells[0], inputs[: options.lesson]),
+            ),
+        )
+    ]
     results, name = folder(options.keep), f"reservoirs_{options.device}"
     content = [{**asdict(row), "ratio": row.ratio} for row in rows]
     write_json(results / f"{name}.json", threads=THREADS, density=options.density, peer=peer.__version__, rows=content)
@@ -87,7 +99,7 @@ def main() -> None:
 
 
 Work = tuple[dict[str, Callable[[], Any]], float]
-"""What ours and the peer do, and the largest difference of their answers."""
+"""The same work by ours and by the peer, and the largest difference between their answers."""
 
 
 def _one(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
@@ -100,11 +112,11 @@ def _one(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
     return {"ours": ours, "peer": theirs}, _difference(ours()[:, 0].numpy(), theirs())
 
 
-def _in_pieces(cells: list[EchoState], inputs: torch.Tensor) -> torch.Tensor:
-    """Run them, and give the first piece's rates on the CPU."""
-    together, state, first = Reservoirs(cells), None, None
-    for piece in inputs.split(PIECE):
-        rates, state = together.run(piece, state)
+def _run_in_chunks(cells: list[EchoState], inputs: torch.Tensor) -> torch.Tensor:
+    """Run the reservoirs, and return the rates of the first chunk on the CPU."""
+    reservoirs, state, first = Reservoirs(cells), None, None
+    for chunk in inputs.split(CHUNK):
+        rates, state = reservoirs.run(chunk, state)
         first = rates.cpu() if first is None else first
     assert first is not None
     return first
@@ -112,39 +124,39 @@ def _in_pieces(cells: list[EchoState], inputs: torch.Tensor) -> torch.Tensor:
 
 def _sequences(peer: Any, cell: EchoState, steps: int, device: str) -> Work:
     generator = torch.Generator().manual_seed(1)
-    inputs = torch.randn(steps, TOGETHER, INPUTS, dtype=torch.float64, generator=generator)
-    own, moved = deepcopy(cell).to(device), inputs.to(device)
+    inputs = torch.randn(steps, COPIES, INPUTS, dtype=torch.float64, generator=generator)
+    our_cell, our_inputs = deepcopy(cell).to(device), inputs.to(device)
 
     def ours() -> torch.Tensor:
-        return _in_pieces([own], moved)
+        return _run_in_chunks([our_cell], our_inputs)
 
     def theirs() -> None:
-        for number in range(TOGETHER):
+        for number in range(COPIES):
             _node(peer, cell).run(inputs[:, number].numpy())
 
     first = ours()
-    piece = inputs[: len(first)]
-    runs = [_node(peer, cell).run(piece[:, number].numpy()) for number in range(TOGETHER)]
-    apart = [_difference(first[:, 0, number].numpy(), run) for number, run in enumerate(runs)]
-    return {"ours": ours, "peer": theirs}, max(apart)
+    chunk = inputs[: len(first)]
+    runs = [_node(peer, cell).run(chunk[:, number].numpy()) for number in range(COPIES)]
+    differences = [_difference(first[:, 0, number].numpy(), run) for number, run in enumerate(runs)]
+    return {"ours": ours, "peer": theirs}, max(differences)
 
 
-def _together(peer: Any, cells: list[EchoState], inputs: torch.Tensor, device: str) -> Work:
-    own, moved = [deepcopy(cell).to(device) for cell in cells], inputs.to(device)
+def _batch(peer: Any, cells: list[EchoState], inputs: torch.Tensor, device: str) -> Work:
+    our_cells, our_inputs = [deepcopy(cell).to(device) for cell in cells], inputs.to(device)
 
     def ours() -> torch.Tensor:
-        return _in_pieces(own, moved)
+        return _run_in_chunks(our_cells, our_inputs)
 
     def theirs() -> None:
         for cell in cells:
             _node(peer, cell).run(inputs[:, 0].numpy())
 
     first = ours()
-    piece = inputs[: len(first), 0].numpy()
-    apart = [
-        _difference(first[:, number, 0].numpy(), _node(peer, cell).run(piece)) for number, cell in enumerate(cells)
+    chunk = inputs[: len(first), 0].numpy()
+    differences = [
+        _difference(first[:, number, 0].numpy(), _node(peer, cell).run(chunk)) for number, cell in enumerate(cells)
     ]
-    return {"ours": ours, "peer": theirs}, max(apart)
+    return {"ours": ours, "peer": theirs}, max(differences)
 
 
 def _lesson(peer: Any, cell: EchoState, inputs: torch.Tensor) -> Work:
@@ -173,33 +185,32 @@ def _reservoir(seed: int, density: float) -> EchoState:
 
 
 def _node(peer: Any, cell: EchoState) -> Any:
-    """The same reservoir in the peer's hands, its matrix sparse where it makes sparse ones itself."""
+    """Return the same reservoir as a node of the peer, with a sparse matrix where the peer would use one."""
     W = cell.recurrent.numpy()
     W = scipy.sparse.csr_array(W) if (W != 0).mean() < 0.5 else W
     return peer.nodes.Reservoir(W=W, Win=cell.drive.numpy(), bias=cell.bias.numpy(), lr=cell.leak)
 
 
-def _measured(name: str, steps: int, work: Work, repeats: int) -> Measured:
-    wall, cpu = take_turns(work[0], repeats, warm_up=1, wait=_wait)
-    row = Measured(name, steps, wall["ours"], wall["peer"], cpu["ours"], cpu["peer"], work[1])
-    print(f"{name}: ours {row.ours_s:.2f} s, reservoirpy {row.peer_s:.2f} s, {row.ratio:.1f}x; "
-          f"largest difference {row.difference:.1e}", flush=True)  # fmt: skip
+def _measure(name: str, steps: int, work: Work, repeats: int) -> Measurement:
+    wait = partial(synchronise, "cuda" if torch.cuda.is_available() else "cpu")
+    wall, cpu = take_turns(work[0], repeats, warm_up=1, wait=wait)
+    row = Measurement(name, steps, wall["ours"], wall["peer"], cpu["ours"], cpu["peer"], work[1])
+    print(
+        f"{name}: ours {row.ours_s:.2f} s, reservoirpy {row.peer_s:.2f} s, {row.ratio:.1f}x; "
+        f"largest difference {row.difference:.1e}",
+        flush=True,
+    )
     return row
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(ours - theirs).max())
 
 
-def _table(rows: list[Measured], version: str, options: argparse.Namespace) -> str:
+def _table(rows: list[Measurement], version: str, options: argparse.Namespace) -> str:
     head = [
-        f"`{command()}`: reservoirs of {UNITS} units, density {options.density:g}, beside reservoirpy {version}, "
-        f"{THREADS} threads, float64.",
+        f"`{command()}`: reservoirs of {UNITS} units, density {options.density:g}, "
+        f"compared with reservoirpy {version}, {THREADS} threads, float64.",
         "",
         "| work | steps | mnemoscope | reservoirpy | ratio | CPU ratio | largest difference |",
         "|---|---|---|---|---|---|---|",
@@ -217,19 +228,20 @@ def _peer() -> Any:
         import reservoirpy  # pyright: ignore[reportMissingImports]
         import reservoirpy.nodes  # pyright: ignore[reportMissingImports]
     except ImportError:
-        sys.exit("This benchmark runs beside reservoirpy: pip install reservoirpy, or --peer <folder that holds it>.")
+        sys.exit(
+            "This benchmark compares with reservoirpy: pip install reservoirpy, or pass --peer <folder that holds it>."
+        )
     return reservoirpy
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--steps", type=int, default=30_000, help="steps of the runs")
-    parser.add_argument("--lesson", type=int, default=3_000, help="steps of the lesson")
-    parser.add_argument("--density", type=float, default=0.1, help="share of entries of W_r that are not zero")
-    parser.add_argument("--repeats", type=int, default=3, help="turns after the first")
-    parser.add_argument("--device", default="cpu", help="where mnemoscope runs sixteen together: cpu or cuda")
+    parser.add_argument("--lesson", type=int, default=3_000, help="steps of online learning")
+    parser.add_argument("--density", type=float, default=0.1, help="fraction of nonzero entries of W_r")
+    parser.add_argument("--repeats", type=int, default=3, help="timed repeats")
+    parser.add_argument("--device", default="cpu", help="where mnemoscope runs the batches: cpu or cuda")
     parser.add_argument("--peer", type=Path, help="a folder that holds the package reservoirpy")
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results")
     options = parser.parse_args()
     if options.peer:
         sys.path.insert(0, str(options.peer))

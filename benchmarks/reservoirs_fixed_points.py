@@ -1,11 +1,11 @@
 """How long does a start of the fixed-point search take in a trained reservoir of 1000 units?
 
     python benchmarks/reservoirs_fixed_points.py                 320 starts, one thread
-    python benchmarks/reservoirs_fixed_points.py --device cuda   all starts of a kind at once
+    python benchmarks/reservoirs_fixed_points.py --device cuda   all starts of a kind together
 
-An echo state network learns the 3-bit flip-flop by FORCE here. Its fixed points are then looked for from four kinds of
-starts, as many of each: states of a run, the same with noise, random outputs fed back, and mid-points between what was
-found. CPU and wall seconds are given for each kind, with what it found. The result goes to runs/bench, or with --keep
+An echo state network learns the 3-bit flip-flop by FORCE. Its fixed points are then searched from four kinds of starts,
+equally many of each: states of a run, the same with noise, random outputs fed back, and mid-points between the points
+found. For each kind, CPU and wall seconds and the points found are given. The result goes to runs/bench, or with --keep
 to benchmarks/results.
 """
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import mnemoscope as ms
-from common import folder, write_json
+from common import folder, option_parser, synchronise, write_json
 from mnemoscope.cells import EchoState
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, FromOutputs, FromTrajectories, Tolerances
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
@@ -33,11 +33,12 @@ from mnemoscope.lenses.fixed_points.result import Status
 from mnemoscope.tasks import FlipFlop
 
 REST = 25
+"""Steps of the network before a start is passed to the solver."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One kind of starts."""
+class Measurement:
+    """The search from one kind of starts."""
 
     starts: str
     number: int
@@ -48,19 +49,19 @@ class Measured:
     new: int
     """Fixed points that were not known before."""
     index_sum: int
-    """Of all found so far."""
+    """Index sum of all points found up to here."""
 
 
 class Search:
-    """One catalogue, filled by one kind of starts after the other."""
+    """One catalogue, filled by several kinds of starts in turn."""
 
     def __init__(self, dynamics: Dynamics) -> None:
         self.dynamics, self.catalogue = dynamics, Catalogue(dynamics)
-        self.rows: list[Measured] = []
+        self.rows: list[Measurement] = []
         self.outcomes: list[Outcome] = []
 
     def run(self, kind: str, starts: Tensor, since: tuple[float, float]) -> None:
-        """Search from `starts`, whose drawing began at `since` (CPU, wall) and counts too."""
+        """Search from `starts`; the time counts from `since` (CPU, wall), so it includes drawing them."""
         known = len(self.catalogue)
         solver = default_solver(self.dynamics.size)
         with torch.no_grad():
@@ -68,7 +69,7 @@ class Search:
         cpu, wall = (now - then for now, then in zip(clock(self.dynamics), since, strict=True))
         self.outcomes.append(outcome)
         reached = int((outcome.status == Status.FIXED).sum())
-        row = Measured(kind, len(starts), cpu, wall, reached, len(self.catalogue) - known, self.catalogue.index_sum)
+        row = Measurement(kind, len(starts), cpu, wall, reached, len(self.catalogue) - known, self.catalogue.index_sum)
         self.rows.append(row)
         print(
             f"{kind:16} {row.number:4} starts {cpu:8.2f} CPU s {wall:8.2f} s, {cpu / row.number:.3f} CPU s each, "
@@ -77,7 +78,7 @@ class Search:
         )
 
     def points(self) -> FixedPoints:
-        """All that was found."""
+        """Return all points found."""
         return collect_result(self.dynamics, self.catalogue, Outcome.concatenate(self.outcomes), "")
 
 
@@ -106,10 +107,10 @@ def main() -> None:
     kinds_found = Counter(f"{kind}, {up} unstable" for kind, up in zip(fp.kind, fp.unstable.tolist(), strict=True))
     summary = fp.summary()
     cpu, wall = (now - then for now, then in zip(clock(dynamics), since, strict=True))
-    print(f"{'their stability':16} {len(fp):4} points {cpu:8.2f} CPU s {wall:8.2f} s\n{summary}")
+    print(f"{'stability':16} {len(fp):4} points {cpu:8.2f} CPU s {wall:8.2f} s\n{summary}")
     total = sum(row.cpu_seconds for row in search.rows), sum(row.wall_seconds for row in search.rows)
     starts = sum(row.number for row in search.rows)
-    print(f"{total[0] / starts:.3f} CPU s and {total[1] / starts:.3f} s a start, {total[1]:.1f} s in all")
+    print(f"{total[0] / starts:.3f} CPU s and {total[1] / starts:.3f} s per start, {total[1]:.1f} s in total")
     path = folder(options.keep) / f"reservoirs_fixed_points_{dynamics.device.type}.json"
     write_json(
         path,
@@ -130,7 +131,7 @@ def main() -> None:
 
 
 def trained(size: int, seed: int) -> tuple[EchoState, float]:
-    """A reservoir that learned the 3-bit flip-flop, and its mean error while it was still taught."""
+    """Return a reservoir that learned the 3-bit flip-flop, and its mean error at the end of training."""
     torch.manual_seed(seed)
     cell = EchoState(3, size, output_size=3, input_scale=4.0)
     batch = FlipFlop(3, 30000, 0.03, 11, 16, 0).batch(1, seed, 0)
@@ -140,21 +141,19 @@ def trained(size: int, seed: int) -> tuple[EchoState, float]:
 
 
 def clock(dynamics: Dynamics) -> tuple[float, float]:
-    """CPU and wall seconds, when the device has done what it was asked."""
-    if dynamics.device.type == "cuda":
-        torch.cuda.synchronize(dynamics.device)
+    """Return CPU and wall seconds after the device has finished its work."""
+    synchronise(dynamics.device.type)
     return time.process_time(), time.perf_counter()
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--size", type=int, default=1000, help="units of the reservoir")
-    parser.add_argument("--starts", type=int, default=320, help="a quarter of each kind")
+    parser.add_argument("--starts", type=int, default=320, help="total number of starts, a quarter of each kind")
     parser.add_argument("--noise", type=float, default=0.5, help="standard deviation of the noisy starts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     return parser.parse_args()
 
 

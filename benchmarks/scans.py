@@ -1,23 +1,23 @@
-"""How fast is a recurrent scan beside an eager loop, torch.compile, torch.nn and the hardware, in one run?
+"""How fast is a recurrent scan, compared with an eager loop, torch.compile, torch.nn and the hardware limit?
 
     make bench                                              a small grid on the CPU
     python benchmarks/scans.py --device cuda --compile --keep
 
-Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is this library's own: the input projection
-hoisted, `unbind` over time, `phi(h @ V_T + u)`; "plain loop" is a loop as one writes it first, `phi(V(h) + U(xs[t]))`
-with two nn.Linear; "torch.compile" is the eager loop over a compiled step. "torch.nn" is nn.RNN (with tanh, whatever
-the cell) or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that take turns, so that all meet the same
-machine; compare ratios, not microseconds of different runs: those of a loop on a GPU are the host's. CPU time is of all
-threads.
+Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is the loop of this library: the input
+projection is computed for all steps together, then `unbind` over time and `phi(h @ V_T + u)`. "plain loop" is a naive
+Python loop, `phi(V(h) + U(xs[t]))` with two nn.Linear. "torch.compile" is the eager loop over a compiled step.
+"torch.nn" is nn.RNN (always with tanh) or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that take
+turns, so that all see the same load. Compare ratios, not microseconds of different runs: those of a loop on a GPU
+depend on the host. CPU time is that of all threads.
 
-On a GPU everyone is measured at float32's accuracy, and those that can once more in tf32, which cuDNN uses by default:
-compare "mnemoscope" with "torch.nn", and "mnemoscope, tf32" with "torch.nn, tf32".
+On a GPU all methods run at the accuracy of float32, and some again in tf32, which cuDNN uses by default: compare
+"mnemoscope" with "torch.nn", and "mnemoscope, tf32" with "torch.nn, tf32".
 
-The floor is what the hardware needs for the arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large float32
-product, forward and backward; kernels that split numbers for the faster matrix units can stay below it), for the bytes
-(states, drive and gradients once each, at the rate of a large copy), and for getting from one step to the next (two
-dependent calls on the CPU; 0.3 microseconds on a GPU, some 500 cycles for a barrier, a trip through shared memory and a
-chain of products on one multiprocessor); it is the largest of the three.
+The floor is the largest of three hardware limits: arithmetic (3 products of 2 N^2 batch FLOPs at the rate of a large
+float32 product, forward and backward; kernels that split numbers for the faster matrix units can go below it), bytes
+(states, drive and gradients once each, at the rate of a large copy), and latency from one step to the next (two
+dependent calls on the CPU; 0.3 microseconds on a GPU, about 500 cycles for a barrier, a trip through shared memory and
+a chain of products on one multiprocessor).
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
-from common import command, folder, take_turns, write_json
+from common import command, folder, option_parser, synchronise, take_turns, write_json
 from mnemoscope.cells import LSTM, Cell, Elman
 
 INPUTS = 10
+"""Input features."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One line of the table."""
 
     cell: str
-    who: str
+    method: str
     units: int
     batch: int
     steps: int
@@ -60,38 +61,44 @@ class Measured:
     cpu_us: float
     """Microseconds of CPU per step, forward and backward, all threads."""
     memory_mb: float
-    """See `memory`."""
+    """Memory in megabytes, as in `memory`."""
     floor_us: float
+    """Hardware limit in microseconds per step, forward and backward."""
     bound: str
-    """What the floor is made of."""
+    """The limit that determines the floor."""
     route: str
+    """The kernel that `scan` chose."""
 
 
 def main() -> None:
     """Measure, print, write."""
     options = _options()
     torch.set_num_threads(options.threads)
-    machine = Machine.measured(options.device)
+    machine = Machine.measure(options.device)
     print(machine)
     rows = []
     cases = [tuple(case) for case in options.cases] or list(product(options.sizes, options.batches, options.times))
     for kind, (units, batch, steps) in product(options.cells, cases):
         if kind == "lstm" and 4 * units * batch * steps >= 2**31:
-            print(f"{kind:8} N {units:5} batch {batch:5} T {steps:5} left out: cuDNN counts gates in 32 bits")
+            print(f"{kind:8} N {units:5} batch {batch:5} T {steps:5} skipped: cuDNN counts gates in 32 bits")
             continue
         rows += one_case(kind, units, batch, steps, machine, options)
     results = folder(options.keep)
     name = f"scans_{options.device}"
-    write_json(results / f"{name}.json", threads=options.threads, machine=asdict(machine),
-               rows=[asdict(row) for row in rows])  # fmt: skip
+    write_json(
+        results / f"{name}.json",
+        threads=options.threads,
+        machine=asdict(machine),
+        rows=[asdict(row) for row in rows],
+    )
     (results / f"{name}.md").write_text(table(rows, machine, options))
     print(f"Written to {results}/{name}.{{json,md}}")
 
 
 def one_case(
     kind: str, units: int, batch: int, steps: int, machine: Machine, options: argparse.Namespace
-) -> list[Measured]:
-    """Everyone on one size; repeats take turns."""
+) -> list[Measurement]:
+    """Measure all methods at one size; repeats take turns."""
     torch.manual_seed(0)
     cell = (LSTM(INPUTS, units) if kind == "lstm" else Elman(INPUTS, units, nonlinearity=kind)).to(options.device)
     xs, g = torch.randn(steps, batch, INPUTS), torch.randn(steps, batch, units)
@@ -102,35 +109,46 @@ def one_case(
         "torch.nn": (lambda xs: network(xs)[0], steps),
     }
     if options.device == "cuda":
-        runs |= {f"{who}, tf32": run for who, run in runs.items()}
-    some = min(steps, options.loop_steps)  # the time of a loop's step does not depend on their number
-    runs["eager loop"] = lambda xs: ms.scan(cell, xs, backend="loop")[0], some
+        runs |= {f"{method}, tf32": run for method, run in runs.items()}
+    few = min(steps, options.loop_steps)  # the time per step of a loop does not depend on their number
+    runs["eager loop"] = lambda xs: ms.scan(cell, xs, backend="loop")[0], few
     if isinstance(cell, Elman):
-        runs["plain loop"] = plain_loop(cell.phi, units, options.device), some
+        runs["plain loop"] = plain_loop(cell.phi, units, options.device), few
     if options.compile:
-        runs["torch.compile"] = compiled(cell), some
-    work, long = {}, {}
-    for who, (run, number) in runs.items():
-        one = partial(precisely, run, xs[:number], g[:number], who.endswith("tf32"))
-        work[who, False], work[who, True] = partial(one, backward=False), partial(one, backward=True)
-        long[who] = number
-    seconds = take_turns(work, options.repeats, options.warm_up, partial(_wait, options.device))
-    wall, cpu = ({key: 1e6 * each for key, each in of.items()} for of in seconds)
+        runs["torch.compile"] = compiled(cell), few
+    work, lengths = {}, {}
+    for method, (run, number) in runs.items():
+        call = partial(run_once, run, xs[:number], g[:number], method.endswith("tf32"))
+        work[method, False], work[method, True] = partial(call, backward=False), partial(call, backward=True)
+        lengths[method] = number
+    seconds = take_turns(work, options.repeats, options.warm_up, partial(synchronise, options.device))
+    wall, cpu = ({key: 1e6 * value for key, value in times.items()} for times in seconds)
     floor, bound = machine.floor(units, batch, 4 if kind == "lstm" else 1)
     route = str(ms.scan(cell, xs[:1], explain=True)[2])
     rows = [
-        Measured(kind, who, units, batch, steps, wall[who, False] / long[who], wall[who, True] / long[who],
-                 cpu[who, True] / long[who], memory(work[who, True], options.device) * steps / long[who], floor, bound,
-                 route if who == "mnemoscope" else "")
-        for who in runs
-    ]  # fmt: skip
+        Measurement(
+            cell=kind,
+            method=method,
+            units=units,
+            batch=batch,
+            steps=steps,
+            forward_us=wall[method, False] / lengths[method],
+            both_us=wall[method, True] / lengths[method],
+            cpu_us=cpu[method, True] / lengths[method],
+            memory_mb=memory(work[method, True], options.device) * steps / lengths[method],
+            floor_us=floor,
+            bound=bound,
+            route=route if method == "mnemoscope" else "",
+        )
+        for method in runs
+    ]
     for row in rows:
         print(line(row, rows), flush=True)
     return rows
 
 
-def precisely(run: Callable[[Tensor], Tensor], xs: Tensor, g: Tensor, tf32: bool, backward: bool) -> None:
-    """Forward, or forward and backward, at float32's accuracy or in tf32."""
+def run_once(run: Callable[[Tensor], Tensor], xs: Tensor, g: Tensor, tf32: bool, backward: bool) -> None:
+    """Run forward, or forward and backward, at the accuracy of float32 or in tf32."""
     torch.backends.cudnn.allow_tf32 = tf32
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     try:
@@ -143,7 +161,7 @@ def precisely(run: Callable[[Tensor], Tensor], xs: Tensor, g: Tensor, tf32: bool
 
 
 def plain_loop(phi: nn.Module, units: int, device: str) -> Callable[[Tensor], Tensor]:
-    """A loop as one writes it first."""
+    """Return a naive Python loop."""
     U, V = nn.Linear(INPUTS, units, device=device), nn.Linear(units, units, bias=False, device=device)
 
     def run(xs: Tensor) -> Tensor:
@@ -157,7 +175,7 @@ def plain_loop(phi: nn.Module, units: int, device: str) -> Callable[[Tensor], Te
 
 
 def compiled(cell: Cell) -> Callable[[Tensor], Tensor]:
-    """The loop over a step that torch.compile made."""
+    """Return the eager loop over a compiled step."""
     step = torch.compile(lambda u, state: cell.prepare(u)[1](cell.prepare(u)[0], state))
 
     def run(xs: Tensor) -> Tensor:
@@ -170,38 +188,38 @@ def compiled(cell: Cell) -> Callable[[Tensor], Tensor]:
     return run
 
 
-def memory(one: Callable[[], Any], device: str) -> float:
-    """Megabytes: on a GPU the peak above what was allocated before, on the CPU what is kept for the backward pass."""
+def memory(work: Callable[[], Any], device: str) -> float:
+    """Return megabytes: the rise of the peak on a GPU, the tensors saved for the backward pass on the CPU."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        one()
+        work()
         return (torch.cuda.max_memory_allocated() - before) / 1e6
-    kept = {}
+    saved = {}
 
-    def note(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+    def record(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        one()
-    return sum(kept.values()) / 1e6
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
+        work()
+    return sum(saved.values()) / 1e6
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Measured rates."""
+    """Measured rates of the hardware."""
 
     flops: float
-    """Per second, of a large float32 product."""
+    """Operations per second of a large float32 product."""
     bytes: float
-    """Per second, of a large copy, read and written."""
+    """Bytes per second of a large copy, read and written."""
     step: float
     """Seconds from one step to the next."""
 
     @classmethod
-    def measured(cls, device: str) -> Machine:
-        """Measure this one."""
+    def measure(cls, device: str) -> Machine:
+        """Measure this machine."""
         n = 8192 if device == "cuda" else 1024
         A, B = torch.randn(n, n, device=device), torch.empty(n, n, device=device)
         flops = 2 * n**3 / _fastest(lambda: torch.mm(A, A, out=B), device)
@@ -219,7 +237,7 @@ class Machine:
         return cls(flops, rate, _fastest(twice, device) / calls)
 
     def floor(self, units: int, batch: int, gates: int) -> tuple[float, str]:
-        """Microseconds per step, forward and backward, and what they are spent on."""
+        """Return the least microseconds per step, forward and backward, and the limit that determines them."""
         parts = {
             "arithmetic": 3 * 2 * gates * units**2 * batch / self.flops,
             "bytes": 4 * units * batch * (5 * gates) / self.bytes,
@@ -235,28 +253,23 @@ class Machine:
         )
 
 
-def _fastest(one: Callable[[], Any], device: str, repeats: int = 5) -> float:
+def _fastest(work: Callable[[], Any], device: str, repeats: int = 5) -> float:
     times = []
     for _ in range(repeats):
-        _wait(device)
+        synchronise(device)
         start = time.perf_counter()
-        one()
-        _wait(device)
+        work()
+        synchronise(device)
         times.append(time.perf_counter() - start)
     return min(times)
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def ratios(row: Measured, rows: list[Measured]) -> dict[str, float]:
-    """Its time as a multiple of the others' on the same case: what is below 1 is faster."""
+def ratios(row: Measurement, rows: list[Measurement]) -> dict[str, float]:
+    """Return its time as a multiple of the time of other methods on the same case; below 1 is faster."""
     same = {
-        r.who: r for r in rows if (r.cell, r.units, r.batch, r.steps) == (row.cell, row.units, row.batch, row.steps)
+        r.method: r for r in rows if (r.cell, r.units, r.batch, r.steps) == (row.cell, row.units, row.batch, row.steps)
     }
-    reference = same["torch.nn, tf32" if row.who.endswith("tf32") else "torch.nn"]
+    reference = same["torch.nn, tf32" if row.method.endswith("tf32") else "torch.nn"]
     return {
         "x torch.nn": row.both_us / reference.both_us,
         "x eager loop": row.both_us / same["eager loop"].both_us,
@@ -266,52 +279,51 @@ def ratios(row: Measured, rows: list[Measured]) -> dict[str, float]:
     }
 
 
-def line(row: Measured, rows: list[Measured]) -> str:
-    """A row for the terminal."""
+def line(row: Measurement, rows: list[Measurement]) -> str:
+    """Return a row for the terminal."""
     shown = "  ".join(f"{value:.2f}{name}" for name, value in ratios(row, rows).items() if not isnan(value))
     return (
-        f"{row.cell:8} N {row.units:5} batch {row.batch:5} T {row.steps:5} {row.who:26} "
+        f"{row.cell:8} N {row.units:5} batch {row.batch:5} T {row.steps:5} {row.method:26} "
         f"{row.forward_us:9.2f} {row.both_us:9.2f} us {row.cpu_us:9.2f} CPU us  {shown}"
     )
 
 
-def table(rows: list[Measured], machine: Machine, options: argparse.Namespace) -> str:
-    """Markdown."""
+def table(rows: list[Measurement], machine: Machine, options: argparse.Namespace) -> str:
+    """Return the measurements as a Markdown table."""
     lines = [
         f"# Recurrent scans, {options.device}",
         "",
         f"`{command()}`, {options.threads} threads, float32; {machine}.",
-        "Microseconds per step, medians. Ratios are of forward + backward (and of its CPU time) to the others on the",
-        "same case in the same run, tf32 to tf32; below 1 is faster. Memory: the peak on a GPU; on the CPU what is",
-        "kept for the backward pass.",
+        "Median microseconds per step. Ratios compare forward + backward (or its CPU time) with other methods on the",
+        "same case in the same run, tf32 with tf32; below 1 is faster. Memory: the peak on a GPU; on the CPU the",
+        "tensors saved for the backward pass.",
         "",
-        "| cell | N | batch | T | who | forward | forward + backward | CPU | memory MB | x torch.nn | x eager loop | "
-        "x plain loop | x eager CPU | floor | x floor |",
+        "| cell | N | batch | T | method | forward | forward + backward | CPU | memory MB | x torch.nn | "
+        "x eager loop | x plain loop | x eager CPU | floor | x floor |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        of = {name: "" if isnan(value) else f"{value:.3f}" for name, value in ratios(r, rows).items()}
+        shown = {name: "" if isnan(value) else f"{value:.3f}" for name, value in ratios(r, rows).items()}
         lines.append(
-            f"| {r.cell} | {r.units} | {r.batch} | {r.steps} | {r.who} | {r.forward_us:.2f} | {r.both_us:.2f} | "
-            f"{r.cpu_us:.2f} | {r.memory_mb:.1f} | {of['x torch.nn']} | {of['x eager loop']} | "
-            f"{of['x plain loop']} | {of['x eager CPU']} | {r.floor_us:.2f} ({r.bound}) | {of['x floor']} |"
+            f"| {r.cell} | {r.units} | {r.batch} | {r.steps} | {r.method} | {r.forward_us:.2f} | {r.both_us:.2f} | "
+            f"{r.cpu_us:.2f} | {r.memory_mb:.1f} | {shown['x torch.nn']} | {shown['x eager loop']} | "
+            f"{shown['x plain loop']} | {shown['x eager CPU']} | {r.floor_us:.2f} ({r.bound}) | {shown['x floor']} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--cells", nargs="+", default=["tanh", "modrelu", "lstm"])
     parser.add_argument("--sizes", type=int, nargs="+", help="units N")
     parser.add_argument("--batches", type=int, nargs="+")
     parser.add_argument("--times", type=int, nargs="+")
-    parser.add_argument("--loop-steps", type=int, default=220, help="of how many steps the eager loop is measured")
-    parser.add_argument("--compile", action="store_true", help="also a loop over a compiled step")
+    parser.add_argument("--loop-steps", type=int, default=220, help="steps of the loops that are measured")
+    parser.add_argument("--compile", action="store_true", help="also measure a loop over a compiled step")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--warm-up", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=21)
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results instead of runs/bench")
     options = parser.parse_args()
     gpu = options.device == "cuda"
     default = not (options.sizes or options.batches or options.times)

@@ -1,12 +1,12 @@
 """How long does a neural Turing machine take to learn from a batch?
 
-    python benchmarks/tapes.py --peer ../pytorch-ntm --keep     and the peer, from its checkout
+    python benchmarks/tapes.py --peer ../pytorch-ntm --keep     also the peer, from its checkout
     python benchmarks/tapes.py --device cuda --keep             mnemoscope alone: the peer runs on the CPU only
 
 Forward and backward pass over the copy task of Graves et al. (2014) with 20 vectors of 8 bits (41 steps), a controller
-of 100 LSTM units, 128 slots of 20 numbers, one head that reads and one that writes. Both in one run, in turns of some
-batches (as in a training, where a batch finds the memory that the last one has left), one thread each (more do not help
-either at these sizes); the ratio is of the least seconds of each.
+of 100 LSTM units, 128 slots of 20 numbers, one read head and one write head. Both run in turns of several batches, so
+that a batch finds the allocator as in training, with one thread each (more do not help at these sizes). The ratio is
+that of the least seconds of each.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits
 
 import mnemoscope as ms
-from common import command, folder, write_json
+from common import command, folder, option_parser, synchronise, write_json
 from mnemoscope import networks
 from mnemoscope.tasks import BitCopy
 
-LENGTH, BITS, UNITS, SLOTS, NUMBERS = 20, 8, 100, 128, 20
+LENGTH, BITS, UNITS, SLOTS, SLOT_SIZE = 20, 8, 100, 128, 20
 BATCHES = (16, 64)
 ROUNDS = 3
-"""Turns of each machine."""
+"""Turns of each implementation."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Least seconds of a forward and backward pass."""
 
     machine: str
@@ -46,14 +46,14 @@ def main() -> None:
     """Measure, print, write."""
     options = _options()
     torch.set_num_threads(1)
-    rows = [row for batch in BATCHES for row in _measured(batch, options)]
+    rows = [row for batch in BATCHES for row in _measure(batch, options)]
     results, name = folder(options.keep), f"tapes_{options.device}"
     write_json(results / f"{name}.json", threads=1, steps=2 * LENGTH + 1, rows=[asdict(row) for row in rows])
     (results / f"{name}.md").write_text(_table(rows))
     print(_table(rows))
 
 
-def _measured(batch: int, options: argparse.Namespace) -> list[Measured]:
+def _measure(batch: int, options: argparse.Namespace) -> list[Measurement]:
     bits = torch.rand(LENGTH, batch, BITS, device=options.device).round()
     works = {"ntm": _ours("ntm", batch, options.device), "matntm": _ours("matntm", batch, options.device)}
     if options.peer is not None:
@@ -63,23 +63,22 @@ def _measured(batch: int, options: argparse.Namespace) -> list[Measured]:
         for repeat in range(options.repeats + 2):
             begin = time.perf_counter()
             work()
-            if options.device == "cuda":
-                torch.cuda.synchronize()
-            if repeat >= 2:  # the first ones are warm-up
+            synchronise(options.device)
+            if repeat >= 2:  # the first two are warm-up
                 seconds[name].append(time.perf_counter() - begin)
-    return [Measured(name, batch, min(found)) for name, found in seconds.items()]
+    return [Measurement(name, batch, min(values)) for name, values in seconds.items()]
 
 
 def _ours(name: str, batch: int, device: str) -> Callable[[], None]:
     torch.manual_seed(0)
     if name == "ntm":
-        cell = networks.ntm(BITS + 1, UNITS, slots=SLOTS, slot_size=NUMBERS)
+        cell = networks.ntm(BITS + 1, UNITS, slots=SLOTS, slot_size=SLOT_SIZE)
         task = BitCopy(bits=BITS, shortest=LENGTH, longest=LENGTH)
     else:
         cell = networks.matntm(25, 15, output_size=25)
         task = ms.registry.tasks.load("matrix-copy")(shortest=LENGTH, longest=LENGTH)
-    one = task.batch(batch, seed=0, number=0)
-    inputs, targets = one.inputs.to(device), one.targets.to(device, torch.float32)
+    drawn = task.batch(batch, seed=0, number=0)
+    inputs, targets = drawn.inputs.to(device), drawn.targets.to(device, torch.float32)
     model = (ms.Model(cell, targets.shape[-1]) if name == "ntm" else cell).to(device)
 
     def work() -> None:
@@ -96,7 +95,7 @@ def _peer(checkout: Path, bits: Tensor) -> Callable[[], None]:
 
     torch.manual_seed(0)
     length, batch, _ = bits.shape
-    net = EncapsulatedNTM(BITS + 1, BITS, UNITS, 1, 1, SLOTS, NUMBERS)
+    net = EncapsulatedNTM(BITS + 1, BITS, UNITS, 1, 1, SLOTS, SLOT_SIZE)
     ending = torch.zeros(1, batch, BITS + 1)
     ending[..., BITS] = 1
     inputs = torch.cat([torch.cat([bits, torch.zeros(length, batch, 1)], dim=-1), ending])
@@ -112,23 +111,26 @@ def _peer(checkout: Path, bits: Tensor) -> Callable[[], None]:
     return work
 
 
-def _table(rows: list[Measured]) -> str:
-    of = {(row.machine, row.batch): row.seconds for row in rows}
-    lines = [f"`{command()}`: forward and backward, {2 * LENGTH + 1} steps, one thread.", "",
-             "| machine | batch | ms | times as fast as pytorch-ntm |", "|---|---|---|---|"]  # fmt: skip
+def _table(rows: list[Measurement]) -> str:
+    seconds = {(row.machine, row.batch): row.seconds for row in rows}
+    lines = [
+        f"`{command()}`: forward and backward, {2 * LENGTH + 1} steps, one thread.",
+        "",
+        "| machine | batch | ms | times as fast as pytorch-ntm |",
+        "|---|---|---|---|",
+    ]
     for row in rows:
-        peer = of.get(("pytorch-ntm", row.batch))
+        peer = seconds.get(("pytorch-ntm", row.batch))
         ratio = "" if peer is None or row.machine == "pytorch-ntm" else f"{peer / row.seconds:.1f}"
         lines.append(f"| {row.machine} | {row.batch} | {1000 * row.seconds:.1f} | {ratio} |")
     return "\n".join(lines) + "\n"
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--peer", type=Path, help="checkout of pytorch-ntm to measure beside us")
-    parser.add_argument("--repeats", type=int, default=10, help="of which the least counts")
-    parser.add_argument("--keep", action="store_true", help="write to benchmarks/results")
+    parser.add_argument("--peer", type=Path, help="checkout of pytorch-ntm to compare with")
+    parser.add_argument("--repeats", type=int, default=10, help="passes, of which the fastest counts")
     return parser.parse_args()
 
 

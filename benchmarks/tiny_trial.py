@@ -1,4 +1,4 @@
-"""The trial of benchmarks/trials.py, in a file of its own: a process that does it imports nothing else."""
+"""The trial of benchmarks/trials.py, in a separate file, so that its process imports nothing else."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from mnemoscope.base.files import write_atomically
 
 
 def add(root: str, number: int) -> None:
-    """Write the sum of two numbers."""
+    """Write the sum of two numbers to a file."""
     write_atomically(Path(root) / str(number), str(float(torch.ones(2).sum())).encode())
