@@ -52,7 +52,7 @@ def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_
     assert main(["inspect", str(folder)]) == 0
     told = capsys.readouterr().out
     size = 2 * 4 + 40 * 5 + 2 * 40 + 5
-    words = f"On a tape with equal slots (in a state of {size} numbers), 1 fixed point found"
+    words = f"1 fixed point with equal slots was found in a state of {size} numbers; it is "
     for where in (told, text_of(folder / "page.html")):
         assert words in where
         assert "Fixed points with unequal slots were not searched for." in where

@@ -386,7 +386,9 @@ def test_drift_is_of_products_of_normalised_objects():
                 assert float(found.accuracy(which)[n, s]) == pytest.approx(expected, nan_ok=True)
             assert float(found.auc[n, s]) == pytest.approx(slow_auc(*(part.tolist() for part in ours)), abs=ROUNDING)
             assert float(found.d_prime[n, s]) == pytest.approx(d_prime(*ours))
-    assert f"one {float(found.mistakes[0, 0]):.2%} of seen ones, {float(found.mistakes[0, 1]):.2%}" in found.summary()
+    assert (
+        f"one {float(found.mistakes[0, 0]):.2%} (seen), {float(found.mistakes[0, 1]):.2%} (unseen)" in found.summary()
+    )
     assert 0 < float(found.affected.min()) < float(found.affected.max())
     n, s = divmod(int(found.affected.argmax()), 2)
     assert f"{float(found.accuracy(True)[n, s]):.1%} of them are answered correctly" in found.summary()

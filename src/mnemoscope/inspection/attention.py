@@ -23,7 +23,7 @@ SEQUENCES = 8
 
 @dataclass(frozen=True)
 class AttentionFindings:
-    """What a trained network attends to on its task, and how much gradient reaches each step."""
+    """Attention of a trained network on its task, and the gradient that reaches each step."""
 
     gradients: GradientNorms
     """Before and after training."""

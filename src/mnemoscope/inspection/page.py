@@ -48,7 +48,7 @@ def page_of_run(run: LoadedRun) -> NetworkPage:
             network,
             ("Parameters", f"{sum(weight.numel() for weight in run.model.parameters()):,}"),
             ("Task", f"{config.task} {_describe_options(config.task_options)}"),
-            ("Loss", f"{result.loss:.2e} after {result.steps:,} steps, {task.baseline_label} {result.baseline:.2e}"),
+            ("Loss", f"{result.loss:.2e} after {result.steps:,} steps ({result.baseline:.2e} {task.baseline_label})"),
             *((name.capitalize(), _describe_score(name, value, task)) for name, value in result.scores.items()),
             ("Seed", f"{config.seed}"),
         ],
@@ -60,7 +60,7 @@ def page_of_run(run: LoadedRun) -> NetworkPage:
 
 
 def describe_input(dynamics: Dynamics) -> str:
-    """Return the constant input in words."""
+    """Return the constant input as text."""
     values = dynamics.input[0].tolist()
     return "zeros" if not any(values) else ", ".join(f"{value:g}" for value in values)
 

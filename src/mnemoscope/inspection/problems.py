@@ -36,11 +36,11 @@ class ProblemFindings:
 
     task: RelationalTask
     unseen: float
-    """Accuracy on problems with what was held out from training, if anything was."""
+    """Accuracy on test problems, with held-out shapes, objects or relations if the task holds any out."""
     seen: float
-    """Accuracy on new problems with what was seen in training."""
+    """Accuracy on validation problems, which hold nothing out."""
     scenes: Scenes
-    """Problems with what was held out."""
+    """Test problems."""
     answers: Int[Tensor, " batch"]
     """Answers of the network to these problems."""
 

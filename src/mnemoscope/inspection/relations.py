@@ -35,7 +35,7 @@ OBJECT_WORDS = frozenset({"shapes", "objects"})
 
 @dataclass(frozen=True)
 class RelationFindings:
-    """What a trained network compares, what its decoder reads, and how well it separates unseen objects."""
+    """Relations of a trained network, the parts that its decoder reads, and its separation of unseen objects."""
 
     task: RelationalTask
     drift: Drift
@@ -49,7 +49,7 @@ class RelationFindings:
     images: Float[Tensor, "images 3 height width"]
     """Test images, to which `confused` refers."""
     instead: str = ""
-    """What a network without relations does."""
+    """Behaviour of a network without relations, as a sentence."""
 
     def sections(self) -> list[Section]:
         """Return the sections of the page."""

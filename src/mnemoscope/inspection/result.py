@@ -15,7 +15,7 @@ from mnemoscope.lenses.tape import UniformFixedPoints
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the lenses found, and where it was written. Findings with a `save` also lie next to the page."""
+    """Findings of the lenses, and the files that hold them. Findings with a `save` also lie next to the page."""
 
     page: Path
     fixed_points: FixedPoints | None = None

@@ -117,7 +117,7 @@ def _inspect_large_machine(run: LoadedRun, tape: TapeFindings) -> Inspection:
 
 
 def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Inspection:
-    """Inspect a network with fixed points, and the tape if it has one."""
+    """Inspect a network by its fixed points, and by its tape if one is given."""
     dynamics = _dynamics(run)
     # the page shows the network on its task, and the search starts from the states that it visits there
     batch = run.task.batch(BATCH, run.config.seed, 0, "test")

@@ -29,7 +29,7 @@ POOL = 4
 
 @dataclass(frozen=True)
 class TapeFindings:
-    """What a trained machine does with its tape, and how much gradient reaches each step."""
+    """Tape of a trained machine on its task, and the gradient that reaches each step."""
 
     lenses: ClassVar[tuple[str, ...]] = ("tape", "gradients")
     """Names of the lenses in use, for citations."""

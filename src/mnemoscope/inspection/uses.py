@@ -1,4 +1,4 @@
-"""What a configuration, a run or a page uses, so that it can be cited."""
+"""The registered parts that a configuration, a run or a page uses, for citations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parts_of(model: nn.Module) -> list[Use]:
 
 
 def uses_of_run(folder: str | Path) -> list[Use]:
-    """Return what the configuration of a run uses, and the lenses of its page if it has one."""
+    """Return the uses of the configuration of a run, and the lenses of its page, if any."""
     folder = Path(folder)
     config = RunFolder(folder).read_config()
     if re.fullmatch("[0-9a-f]{10}", folder.resolve().name) and folder.resolve().name != config.hash:

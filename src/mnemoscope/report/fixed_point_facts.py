@@ -1,4 +1,4 @@
-"""Facts about fixed points in words: what a reader should know before seeing any picture."""
+"""Facts about fixed points for the top of the page, the table and the plots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PointFacts:
     """The index of the point, `3` for `fp[3]`; `s3` for a slow point, `fp.slow[3]`."""
     kind: str
     description: str
-    """Such as "stable node" or "spiral saddle"."""
+    """Kind and shape, such as "stable node" or "spiral saddle"."""
     colour: str
     unstable: int
     """Number of unstable directions."""

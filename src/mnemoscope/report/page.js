@@ -4,7 +4,7 @@
   const plots = [];
   let selected = null;
 
-  // Pictures. A figure is plain data whose colours may be the page's own: "var(--stable)".
+  // Plots. A figure is plain data; its colours may refer to those of the page: "var(--stable)".
   const paint = (value, style) => {
     if (typeof value === "string") {
       return value.startsWith("var(--") ? style.getPropertyValue(value.slice(4, -1)).trim() : value;
@@ -26,7 +26,7 @@
     }
   };
 
-  // Without WebGL a solid figure is shown flat, in its first two coordinates.
+  // Without WebGL a 3D figure is drawn in its first two coordinates.
   const flattened = (figure) => ({
     data: figure.data.map(({ z, ...trace }) => ({ ...trace, type: "scatter" })),
     layout: {
@@ -40,7 +40,7 @@
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => paint(`var(--${name})`, style);
     const figure = paint(plot.figure, style);
-    const solid = Boolean(figure.layout.scene);
+    const in3d = Boolean(figure.layout.scene);
     for (const trace of figure.data) trace.visible = !tags(trace).some((tag) => plot.hidden.has(tag));
     const layout = {
       showlegend: false,
@@ -59,15 +59,15 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
     };
-    // The buttons are named one by one, since the usual ones include one that uploads the figure.
-    const modeBarButtons = solid
+    // List the buttons explicitly: the default ones include one that uploads the figure.
+    const modeBarButtons = in3d
       ? [["toImage"], ["orbitRotation", "pan3d", "zoom3d"], ["resetCameraDefault3d"]]
       : [["toImage"], ["zoom2d", "pan2d"], ["resetScale2d"]];
-    const options = { displaylogo: false, plotlyServerURL: "", responsive: true, scrollZoom: solid, modeBarButtons };
+    const options = { displaylogo: false, plotlyServerURL: "", responsive: true, scrollZoom: in3d, modeBarButtons };
     return Plotly.react(plot.div, figure.data, layout, options).then(() => mark(plot));
   };
 
-  // The ring around the selected point, in every picture that shows it.
+  // Move the ring to the selected point, in every plot that shows it.
   const mark = (plot) => {
     const ring = plot.figure.data.findIndex((trace) => trace.meta?.ring);
     if (ring < 0) return;
@@ -96,7 +96,7 @@
     let figure = JSON.parse(document.getElementById(`${div.id}-spec`).textContent);
     if (figure.layout.scene && !hasWebGL()) {
       figure = flattened(figure);
-      div.closest("figure").querySelector("figcaption").append(" This browser has no WebGL, so the view is flat.");
+      div.closest("figure").querySelector("figcaption").append(" This browser has no WebGL, so the view is two-dimensional.");
     }
     const plot = { div, figure, hidden: new Set() };
     plots.push(plot);
@@ -130,7 +130,7 @@
     };
     const rows = all("tbody tr", table).map((row) => [key(row), row]);
     rows.sort(([a], [b]) => {
-      if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b); // what is unknown stays last
+      if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b); // unknown values stay last
       return a === b ? 0 : a < b ? -direction : direction;
     });
     table.tBodies[0].append(...rows.map(([, row]) => row));
@@ -144,7 +144,7 @@
     button.addEventListener("click", () => select(button.closest("tr").dataset.point));
   }
 
-  // Copying: the clipboard where it is allowed, a selection where it is not.
+  // Copying: use the clipboard if it is allowed, otherwise select the text.
   for (const button of all("button[data-copy]")) {
     button.addEventListener("click", async () => {
       const source = document.getElementById(button.dataset.copy);

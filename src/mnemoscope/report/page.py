@@ -25,7 +25,7 @@ from mnemoscope.report.training_curve import training_section
 
 @dataclass(frozen=True)
 class NetworkPage:
-    """What the page of a network shows. All text is plain and is escaped."""
+    """Content of the page of a network. All text is plain and is escaped."""
 
     title: str
     fixed_points: FixedPoints | None = None
@@ -46,7 +46,7 @@ class NetworkPage:
     lead: str = ""
     """First sentences of a page without fixed points; otherwise the fixed points provide them."""
     baseline_is: str = "without memory"
-    """What the baseline is, in words (`Task.baseline_label`)."""
+    """How the baseline is reached: "without memory" or "by guessing" (`Task.baseline_label`)."""
     lenses: Sequence[str] = ()
     """Names of the lenses on the page, for `mnemoscope cite`."""
 

@@ -113,11 +113,11 @@ def _describe_parts(parts: GradientNorms) -> str:
     squares = parts.norms.square().nanmean(2)
     shares = squares / squares.sum(0)
     largest = [
-        f"at the {step} step the {parts.names[int(share.argmax())]} receives most ({float(share.max()):.0%} of the "
-        f"squared norm)"
+        f"at the {step} step most of it is with respect to the {parts.names[int(share.argmax())]} "
+        f"({float(share.max()):.0%} of the squared norm)"
         for step, share in (("first", shares[:, 0]), ("last", shares[:, -1]))
     ]
     return (
-        f"After training, by the parts of the state: {', '.join(largest)}. Nearly empty memory has large gradients: "
+        f"The gradient after training, by the parts of the state: {', '.join(largest)}. Nearly empty memory has large gradients: "
         f"the cosine between a short slot vector and a key is sensitive to small changes."
     )

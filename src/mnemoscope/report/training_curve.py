@@ -21,7 +21,7 @@ Series = list[tuple[float, float]]
 
 
 def training_section(records: Sequence[Record], baseline: float | None, baseline_is: str = "without memory") -> Section:
-    """Return the section with the loss over the steps; `baseline_is` describes the baseline in words."""
+    """Return the section with the loss over the steps; `baseline_is` is that of `NetworkPage`."""
     training, omitted = _series(records, "train_loss")
     test, omitted_of_test = _series(records, "loss")
     omitted += omitted_of_test

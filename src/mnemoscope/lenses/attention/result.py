@@ -60,8 +60,9 @@ class AttentionDependencies(Result):
         there = self.kappa != NO_STEP
         kappa, depth = self.kappa[there].double().mean(), self.depth[there].double().mean()
         return (
-            f"On average {float(kappa):.1f} weights of a step count, at most {self.sparsity}. From the last step back "
-            f"to a state, a gradient passes {float(depth):.1f} other states on average, at most {self.maximal_depth}."
+            f"At each step {float(kappa):.1f} weights exceed the threshold on average, {self.sparsity} at most. From "
+            f"the last step back to a state, a gradient passes {float(depth):.1f} other states on average, "
+            f"{self.maximal_depth} at most."
         )
 
     def figure(self) -> Figure:
@@ -88,7 +89,7 @@ class Attention(Result):
     kept: Bool[Tensor, "time time batch"]
     """Whether the state of step j was in memory at step t; the present state is included."""
     taken: Bool[Tensor, "time batch"]
-    """Where there was a step; the rows of other steps are 0."""
+    """Whether a sequence has a step here; the rows of other steps are 0."""
     scores: Float[Tensor, "time batch"] | None = None
     """Relevance beta of each state, by which a screen chose; final for states that left the short-term buffer. None
     without a screen."""

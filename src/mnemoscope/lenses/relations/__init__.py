@@ -1,4 +1,4 @@
-"""What relational networks compare, what their decoders read, and how well they separate unseen objects."""
+"""Lenses on relational networks: relations, occlusion, drift and generalisation."""
 
 from mnemoscope.lenses.relations.drift import ConfusedPair, Drift, measure_drift
 from mnemoscope.lenses.relations.generalisation import Generalisation, TrainedNetwork

@@ -117,10 +117,10 @@ class Drift(Result):
         """Return the result in sentences."""
         parts = []
         for n, network in enumerate(self.networks):
-            shares = [f"{float(self.mistakes[n, s]):.2%} of {name} ones" for s, name in enumerate(self.sets)]
+            shares = [f"{float(self.mistakes[n, s]):.2%} ({name})" for s, name in enumerate(self.sets)]
             parts.append(f"{network} {', '.join(shares)}")
         n, s = divmod(int(self.affected.flatten().argmax()), len(self.sets))
-        sentence = f"Pairs of different objects that are mistaken for each other: {'; '.join(parts)}."
+        sentence = f"Share of pairs of different objects that are mistaken for each other: {'; '.join(parts)}."
         if float(self.affected[n, s]) == 0:
             return sentence
         with_mistake, without = (float(self.accuracy(affected)[n, s]) for affected in (True, False))

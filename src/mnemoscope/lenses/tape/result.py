@@ -107,18 +107,24 @@ class UniformFixedPoints(Result):
 
     def summary(self) -> str:
         """Return the result in sentences."""
-        tape = f"On a tape with equal slots (in a state of {self.size:,} numbers)"
+        state = f"in a state of {self.size:,} numbers"
         others = "Fixed points with unequal slots were not searched for."
         if not len(self):
-            return f"{tape} no fixed point was found: the search missed it, or the machine never rests. {others}"
+            return (
+                f"No fixed point with equal slots was found {state}: the search missed it, or the machine never rests. "
+                f"{others}"
+            )
         stable = int((self.unstable == 0).sum())
-        found = f"{len(self)} fixed point{'s' * (len(self) > 1)} found, {stable or 'none'} of them stable"
+        if len(self) == 1:
+            found = f"1 fixed point with equal slots was found {state}; it is {'stable' if stable else 'not stable'}."
+        else:
+            found = f"{len(self)} fixed points with equal slots were found {state}; {stable or 'none'} of them stable."
         equal, unequal = self.largest[int(self.unstable.argmin())].tolist()
         multipliers = (
-            f"At the {'most stable' if len(self) > 1 else 'only'} one, a step multiplies the least stable perturbation "
-            f"by {equal:.4g} if it is equal in all slots, and by {unequal:.4g} if it is not."
+            f"At {'the most stable one' if len(self) > 1 else 'this point'}, a step multiplies the least stable "
+            f"perturbation by {equal:.4g} if it is equal in all slots, and by {unequal:.4g} if it is not."
         )
-        return f"{tape}, {found}. {multipliers} {self.reduced.completeness} {others}"
+        return f"{found} {multipliers} {self.reduced.completeness} {others}"
 
     def figure(self) -> Figure:
         """Draw the multipliers of every point in the complex plane (needs the `report` extra)."""
