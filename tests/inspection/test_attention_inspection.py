@@ -30,12 +30,12 @@ def text_of(page):
 
 
 @pytest.mark.parametrize(("cell", "options"), [("relrnn", {"short_term": 2, "relevant": 3}), ("memrnn", {})])
-def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
+def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
     folder = run_of(tmp_path, cell, **options)
-    looked = inspect_run(folder, options=InspectionOptions(progress=False))
-    assert looked.fixed_points is None
-    assert looked.saved is None
-    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
+    inspection = inspect_run(folder, options=InspectionOptions(progress=False))
+    assert inspection.fixed_points is None
+    assert inspection.saved is None
+    html, text = inspection.page.read_text(encoding="utf-8"), text_of(inspection.page)
     assert html.count('<section id="attention"') == 1
     assert ("has no fixed points" in text) == (cell == "memrnn")
     assert ("are never isolated" in text) == (cell == "relrnn")
@@ -46,34 +46,36 @@ def test_the_page_shows_what_was_attended_to_and_kept(tmp_path, cell, options):
     assert "@inproceedings{kerg2020," in html
     model, task, config = load_model(folder)
     batch = task.batch(SEQUENCES, config.seed, 0, "test")
-    kept = Attention.load(looked.page.with_name("page.attention.safetensors"))
+    kept = Attention.load(inspection.page.with_name("page.attention.safetensors"))
     assert torch.equal(kept.weights, record_attention(model.cell, batch.inputs).weights)
     assert kept.summary() in text
-    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
+    norms = GradientNorms.load(inspection.page.with_name("page.gradients.safetensors"))
     assert norms.names == ("before training", "after training")
-    for place, own in enumerate((build_model(config, task).double(), model.double())):
+    for number, network in enumerate((build_model(config, task).double(), model.double())):
         found = gradient_norms(
-            own.cell, batch.inputs.double(), lambda outputs, own=own: task.loss(own.readout(outputs), batch)
+            network.cell,
+            batch.inputs.double(),
+            lambda outputs, network=network: task.loss(network.readout(outputs), batch),
         ).norms[0]
-        assert torch.allclose(norms.norms[place], found, rtol=1e-12)
+        assert torch.allclose(norms.norms[number], found, rtol=1e-12)
 
 
 def test_the_page_of_sparse_backtracking_shows_gradients(tmp_path):
-    looked = inspect_run(run_of(tmp_path, "sab", attend_every=3), options=InspectionOptions(progress=False))
-    text = text_of(looked.page)
+    inspection = inspect_run(run_of(tmp_path, "sab", attend_every=3), options=InspectionOptions(progress=False))
+    text = text_of(inspection.page)
     assert "has no fixed points" in text
     assert "is not recorded" in text
-    assert looked.attention.attention is None
-    assert looked.attention.gradients.summary() in text
-    assert not looked.page.with_name("page.attention.safetensors").exists()
+    assert inspection.attention.attention is None
+    assert inspection.attention.gradients.summary() in text
+    assert not inspection.page.with_name("page.attention.safetensors").exists()
 
 
-def test_inspect_tells_of_attention(tmp_path, capsys):
+def test_inspect_prints_the_attention(tmp_path, capsys):
     folder = run_of(tmp_path, "relrnn")
     assert main(["inspect", str(folder), "--output", str(tmp_path / "other" / "page.html")]) == 0
-    told = capsys.readouterr().out
-    assert "A step attends" in told
-    assert "After training: the gradient " in told
+    output = capsys.readouterr().out
+    assert "A step attends" in output
+    assert "After training: the gradient " in output
     assert (tmp_path / "other" / "page.attention.safetensors").exists()
     assert main(["inspect", str(folder), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -82,14 +84,14 @@ def test_inspect_tells_of_attention(tmp_path, capsys):
     assert "A constant input is for fixed points" in capsys.readouterr().err
 
 
-def test_only_networks_that_attend_go_why_no_fixed_points():
+def test_only_networks_that_attend_have_no_search_for_fixed_points():
     assert why_no_fixed_points(GRU(2, 3)) is None
     for past in (FullHistory(), SparseBacktracking()):
         assert "grows" in why_no_fixed_points(Attentive(Elman(2, 3), past))
 
 
 def test_fixed_points_of_a_screen_are_not_isolated():
-    """What the page says: the relevant set stays with larger scores, and with other states in it."""
+    """The relevant set stays the same with larger scores, and with other states in it."""
     torch.manual_seed(0)
     cell = Attentive(Elman(2, 3, "tanh", Dense.from_matrix(torch.eye(3) / 4)), RelevanceScreen(2, 2)).double()
     assert "never isolated" in why_no_fixed_points(cell)

@@ -29,26 +29,26 @@ def run_of(root, task, cell, steps=2, **options):
     return train(config, root, progress=False).folder
 
 
-def test_generalisation_of_runs_is_their_accuracy_on_both_kinds_of_shapes(tmp_path):
+def test_measure_generalisation_evaluates_seen_and_unseen_shapes(tmp_path):
     runs = [run_of(tmp_path, "same-different", "corelnet", m=m) for m in (98, 0)]
     found = measure_generalisation(runs)
     assert found.chance == 0.5
-    for run, told in zip(runs, found.runs, strict=True):
+    for run, network in zip(runs, found.runs, strict=True):
         model, task, config = load_model(run)
-        for split, ours in (("validation", told.seen), ("test", told.unseen)):
+        for split, ours in (("validation", network.seen), ("test", network.unseen)):
             right = []
             for number in range(10):
                 scenes = task.relational.batch(100, config.seed, number, split)
                 right += (model.network(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
             assert ours == pytest.approx(sum(right) / 1000, abs=1e-6)  # means in float32
-    assert [told.held_out for told in found.runs] == [98, 0]
+    assert [network.held_out for network in found.runs] == [98, 0]
     with pytest.raises(ValueError, match="one task, but are of same-different, comparison"):
         measure_generalisation([runs[0], run_of(tmp_path, "comparison", "corelnet")])
     with pytest.raises(ValueError, match="one task, but are of same-different, same-different spurious=colour"):
         measure_generalisation([runs[0], run_of(tmp_path, "same-different", "corelnet", spurious="colour", m=98)])
     written = [run_of(tmp_path, "same-different", "corelnet", steps=1, m=98, **options)
                for options in ({"spurious": "nothing"}, {"shape_seed": 1})]  # fmt: skip
-    assert set(measure_generalisation(written).curves()) == {"corelnet"}  # defaults that are written out change nothing
+    assert set(measure_generalisation(written).curves()) == {"corelnet"}  # explicit defaults change nothing
     assert set(measure_generalisation([runs[0], written[0]]).curves()) == {"corelnet steps=1", "corelnet steps=2"}
     with pytest.raises(ValueError, match="'relational-game', which holds no shapes out"):
         measure_generalisation([run_of(tmp_path, "relational-game", "corelnet")])
@@ -59,18 +59,18 @@ def text_of(page):
 
 
 @pytest.mark.parametrize("cell", ["corelnet-sensory", pytest.param("lstm", marks=SLOW)])
-def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
-    looked = inspect_run(run_of(tmp_path, "same-different", cell), options=InspectionOptions(progress=False))
-    html, text, seen = looked.page.read_text(encoding="utf-8"), text_of(looked.page), looked.relations
+def test_the_page_of_a_relational_run_shows_its_relations(tmp_path, cell):
+    inspection = inspect_run(run_of(tmp_path, "same-different", cell), options=InspectionOptions(progress=False))
+    html, text, found = inspection.page.read_text(encoding="utf-8"), text_of(inspection.page), inspection.relations
     compares = cell != "lstm"
     assert '<section id="relations"' in html
     assert '<section id="separation-of-objects"' in html
     assert ('<section id="what-the-decoder-reads"' in html) == compares
-    assert seen.drift.summary() in text
+    assert found.drift.summary() in text
     assert "@misc{kerg2022," in html
-    model, task, config = load_model(looked.page.parent)
+    model, task, config = load_model(inspection.page.parent)
     unseen = task.relational.batch(PROBLEMS, config.seed, 0, "test")
-    kept = Drift.load(looked.page.with_name("page.drift.safetensors"))
+    kept = Drift.load(inspection.page.with_name("page.drift.safetensors"))
     before = build_model(config, task)
     seen = task.relational.batch(PROBLEMS, config.seed, 0, "validation")
     expected = measure_drift(
@@ -80,14 +80,14 @@ def test_the_page_of_a_run_shows_what_it_compares(tmp_path, cell):
     assert torch.equal(kept.similarities, expected.similarities)
     if not compares:
         assert "it reads the objects one after the other" in text
-        assert seen.relations is None
+        assert found.relations is None
         return
-    kept = Relations.load(looked.page.with_name("page.relations.safetensors"))
+    kept = Relations.load(inspection.page.with_name("page.relations.safetensors"))
     assert torch.equal(kept.relations, record_relations(model.network, unseen).relations)
-    assert seen.relations.summary() in text
+    assert found.relations.summary() in text
     for name in ("seen", "unseen"):
-        kept = Occlusion.load(looked.page.with_name(f"page.occlusion-{name}.safetensors"))
-        assert kept.accuracy == seen.occlusion[name].accuracy
+        kept = Occlusion.load(inspection.page.with_name(f"page.occlusion-{name}.safetensors"))
+        assert kept.accuracy == found.occlusion[name].accuracy
         assert kept.summary() in text
     first = Scenes(unseen.images, unseen.objects[:OCCLUDED_PROBLEMS], unseen.labels[:OCCLUDED_PROBLEMS])
     assert torch.equal(

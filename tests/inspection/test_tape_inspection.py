@@ -25,35 +25,35 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
 
 
-def test_the_page_of_a_small_machine_shows_its_tape_and_its_fixed_points(tmp_path):
+def test_the_page_of_a_small_machine_shows_tape_and_fixed_points(tmp_path):
     folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
-    looked = inspect_run(folder, options=InspectionOptions(starts=4, progress=False))
-    html, text = looked.page.read_text(encoding="utf-8"), text_of(looked.page)
+    inspection = inspect_run(folder, options=InspectionOptions(starts=4, progress=False))
+    html, text = inspection.page.read_text(encoding="utf-8"), text_of(inspection.page)
     assert html.count('<section id="the-tape"') == 1
-    assert len(looked.fixed_points)
-    assert looked.saved.exists()
+    assert len(inspection.fixed_points)
+    assert inspection.saved.exists()
     assert "tiny: matntm with 4 x 4 units" in text
-    assert looked.tape.tape.summary() in text
+    assert inspection.tape.tape.summary() in text
     assert "Before training: the gradient " in text
     assert "by the parts of the state" in text
     assert "@misc{graves2014," in html
     model, task, config = load_model(folder)
-    batch = looked.tape.batch
+    batch = inspection.tape.batch
     assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
-    kept = Tape.load(looked.page.with_name("page.tape.safetensors"))
+    kept = Tape.load(inspection.page.with_name("page.tape.safetensors"))
     assert torch.equal(kept.memory, record_tape(model, batch.inputs).memory)
-    parts = GradientNorms.load(looked.page.with_name("page.parts.safetensors"))
-    norms = GradientNorms.load(looked.page.with_name("page.gradients.safetensors"))
+    parts = GradientNorms.load(inspection.page.with_name("page.parts.safetensors"))
+    norms = GradientNorms.load(inspection.page.with_name("page.gradients.safetensors"))
     torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
 
 
-def test_the_page_of_a_large_machine_shows_its_fixed_points_on_an_even_tape(tmp_path, capsys):
+def test_the_page_of_a_large_machine_shows_fixed_points_with_equal_slots(tmp_path, capsys):
     folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
     assert main(["inspect", str(folder)]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     size = 2 * 4 + 40 * 5 + 2 * 40 + 5
     words = f"1 fixed point with equal slots was found in a state of {size} numbers; it is "
-    for where in (told, text_of(folder / "page.html")):
+    for where in (output, text_of(folder / "page.html")):
         assert words in where
         assert "Fixed points with unequal slots were not searched for." in where
         assert "on 40 slots" in where

@@ -1,4 +1,4 @@
-"""The box of a screened network: no walk leaves it."""
+"""The box of a screened network: no trajectory leaves it."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def made(kind, score="published", **options):
     cell = Attentive(CELLS[kind](), RelevanceScreen(2, 3, score), **options).double()
     with torch.no_grad():
         for parameter in cell.parameters():
-            parameter.mul_(3)  # so that the box is made use of
+            parameter.mul_(3)  # large weights, so that states come near the box
     if cell.mix is not None:
         torch.nn.init.normal_(cell.mix.weight)
     return cell
@@ -44,11 +44,11 @@ def made(kind, score="published", **options):
 )
 @pytest.mark.parametrize("kind", CELLS)
 @torch.no_grad()
-def test_no_walk_leaves_the_box(option, kind, score):
+def test_no_trajectory_leaves_the_box(option, kind, score):
     cell = made(kind, score, **OPTIONS[option])
     box = cell.bounds(LOW, HIGH)
     if kind == "gru" and option != "half":
-        assert box is None  # it may pass on what it read, twice as much in every step
+        assert box is None  # it may double what it read at every step
         return
     low, high = box
     layout = ms.cells.Layout(cell.initial_state(1))
@@ -66,7 +66,7 @@ def test_no_walk_leaves_the_box(option, kind, score):
             state = layout.flatten(cell(x, layout.unflatten(state)))
 
 
-def test_the_box_of_a_tanh_network_by_hand():
+def test_the_box_of_a_tanh_network_matches_a_hand_calculation():
     cell = made("tanh")
     low, high = cell.bounds(LOW, HIGH)
     keys = cell.alignment.key.weight.abs().sum(1)
@@ -80,11 +80,11 @@ def test_the_box_of_a_tanh_network_by_hand():
     assert torch.allclose(low, torch.cat([-expected[:-10], least, torch.zeros(5).double()]), rtol=1e-14)
 
 
-def test_the_memory_of_an_lstm_depends_on_what_it_reads():
+def test_the_box_of_an_lstm_uses_the_forget_gate_at_its_reads():
     """|c| <= 1 / (1 - f), with the forget gate at |s| = 2 in place of |h| = 1."""
     cell = made("lstm")
-    own, x = cell.cell, (LOW, HIGH)
-    W_x, W_s, b = (part.chunk(4)[1] for part in (own.weight_ih, own.weight_hh, own.bias_ih + own.bias_hh))
+    lstm, x = cell.cell, (LOW, HIGH)
+    W_x, W_s, b = (part.chunk(4)[1] for part in (lstm.weight_ih, lstm.weight_hh, lstm.bias_ih + lstm.bias_hh))
     corners = torch.stack([torch.where(W_x[unit] > 0, x[1], x[0]) for unit in range(4)])
     forget = torch.sigmoid((W_x * corners).sum(1) + b + 2 * W_s.abs().sum(1))
     assert torch.allclose(cell.bounds(LOW, HIGH)[1][4:8], 1 / (1 - forget), rtol=1e-9)
@@ -97,7 +97,7 @@ def test_there_is_no_box_where_states_may_grow():
         assert Attentive(Elman(3, 4, "tanh"), past).bounds(LOW.float(), HIGH.float()) is None
 
 
-def test_the_box_is_that_of_the_search():
+def test_the_search_uses_the_box():
     dynamics = ms.Dynamics(made("lstm"))
     assert dynamics.invariant
     assert dynamics.inside(dynamics.origin).all()

@@ -1,4 +1,4 @@
-"""The attention lens and the theory beside it, against slow and obvious versions."""
+"""The attention lens and its theory, against slow references."""
 
 from itertools import combinations, pairwise
 from math import comb, log
@@ -50,7 +50,7 @@ def randn(*shape):
 
 
 def slow_record(cell, xs):
-    """What lies in memory at each step of one sequence, told by the states themselves: no two of them are alike."""
+    """Return what is in memory at each step of one sequence, identified by the states, which are all distinct."""
     length = len(xs)
     weights = torch.zeros(length, length, dtype=torch.float64)
     kept = torch.zeros(length, length, dtype=torch.bool)
@@ -70,7 +70,7 @@ def slow_record(cell, xs):
 @pytest.mark.parametrize("options", [{}, {"heads": 2, "alignment": "dot"}])
 @pytest.mark.parametrize("kind", [Elman, LSTM])
 @pytest.mark.parametrize("past", PASTS)
-def test_attention_is_that_of_the_steps(past, kind, options):
+def test_attention_matches_a_step_by_step_reference(past, kind, options):
     cell = attentive(PASTS[past], kind, **options)
     xs = randn(15, 3, 3)
     with torch.no_grad():
@@ -85,7 +85,7 @@ def test_attention_is_that_of_the_steps(past, kind, options):
 
 
 @pytest.mark.parametrize("past", PASTS)
-def test_a_sequence_that_waits_is_seen_as_one_of_its_own_length(past):
+def test_a_masked_sequence_gives_the_same_as_the_shorter_sequence(past):
     cell = attentive(PASTS[past], LSTM)
     xs, mask = randn(15, 2, 3), torch.ones(15, 2, dtype=torch.bool)
     mask[[0, 4, 5, 14], 1] = False
@@ -104,14 +104,14 @@ def test_a_sequence_that_waits_is_seen_as_one_of_its_own_length(past):
     assert (together.dependencies().kappa[~on, 1] == -1).all()
 
 
-def test_chosen_are_those_of_the_relevant_set():
+def test_chosen_states_are_those_of_the_relevant_set():
     found = ms.record_attention(attentive(RelevanceScreen(3, 4)), randn(20, 2, 3))
     assert (found.chosen.sum(1) == torch.arange(20).sub(2).clamp(0, 4).unsqueeze(1)).all()
     assert not found.chosen[-1, -3:].any()
 
 
 class Pushed(Cell):
-    """A cell whose output is pushed at one step, by its own count of steps."""
+    """A cell whose output is shifted at one step."""
 
     def __init__(self, cell, at, push):
         super().__init__()
@@ -134,7 +134,7 @@ class Pushed(Cell):
 
 @pytest.mark.parametrize("kind", [Elman, LSTM, GRU])
 @pytest.mark.parametrize("past", PASTS)
-def test_the_norm_is_that_of_the_loss_as_a_function_of_one_h(past, kind):
+def test_the_norm_is_that_of_the_gradient_with_respect_to_one_h(past, kind):
     cell = attentive(PASTS[past], kind, scale=0.5)
     xs, toward = randn(9, 2, 3), randn(9, 2, 6)
 
@@ -142,17 +142,17 @@ def test_the_norm_is_that_of_the_loss_as_a_function_of_one_h(past, kind):
         return (outputs[5:] * toward[5:]).sum() + outputs[-1].square().sum()
 
     found = gradient_norms(cell, xs, loss).norms[0]
-    own = cell.cell
+    inner = cell.cell
     for t in range(9):
         push = torch.zeros(2, 6, dtype=torch.float64, requires_grad=True)
-        cell.cell = Pushed(own, t, push)
+        cell.cell = Pushed(inner, t, push)
         (slow,) = torch.autograd.grad(loss(ms.scan(cell, xs, backend="loop")[0]), push)
         assert torch.allclose(found[t], slow.norm(dim=1), rtol=1e-12, atol=1e-14)
-    cell.cell = own
+    cell.cell = inner
 
 
-def test_nudges_move_the_loss_as_the_norms_say():
-    """Along its own gradient a loss rises by the norm times the length of the way."""
+def test_finite_differences_agree_with_the_norms():
+    """A step along the gradient raises the loss by the norm times the length of the step."""
     cell = attentive(RelevanceScreen(2, 2))
     xs = randn(8, 1, 3)
     nudges = torch.zeros(8, 1, 6, dtype=torch.float64, requires_grad=True)
@@ -166,7 +166,7 @@ def test_nudges_move_the_loss_as_the_norms_say():
 
 
 @pytest.mark.parametrize("past", PASTS)
-def test_norms_from_a_later_state(past):
+def test_norms_from_a_later_state_are_the_tail_of_the_whole(past):
     cell, xs = attentive(PASTS[past], LSTM), randn(12, 2, 3)
     state = ms.scan(cell, xs[:7])[1]
     whole = gradient_norms(cell, xs, lambda outputs: outputs[-1].sum()).norms[0]
@@ -175,7 +175,7 @@ def test_norms_from_a_later_state(past):
 
 
 @pytest.mark.parametrize("past", ["full", "screen"])
-def test_memory_of_the_norms_grows_with_time_alone(past):
+def test_the_memory_for_norms_grows_linearly_with_time(past):
     def kept(length):
         sizes = []
 
@@ -190,7 +190,7 @@ def test_memory_of_the_norms_grows_with_time_alone(past):
     assert kept(160) < 2.1 * kept(80)
 
 
-def test_gradients_are_compared_described_and_kept(tmp_path):
+def test_gradients_are_concatenated_summarised_and_saved(tmp_path):
     shrinks = Elman(2, 3, "linear", Dense.from_matrix(torch.eye(3).double() / 2)).double()
     stays = Elman(2, 3, "linear", Dense.from_matrix(torch.eye(3).double())).double()
 
@@ -211,12 +211,12 @@ def test_gradients_are_compared_described_and_kept(tmp_path):
         before.concatenate(gradient_norms(stays, randn(6, 2, 2), loss))
 
 
-def test_a_gradient_that_rises_again_is_said_to():
+def test_the_summary_names_the_smallest_gradient():
     norms = torch.tensor([3.0, 1.0, 0.5, 1.0, 2.0]).double().view(1, 5, 1)
     assert GradientNorms(norms).summary().endswith("it is 1.5 of its value at the last, and smallest at step 2.")
 
 
-def test_a_gradient_that_never_arrives_is_said_not_to():
+def test_the_summary_of_a_vanished_gradient():
     cell = Elman(2, 3, "linear", Dense.from_matrix(torch.zeros(3, 3)))
     lost = gradient_norms(cell, torch.randn(4, 1, 2), lambda outputs: outputs[-1].sum())
     assert lost.curve[0, :3].isneginf().all()
@@ -226,7 +226,7 @@ def test_a_gradient_that_never_arrives_is_said_not_to():
 
 
 def ways(t, k, s):
-    """The products of chi, one for each tuple i_1 < ... < i_s < k, as printed (B.1.117)."""
+    """Yield the products of chi for each tuple i_1 < ... < i_s < k, as printed (B.1.117)."""
     for chosen in combinations(range(k), s):
         product = 1 / (t + k) + (k - chosen[-1] == 1) if s else 1 / (t + k) + (k == 0)
         for low, high in pairwise(chosen):
@@ -249,7 +249,7 @@ def omegas(t, start, k, s):
 
 @pytest.mark.parametrize("t", [1, 2, 5])
 @pytest.mark.parametrize("k", range(9))
-def test_recursions_are_the_sums_over_subsets(t, k):
+def test_recursions_equal_the_sums_over_subsets(t, k):
     assert chi(t, k).tolist() == pytest.approx([sum(ways(t, k, s)) for s in range(k + 1)], rel=1e-13)
     assert chi(t, k, 2).tolist() == pytest.approx([sum(ways(t, k, s)) for s in range(3)], rel=1e-13)
     for start in (0, 1, 3):
@@ -281,7 +281,7 @@ def test_the_lemmas_on_theta_and_chi_hold(t, k):
 
 
 def linear_derivative(V, weights, t, last):
-    """ds_last / dh_t by autograd, of a linear network whose weights are held fixed; steps from 1."""
+    """Return ds_last / dh_t by autograd, for a linear network with constant weights; steps are numbered from 1."""
     size = len(V)
 
     def final(push):
@@ -305,7 +305,7 @@ def sparse(length):
 
 
 @pytest.mark.parametrize("weights", [uniform(12), sparse(12)], ids=["uniform", "sparse"])
-def test_the_polynomial_in_V_is_the_derivative(weights):
+def test_the_polynomial_in_V_equals_the_derivative(weights):
     V = randn(4, 4) / 3
     norms = linear_norms(V, weights)
     for t in range(1, 13):
@@ -316,7 +316,7 @@ def test_the_polynomial_in_V_is_the_derivative(weights):
             assert (polynomial(V, chi(t, 12 - t)) - true).abs().max() < 1e-12
 
 
-def test_sparse_chi_is_the_sum_over_subsets():
+def test_sparse_chi_equals_the_sum_over_subsets():
     """B.1.274, as printed."""
     weights, t, k = sparse(9), 2, 6
     for s in range(k + 1):
@@ -330,7 +330,7 @@ def test_sparse_chi_is_the_sum_over_subsets():
         assert float(chi_of(weights, t, k)[s]) == pytest.approx(total, rel=1e-13)
 
 
-def test_a_linear_network_that_attends_uniformly_has_these_norms():
+def test_linear_norms_match_a_linear_network_with_uniform_attention():
     cell = Attentive(Elman(2, 4, "linear"), FullHistory(), scale=0.7).double()
     nn.init.zeros_(cell.alignment.direction)  # uniform, whatever the states; the scores have no gradient
     found = torch.zeros(10, dtype=torch.float64)
@@ -343,8 +343,8 @@ def test_a_linear_network_that_attends_uniformly_has_these_norms():
 
 @pytest.mark.parametrize("value", [-0.9, -0.5, 0.0, 0.2, 0.5, 0.5 + 0.45j, -0.3 + 0.5j])
 @pytest.mark.parametrize("t", [1, 4])
-def test_the_exponent_under_uniform_attention(t, value):
-    """By the recursion of B.1.14 up to T; printed is max(-1, Re lambda - 1), which this is not, but for 0."""
+def test_the_exponent_under_uniform_attention_matches_the_recursion(t, value):
+    """The reference is the recursion of B.1.14 up to T. The printed max(-1, Re lambda - 1) is right only for 0."""
     found = {}
     total = now = 1 + 1 / t  # ds_t/dh_t
     for step in range(t + 1, 20_001):
@@ -355,8 +355,8 @@ def test_the_exponent_under_uniform_attention(t, value):
     assert slope == pytest.approx(uniform_exponent(torch.tensor([value])), abs=1e-3)
 
 
-def test_bounds_of_linear_networks():
-    """Where V has the positive eigenvalue a, a way over d states with j weights of 1 / kappa gives a^d / kappa^j."""
+def test_linear_networks_respect_the_bounds():
+    """If V has an eigenvalue a > 0, a path over d states with j weights of 1 / kappa contributes a^d / kappa^j."""
     weights = sparse(30)
     kappa = int((weights > 0).sum(1).max())
     there = (torch.ones(30, 30).tril() > 0).unsqueeze(-1)
@@ -371,7 +371,7 @@ def test_bounds_of_linear_networks():
 
 
 def breadth_first(counted, taken):
-    """Fewest hidden states, then fewest weights, from the last s back: a search over sets of places, one sequence."""
+    """Return the fewest hidden states, then the fewest weights, from the last s back, for one sequence."""
     steps = [t for t in range(len(taken)) if taken[t]]
     found, reached, depth = {}, {steps[-1]: 0}, 0  # s of these steps, with the fewest weights so far
     while len(found) < len(steps):
@@ -390,7 +390,7 @@ def breadth_first(counted, taken):
 
 @pytest.mark.parametrize("threshold", [None, 0.0, 0.1, 0.4])
 @pytest.mark.parametrize("past", PASTS)
-def test_depth_is_found_by_a_search(past, threshold):
+def test_depth_and_skips_match_a_breadth_first_search(past, threshold):
     xs, mask = randn(16, 3, 3), torch.ones(16, 3, dtype=torch.bool)
     mask[[2, 3, 15], 1] = False
     attention = ms.record_attention(attentive(PASTS[past]), xs, mask)
@@ -403,7 +403,7 @@ def test_depth_is_found_by_a_search(past, threshold):
             assert int(seen.kappa[t, sample]) == int(counted[t, :, sample].sum())
 
 
-def test_results_are_kept_and_drawn(tmp_path):
+def test_load_reads_what_save_wrote_and_figures_have_their_panels(tmp_path):
     for past, panels in (("screen", 5), ("full", 3)):
         attention = ms.record_attention(attentive(PASTS[past]), randn(20, 2, 3))
         attention.save(tmp_path / "attention.safetensors")
@@ -412,7 +412,7 @@ def test_results_are_kept_and_drawn(tmp_path):
         assert torch.equal(again.kept, attention.kept)
         assert (again.past, again.short_term) == (attention.past, attention.short_term)
         assert (again.scores is None) == (attention.scores is None)
-        assert len(again.figure(1).axes) == panels  # the colour bars are some
+        assert len(again.figure(1).axes) == panels  # including colour bars
         assert "2 sequences of up to 20 steps" in attention.summary()
         attention.dependencies().save(tmp_path / "dependencies.safetensors")
         loaded = AttentionDependencies.load(tmp_path / "dependencies.safetensors")
@@ -421,7 +421,7 @@ def test_results_are_kept_and_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("past", ["full", "screen"])
-def test_a_section_of_a_page(past):
+def test_the_attention_section_shows_figures_and_table(past):
     cell, xs = attentive(PASTS[past]), randn(20, 2, 3)
     attention = ms.record_attention(cell, xs)
     gradients = gradient_norms(cell, xs, lambda outputs: outputs[-1].sum(), name="<trained>")
@@ -436,8 +436,8 @@ def test_a_section_of_a_page(past):
         attention_section(attention, gradient_norms(cell, xs[:9], lambda outputs: outputs[-1].sum()))
 
 
-def test_primacy_is_what_uniform_attention_keeps():
-    """By the published score the first states are the most relevant, all attention being equal."""
+def test_uniform_attention_keeps_the_first_states():
+    """By the published score, the first states are the most relevant under uniform attention."""
     cell = attentive(RelevanceScreen(3, 4))
     nn.init.zeros_(cell.alignment.direction)
     assert ms.record_attention(cell, randn(20, 2, 3)).primacy.tolist() == [1.0, 1.0]
@@ -475,6 +475,6 @@ def test_the_lenses_are_registered():
         (lambda: sparse_bound(0, torch.tensor([1])), ValueError, "kappa is 0"),
     ],
 )
-def test_bad_input_is_refused_in_words(make, kind, message):
+def test_bad_input_raises_with_a_reason(make, kind, message):
     with pytest.raises(kind, match=message):
         make()

@@ -1,4 +1,4 @@
-"""The lens of relational networks: relations, what decoders read, drift, and generalisation, against slow versions."""
+"""The lenses on relational networks, relations, occlusion, drift and generalisation, against slow references."""
 
 from collections import Counter
 from dataclasses import fields, is_dataclass
@@ -41,7 +41,7 @@ OTHERS = {
 
 
 def model_of(name, **options):
-    """In double precision, with weights that are all at work and similarities that leave a softmax soft."""
+    """Return a model in double precision with nonzero weights, and with similarities that do not saturate a softmax."""
     torch.manual_seed(1)
     model = relational_model(name, SMALL, **options).double()
     for weight in model.parameters():
@@ -56,7 +56,7 @@ def scenes_of(batch=6, distinct=7):
     return Scenes(images, torch.randint(distinct, (batch, 4)), torch.randint(3, (batch,)))
 
 
-def test_all_models_are_one_kind_or_the_other():
+def test_every_model_is_listed_as_comparing_or_other():
     assert {*COMPARING, "corelnet-nhid", *OTHERS} == {*MODELS}
 
 
@@ -64,7 +64,7 @@ def test_all_models_are_one_kind_or_the_other():
 
 
 @pytest.mark.parametrize("name", COMPARING)
-def test_relations_are_what_the_answer_comes_from(name):
+def test_the_answer_follows_from_the_relations(name):
     model, scenes = model_of(name).eval(), scenes_of()
     seen = record_relations(model, scenes)
     with torch.no_grad():
@@ -85,7 +85,7 @@ def softmax_of(values):
 
 
 @pytest.mark.parametrize("name", ["corelnet", "corelnet-asymmetric", "corelnet-printed"])
-def test_relations_of_corelnet_are_rows_of_scores_shared_out(name):
+def test_relations_of_corelnet_are_softmaxes_of_score_rows(name):
     seen = record_relations(model_of(name), scenes_of())
     for problem in range(6):
         for R, scores in zip(seen.relations[problem], seen.scores[problem], strict=True):
@@ -103,7 +103,7 @@ def test_learned_relations_are_their_scores():
     assert seen.used.all()
 
 
-def test_relations_of_esbn_are_weights_and_confidences_of_what_is_stored():
+def test_relations_of_esbn_are_weights_and_confidences_of_stored_objects():
     model = model_of("esbn")
     model.gain.data.fill_(0.7)
     model.bias.data.fill_(-0.3)
@@ -119,7 +119,7 @@ def test_relations_of_esbn_are_weights_and_confidences_of_what_is_stored():
             assert seen.read[t].tolist() == [i < t for i in range(4)]
 
 
-def test_relations_of_a_transformer_are_torchs_attention():
+def test_relations_of_a_transformer_are_the_attention_of_torch():
     model, scenes = model_of("transformer"), scenes_of()
     seen = record_relations(model, scenes)
     with torch.no_grad():
@@ -136,8 +136,8 @@ def test_relations_of_an_abstractor_are_those_of_all_layers():
         z = model.see(scenes.images, scenes.objects).z
         for number, layer in enumerate(model.layers):
             for head in range(2):
-                own = slice(64 * head, 64 * head + 64)
-                q, k = (z @ part.weight[own].mT for part in (layer.queries, layer.keys))
+                rows = slice(64 * head, 64 * head + 64)
+                q, k = (z @ part.weight[rows].mT for part in (layer.queries, layer.keys))
                 slow = (q @ k.mT / sqrt(64)).softmax(2)
                 torch.testing.assert_close(seen.relations[:, 2 * number + head], slow, rtol=0, atol=ROUNDING)
 
@@ -148,7 +148,9 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
     before = torch.random.get_rng_state()
     seen = record_relations(model, scenes)
     assert model.training
-    assert torch.equal(torch.random.get_rng_state(), before)  # nothing is drawn, although it is in training
+    assert torch.equal(
+        torch.random.get_rng_state(), before
+    )  # nothing is drawn at random, although the model is in training mode
     assert seen.score_names == ("symmetric", "difference")
     assert seen.used.sum(1).tolist() == [1] * 64
     assert seen.used.any(0).all()
@@ -168,7 +170,7 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_models_without_relations_say_so(name):
+def test_models_without_relations_are_refused(name):
     model = model_of(name)
     assert not isinstance(model, Comparing)
     for lens in (record_relations, measure_occlusion):
@@ -176,15 +178,15 @@ def test_models_without_relations_say_so(name):
             lens(model, scenes_of())
 
 
-def test_what_is_read_of_same_and_of_different_objects():
+def test_mean_read_averages_over_same_and_over_different_pairs():
     seen = record_relations(model_of("corelnet"), scenes_of(batch=40, distinct=3))
-    told = {True: [], False: []}
+    values_read = {True: [], False: []}
     for problem in range(40):
         for i in range(4):
             for j in range(i):
                 same = bool(seen.objects[problem, i] == seen.objects[problem, j])
-                told[same].append(float(seen.relations[problem, 0, i, j]))
-    for same, values in told.items():
+                values_read[same].append(float(seen.relations[problem, 0, i, j]))
+    for same, values in values_read.items():
         assert seen.mean_read(same).item() == pytest.approx(sum(values) / len(values), abs=ROUNDING)
     assert f"{float(seen.mean_read(True)):.3g} if they are the same" in seen.summary()
     assert f"{seen.accuracy:.1%}" in seen.summary()
@@ -205,21 +207,21 @@ def test_log_odds_are_those_of_the_right_answer():
 
 
 def slow_loss(model, R, z, labels, changed_R, changed_z):
-    """Problem by problem."""
-    told = right = 0.0
+    """Return the losses in log-odds and accuracy, one problem at a time."""
+    lost_log_odds = lost_accuracy = 0.0
     for b in range(len(R)):
         before, after = (
             model.decide(matrix[b : b + 1], None if x is None else x[b : b + 1])[0]
             for matrix, x in ((R, z), (changed_R, changed_z))
         )
         label = int(labels[b])
-        told += slow_log_odds(before, label) - slow_log_odds(after, label)
-        right += float(before.argmax() == label) - float(after.argmax() == label)
-    return told / len(R), right / len(R)
+        lost_log_odds += slow_log_odds(before, label) - slow_log_odds(after, label)
+        lost_accuracy += float(before.argmax() == label) - float(after.argmax() == label)
+    return lost_log_odds / len(R), lost_accuracy / len(R)
 
 
 @pytest.mark.parametrize("name", ["corelnet", "corelnet-multi", "corelnet-sensory", "esbn", "transformer"])
-def test_what_is_lost_is_the_mean_over_problems_of_hiding_one_number(name):
+def test_the_loss_is_the_mean_over_problems_of_hiding_one_number(name):
     options = {"relations": 2} if name == "corelnet-multi" else {}
     model, scenes = model_of(name, **options).eval(), scenes_of(batch=5)
     found = measure_occlusion(model, scenes)
@@ -233,39 +235,39 @@ def test_what_is_lost_is_the_mean_over_problems_of_hiding_one_number(name):
                     mean = sum(R[b, which, i, j] for b in range(5)) / 5
                     changed = R.clone()
                     changed[:, which, i, j] = mean
-                    told = slow_loss(model, R, z, scenes.labels, changed, z)
+                    expected = slow_loss(model, R, z, scenes.labels, changed, z)
                     part = found.pairs if isinstance(which, slice) else found.entries
                     place = (i, j) if isinstance(which, slice) else (which, i, j)
                     ours = (float(part.log_odds[place]), float(part.accuracy[place]))
                     if model.read[i, j]:
-                        assert ours == pytest.approx(told, abs=1e-10)
+                        assert ours == pytest.approx(expected, abs=1e-10)
                     else:
                         assert all(value != value for value in ours)
-        told = slow_loss(model, R, z, scenes.labels, R.mean(0).expand_as(R), z)
-        assert (float(found.relations.log_odds), float(found.relations.accuracy)) == pytest.approx(told, abs=1e-10)
+        expected = slow_loss(model, R, z, scenes.labels, R.mean(0).expand_as(R), z)
+        assert (float(found.relations.log_odds), float(found.relations.accuracy)) == pytest.approx(expected, abs=1e-10)
         assert (found.objects is None) == (found.sensory is None) == (z is None)
         if z is not None:
             for t in range(4):
                 changed = z.clone()
                 changed[:, t] = z[:, t].mean(0)
-                told = slow_loss(model, R, z, scenes.labels, R, changed)
-                assert (float(found.objects.log_odds[t]), float(found.objects.accuracy[t])) == pytest.approx(told)
+                expected = slow_loss(model, R, z, scenes.labels, R, changed)
+                assert (float(found.objects.log_odds[t]), float(found.objects.accuracy[t])) == pytest.approx(expected)
     logits = model(scenes.images, scenes.objects)
     assert found.accuracy == pytest.approx(float((logits.argmax(1) == scenes.labels).double().mean()))
 
 
 class Planted(nn.Module):
-    """A decoder of two answers that is linear in what it is told to read."""
+    """A linear decoder of two answers with given weights."""
 
     def __init__(self, weights, features=None):
         super().__init__()
         self.weights, self.features, self.threshold = weights, features, 0.0
 
     def forward(self, R, z):
-        told = (R[:, 0] * self.weights).sum((1, 2)) - self.threshold
+        evidence = (R[:, 0] * self.weights).sum((1, 2)) - self.threshold
         if self.features is not None:
-            told = told + (z * self.features).sum((1, 2))
-        return torch.stack([-told, told], 1) / 2
+            evidence = evidence + (z * self.features).sum((1, 2))
+        return torch.stack([-evidence, evidence], 1) / 2
 
 
 def planted(weights, features=None):
@@ -277,7 +279,7 @@ def planted(weights, features=None):
     return model
 
 
-def test_of_a_linear_decoder_hiding_loses_gradient_times_what_it_differs_from_the_mean():
+def test_for_a_linear_decoder_the_loss_is_the_gradient_times_the_deviation_from_the_mean():
     model = planted(torch.randn(4, 4, dtype=torch.float64))
     scenes = scenes_of(batch=30)
     scenes = scenes._replace(labels=scenes.labels % 2)
@@ -289,7 +291,7 @@ def test_of_a_linear_decoder_hiding_loses_gradient_times_what_it_differs_from_th
     torch.testing.assert_close(found.entries.log_odds, expected, rtol=0, atol=ROUNDING, equal_nan=True)
 
 
-def test_nothing_is_lost_with_what_is_not_read():
+def test_hiding_unread_numbers_costs_nothing():
     weights = torch.zeros(4, 4, dtype=torch.float64)
     weights[3, 1] = 50.0
     model = planted(weights, torch.zeros(4, 128, dtype=torch.float64))
@@ -308,7 +310,7 @@ def test_nothing_is_lost_with_what_is_not_read():
     assert "Hiding the relation of object 3 to object 1 costs most" in found.summary()
 
 
-def test_a_model_that_answers_from_pixels_loses_nothing_with_its_relations():
+def test_hiding_relations_costs_nothing_if_the_answer_comes_from_pixels():
     features = torch.zeros(4, 128, dtype=torch.float64)
     features[2] = torch.randn(128, dtype=torch.float64)
     model = planted(torch.zeros(4, 4, dtype=torch.float64), features)
@@ -342,7 +344,7 @@ def test_separation_is_counted_pair_by_pair():
     assert d_prime(same, different) == pytest.approx(float(same.mean() - different.mean()) / spread)
 
 
-def test_drift_is_of_products_of_normalised_objects():
+def test_drift_compares_products_of_normalised_objects():
     networks = {"one": model_of("corelnet"), "other": model_of("lstm")}
     for model in networks.values():
         model.norm.gain.data.fill_(0.1)  # so small that some are mistaken
@@ -351,7 +353,7 @@ def test_drift_is_of_products_of_normalised_objects():
     for n, model in enumerate(networks.values()):
         for s, scenes in enumerate(sets.values()):
             z = model.see(scenes.images, scenes.objects).z.detach()
-            same, different, mistaken, others, troubled = [], [], 0, 0, []
+            same, different, mistaken, others, affected = [], [], 0, 0, []
             there, times = Counter(), Counter()
             for b in range(20):
                 before = mistaken
@@ -368,21 +370,21 @@ def test_drift_is_of_products_of_normalised_objects():
                             pair = tuple(sorted((int(scenes.objects[b, i]), int(scenes.objects[b, j]))))
                             there[pair] += 1
                             times[pair] += taken
-                troubled.append(mistaken > before)
+                affected.append(mistaken > before)
             ours = found.pairs(n, s)
             assert [sorted(part.tolist()) for part in ours] == [
                 pytest.approx(sorted(same)),
                 pytest.approx(sorted(different)),
             ]
             assert float(found.mistakes[n, s]) == pytest.approx(mistaken / others)
-            assert float(found.affected[n, s]) == pytest.approx(sum(troubled) / 20)
+            assert float(found.affected[n, s]) == pytest.approx(sum(affected) / 20)
             confused = found.confused_pairs(n, s, scenes.objects)
             assert {(*pair, often, there[pair]) for pair, often in times.items() if often} == {*confused}
             assert [pair.mistakes for pair in confused] == sorted((pair.mistakes for pair in confused), reverse=True)
             right = (model(scenes.images, scenes.objects).argmax(1) == scenes.labels).tolist()
             for which in (True, False):
-                own = [right[b] for b in range(20) if troubled[b] == which]
-                expected = sum(own) / len(own) if own else nan
+                chosen = [right[b] for b in range(20) if affected[b] == which]
+                expected = sum(chosen) / len(chosen) if chosen else nan
                 assert float(found.accuracy(which)[n, s]) == pytest.approx(expected, nan_ok=True)
             assert float(found.auc[n, s]) == pytest.approx(slow_auc(*(part.tolist() for part in ours)), abs=ROUNDING)
             assert float(found.d_prime[n, s]) == pytest.approx(d_prime(*ours))
@@ -394,14 +396,14 @@ def test_drift_is_of_products_of_normalised_objects():
     assert f"{float(found.accuracy(True)[n, s]):.1%} of them are answered correctly" in found.summary()
 
 
-def test_sets_of_problems_must_be_as_large():
+def test_sets_of_problems_must_have_the_same_size():
     with pytest.raises(ValueError, match=r"'unseen': \(5, 4\)"):
         measure_drift({"one": model_of("corelnet")}, {"seen": scenes_of(), "unseen": scenes_of(batch=5)})
     with pytest.raises(ValueError, match="at least one network"):
         measure_drift({}, {"seen": scenes_of()})
 
 
-def test_empty_cells_are_no_objects():
+def test_empty_cells_do_not_count_as_objects():
     task = RelationalGame("left-of")  # two objects of nine cells, never the same ones
     scenes = task.batch(20, 0, 0, "test")
     model = relational_model("corelnet", task)
@@ -419,7 +421,7 @@ def test_empty_cells_are_no_objects():
 
 
 @pytest.mark.parametrize("feature", ["colour", "mirror"])
-def test_features_that_do_not_matter_make_no_other_object(feature):
+def test_irrelevant_features_do_not_change_the_object(feature):
     task = SameDifferent(m=50, spurious=feature)
     scenes = task.batch(200, 0, 0, "test")
     found = measure_drift(
@@ -430,7 +432,7 @@ def test_features_that_do_not_matter_make_no_other_object(feature):
     assert not bool((scenes.objects[:, 0] == scenes.objects[:, 1])[scenes.labels == 0].all())  # in other colours
 
 
-def test_colours_beside_shapes_are_no_objects():
+def test_separate_colours_do_not_count_as_objects():
     task = SameDifferent(m=50, spurious="separated")
     scenes = task.batch(50, 0, 0, "test")
     found = measure_drift(
@@ -443,7 +445,7 @@ def test_colours_beside_shapes_are_no_objects():
 # generalisation
 
 
-def test_generalisation_is_by_networks_and_by_m():
+def test_generalisation_averages_by_network_and_by_m():
     runs = [
         TrainedNetwork("a", 95, 1.0, 0.8),
         TrainedNetwork("b", 95, 0.9, 0.9),
@@ -481,7 +483,7 @@ def equal(one, other):
 
 
 @pytest.mark.parametrize("name", ["corelnet-mix", "corelnet-sensory"])
-def test_results_are_saved_and_loaded(tmp_path, name):
+def test_load_reads_what_save_wrote(tmp_path, name):
     model, scenes = model_of(name), scenes_of()
     for kind, result in (
         (Relations, record_relations(model, scenes)),
@@ -506,7 +508,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_pictures_show_the_problem_and_its_matrices(name):
+def test_the_figure_of_relations_shows_the_problem_and_its_matrices(name):
     pytest.importorskip("matplotlib")
     task = TASKS[name]
     torch.manual_seed(0)
@@ -530,7 +532,7 @@ def test_pictures_show_the_problem_and_its_matrices(name):
         seen.figure(6)
 
 
-def test_pictures_of_what_is_read_of_drift_and_of_generalisation():
+def test_the_figures_of_occlusion_drift_and_generalisation():
     pytest.importorskip("matplotlib")
     task = RMTS()
     torch.manual_seed(0)

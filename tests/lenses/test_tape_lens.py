@@ -1,4 +1,4 @@
-"""The lenses on matrix cells and Turing machines, and their place in the page."""
+"""The lenses on Turing machines: fixed points, gradients through the tape, and the figure of the tape."""
 
 from dataclasses import replace
 from itertools import product
@@ -34,9 +34,10 @@ def randn(*shape):
 ERASE, ADD = 0.5, 0.3
 
 
-def told(slots, move, gamma=2.0, gate=0.3, numbers=2):
-    """A machine whose heads are told the same whatever happens: the one that writes to move by `move` slots and to
-    sharpen by gamma, the one that reads to come to rest everywhere.
+def scripted_machine(slots, move, gamma=2.0, gate=0.3, numbers=2):
+    """A machine with constant head parameters.
+
+    The write head moves by `move` slots and sharpens by gamma; the read head spreads over all slots.
     """
     machine = TuringMachine(FeedForward(1 + numbers, 2), slots, (numbers,)).double()
     logit = log(gate / (1 - gate))
@@ -52,10 +53,10 @@ def told(slots, move, gamma=2.0, gate=0.3, numbers=2):
     return machine
 
 
-def test_a_head_that_holds_its_place_found_at_every_set_of_slots():
-    """`w_i ~ (g / N + (1 - g) w_i)^gamma` has as many solutions as there are sets of slots, all on an even tape."""
+def test_a_head_that_keeps_its_place_has_a_fixed_point_for_every_set_of_slots():
+    """`w_i ~ (g / N + (1 - g) w_i)^gamma` has one solution for every set of slots, all on a uniform tape."""
     slots, gamma, gate = 3, 2.0, 0.3
-    machine = told(slots, 0, gamma, gate)
+    machine = scripted_machine(slots, 0, gamma, gate)
     dynamics = ms.Dynamics(machine, torch.tensor([0.75]))
     fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
     assert len(fp) == 2**slots - 1
@@ -73,16 +74,16 @@ def test_a_head_that_holds_its_place_found_at_every_set_of_slots():
         (0,) * slots
     }
     assert fp.kind.count("stable") == slots
-    # what lies in a slot fades as it is written over: by w e in a step
+    # the content of a slot decays as it is overwritten, by w e per step
     (alone,) = (point for point in range(len(fp)) if w[point, 0] > 0.9)
     for weight in w[alone]:
         assert ((fp.eigenvalues[alone] - (1 - weight * ERASE)).abs() < 1e-8).sum() >= 2
 
 
-def test_a_head_that_moves_on_runs_round_the_tape():
-    """At rest it is only everywhere at once, where waves of its weights grow by gamma (1 - g) and go round."""
+def test_a_moving_head_cycles_around_the_tape():
+    """Its only fixed point spreads over all slots; waves of its weights grow there by gamma (1 - g) and rotate."""
     slots, gamma, gate = 4, 2.0, 0.3
-    dynamics = ms.Dynamics(told(slots, 1, gamma, gate))
+    dynamics = ms.Dynamics(scripted_machine(slots, 1, gamma, gate))
     fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
     assert (len(fp), fp.may_be_complete) == (1, True)
     weights = dynamics.unflatten(fp.states).write_weights
@@ -96,7 +97,7 @@ def test_a_head_that_moves_on_runs_round_the_tape():
     assert seen.periods.tolist() == [slots]
 
 
-def test_a_machine_that_learns_found_on_an_even_tape():
+def test_the_fixed_points_of_a_random_machine_have_equal_slots():
     torch.manual_seed(6)
     machine = matntm(4, 3, layers=2, slots=4, slot_rows=2, slot_columns=2, output_size=4).double()
     dynamics = ms.Dynamics(machine, randn(4))
@@ -120,22 +121,24 @@ MACHINES = {
 }
 
 
-def moved(dynamics, state, wide=1e-6):
-    """The Jacobian by central differences, a column at a time."""
+def difference_jacobian(dynamics, state, wide=1e-6):
+    """Return the Jacobian by central differences."""
     steps = wide * torch.eye(dynamics.size, dtype=torch.float64)
     return ((dynamics(state + steps) - dynamics(state - steps)) / (2 * wide)).T
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_is_linearised_by_the_general_way(name):
-    """It has no closed form: what lenses see comes from `torch.func`."""
+def test_the_jacobian_of_a_machine_matches_central_differences(name):
+    """A machine has no Jacobian in closed form; lenses use `torch.func`."""
     machine = MACHINES[name]().double()
     dynamics = ms.Dynamics(machine, randn(3))
     start = map_state(lambda part: part.detach() + 0.1 * torch.rand_like(part), machine.initial_state(2))
     states = dynamics.layout.flatten(start)
     assert machine.jacobian(dynamics.input.expand(2, -1), start) is None
     for state, J in zip(states, dynamics.jacobian(states), strict=True):
-        torch.testing.assert_close(J, moved(dynamics, state), rtol=1e-6, atol=1e-7)  # rounding over 1e-6, and curvature
+        torch.testing.assert_close(
+            J, difference_jacobian(dynamics, state), rtol=1e-6, atol=1e-7
+        )  # rounding over 1e-6, and curvature
 
 
 @pytest.mark.parametrize("name", ["elman", "matntm"])
@@ -149,7 +152,7 @@ def test_lenses_at_a_fixed_point_of_a_machine_see_its_linearisation(name):
     fp = ms.find_fixed_points(dynamics, Adaptive(number=10))
     assert fp.kind == ["stable"]
     (point,) = fp.states
-    A, x, wide = moved(dynamics, point), dynamics.input, torch.tensor([[1e-6, 0.0]]).double()
+    A, x, wide = difference_jacobian(dynamics, point), dynamics.input, torch.tensor([[1e-6, 0.0]]).double()
     w = (dynamics.driven(x + wide, point[None]) - dynamics.driven(x - wide, point[None]))[0] / 2e-6
     found = ms.spectrum(fp[0]).eigenvalues.abs().sort(descending=True)[0][:4]
     expected = torch.linalg.eigvals(A).abs().sort(descending=True)[0][:4]
@@ -157,18 +160,18 @@ def test_lenses_at_a_fixed_point_of_a_machine_see_its_linearisation(name):
     memory = ms.fisher_memory(dynamics, 0, state=point, lags=6)
     curve = slow_curve(A, w, torch.eye(dynamics.size).double(), 6)
     torch.testing.assert_close(memory.curve, curve, rtol=1e-5, atol=1e-10)
-    # and a small push fades as the lenses say
+    # a small perturbation decays as the linearisation predicts
     push = 1e-4 * torch.linalg.eigh((A + A.T) / 2)[1][:, -1]
     torch.testing.assert_close(dynamics((point + push)[None])[0] - point, A @ push, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", MACHINES)
 @torch.no_grad()
-def test_no_walk_of_a_machine_leaves_the_box(name):
+def test_no_trajectory_of_a_machine_leaves_the_box(name):
     torch.manual_seed(7)
     machine = MACHINES[name]().double()
     for weight in machine.parameters():
-        weight.mul_({"matntm": 1.5, "matrix lstm": 1.0}.get(name, 3.0))  # so that the box is made use of
+        weight.mul_({"matntm": 1.5, "matrix lstm": 1.0}.get(name, 3.0))  # so that states come near the box
     ends = torch.tensor([-2.0, 0.0, 1.0]).double(), torch.tensor([1.0, 3.0, 1.5]).double()
     low, high = machine.bounds(*ends)
     layout = ms.cells.Layout(machine.initial_state(1))
@@ -185,7 +188,7 @@ def test_no_walk_of_a_machine_leaves_the_box(name):
 
 @pytest.mark.parametrize("writers", [1, 2, 3])
 def test_the_box_of_a_memory_is_no_larger_than_need_be(writers):
-    """Heads that all write to one slot, and erase as little as they may, fill it up to the stated bound."""
+    """Heads that write to one slot and erase as little as possible fill it up to the stated bound."""
     machine = TuringMachine(FeedForward(1 + 2, 2), 1, (2,), write_heads=writers, reach=0).double()
     with torch.no_grad():
         machine.heads.maps[0].weight.zero_()
@@ -202,7 +205,7 @@ def test_the_box_of_a_memory_is_no_larger_than_need_be(writers):
     assert filled.abs() <= bound * (1 + 1e-12)
 
 
-def test_there_is_no_box_where_none_is_known():
+def test_bounds_are_none_where_no_box_is_known():
     ends = torch.zeros(3), torch.ones(3)
     assert TuringMachine(Elman(3 + 2, 4, "relu"), 3, (2,)).bounds(*ends) is None
     assert TuringMachine(ms.cells.Stack([Elman(3 + 2, 4), GRU(4, 4)]), 3, (2,)).bounds(*ends) is None
@@ -213,7 +216,7 @@ def test_there_is_no_box_where_none_is_known():
     assert machine.bounds(*ends) is None
 
 
-def test_starts_on_an_even_tape_stay_even_and_find_points():
+def test_uniform_starts_stay_uniform_and_find_all_points():
     torch.manual_seed(3)
     machine = ntm(3, 4, slots=4, slot_size=2).double()
     with torch.no_grad():
@@ -241,7 +244,7 @@ def test_starts_on_an_even_tape_stay_even_and_find_points():
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name):
+def test_multipliers_of_uniform_points_are_those_of_the_full_jacobian(name):
     torch.manual_seed(4)
     machine = MACHINES[name]().double()
     dynamics = ms.Dynamics(machine, randn(3))
@@ -258,7 +261,7 @@ def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name)
                 nearest = (whole - value).abs().argmin()
                 assert (whole[nearest] - value).abs() < 1e-8
                 whole = torch.cat([whole[:nearest], whole[nearest + 1 :]])
-        assert whole.abs().max() < 2e-3  # each was met once, and none is left
+        assert whole.abs().max() < 2e-3  # each multiplier was matched once, and none is left
     assert found.unstable.tolist() == [int((torch.linalg.eigvals(J).abs() > 1 + 1e-5).sum()) for J in jacobians]
     assert f"{len(found)} fixed point" in found.summary()
 
@@ -267,7 +270,7 @@ def test_points_on_an_even_tape_have_the_multipliers_of_the_whole_jacobian(name)
 
 
 @pytest.mark.parametrize("name", ["ntm", "matntm"])
-def test_gradients_by_part_are_those_of_each_part_alone(name):
+def test_gradients_by_part_match_autograd_for_each_part(name):
     torch.manual_seed(9)
     machine = MACHINES[name]().double()
     xs = randn(5, 2, 3)
@@ -279,7 +282,7 @@ def test_gradients_by_part_are_those_of_each_part_alone(name):
     assert parts.names == ("controller", "memory", "read weights", "write weights", "reads")
     whole = ms.gradient_norms(machine, xs, loss)
     torch.testing.assert_close(parts.norms.square().sum(0), whole.norms[0].square())
-    # what the loss is to one who may change one part of the state after step t
+    # gradient of the loss with respect to one part of the state after step t
     state, outputs = machine.initial_state(2), []
     for t, x in enumerate(xs):
         state = map_state(lambda part: part.detach().requires_grad_(), machine(x, state))
@@ -293,20 +296,20 @@ def test_gradients_by_part_are_those_of_each_part_alone(name):
         inner = len(squares) - 4
         expected = torch.stack([sum(squares[:inner]), *squares[inner:]]).sqrt()
         torch.testing.assert_close(parts.norms[:, t], expected)
-    assert (parts.norms[1:4, -1] == 0).all()  # nobody reads after the last step
+    assert (parts.norms[1:4, -1] == 0).all()  # no head reads after the last step
     assert (parts.norms[[0, 4], -1] > 0).all()
 
 
-def test_a_part_that_nothing_reads_at_the_last_step_is_said_to_have_no_gradient_there():
-    """Outputs are made from the controller and from what was read; weights and memory matter to later steps alone."""
+def test_the_summary_names_steps_without_a_gradient():
+    """Outputs depend on the controller and the reads; weights and memory only affect later steps."""
     torch.manual_seed(0)
     machine = matntm(4, 3, slots=4, slot_rows=2, slot_columns=2, output_size=4)
     parts = ms.gradient_norms(machine, torch.randn(6, 2, 4), lambda outputs: outputs.square().sum(), by="part")
     for name, norms in zip(parts.names, parts.norms, strict=True):
         words = GradientNorms(norms[None]).summary()
-        at, told = (4, "step 4") if name in ("memory", "read weights", "write weights") else (5, "the last")
+        at, reference = (4, "step 4") if name in ("memory", "read weights", "write weights") else (5, "the last")
         ratio = norms[0].mean() / norms[at].mean()
-        assert f"at the first step it is {ratio:.3g} of its value at {told}" in words
+        assert f"at the first step it is {ratio:.3g} of its value at {reference}" in words
         silent = ", and at the last step it is 0: the loss does not depend on the state there."
         assert words.endswith(silent) is (at == 4)
     early = ms.gradient_norms(GRU(3, 4), torch.randn(7, 2, 3), lambda outputs: outputs[3].sum()).summary()
@@ -316,7 +319,7 @@ def test_a_part_that_nothing_reads_at_the_last_step_is_said_to_have_no_gradient_
     assert nothing == "The gradient has no measurable decay; it arrives nowhere."
 
 
-def test_parts_of_a_plain_state_and_of_a_masked_sequence():
+def test_gradients_by_part_of_a_tensor_state_and_of_a_masked_sequence():
     torch.manual_seed(10)
     xs, mask = randn(4, 2, 3), torch.tensor([[1, 1], [1, 1], [1, 0], [1, 0]]).bool()
     parts = ms.gradient_norms(LSTM(3, 4).double(), xs, lambda outputs: outputs[-1].sum(), by="part", mask=mask)
@@ -328,7 +331,7 @@ def test_parts_of_a_plain_state_and_of_a_masked_sequence():
 # the figure
 
 
-def test_outputs_are_shown_where_they_are_due():
+def test_the_tape_section_shows_outputs_at_the_steps_that_count():
     task = BitCopy(bits=2, shortest=1, longest=4, mixed=True)
     batch = task.batch(5, seed=3, number=0)
     lengths = batch.mask.sum(0)
@@ -357,14 +360,14 @@ def test_outputs_are_shown_where_they_are_due():
         ("0", [0]),
     ],
 )
-def test_the_longest_run_of_unused_slots_is_left_out(used, shown):
+def test_used_slots_omits_the_longest_unused_run(used, shown):
     weights = torch.tensor([0.5 if each == "1" else 0.01 for each in used])
     assert used_slots(weights) == shown
 
 
 @pytest.mark.parametrize("matrices", [True, False])
-def test_slots_of_a_ring_have_their_own_numbers(matrices):
-    """Heads that walk from slot 117 over the end of 120 slots to slot 3."""
+def test_slots_of_a_ring_keep_their_numbers(matrices):
+    """Heads move from slot 117 past the end of 120 slots to slot 3."""
     pytest.importorskip("matplotlib")
     machine = matntm(4, 3, output_size=4, slots=120) if matrices else ntm(4, 3, slots=120, slot_size=5)
     tape = record_tape(Model(machine, 4), torch.zeros(7, 1, 4))
@@ -392,8 +395,8 @@ def overlap(one, other):
 
 @pytest.mark.parametrize(("slots", "steps", "heads"), [(5, 5, 1), (12, 32, 1), (120, 90, 1), (12, 32, 2)])
 @pytest.mark.parametrize("matrices", [True, *slow(False)])
-def test_all_words_of_the_picture_have_room(matrices, slots, steps, heads, monkeypatch):
-    """No letter is cut off or lies over another one, a picture or a colour bar, also at the size of a narrow page."""
+def test_no_label_of_the_figure_is_cut_off_or_overlaps(matrices, slots, steps, heads, monkeypatch):
+    """No label is cut off or overlaps a label, an image or a colour bar, at the font size of a narrow page."""
     pytest.importorskip("matplotlib")
     torch.manual_seed(0)
     figures, size = [], 25 if matrices else 8

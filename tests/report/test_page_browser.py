@@ -1,4 +1,4 @@
-"""The page in a real browser: drawn, without an error, without a request, and alive under the mouse."""
+"""The page in a real browser: it is drawn without errors or requests, and reacts to clicks."""
 
 import json
 import re
@@ -30,7 +30,7 @@ FLAGS = [
 ]
 WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 
-# Written into a copy of the page before anything else runs: keeps whatever goes wrong.
+# Inserted into a copy of the page before anything else runs: records all errors.
 WATCH = """<script>
 window.wrong = [];
 for (const kind of ["error", "unhandledrejection", "securitypolicyviolation"]) {
@@ -39,7 +39,7 @@ for (const kind of ["error", "unhandledrejection", "securitypolicyviolation"]) {
 for (const kind of ["error", "warn"]) console[kind] = (...words) => wrong.push(`console.${kind}: ${words.join(" ")}`);
 </script>"""
 
-# Written after everything else: waits until each plot is drawn, asks, and leaves the answer in the document.
+# Inserted after everything else: waits for the plots, runs the script, and leaves the answer in the document.
 ASK = """<script>(async () => {
   const answer = {};
   const pause = (time) => new Promise((done) => setTimeout(done, time));
@@ -59,7 +59,7 @@ ASK = """<script>(async () => {
   document.body.append(holder);
 })();</script>"""
 
-# A window cannot be made as narrow as a telephone, but a frame can.
+# A window cannot be as narrow as a phone, but a frame can.
 AROUND = """<!DOCTYPE html><body><script>addEventListener("message", (event) => {
   const holder = document.createElement("pre");
   holder.id = "answer";
@@ -76,7 +76,7 @@ def visit(page, folder, script="", flags=WEBGL, width=None):
     target.write_text(html, encoding="utf-8")
     around.write_text(AROUND.replace("WIDTH", str(width)), encoding="utf-8")
     address = (around if width else target).as_uri()
-    for attempt in range(2):  # on a busy machine the browser's clock may run out before its work is done
+    for attempt in range(2):  # on a busy machine the virtual time may run out before the page is done
         command = [BROWSER, *FLAGS, *flags, f"--user-data-dir={folder / f'profile{attempt}'}", "--dump-dom", address]
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         found = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout, re.DOTALL)
@@ -90,8 +90,8 @@ def visit(page, folder, script="", flags=WEBGL, width=None):
     return answer
 
 
-def visit_in_health(*args, **options):
-    """As `visit`; nothing may go wrong."""
+def visit_without_errors(*args, **options):
+    """As `visit`, and assert that no error occurred."""
     answer = visit(*args, **options)
     assert answer["wrong"] == []
     assert answer["log"] == []
@@ -101,7 +101,7 @@ def visit_in_health(*args, **options):
     return answer
 
 
-# Both are asked on one visit, as to open the page takes longest; the first leaves it as it found it.
+# Both run in one visit, since opening the page takes longest; the first restores the page.
 TURNS = """
 const plot = document.getElementById("plot-states");
 answer.types = [...new Set(plot.data.map((trace) => trace.type))];
@@ -163,20 +163,20 @@ row.querySelector("button").click();
 for (let tries = 0; tries < 250 && ring() !== answer.before; tries++) await pause(20);
 answer.again = [ring(), row.className];
 const copy = document.querySelector('[data-copy="bibtex"]');
-const said = copy.textContent;
+const before = copy.textContent;
 copy.click();
-for (let tries = 0; tries < 250 && copy.textContent === said; tries++) await pause(20);
+for (let tries = 0; tries < 250 && copy.textContent === before; tries++) await pause(20);
 answer.copied = copy.textContent;
 """
 
 
 @pytest.fixture(scope="module")
 def visited(tmp_path_factory):
-    return visit_in_health(full_page(), tmp_path_factory.mktemp("page"), f"{{ {TURNS} }} {{ {SORTS} }}")
+    return visit_without_errors(full_page(), tmp_path_factory.mktemp("page"), f"{{ {TURNS} }} {{ {SORTS} }}")
 
 
 @pytest.mark.xdist_group("visited")
-def test_the_page_is_drawn_and_turns(visited):
+def test_the_plots_are_drawn_and_rotate(visited):
     assert visited["types"] == ["scatter3d"]
     assert visited["canvases"] >= 1
     assert visited["marks"] == 27 * 16
@@ -203,8 +203,8 @@ def test_headings_sort_and_numbers_select(visited):
 
 
 @SLOW
-def test_without_webgl_the_view_is_flat(tmp_path):
-    answer = visit_in_health(
+def test_without_webgl_the_view_is_two_dimensional(tmp_path):
+    answer = visit_without_errors(
         full_page(),
         tmp_path,
         """
@@ -221,26 +221,26 @@ def test_without_webgl_the_view_is_flat(tmp_path):
 
 
 @SLOW
-def test_the_page_follows_a_dark_ground(tmp_path):
+def test_the_page_follows_the_dark_colour_scheme(tmp_path):
     script = """
         const style = getComputedStyle(document.body);
         const marker = document.getElementById("plot-states").data.find((trace) => trace.meta.tags.includes("stable"));
         answer.colours = [style.backgroundColor, style.color, marker.marker.color];
     """
-    answer = visit_in_health(full_page(), tmp_path, script, [*WEBGL, "--blink-settings=preferredColorScheme=0"])
+    answer = visit_without_errors(full_page(), tmp_path, script, [*WEBGL, "--blink-settings=preferredColorScheme=0"])
     assert answer["colours"] == ["rgb(20, 23, 27)", "rgb(233, 231, 226)", "#56b4e9"]
 
 
-def test_what_would_be_fetched_is_blocked_and_noticed(tmp_path):
+def test_requests_are_blocked_and_detected(tmp_path):
     smuggler = Section("Smuggler", "", '<img src="http://127.0.0.1:9/pixel.png" alt="">')
     answer = visit(NetworkPage("Nothing else", empty(5), sections=[smuggler]), tmp_path)
     assert "securitypolicyviolation: http://127.0.0.1:9/pixel.png" in answer["wrong"]
 
 
 @SLOW
-def test_a_title_is_no_script(tmp_path):
+def test_a_title_with_markup_does_not_run(tmp_path):
     title = "</title><script>document.documentElement.dataset.evil = 1</script>"
-    answer = visit_in_health(
+    answer = visit_without_errors(
         full_page(title=title, facts=[(title, title)], command=title),
         tmp_path,
         "answer.evil = document.documentElement.dataset.evil || null; answer.title = document.title;",
@@ -259,7 +259,7 @@ def test_a_title_is_no_script(tmp_path):
         ),
     ],
 )
-def test_small_worlds(case, tmp_path):
+def test_pages_of_small_states_are_drawn_without_errors(case, tmp_path):
     one, two = cube(1, 1), replace(cube(2, 2), continuous=True, bounded=False)
     nothing = empty(5)
     page = {
@@ -269,7 +269,7 @@ def test_small_worlds(case, tmp_path):
         "nothing": NetworkPage("Nothing", nothing),
         "motion only": NetworkPage("Motion", nothing, trajectories=torch.randn(20, 3, 5).double()),
     }[case]
-    answer = visit_in_health(
+    answer = visit_without_errors(
         page,
         tmp_path,
         """
@@ -284,13 +284,13 @@ def test_small_worlds(case, tmp_path):
 
 @SLOW
 @pytest.mark.parametrize("width", [420, 1000])
-def test_the_training_curve_s_legend_is_whole(width, tmp_path):
+def test_the_legend_of_the_training_curve_is_not_cut_off(width, tmp_path):
     # a loss that falls at the end leaves only the upper right corner, or the lower left, for the legend
     for name, losses in {"late": [0.9] * 15 + [1e-3] * 5, "early": [0.9] + [0.02, 0.01] * 10}.items():
         curve = [{"step": step, "train_loss": loss, "loss": loss} for step, loss in enumerate(losses)]
         folder = tmp_path / name
         folder.mkdir()
-        answer = visit_in_health(
+        answer = visit_without_errors(
             NetworkPage("Trained", cube(1, 1), curve=curve, baseline=0.9),
             folder,
             """
@@ -310,10 +310,10 @@ def test_the_training_curve_s_legend_is_whole(width, tmp_path):
 @SLOW
 @pytest.mark.parametrize("width", [None, 390])
 @pytest.mark.parametrize("gain", [0.8, 1.5], ids=["stable", "growing"])
-def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, tmp_path):
+def test_the_labels_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, tmp_path):
     fp = cube()
     sections = [linearisation_section(fp), matrix_section(spectrum(gain * torch.randn(16, 16) / 4))]
-    answer = visit_in_health(
+    answer = visit_without_errors(
         NetworkPage("A matrix", fp, sections=sections),
         tmp_path,
         """
@@ -335,10 +335,10 @@ def test_the_letters_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, 
 
 @SLOW
 @pytest.mark.parametrize("width", [None, 380])
-def test_variables_in_the_page(tmp_path, width):
+def test_the_variables_section_is_drawn_inside_the_page(tmp_path, width):
     net = planted_network(3, 2, 12, 4, torch.Generator().manual_seed(0))
     section = variables_section(find_variables(net.model))
-    answer = visit_in_health(
+    answer = visit_without_errors(
         NetworkPage("Variables", empty(3), sections=[section]),
         tmp_path,
         """

@@ -28,7 +28,7 @@ from tests.slow import SLOW
 
 
 def cube(size=16, bits=3):
-    """h' = tanh(2 h) on `bits` coordinates and a contraction on the others, turned by an orthogonal matrix.
+    """h' = tanh(2 h) on `bits` coordinates and a contraction on the others, rotated by an orthogonal matrix.
 
     Each bit rests at -a, 0 or a, with a = tanh(2a), so that all 3 ** bits fixed points are known.
     """
@@ -78,7 +78,7 @@ def full_page(**changes):
 
 
 class Outline(HTMLParser):
-    """Elements, their attributes and the text outside scripts, as a browser without JavaScript sees them."""
+    """The elements of a document, their attributes, and the text outside scripts."""
 
     def __init__(self, html):
         super().__init__()
@@ -106,7 +106,7 @@ def plain(html):
 # --- projection -----------------------------------------------------------------------------------------------------
 
 
-def test_three_components_hold_the_cube():
+def test_three_principal_components_preserve_the_distances_of_the_cube():
     fp = cube()
     seen = project_state_space(fp)
     distances = torch.cdist(fp.states, fp.states)
@@ -148,7 +148,7 @@ def test_a_complex_pair_spans_its_plane():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_small_states(size):
+def test_states_of_up_to_four_numbers_are_projected_without_loss_where_possible(size):
     fp = cube(size, min(size, 3))
     seen = project_state_space(fp, walks(fp))
     dims = {1: 2, 2: 2}.get(size, 3)
@@ -162,14 +162,14 @@ def test_small_states(size):
         assert seen.labels == ("time step", "state")
 
 
-def test_a_single_saddle_shows_its_unstable_direction_in_full_length():
+def test_the_unstable_direction_of_a_single_saddle_has_full_length():
     fp = cube()
     saddle = fp[fp.unstable == 1][0]
     arm = project_state_space(saddle).segments[0]
     assert np.linalg.norm(arm[1] - arm[0]) == pytest.approx(2 * ARM_LENGTH)
 
 
-def test_too_many_trajectories_are_thinned_and_it_is_said():
+def test_many_trajectories_are_thinned_with_a_note():
     fp = cube()
     many = project_state_space(fp, torch.randn(1000, 40, 16).double())
     assert many.paths.shape == (30, 1000, 3)
@@ -197,7 +197,7 @@ def test_trajectories_of_another_size_are_refused():
 # --- figure ---------------------------------------------------------------------------------------------------------
 
 
-def test_groups_tell_the_cube_apart():
+def test_groups_separate_the_fixed_points_of_the_cube_by_kind():
     found = drawing.groups(cube())
     assert [(group.key, len(group.members)) for group in found] == [
         ("stable", 8),
@@ -210,7 +210,7 @@ def test_groups_tell_the_cube_apart():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 16])
 @pytest.mark.parametrize("driven", [True, False])
-def test_the_figure_is_drawn(size, driven, tmp_path):
+def test_the_figure_has_two_panels_for_every_state_size(size, driven, tmp_path):
     fp = cube(size, min(size, 3))
     figure = fp.figure(walks(fp) if driven else None)
     assert len(figure.axes) == 2
@@ -218,7 +218,7 @@ def test_the_figure_is_drawn(size, driven, tmp_path):
     assert (tmp_path / "figure.png").stat().st_size > 3000
 
 
-def test_the_figure_of_nothing_and_of_a_flow(tmp_path):
+def test_the_figure_without_points_and_the_figure_of_a_flow(tmp_path):
     nothing = drawing.draw_fixed_points(empty(5))
     nothing.savefig(tmp_path / "nothing.svg")
     assert [axes.get_title() for axes in nothing.axes] == [
@@ -235,7 +235,7 @@ def test_the_figure_of_nothing_and_of_a_flow(tmp_path):
     assert not eigenvalues.patches  # no circle
 
 
-def test_colours_can_be_told_apart_on_both_grounds():
+def test_colours_are_distinguishable_on_both_backgrounds():
     for ground, at in (("#fdfdfb", 0), ("#14171b", 1)):
         for pair in drawing.PALETTE.values():
             assert _contrast(pair[at], ground) > 2.2
@@ -278,7 +278,7 @@ def _lab(linear):
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_lead_sentence():
+def test_the_headline_counts_the_kinds_of_points():
     fp = cube()
     assert headline(fp) == (
         "At this input the network can rest at 27 points: 8 are stable, where a memory can stay; and 19 are saddles, "
@@ -294,10 +294,10 @@ def test_the_lead_sentence():
     assert "the search missed it" in headline(empty(3))
 
 
-def test_the_verdict_by_index_sum():
+def test_the_verdict_follows_the_index_sum():
     fp = cube()
     assert completeness_verdict(fp).state == "complete"
-    assert completeness_verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection is not meant to be complete
+    assert completeness_verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection makes no claim of completeness
     saddles, corners = (replace(fp[chosen], bounded=True) for chosen in (fp.unstable > 0, fp.unstable == 0))
     assert completeness_verdict(saddles).state == "incomplete"
     assert "at least 8 points with an even number" in completeness_verdict(saddles).reason
@@ -309,7 +309,7 @@ def test_the_verdict_by_index_sum():
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_the_verdict_agrees_with_the_lens(bounded):
+def test_the_verdict_agrees_with_may_be_complete(bounded):
     for fp in (cube(), cube()[3:9], cube(3), empty(3)):
         fp = replace(fp, bounded=bounded)
         assert (
@@ -321,7 +321,7 @@ def test_the_verdict_agrees_with_the_lens(bounded):
 # --- page -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_tells_everything(tmp_path):
+def test_the_page_contains_all_its_parts(tmp_path):
     path = write_page(tmp_path / "new" / "page.html", full_page())
     html = path.read_text(encoding="utf-8")
     text = plain(html)
@@ -343,7 +343,7 @@ def test_the_page_tells_everything(tmp_path):
     assert headings == ["h1"] + ["h2"] * 6
 
 
-def test_the_page_asks_for_nothing_from_outside():
+def test_the_page_loads_nothing_from_outside():
     html = render_page(full_page())
     elements = Outline(html).elements
     for tag, attributes in elements:
@@ -358,7 +358,7 @@ def test_the_page_asks_for_nothing_from_outside():
     assert html.count("* plotly.js v") == 1
 
 
-def test_every_id_is_there_once_and_every_picture_has_words():
+def test_ids_are_unique_and_every_picture_has_a_description():
     elements = Outline(render_page(full_page())).elements
     ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -368,7 +368,7 @@ def test_every_id_is_there_once_and_every_picture_has_words():
     assert all(tag != "svg" or {"aria-hidden", "role"} & set(attributes) for tag, attributes in elements)
 
 
-def test_text_of_the_user_stays_text():
+def test_user_text_is_escaped():
     evil = '<script>alert("1")</script><img src=x onerror=alert(1)>'
     lens = Section(evil, evil, "<p>markup</p>")
     page = full_page(title=evil, facts=[(evil, evil)], command=evil, sections=[lens])
@@ -381,17 +381,17 @@ def test_text_of_the_user_stays_text():
     assert [tag for tag, _ in Outline(html).elements].count("script") == usual
 
 
-def test_a_lens_adds_its_section_without_a_template():
+def test_a_section_needs_no_template():
     lens = Section("Fisher memory", "How much of the past is left.", "<p>J_tot = 1</p>")
     html = render_page(full_page(sections=[lens, lens]))
     assert '<section id="fisher-memory"' in html
     assert '<section id="fisher-memory-2"' in html
     assert '<a href="#fisher-memory">Fisher memory</a>' in html
     alone = render_document("Only text", "", [lens])
-    assert len(alone) < 30_000  # no picture that turns, so no plotly
+    assert len(alone) < 30_000  # no plot, so no plotly script
 
 
-def test_a_figure_of_matplotlib_takes_the_colours_of_the_page():
+def test_a_matplotlib_figure_uses_the_colours_of_the_page():
     figure = new_figure(3, 2)
     figure.add_subplot().plot([1, 2], color=COLOUR["saddle-2"])
     svg = inline_svg(figure, "mine", alt='with "quotes"')
@@ -417,7 +417,7 @@ def test_the_table_is_sorted_by_unstable_directions():
 @pytest.mark.parametrize("spec", ["states", "eigenvalues"])
 @pytest.mark.parametrize("size", [1, 2, 16])
 @pytest.mark.parametrize("continuous", [True, False])
-def test_plotly_accepts_the_figures(spec, size, continuous):
+def test_plotly_accepts_the_figure_specifications(spec, size, continuous):
     import plotly.graph_objects as go
 
     fp = replace(cube(size, min(size, 3)), continuous=continuous, slow=cube(size, min(size, 3))[:2])
@@ -425,7 +425,7 @@ def test_plotly_accepts_the_figures(spec, size, continuous):
         state_section.spec(fp, project_state_space(fp, walks(fp))) if spec == "states" else eigenvalue_section.spec(fp)
     )
     text = json.dumps(figure, allow_nan=False)
-    drawn = go.Figure(json.loads(re.sub(r"var\(--[a-z0-9-]+\)", "red", text)))  # refuses what plotly does not know
+    drawn = go.Figure(json.loads(re.sub(r"var\(--[a-z0-9-]+\)", "red", text)))  # raises on unknown properties
     names = [name for trace in drawn.data for name in trace.customdata or ()]
     if spec == "states":
         assert sorted(names) == sorted([*map(str, range(len(fp))), "s0", "s1"])
@@ -435,7 +435,7 @@ def test_plotly_accepts_the_figures(spec, size, continuous):
         assert any(trace.fill == "toself" for trace in drawn.data) != continuous  # the unit circle is for maps
 
 
-def test_hover_text_says_what_the_table_says():
+def test_the_hover_text_has_the_facts_of_the_table():
     fp = cube()
     figure = state_section.spec(fp, project_state_space(fp))
     text = next(
@@ -459,7 +459,7 @@ def test_infinite_and_unknown_time_constants_are_shown_and_can_be_sorted():
 
 @pytest.mark.parametrize("trajectories", [None, "some"])
 @pytest.mark.parametrize("size", [1, 2, 3, 16])
-def test_pages_of_little(size, trajectories):
+def test_pages_of_small_states_with_and_without_trajectories(size, trajectories):
     fp = cube(size, min(size, 3))
     html = render_page(NetworkPage("Little", fp, trajectories=None if trajectories is None else walks(fp)))
     assert "Training" not in plain(html)
@@ -467,7 +467,7 @@ def test_pages_of_little(size, trajectories):
     assert "one fixed point" in one
 
 
-def test_the_page_of_nothing():
+def test_the_page_without_fixed_points():
     nothing = empty(4)
     html = render_page(NetworkPage("Nothing", nothing))
     assert "Incomplete" in plain(html)
@@ -490,7 +490,7 @@ def test_the_page_of_nothing():
         ([{"step": step, "train_loss": 1 / (step + 1)} for step in range(9001)], "after 9000 steps"),
     ],
 )
-def test_training_curves(curve, words):
+def test_the_training_section_describes_the_curve(curve, words):
     text = plain(render_page(NetworkPage("Trained", cube(3), curve=curve, baseline=1.0)))
     assert words in text
     assert "done" not in text
@@ -505,7 +505,7 @@ def test_a_large_network_makes_a_page_of_less_than_8_megabytes(tmp_path):
     order = slopes.abs().argsort(1, descending=True)
     vectors = torch.nn.functional.one_hot(order, size).mT.to(torch.complex128)
     vars(fp)["_eigen"] = (slopes.gather(1, order).to(torch.complex128), vectors)
-    vars(fp)["index"] = (1 - slopes).sign().prod(1).long()  # both are known, and would take a minute to find anew
+    vars(fp)["index"] = (1 - slopes).sign().prod(1).long()  # both are known, and would take a minute to compute
     page = full_page(fixed_points=fp, trajectories=torch.randn(1000, 64, size))
     path = write_page(tmp_path / "page.html", page)
     assert path.stat().st_size < 8e6
@@ -514,7 +514,7 @@ def test_a_large_network_makes_a_page_of_less_than_8_megabytes(tmp_path):
     )
 
 
-def test_the_same_page_twice():
+def test_rendering_is_deterministic():
     fp = cube()
     page = full_page(fixed_points=fp, trajectories=walks(fp))
     assert render_page(page) == render_page(page)
@@ -526,11 +526,11 @@ def test_importing_the_report_imports_no_extra():
 
 
 @pytest.mark.parametrize("missing", ["plotly", "jinja2", "matplotlib"])
-def test_a_missing_extra_is_met_with_what_to_do(missing, monkeypatch):
+def test_a_missing_extra_raises_with_the_install_command(missing, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.setattr(markup, "_environment", markup._environment.__wrapped__)  # kept from earlier pages
+    monkeypatch.setattr(markup, "_environment", markup._environment.__wrapped__)  # cached by earlier pages
     one = torch.ones(1).double()
     fp = FixedPoints(one[None], one, 0.5 * one[None, None], one.long(), False, True)
     with pytest.raises(ImportError, match=re.escape("pip install 'mnemoscope[report]'")):
@@ -551,14 +551,14 @@ def test_the_recurrent_matrix_is_drawn_in_the_colours_of_the_page():
     assert 'role="img"' in drawn
     assert "var(--stable)" in drawn
     assert "#0a0b" not in drawn
-    assert "tspan" not in drawn  # no raised letters, whose size the page would overrule
+    assert "tspan" not in drawn  # no superscripts, whose size the page would override
     assert re.search(">10[¹²³⁴⁵⁶⁷⁸⁹]+<", drawn)
     assert section.title == "Recurrent matrix"
     assert html.index("Recurrent matrix") < html.index("How to cite")
     assert "A 12 x 12 matrix" in plain(html)
 
 
-def test_jacobians_are_told_by_kind():
+def test_the_linearisation_table_has_one_row_per_kind():
     fp = cube()
     section = spectrum_section.linearisation_section(fp)
     text = plain(section.html)
@@ -568,7 +568,7 @@ def test_jacobians_are_told_by_kind():
     assert f"stable (8){most}{seen.radius:.3g}{seen.norm:.3g}0%1 " in text
 
 
-def test_a_transient_near_a_fixed_point_is_told_with_its_step():
+def test_the_linearisation_table_gives_the_step_of_a_transient():
     jacobian = torch.tensor([[0.5, 0.0], [4.0, 0.5]]).double()
     one = torch.ones(1).long()
     fp = FixedPoints(torch.zeros(1, 2).double(), torch.zeros(1).double(), jacobian[None], one, False, True)

@@ -54,7 +54,7 @@ def page_of_run(run: LoadedRun) -> NetworkPage:
         ],
         curve=RunFolder(run.folder).read_metrics(),
         baseline=result.baseline,
-        baseline_is=task.baseline_label,
+        baseline_label=task.baseline_label,
         command=run.options.command or shlex.join(["mnemoscope", "inspect", str(run.folder)]),
     )
 

@@ -45,7 +45,7 @@ class NetworkPage:
     """Sections of further lenses, shown before the training curve."""
     lead: str = ""
     """First sentences of a page without fixed points; otherwise the fixed points provide them."""
-    baseline_is: str = "without memory"
+    baseline_label: str = "without memory"
     """How the baseline is reached: "without memory" or "by guessing" (`Task.baseline_label`)."""
     lenses: Sequence[str] = ()
     """Names of the lenses on the page, for `mnemoscope cite`."""
@@ -65,7 +65,7 @@ def render_page(page: NetworkPage) -> str:
     sections = [] if page.fixed_points is None else _fixed_point_sections(page.fixed_points, page.trajectories)
     sections += page.sections
     if page.curve:
-        sections.append(training_section(page.curve, page.baseline, page.baseline_is))
+        sections.append(training_section(page.curve, page.baseline, page.baseline_label))
     sections += [citation_section(page.cites), provenance_section(page.command)]
     return render_document(page.title, _summary(page), sections, page.lenses)
 

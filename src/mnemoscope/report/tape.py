@@ -118,6 +118,6 @@ def _describe_parts(parts: GradientNorms) -> str:
         for step, share in (("first", shares[:, 0]), ("last", shares[:, -1]))
     ]
     return (
-        f"The gradient after training, by the parts of the state: {', '.join(largest)}. Nearly empty memory has large gradients: "
-        f"the cosine between a short slot vector and a key is sensitive to small changes."
+        f"The gradient after training, by the parts of the state: {', '.join(largest)}. Nearly empty memory has large "
+        f"gradients: the cosine between a short slot vector and a key is sensitive to small changes."
     )

@@ -20,16 +20,18 @@ Record = Mapping[str, Any]
 Series = list[tuple[float, float]]
 
 
-def training_section(records: Sequence[Record], baseline: float | None, baseline_is: str = "without memory") -> Section:
-    """Return the section with the loss over the steps; `baseline_is` is that of `NetworkPage`."""
+def training_section(
+    records: Sequence[Record], baseline: float | None, baseline_label: str = "without memory"
+) -> Section:
+    """Return the section with the loss over the steps; `baseline_label` is that of `NetworkPage`."""
     training, omitted = _series(records, "train_loss")
     test, omitted_of_test = _series(records, "loss")
     omitted += omitted_of_test
     notes = [f"{pluralise(omitted, 'value')} not finite and not drawn."] if omitted else []
     last = [f"{name.replace('_', ' ')} {format_number(float(value))}" for name, value in _last(records).items()]
-    svg = _draw(training, test, baseline, baseline_is) if training or test else None
+    svg = _draw(training, test, baseline, baseline_label) if training or test else None
     html = render_template("training_curve.html", svg=svg, notes=notes, last=last)
-    return Section("Training", _lead(training, test, baseline, baseline_is), html)
+    return Section("Training", _lead(training, test, baseline, baseline_label), html)
 
 
 def _series(records: Sequence[Record], name: str) -> tuple[Series, int]:
@@ -51,7 +53,7 @@ def _last(records: Sequence[Record]) -> Record:
     return {}
 
 
-def _lead(training: Series, test: Series, baseline: float | None, baseline_is: str) -> str:
+def _lead(training: Series, test: Series, baseline: float | None, baseline_label: str) -> str:
     if not training and not test:
         return "No finite loss was recorded."
     name, (step, loss) = ("test loss", test[-1]) if test else ("training loss", training[-1])
@@ -60,8 +62,8 @@ def _lead(training: Series, test: Series, baseline: float | None, baseline_is: s
         return f"{sentence}."
     share = loss / baseline
     if share >= 1:
-        return f"{sentence}: no better than the {format_number(baseline)} reached {baseline_is}."
-    return f"{sentence}, {format_number(100 * share)} % of the {format_number(baseline)} reached {baseline_is}."
+        return f"{sentence}: no better than the {format_number(baseline)} reached {baseline_label}."
+    return f"{sentence}, {format_number(100 * share)} % of the {format_number(baseline)} reached {baseline_label}."
 
 
 def _thinned(series: Series) -> tuple[list[float], list[float]]:
@@ -70,7 +72,7 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
     return [step for step, _ in kept], [value for _, value in kept]
 
 
-def _draw(training: Series, test: Series, baseline: float | None, baseline_is: str) -> str:
+def _draw(training: Series, test: Series, baseline: float | None, baseline_label: str) -> str:
     figure = new_figure(7.2, 3.1)
     axes = figure.add_subplot()
     if training:
@@ -79,7 +81,7 @@ def _draw(training: Series, test: Series, baseline: float | None, baseline_is: s
     if test:
         axes.plot(*_thinned(test), color=COLOUR["stable"], linewidth=2, marker="o", markersize=3.5, label="test loss")
     if baseline is not None and isfinite(baseline):
-        label = f"{baseline_is}: {format_number(baseline)}"
+        label = f"{baseline_label}: {format_number(baseline)}"
         axes.axhline(baseline, color=COLOUR["ink"], linewidth=1.2, linestyle=(0, (4, 3)), label=label)
     if any(value > 0 for _, value in training + test):
         use_log_scale(axes, axes.yaxis)

@@ -168,8 +168,9 @@ class Attention(Result):
         else:
             raise ValueError(f"A threshold for attention weights must be from 0 to below 1, but {threshold} was given.")
         counted = self.weights > limit.unsqueeze(1)
-        counts = (counted.sum(1), *shortest_paths(counted, self.taken))
-        return AttentionDependencies(*(count.masked_fill(~self.taken, NO_STEP) for count in counts), limit)
+        depth, skips = shortest_paths(counted, self.taken)
+        kappa, depth, skips = (count.masked_fill(~self.taken, NO_STEP) for count in (counted.sum(1), depth, skips))
+        return AttentionDependencies(kappa, depth, skips, limit)
 
     def summary(self) -> str:
         """Return the result in sentences."""
