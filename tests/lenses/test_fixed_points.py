@@ -1,4 +1,4 @@
-"""The fixed-point lens on systems whose fixed points are known, and its promises on every kind of start."""
+"""The fixed-point lens on systems with known fixed points, and with every kind of start."""
 
 import itertools
 
@@ -32,7 +32,7 @@ ROOT = scipy.optimize.brentq(lambda a: np.tanh(2 * a) - a, 0.5, 1, xtol=1e-15)
 
 
 def cube(size=3, mixed=True):
-    """h' = Q tanh(2 Q^T h) on the first three coordinates of a rotated frame: exactly 27 fixed points."""
+    """Return h' = Q tanh(g Q^T h), whose gain g is 2 for three coordinates and 0.5 for others, and its 27 roots."""
     Q = torch.linalg.qr(torch.randn(size, size, dtype=torch.float64))[0] if mixed else torch.eye(size).double()
     gain = torch.full((size,), 0.5, dtype=torch.float64)
     gain[:3] = 2
@@ -54,7 +54,7 @@ def assert_same_set(found, expected, distance=1e-9):
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
-def test_all_27_points_of_a_cube(solver):
+def test_every_solver_finds_the_27_points_of_a_cube(solver):
     dynamics, roots = cube(6)
     fp = ms.find_fixed_points(dynamics, roots + 0.1 * torch.randn_like(roots), solver=solver)
     assert_same_set(fp.states, roots)
@@ -68,7 +68,7 @@ def test_all_27_points_of_a_cube(solver):
     assert fp.reached.sum() == len(fp.starts) == 27
 
 
-def test_adaptive_starts_complete_the_cube():
+def test_an_adaptive_search_completes_the_cube():
     dynamics, roots = cube(8)
     fp = ms.find_fixed_points(dynamics, "adaptive")
     assert_same_set(fp.states, roots)
@@ -76,18 +76,18 @@ def test_adaptive_starts_complete_the_cube():
     assert "no sign of a missing point, though no proof" in fp.summary()
 
 
-def test_an_incomplete_set_is_called_incomplete():
+def test_the_summary_reports_missing_points():
     dynamics, roots = cube()
-    for missing, word in ((0, "even"), (1, "odd")):  # a corner (index 1), an edge (index -1)
+    for missing, parity in ((0, "even"), (1, "odd")):  # a corner (index 1), an edge (index -1)
         kept = torch.cat([roots[:missing], roots[missing + 1 :]])
         fp = ms.find_fixed_points(dynamics, kept)
         assert fp.may_be_complete is False
-        assert f"with an {word} number of real eigenvalues above 1 is missing" in fp.summary()
+        assert f"with an {parity} number of real eigenvalues above 1 is missing" in fp.summary()
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
-def test_flow_of_jang(solver):
-    """Jang Eq 14-15, with the misprinted point put right: (1, 1/2), (-1, -1/2) stable, (0, 0) a saddle."""
+def test_every_solver_finds_the_points_of_the_flow_of_jang(solver):
+    """Jang Eq 14-15, with the misprinted point corrected: (1, 1/2), (-1, -1/2) stable, (0, 0) a saddle."""
 
     def velocity(x, state):
         x, y = state.unbind(1)
@@ -115,7 +115,7 @@ def test_flow_of_jang(solver):
         (1.0, 1.0, "marginal", "spiral"),
     ],
 )
-def test_kinds_of_linear_maps(angle, radius, kind, shape):
+def test_linear_maps_are_classified_by_their_eigenvalues(angle, radius, kind, shape):
     A = radius * torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: h @ A.T, state_size=2)), torch.ones(1, 2).double())
     assert (fp.kind, fp.shape) == ([kind], [shape])
@@ -126,7 +126,7 @@ def test_kinds_of_linear_maps(angle, radius, kind, shape):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 5), gain=st.floats(0.5, 3.0))
-def test_agrees_with_scipy_from_the_same_starts(seed, size, gain):
+def test_every_root_that_scipy_finds_is_found(seed, size, gain):
     """Every root that scipy's hybrid Powell method finds is found, and the index sum of a complete set is 1."""
     generator = torch.Generator().manual_seed(seed)
     V = gain * torch.randn(size, size, generator=generator, dtype=torch.float64) / size**0.5
@@ -135,16 +135,16 @@ def test_agrees_with_scipy_from_the_same_starts(seed, size, gain):
     dynamics = ms.Dynamics(cell)
     fp = ms.find_fixed_points(dynamics, Adaptive(Box(200), patience=2))
     for start in 2 * torch.rand(30, size, generator=generator, dtype=torch.float64) - 1:
-        answer = scipy.optimize.root(lambda h: np.tanh(V.numpy() @ h) - h, start.numpy(), tol=1e-12)
-        if answer.success and np.abs(answer.fun).max() < 1e-12:
+        solution = scipy.optimize.root(lambda h: np.tanh(V.numpy() @ h) - h, start.numpy(), tol=1e-12)
+        if solution.success and np.abs(solution.fun).max() < 1e-12:
             # near a bifurcation the root is ill-conditioned: |error| <= |f| / smallest singular value
-            smallest = torch.linalg.svdvals(dynamics.residual_jacobian(torch.from_numpy(answer.x)[None]))[0, -1]
-            gap = (fp.states - torch.from_numpy(answer.x)).norm(dim=1).min()
+            smallest = torch.linalg.svdvals(dynamics.residual_jacobian(torch.from_numpy(solution.x)[None]))[0, -1]
+            gap = (fp.states - torch.from_numpy(solution.x)).norm(dim=1).min()
             assert gap < 1e-8 + 1e-10 / smallest
     assert fp.may_be_complete is not False
 
 
-def test_lstm_and_stacked_networks():
+def test_the_points_of_lstms_and_stacked_networks_are_fixed():
     for network in (torch.nn.LSTM(2, 6), torch.nn.GRU(2, 4, num_layers=2), LSTM(2, 5)):
         with torch.no_grad():
             for parameter in network.parameters():
@@ -155,7 +155,7 @@ def test_lstm_and_stacked_networks():
         torch.testing.assert_close(dynamics(fp.states), fp.states, rtol=0, atol=1e-12)
 
 
-def test_slow_points_are_kept_apart():
+def test_slow_points_are_reported_apart_from_fixed_points():
     """x' = x + x^2 + e has no fixed point; q has its minimum e^2/2 at 0."""
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 1e-4, state_size=1))
     for solver in SOLVERS:
@@ -172,7 +172,7 @@ def test_slow_points_are_kept_apart():
 
 
 def test_every_start_has_a_status():
-    """One system with all fates: exp(h) - 2 has roots; far to the right it overflows to infinity at once."""
+    """exp(h) - 2 has two roots, and overflows immediately from a large state."""
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: torch.exp(h) - 2, state_size=1))
     fp = ms.find_fixed_points(dynamics, torch.tensor([[-1.0], [1.0], [800.0]]).double())
     assert len(fp) == 2
@@ -187,8 +187,8 @@ def test_every_start_has_a_status():
     assert few.starts.counts() == {Status.UNFINISHED: 1}
 
 
-def test_points_outside_the_declared_box_are_no_results():
-    """h' = h^3 has roots -1, 0, 1; whoever declares the box (-0.5, 0.5) wants 0 alone, and starts are clamped to it."""
+def test_points_outside_the_declared_box_are_not_reported():
+    """h' = h^3 has the roots -1, 0 and 1; the box (-0.5, 0.5), to which starts are clamped, contains 0 alone."""
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: h**3, state_size=1, bounds=(-0.5, 0.5)))
     fp = ms.find_fixed_points(dynamics, torch.linspace(-2, 2, 9).double()[:, None])
     torch.testing.assert_close(fp.states, torch.zeros(1, 1).double(), rtol=0, atol=1e-12)
@@ -199,7 +199,7 @@ def test_points_outside_the_declared_box_are_no_results():
         assert fp.starts.counts() == {Status.OUTSIDE: 1}
 
 
-def test_the_callers_things_are_left_untouched():
+def test_starts_weights_and_random_state_stay_unchanged():
     network = torch.nn.GRU(2, 8).train()
     starts = torch.randn(20, 8)
     before, weights = starts.clone(), {k: v.clone() for k, v in network.state_dict().items()}
@@ -213,14 +213,14 @@ def test_the_callers_things_are_left_untouched():
     assert torch.equal(torch.random.get_rng_state(), random_state)
 
 
-def test_a_seed_gives_the_same_numbers():
+def test_the_same_seed_gives_the_same_result():
     dynamics = ms.Dynamics(torch.nn.GRU(2, 8))
-    one, other = (ms.find_fixed_points(dynamics, "adaptive", seed=3) for _ in range(2))
-    assert torch.equal(one.states, other.states)
-    assert torch.equal(one.starts.status, other.starts.status)
+    first, second = (ms.find_fixed_points(dynamics, "adaptive", seed=3) for _ in range(2))
+    assert torch.equal(first.states, second.states)
+    assert torch.equal(first.starts.status, second.starts.status)
 
 
-def test_starts_from_trajectories_and_boxes():
+def test_starts_come_from_trajectories_and_boxes():
     network = torch.nn.LSTM(2, 5)
     dynamics = ms.Dynamics(network)
     generator = torch.Generator().manual_seed(0)
@@ -235,13 +235,13 @@ def test_starts_from_trajectories_and_boxes():
     assert len(ms.find_fixed_points(dynamics, FromTrajectories(xs, number=9)).starts) == 9
 
 
-def test_states_of_the_cells_own_form_are_starts():
+def test_states_in_the_form_of_the_cell_are_valid_starts():
     cell = ms.adapt(torch.nn.LSTM(2, 5))
     fp = ms.find_fixed_points(ms.Dynamics(cell), cell.initial_state(4))
     assert len(fp.starts) == 4
 
 
-def test_float32_functions():
+def test_a_float32_function_is_searched_in_float32():
     W = torch.randn(3, 3)
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(h @ W), state_size=3, bounds=(-1, 1)), dtype=torch.float32)
     fp = ms.find_fixed_points(dynamics)
@@ -250,7 +250,7 @@ def test_float32_functions():
     assert fp.q.max() < 1e-10
 
 
-def test_save_load_and_index(tmp_path):
+def test_load_reads_what_save_wrote_and_indexing_selects_points(tmp_path):
     dynamics, _ = cube()
     fp = ms.find_fixed_points(dynamics, "adaptive")
     fp.save(tmp_path / "points.safetensors")
@@ -261,7 +261,7 @@ def test_save_load_and_index(tmp_path):
     assert len(fp[0]) == 1
     assert torch.equal(fp[-1].states[0], fp.states[-1])
     assert len(fp[fp.unstable == 0]) == 8
-    assert [one.kind[0] for one in fp] == fp.kind
+    assert [point.kind[0] for point in fp] == fp.kind
     with pytest.raises(IndexError, match="27 fixed points"):
         fp[27]
     other = tmp_path / "other.safetensors"
@@ -301,7 +301,7 @@ def test_bad_settings_are_refused(make):
         make()
 
 
-def test_gmres_and_conjugate_gradients_solve():
+def test_gmres_and_conjugate_gradients_agree_with_a_direct_solution():
     A = torch.randn(5, 12, 12, dtype=torch.float64) / 12**0.5 + torch.eye(12)
     b = torch.randn(5, 12, dtype=torch.float64)
     tight = torch.full((5,), 1e-13, dtype=torch.float64)
@@ -332,21 +332,23 @@ def test_a_large_network_forms_matrices_for_its_points_only(monkeypatch):
     fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600), solver=NewtonKrylov())
     assert len(fp) == 1
     assert fp.reached.tolist() == [8]
-    assert sum(formed) <= 6  # the point's inverse, its surroundings (4), the answer's Jacobian; none per start and step
+    assert (
+        sum(formed) <= 6
+    )  # the inverse at the point, its neighbourhood (4), the Jacobian of the result; none per start and step
 
 
 def test_a_line_attractor_is_recognised():
-    """h' = (h1, h2 / 2): every point of the first axis is fixed, and the search must not collect them for ever."""
+    """h' = (h1, h2 / 2): every point of the first axis is fixed, and the search must end in spite of it."""
     shrink = torch.tensor([1.0, 0.5], dtype=torch.float64)
     fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lambda x, h: shrink * h, state_size=2, bounds=(-1, 1))), "adaptive")
     assert set(fp.kind) == {"marginal"}
     assert fp.states[:, 1].abs().max() < 1e-12
-    assert len(fp.starts) < 1000  # some waves of 128 that find no regular point, not all 40
+    assert len(fp.starts) < 1000  # a few waves that find no regular point, not all 40
     assert fp.may_be_complete is None
     assert "continuous attractor" in fp.summary()
 
 
-def test_numpy_starts_and_wrong_dimensions():
+def test_numpy_starts_are_accepted_and_wrong_shapes_refused():
     dynamics = ms.Dynamics(torch.nn.GRU(2, 8))
     assert len(ms.find_fixed_points(dynamics, np.zeros((3, 8))).starts) == 3
     with pytest.raises(ValueError, match=r"\(starts, 8\)"):
@@ -360,16 +362,16 @@ def test_inverse_and_index_agree_with_numpy(seed, size):
     G[-1, :, 0] = G[-1, :, -1] if size > 1 else 0  # the last one is singular
     inverse, index = inverse_and_index(G)
     assert index.tolist() == [*np.linalg.slogdet(-G[:3].numpy())[0], 0]
-    for one, other in zip(G[:3], inverse[:3], strict=True):
-        rounding = 1e-14 * float(torch.linalg.cond(one))
-        torch.testing.assert_close(one @ other, torch.eye(size).double(), rtol=0, atol=rounding)
+    for matrix, inverted in zip(G[:3], inverse[:3], strict=True):
+        rounding = 1e-14 * float(torch.linalg.cond(matrix))
+        torch.testing.assert_close(matrix @ inverted, torch.eye(size).double(), rtol=0, atol=rounding)
     assert torch.isfinite(inverse).all()
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("power", [2, 3])
 def test_a_degenerate_root_is_one_point_without_index(solver, power):
-    """h' = h - h^2 and h - h^3 touch the diagonal at 0: Newton creeps there from both sides."""
+    """h' = h - h^2 and h - h^3 touch the diagonal at 0, where Newton converges slowly from both sides."""
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: h - h**power, state_size=1, bounds=(-1, 1)))
     fp = ms.find_fixed_points(dynamics, torch.linspace(-0.5, 0.5, 8).double()[:, None], solver=solver)
     assert len(fp) == 1
@@ -378,7 +380,7 @@ def test_a_degenerate_root_is_one_point_without_index(solver, power):
     assert fp.may_be_complete is None
 
 
-def test_points_of_a_ring_attractor_stay_apart():
+def test_points_of_a_ring_attractor_are_not_merged():
     """tanh units on a circle with cosine weights: a rotation of a fixed point is one too."""
     angle = torch.arange(60, dtype=torch.float64) * 2 * np.pi / 60
     cell = Elman(1, 60, bias=False)

@@ -1,4 +1,4 @@
-"""The fixed-point search in large states: factors in float32, starts that are dear, few eigenvalues."""
+"""The fixed-point search in large states: float32 factors, expensive starts, few eigenvalues."""
 
 import itertools
 
@@ -36,8 +36,10 @@ D = torch.float64
 
 
 def planted(size, gain=2.0, seed=0):
-    """Three tanh units that hold a bit each, and others that follow them through a chain of weights, in random order:
-    exactly 27 fixed points, whose Jacobians are triangular up to that order and far from normal.
+    """Return a tanh network with exactly 27 known fixed points, and these.
+
+    Three units hold a bit each, and a chain of weights drives the others, in random order. The Jacobians are triangular
+    up to that order, and far from normal.
     """
     generator = torch.Generator().manual_seed(seed)
     V = torch.randn(size, size, generator=generator, dtype=D).tril(-1) / size**0.5
@@ -51,7 +53,7 @@ def planted(size, gain=2.0, seed=0):
     bits = torch.tensor(list(itertools.product(values, repeat=3)), dtype=D)
     roots = torch.zeros(len(bits), size, dtype=D)
     roots[:, :3] = bits
-    for unit in range(3, size):  # h = tanh(h / 2 + drive) has one root, which its own iteration reaches
+    for unit in range(3, size):  # h = tanh(h / 2 + drive) has one root, to which iteration converges
         drive = roots[:, :unit] @ V[unit, :unit]
         for _ in range(60):
             roots[:, unit] = torch.tanh(0.5 * roots[:, unit] + drive)
@@ -69,7 +71,7 @@ def assert_same_set(found, expected, distance=1e-9):
 
 
 @pytest.mark.parametrize("size", [10, 150, pytest.param(600, marks=SLOW)])
-def test_planted_points_are_found_by_factors_in_float32(size):
+def test_float32_factors_find_all_planted_points(size):
     dynamics, roots = planted(size)
     noise = torch.randn(roots.shape, generator=torch.Generator().manual_seed(1), dtype=D)
     fp = ms.find_fixed_points(dynamics, roots + 0.03 * noise, solver=ChordNewton())
@@ -81,13 +83,13 @@ def test_planted_points_are_found_by_factors_in_float32(size):
     assert fp.may_be_complete
 
 
-def test_the_same_points_as_newtons_from_the_same_starts():
+def test_chord_newton_finds_the_same_points_as_newton():
     dynamics, roots = planted(140)
     noise = torch.randn(roots.shape, generator=torch.Generator().manual_seed(2), dtype=D)
-    answers = [ms.find_fixed_points(dynamics, roots + 0.1 * noise, solver=s) for s in (Newton(), ChordNewton())]
-    order = [fp.states @ torch.arange(140, dtype=D) for fp in answers]
-    assert_same_set(answers[0].states, answers[1].states, 1e-11)
-    assert answers[0].index[order[0].argsort()].tolist() == answers[1].index[order[1].argsort()].tolist()
+    results = [ms.find_fixed_points(dynamics, roots + 0.1 * noise, solver=s) for s in (Newton(), ChordNewton())]
+    order = [fp.states @ torch.arange(140, dtype=D) for fp in results]
+    assert_same_set(results[0].states, results[1].states, 1e-11)
+    assert results[0].index[order[0].argsort()].tolist() == results[1].index[order[1].argsort()].tolist()
 
 
 def test_a_root_too_near_a_bifurcation_for_float32_is_exact():
@@ -95,32 +97,32 @@ def test_a_root_too_near_a_bifurcation_for_float32_is_exact():
     dynamics, roots = planted(160, gain=1 + 1e-8)
     middle = roots[13:14]  # the origin
     assert middle.abs().max() == 0
-    one = torch.cat([roots[4:5], middle, roots[22:23]])  # one bit at -, 0, +
-    assert torch.linalg.cond(dynamics.residual_jacobian(one)).min() > 1e7
-    fp = ms.find_fixed_points(dynamics, one * 1.05, solver=ChordNewton())
+    points = torch.cat([roots[4:5], middle, roots[22:23]])  # one bit at -, 0, +
+    assert torch.linalg.cond(dynamics.residual_jacobian(points)).min() > 1e7
+    fp = ms.find_fixed_points(dynamics, points * 1.05, solver=ChordNewton())
     assert fp.q.max() < 1e-25
-    reference = ms.find_fixed_points(dynamics, one * 1.05, solver=Newton())
+    reference = ms.find_fixed_points(dynamics, points * 1.05, solver=Newton())
     assert len(fp) == len(reference) == 3
-    # |error| <= rounding / smallest singular value, some 1e-16 / 2e-8
+    # |error| <= rounding / smallest singular value, about 1e-16 / 2e-8
     assert_same_set(fp.states, reference.states, 1e-7)
-    assert_same_set(fp.states, one, 1e-7)
+    assert_same_set(fp.states, points, 1e-7)
 
 
-def test_float32_factors_alone_would_not_do():
-    """The reason for refinement: a step from float32 factors misses the root by their rounding."""
+def test_refinement_with_float32_factors_reaches_float64_accuracy():
+    """A single solution with float32 factors has their rounding error."""
     A = torch.randn(3, 150, 150, generator=torch.Generator().manual_seed(0), dtype=D)
     b = torch.randn(3, 150, generator=torch.Generator().manual_seed(1), dtype=D)
     exact = torch.linalg.solve(A, b)
     factors = Factors.of(A)
-    every = torch.arange(3)
-    x = factors.solve(b, every)
+    all_rows = torch.arange(3)
+    x = factors.solve(b, all_rows)
     first = (x - exact).norm() / exact.norm()
     assert 1e-9 < first < 1e-1
     for _ in range(8):
-        x = x + factors.solve(b - (A @ x.unsqueeze(2)).squeeze(2), every)
+        x = x + factors.solve(b - (A @ x.unsqueeze(2)).squeeze(2), all_rows)
     assert (x - exact).norm() / exact.norm() < 1e-10
-    tiny = factors.solve(1e-200 * b, every)  # below the smallest float32
-    torch.testing.assert_close(tiny * 1e200, factors.solve(b, every), rtol=1e-6, atol=0)
+    tiny = factors.solve(1e-200 * b, all_rows)  # below the smallest float32
+    torch.testing.assert_close(tiny * 1e200, factors.solve(b, all_rows), rtol=1e-6, atol=0)
     some = torch.tensor([2, 0])
     transposed = torch.linalg.solve(A[some].mT, b[some])
     torch.testing.assert_close(factors.solve(b[some], some, adjoint=True), transposed, rtol=0, atol=1e-2)
@@ -139,7 +141,7 @@ def test_levenberg_marquardt_from_factors_takes_the_same_step():
         assert ((steps[0] - steps[1]).norm(dim=1) < 0.05 * steps[0].norm(dim=1)).all()
 
 
-def test_starts_that_fall_to_a_known_point_stop_early(monkeypatch):
+def test_starts_that_converge_to_a_known_point_stop_early(monkeypatch):
     dynamics, roots = planted(300)
     formed = []
     dense = ms.Dynamics.residual_jacobian
@@ -165,18 +167,18 @@ def test_one_factorisation_serves_several_steps(monkeypatch):
     of = Factors.of.__func__
     monkeypatch.setattr(Factors, "of", classmethod(lambda cls, A: factorised.append(len(A)) or of(cls, A)))
     starts = roots[:1] + 0.02 * torch.randn(1, 200, generator=torch.Generator().manual_seed(0), dtype=D)
-    steps = []
+    counts = []
     for reuse in (0, 12):
         factorised.clear()
         catalogue = Catalogue(dynamics)
         with torch.no_grad():
             descend(ChordNewton(reuse=reuse), dynamics, starts, catalogue, Tolerances())
         assert len(catalogue) == 1
-        steps.append(sum(factorised))
-    assert steps[1] < steps[0]
+        counts.append(sum(factorised))
+    assert counts[1] < counts[0]
 
 
-def test_stuck_starts_are_given_up_or_followed():
+def test_stuck_starts_are_followed_only_by_a_thorough_solver():
     """x' = x + x^2 + 0.1 has no root, and q has its minimum 0.005 at 0, which is not slow."""
     dynamics = ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 0.1, state_size=1))
     start = torch.full((1, 1), 0.4, dtype=D)
@@ -187,20 +189,20 @@ def test_stuck_starts_are_given_up_or_followed():
     assert thorough.starts.q.item() == pytest.approx(0.005, rel=1e-3)
 
 
-def test_the_index_sum_drives_a_search_to_the_end():
+def test_the_index_sum_drives_the_search_until_all_points_are_found():
     """Starts near the corners alone find the eight attractors; the waves must find the other 19 points."""
     dynamics, roots = planted(EXPENSIVE + 4)
     corners = roots[[0, 2, 6, 8, 18, 20, 24, 26]]
-    alone = ms.find_fixed_points(dynamics, corners)
-    assert (len(alone), alone.index_sum) == (8, 8)
-    assert "at least 7 points with an odd number" in alone.summary()
+    incomplete = ms.find_fixed_points(dynamics, corners)
+    assert (len(incomplete), incomplete.index_sum) == (8, 8)
+    assert "at least 7 points with an odd number" in incomplete.summary()
     fp = ms.find_fixed_points(dynamics, Adaptive(corners))
     assert_same_set(fp.states, roots)
     assert fp.may_be_complete
     assert "The search ended" not in fp.summary()
 
 
-def test_a_budget_of_starts_is_kept_and_told(tmp_path):
+def test_the_limits_of_starts_and_waves_are_kept_and_reported(tmp_path):
     dynamics, roots = planted(EXPENSIVE + 4)
     fp = ms.find_fixed_points(dynamics, Adaptive(roots[[0, 2]], max_starts=10))
     assert len(fp.starts) == 10
@@ -211,11 +213,11 @@ def test_a_budget_of_starts_is_kept_and_told(tmp_path):
     assert back.summary() == fp.summary()
     assert back.index.tolist() == fp.index.tolist()
     assert len(ms.find_fixed_points(dynamics, Adaptive(roots, max_starts=5)).starts) == 5
-    waves = ms.find_fixed_points(dynamics, Adaptive(roots[[0, 2]], number=2, waves=2))
-    assert "the limit of 2 waves" in waves.summary()
+    limited = ms.find_fixed_points(dynamics, Adaptive(roots[[0, 2]], number=2, waves=2))
+    assert "the limit of 2 waves" in limited.summary()
 
 
-def found_so_far(dynamics, states):
+def catalogue_and_restarts(dynamics, states):
     catalogue = Catalogue(dynamics)
     with torch.no_grad():
         catalogue.offer(states, 1e-25)
@@ -224,40 +226,42 @@ def found_so_far(dynamics, states):
 
 
 @torch.no_grad()
-def test_mirror_images_come_where_there_are_any():
+def test_mirror_images_are_starts_only_where_they_are_roots():
     dynamics, roots = planted(50)
-    catalogue, waves = found_so_far(dynamics, roots[:3])
-    assert_same_set(waves.mirror_images(catalogue), -roots[:3])
-    assert len(waves.mirror_images(catalogue)) == 0  # nothing new since
+    catalogue, restarts = catalogue_and_restarts(dynamics, roots[:3])
+    assert_same_set(restarts.mirror_images(catalogue), -roots[:3])
+    assert len(restarts.mirror_images(catalogue)) == 0  # nothing new since
     tilted = Elman(1, 3, bias=False).double()
     tilted.connectivity.matrix.data = 2 * torch.eye(3, dtype=D)
     driven = ms.Dynamics(tilted, [0.3])
     points = ms.find_fixed_points(driven).states
-    catalogue, waves = found_so_far(driven, points)
-    assert len(waves.mirror_images(catalogue)) == 0
+    catalogue, restarts = catalogue_and_restarts(driven, points)
+    assert len(restarts.mirror_images(catalogue)) == 0
 
 
 @torch.no_grad()
-def test_departures_lead_from_a_saddle_to_both_sides():
+def test_departures_lead_from_a_saddle_to_both_attractors():
     dynamics, roots = planted(60)
     saddle = roots[[1]]  # bits -, -, 0
-    catalogue, waves = found_so_far(dynamics, saddle)
-    assert_same_set(waves.departures(catalogue), roots[[0, 2]])
-    assert len(waves.departures(catalogue)) == 0
+    catalogue, restarts = catalogue_and_restarts(dynamics, saddle)
+    assert_same_set(restarts.departures(catalogue), roots[[0, 2]])
+    assert len(restarts.departures(catalogue)) == 0
 
 
 @torch.no_grad()
-def test_edges_between_basins_lead_to_saddles():
+def test_basin_boundaries_lead_to_saddles():
     dynamics, roots = planted(60)
-    catalogue, waves = found_so_far(dynamics, roots[[0, 2, 1]])  # two attractors and the saddle between them
-    starts = waves.basin_boundaries(catalogue)
-    assert waves.attracting == [0, 1]
+    catalogue, restarts = catalogue_and_restarts(
+        dynamics, roots[[0, 2, 1]]
+    )  # two attractors and the saddle between them
+    starts = restarts.basin_boundaries(catalogue)
+    assert restarts.attracting == [0, 1]
     assert len(starts) == 1
     assert (starts - roots[1]).norm() < 0.05 * (roots[0] - roots[2]).norm()
-    assert len(waves.basin_boundaries(catalogue)) == 0  # each pair once
+    assert len(restarts.basin_boundaries(catalogue)) == 0  # each pair once
 
 
-def test_outputs_are_fed_back_as_a_teacher_would():
+def test_random_outputs_replace_the_feedback_of_a_reservoir():
     torch.manual_seed(0)
     for form in ("current", "rate"):
         cell = EchoState(2, 40, output_size=3, form=form, bias_scale=0.3).double()
@@ -266,19 +270,19 @@ def test_outputs_are_fed_back_as_a_teacher_would():
         drawn = FromOutputs(4, -2, 3, steps=7, rest=2).draw(dynamics, torch.Generator().manual_seed(5))
         z = 5 * torch.rand(4, 3, generator=torch.Generator().manual_seed(5), dtype=D) - 2
         u = torch.tensor([[0.5, -1.0]], dtype=D)
-        for one, expected in zip(z, drawn, strict=True):
-            deaf = EchoState.from_weights(
-                cell.recurrent, cell.drive, bias=cell.bias + cell.feedback @ one, leak=cell.leak, form=form
+        for output, expected in zip(z, drawn, strict=True):
+            open_loop = EchoState.from_weights(
+                cell.recurrent, cell.drive, bias=cell.bias + cell.feedback @ output, leak=cell.leak, form=form
             )
-            x = deaf.initial_state(1)
+            x = open_loop.initial_state(1)
             for _ in range(7):
-                x = deaf(u, x)
+                x = open_loop(u, x)
             for _ in range(2):
                 x = cell(u, x)
             torch.testing.assert_close(x[0], expected, rtol=0, atol=1e-12)
 
 
-def test_several_strategies_make_one_search():
+def test_several_strategies_combine_in_one_search():
     torch.manual_seed(0)
     cell = EchoState(2, 30, output_size=2)
     dynamics = ms.Dynamics(cell)
@@ -321,7 +325,7 @@ def test_wrong_strategies_are_refused(make, message):
 
 
 def matrices(size):
-    """Random, non-normal, rotating, repeated and marginal ones."""
+    """Yield random, non-normal, rotating, repeated and marginal matrices."""
     rng = np.random.default_rng(0)
     random = rng.standard_normal((size, size)) / size**0.5
     for radius in (0.9, 1.02, 1.1):
@@ -340,8 +344,8 @@ def matrices(size):
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_counted_directions_are_those_of_all_eigenvalues(continuous):
-    size, told = ARNOLDI + 10, 0
+def test_the_arnoldi_count_agrees_with_all_eigenvalues(continuous):
+    size, certain = ARNOLDI + 10, 0
     for name, J in matrices(size):
         J = J - np.eye(size) if continuous else J
         boundary = Boundary(continuous, 1e-5)
@@ -351,17 +355,17 @@ def test_counted_directions_are_those_of_all_eigenvalues(continuous):
         index = int(np.linalg.slogdet(-G)[0]) if np.abs(growth).min() > 1e-9 else 0
         counted = unstable_directions(J, boundary, index)
         assert counted in (expected, None), name
-        told += counted is not None
+        certain += counted is not None
         states = torch.zeros(1, size, dtype=D)
         fp = FixedPoints(states, states[:, 0], torch.from_numpy(J)[None], torch.ones(1).long(), continuous, False)
         assert fp.unstable.tolist() == [expected], name
         marginal = bool((np.abs(growth) <= 1e-5).any())
         assert fp.kind == ["marginal" if marginal else "stable" if expected == 0 else "saddle"], name
-        assert "eigenvalues" not in fp.__dict__  # never all of them for these
+        assert "eigenvalues" not in fp.__dict__  # they were not all computed
         full = FixedPoints(states, states[:, 0], torch.from_numpy(J)[None], torch.ones(1).long(), continuous, False)
         assert full.eigenvalues.shape == (1, size)
         assert full.kind == fp.kind
-    assert told >= 5  # it is of use
+    assert certain >= 5  # None would be a valid but useless answer
 
 
 def test_eigenvalues_of_large_states_are_complete_and_in_the_order_of_their_vectors():
@@ -375,7 +379,7 @@ def test_eigenvalues_of_large_states_are_complete_and_in_the_order_of_their_vect
 
 
 @SLOW
-def test_a_trained_reservoir_has_its_corners():
+def test_a_trained_reservoir_has_stable_points_at_both_bits():
     torch.manual_seed(0)
     cell = EchoState(1, 150, output_size=1, input_scale=4.0)
     task = FlipFlop(1, 3000, 0.03, 11, 16, 15)
@@ -393,7 +397,7 @@ def test_a_trained_reservoir_has_its_corners():
     assert stable.max() > 0.8
 
 
-def test_the_default_solver_goes_by_size():
+def test_the_default_solver_depends_on_the_size():
     kinds = [type(default_solver(size)).__name__ for size in (3, 512, 513, 2048, 2049)]
     assert kinds == ["Newton", "Newton", "ChordNewton", "ChordNewton", "NewtonKrylov"]
     assert jacobians_at_a_time(1000, torch.device("cpu")) == 4

@@ -97,7 +97,7 @@ def test_loading_keeps_every_saved_tensor(saved):
         assert torch.allclose(tensor, now[name], rtol=0, atol=0, equal_nan=True), name
 
 
-def test_a_result_speaks_and_draws_itself(saved):
+def test_the_notebook_view_has_the_summary_and_the_figure(saved):
     path, cls = saved
     result = cls.load(path)
     summary = result.summary()
@@ -109,7 +109,7 @@ def test_a_result_speaks_and_draws_itself(saved):
     assert 'src="data:image/png;base64,' in html
 
 
-def test_to_dict_is_plain_json(saved):
+def test_to_dict_goes_through_json(saved):
     path, cls = saved
     result = cls.load(path)
     assert set(json.loads(json.dumps(result.to_dict()))) == {field.name for field in fields(cls)}
@@ -117,7 +117,7 @@ def test_to_dict_is_plain_json(saved):
 
 def test_loading_another_kind_names_what_was_expected(saved):
     path, cls = saved
-    other = next(each for each in CLASSES if each is not cls) if len(CLASSES) > 1 else Toy
+    other = next(other for other in CLASSES if other is not cls)
     with pytest.raises(ValueError, match=f"does not hold {other.noun}"):
         other.load(path)
 

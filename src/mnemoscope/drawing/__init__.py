@@ -1,1 +1,1 @@
-"""What all figures share: palette, colour maps, blank axes, projections, SVG."""
+"""Tools shared by all figures: palette, colour maps, axes, projections, SVG."""

@@ -245,7 +245,7 @@ class FixedPoints(Result):
 
     @property
     def completeness(self) -> str:
-        """What the index sum implies, as a sentence."""
+        """Sentence about the completeness of the set, from the index sum."""
         return _completeness(self)
 
     def summary(self) -> str:

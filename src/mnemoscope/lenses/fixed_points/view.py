@@ -39,7 +39,7 @@ class StateSpaceView:
     principal: bool
     """Whether the axes are principal components instead of the coordinates of the state."""
     notes: tuple[str, ...]
-    """What the drawing omits, in sentences."""
+    """Sentences about omitted parts."""
 
     @property
     def opacity(self) -> float:
