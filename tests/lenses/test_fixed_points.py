@@ -332,9 +332,8 @@ def test_a_large_network_forms_matrices_for_its_points_only(monkeypatch):
     fp = ms.find_fixed_points(dynamics, 0.1 * torch.randn(8, 600), solver=NewtonKrylov())
     assert len(fp) == 1
     assert fp.reached.tolist() == [8]
-    assert (
-        sum(formed) <= 6
-    )  # the inverse at the point, its neighbourhood (4), the Jacobian of the result; none per start and step
+    # the inverse at the point, its neighbourhood (4) and the Jacobian of the result; none per start and step
+    assert sum(formed) <= 6
 
 
 def test_a_line_attractor_is_recognised():
