@@ -215,6 +215,18 @@ def test_without_arguments_it_prints_the_help(capsys):
     assert "mnemoscope train flipflop" in capsys.readouterr().out
 
 
+def test_a_page_with_former_lens_names_can_be_cited(tmp_path, capsys):
+    assert main(["train", "flipflop", *TINY, "--root", str(tmp_path), "--json"]) == 0
+    folder = json.loads(capsys.readouterr().out)["folder"]
+    lenses = '<meta name="mnemoscope:lenses" content="evolution memory-kinds memory-load">'
+    Path(folder, "page.html").write_text(f"<html>{lenses}</html>")
+    assert main(["cite", folder, "--keys"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert "lens evolution" in lines["jang"]
+    assert "lens memory-kinds" in lines["karuvally2023"]
+    assert "lens memory-load" in lines["hopfield1982"]
+
+
 def test_the_version_is_printed(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mnemoscope 0.")

@@ -71,8 +71,8 @@ class Train:
         torchrun --nproc-per-node 4 -m mnemoscope train copy --device cuda --batch-size 256
 
     A relational task holds some shapes out of training (task option m) and tests the network on them; `mnemoscope list
-    networks` shows the networks. The preset rmts is the published recipe of four tasks: Adam with a learning rate of
-    5e-4 and 5,000 batches of 96 problems. Other tasks were published with other batches: rmts3 with 192 problems,
+    networks` shows the networks. The preset rmts is the published recipe of four tasks: Adam with a learning rate
+    of 5e-4 and 5,000 batches of 96 problems. Other tasks were published with other batches: rmts3 with 192 problems,
     same-different-6 with 384, identity-rules-4 with 224, relational-game with 2,500 batches of 32.
 
         mnemoscope train --task identity-rules --cell esbn --task-options m 50

@@ -1,6 +1,6 @@
 """Markers of tyro for the arguments of commands, importable without tyro.
 
-Without tyro the modules of commands can still be imported, so that `main` can say what to install.
+Without tyro the modules of commands can still be imported, so that `main` can name the extra to install.
 """
 
 from typing import TYPE_CHECKING, Optional, TypeVar

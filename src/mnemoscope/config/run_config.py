@@ -30,8 +30,8 @@ _deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 def defer_validation() -> Iterator[None]:
     """Do not check configurations built inside this context.
 
-    A parser of the command line needs it: it builds configurations from parts, and has error messages of its own.
-    `dataclasses.replace` outside the context checks the result.
+    The parser of the command line builds configurations from parts and would hide our error messages. Later,
+    `dataclasses.replace` checks the result.
     """
     token = _deferred.set(True)
     try:
@@ -90,7 +90,7 @@ class RunConfig:
     truncate: int | None = None
     """Number of time steps through which gradients flow back (truncated BPTT); None: the whole sequence."""
     curriculum_score: float = 0.96
-    """Accuracy on a training batch at which the next stage of the task's curriculum begins, if it has one."""
+    """Accuracy on a training batch at which the next stage of the curriculum begins, for tasks with a curriculum."""
     evaluate_every: int = 100
     """Number of optimiser steps between evaluations."""
     evaluate_batches: int | None = None

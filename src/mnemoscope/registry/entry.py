@@ -20,13 +20,13 @@ class Entry:
     summary: str
     """One line on what it is."""
     source: str
-    """Where it was published, such as "Jang, section 6"; "mnemoscope" where it is ours."""
+    """Place of publication, such as "Jang, section 6"; "mnemoscope" for our own work."""
     target: str
     """The `module:attribute` or the `module:table[key]` that holds it."""
     tags: tuple[str, ...] = ()
     """Keywords."""
     cites: tuple[str, ...] = ()
-    """Keys into `citations.BIBTEX`; "mnemoscope" where it is ours."""
+    """Keys into `citations.BIBTEX`; "mnemoscope" for our own work."""
     sections: str = ""
     """For a lens, the `module:function` that returns its sections for a `report.InspectedNetwork`; "" if it adds none
     to the page of every network.
@@ -60,7 +60,7 @@ class Registry:
     """
 
     kind: str
-    """What the entries are, in the singular: "cell", "task"."""
+    """Kind of the entries, in the singular: "cell", "task"."""
     entries: dict[str, Entry] = field(default_factory=dict)
     """Entries by name, without those of plugins that are not loaded yet."""
     former_names: Mapping[str, str] = field(default_factory=dict)

@@ -32,7 +32,7 @@ class Proposer(Protocol):
         ...
 
     def tell(self, point: Point, value: float | None) -> None:
-        """Receive the objective of a point; None: it diverged. A point that could not be run is not told."""
+        """Receive the objective of a point; None: it diverged. A failed point is not passed on."""
         ...
 
 
@@ -58,9 +58,9 @@ class FixedProposer:
 class OptunaProposer:
     """A sampler of Optuna, which proposes some points at a time and keeps its state in a storage.
 
-    The results of a batch are told in order before the next batch is proposed, and each point has a new sampler, seeded
-    by its number. So the points depend neither on the speed of the runs nor on interruptions. A point without a result
-    stays "running" in the storage, and is the first to run when the sweep resumes.
+    The results of a batch are passed on in order before the next batch is proposed, and each point has a new sampler,
+    seeded by its number. So the points depend neither on the speed of the runs nor on interruptions. A point without a
+    result stays "running" in the storage, and is the first to run when the sweep resumes.
 
     Args:
         sweep: the sweep.

@@ -80,9 +80,9 @@ def run_sweep(
 def _events(
     sweep: Sweep, root: Path, proposer: Proposer, engine: Engine, display: JobDisplay, any_ended: bool
 ) -> Iterator[Event]:
-    """Ask for points, run them and tell their results, until there are no more points or nothing can be run.
+    """Ask for points, run them and pass on their results, until there are no more points or nothing can be run.
 
-    The result of a point with a failed run is not told: the point is tried again when the sweep resumes.
+    The result of a point with a failed run is not passed on: the point is tried again when the sweep resumes.
     """
     folder, tried = sweep_folder(sweep.base.name, root), 0
     while points := proposer.ask():

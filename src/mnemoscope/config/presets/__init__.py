@@ -1,4 +1,4 @@
-"""Presets: configurations to start from, one TOML file each. The comments in a file say how long it takes."""
+"""Presets: configurations to start from, one TOML file each. The comment in each file gives the training time."""
 
 from __future__ import annotations
 
