@@ -156,6 +156,7 @@ def test_the_summary_names_peak_and_end():
     assert f"Over 40 steps the mean norm of 20 trajectories rises to {line.peak:.4g} times" in line.summary()
     assert line.summary().endswith(f"at step {line.time}, and ends at 0 times.")
     assert "never exceeds its first value and ends at 0.25 times." in ms.transients(0.5 * torch.eye(2), 2).summary()
+    assert "rises to 4 times its first value, at the last step." in ms.transients(2 * torch.eye(2), 2).summary()
     assert "beyond the range of floating point, at step 2." in ms.transients(1e100 * torch.eye(2).double(), 3).summary()
 
 

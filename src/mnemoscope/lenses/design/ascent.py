@@ -88,20 +88,20 @@ def ascend(
             return Ascent(best[1], values, False, reason)
         threshold, met_undefined = min(values[-WINDOW:]), False
         while True:
-            found = slope(there)
-            if found is not None and found[0] >= threshold + SUFFICIENT_GAIN * _dot(gradient, move):
+            candidate = slope(there)
+            if candidate is not None and candidate[0] >= threshold + SUFFICIENT_GAIN * _dot(gradient, move):
                 break
-            met_undefined = met_undefined or found is None
+            met_undefined = met_undefined or candidate is None
             length /= 4
             if length < SHORTEST:
                 reason = undefined if met_undefined else f"rounding hides any gain, the gradient is {residual:.0e}"
                 return Ascent(best[1], values, False, reason)
             there = project(_plus(point, gradient, length))
             move = _minus(there, point)
-        curvature = -_dot(move, _minus(found[1], gradient))
+        curvature = -_dot(move, _minus(candidate[1], gradient))
         length = _dot(move, move) / curvature if curvature > 0 else 4 * length
         length = min(max(length, SHORTEST_FIRST), LONGEST)
-        point, (value, gradient) = there, found
+        point, (value, gradient) = there, candidate
         values.append(value)
         if value > best[0]:
             last_gain = number if value > best[0] * (1 + 1e-12) else last_gain

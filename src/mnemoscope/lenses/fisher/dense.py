@@ -165,13 +165,13 @@ def _traces_by_powers(
 ) -> tuple[Tensor, Tensor]:
     """Return `S^-1 A^k w` and the sum of their squares."""
     most = max(lags, MOST_SIGNALS) if horizon is None else min(horizon, max(lags, MOST_SIGNALS))
-    signals, blocks, held, faded = powers(A, w), [], 0.0, False
+    signals, blocks, sum_so_far, faded = powers(A, w), [], 0.0, False
     while not faded and (left := most - sum(block.shape[1] for block in blocks)) > 0:
         block = torch.stack(list(islice(signals, min(left, BLOCK))), 1)
         blocks.append(solve_triangular(S, block, upper=False)[:observed])
         added = float(blocks[-1].detach().square().sum())
-        held += added
-        faded = horizon is None and added <= 1e-17 * held and len(blocks) * BLOCK >= lags  # later blocks hold less
+        sum_so_far += added
+        faded = horizon is None and added <= 1e-17 * sum_so_far and len(blocks) * BLOCK >= lags  # later ones hold less
     traces = torch.cat(blocks, dim=1)
     if faded or traces.shape[1] == horizon:
         total = traces.square().sum()

@@ -21,8 +21,8 @@ from mnemoscope.lenses.fisher.routes import (
     Observed,
     Route,
     matrix_memory,
+    strength_at_entry,
     vector_memory,
-    without_queue_amplification,
 )
 from mnemoscope.lenses.fisher.sources import Direction, linear_step, noise_factor
 from mnemoscope.lenses.fisher.trajectory import trajectory_memory
@@ -123,7 +123,7 @@ def fisher_memory(
         memory = vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
         if linearised.queue is None:
             return memory
-        return replace(memory, amplification=without_queue_amplification(memory.amplification))
+        return replace(memory, amplification=strength_at_entry(memory.amplification))
     _check_vector_options(method, route)
     if observed != "all":
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")

@@ -65,7 +65,7 @@ class FisherMemory(Result):
     shape: tuple[int, ...]
     """Shape of the observed state."""
     method: str = "exact"
-    """"exact" or "published"."""
+    """Either "exact" or "published"."""
     route: str = ""
     """Description of how the memory was computed."""
     error: float = nan
@@ -175,7 +175,9 @@ class FisherMemory(Result):
         """Return the total, the lag at which half is left, and the accuracy, in sentences."""
         sentences = [_total_sentence(self) if self.steps is None else _trajectory_sentence(self)]
         curve = self.curve.detach() if self.steps is None else self.curve.mean(0)
-        sentences.append(f"At least half of the information at lag 0 is left {lags_above(curve, float(curve[0]) / 2)}.")
+        sentences.append(
+            f"The memory curve is at least half of its first value {lags_above(curve, float(curve[0]) / 2)}."
+        )
         if self.method == "published":
             sentences.append(f"Computed {self.route}, an approximation that understates the memory.")
         elif self.error > 1e-8:

@@ -58,10 +58,10 @@ def matrix_memory(
     return _memory(solution, strengths, shape, method, stationary)
 
 
-def without_queue_amplification(strengths: Float[Tensor, " lags"]) -> Float[Tensor, " lags"]:
-    """Return the strength of a signal as it enters, and NaN for later steps.
+def strength_at_entry(strengths: Float[Tensor, " lags"]) -> Float[Tensor, " lags"]:
+    """Return the strength of a signal as it enters a network with a queue, and NaN for later steps.
 
-    Later the signal lies in the queue too, where no noise enters.
+    Later the signal is also in the queue, where no noise enters.
     """
     return torch.cat([strengths[:1], torch.full_like(strengths[1:], nan)])
 
@@ -131,4 +131,4 @@ def _matrix_strengths(system: MatrixSystem, lags: int) -> Float[Tensor, " lags"]
         whitened = solve_triangular(rows, X, upper=False)
         strengths.append(solve_triangular(columns, whitened.mT, upper=False).square().sum())
     stacked = torch.stack(strengths)
-    return without_queue_amplification(stacked) if system.slots else stacked
+    return strength_at_entry(stacked) if system.slots else stacked

@@ -142,7 +142,7 @@ def _climb(S: np.ndarray, edge: Boundary, height: float, along: float) -> float:
 
     begin = np.array([np.log(height), along])
     bounds = [(begin[0] - 5, begin[0] + 5), (None, None)]
-    found = minimize(
+    optimum = minimize(
         objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-15, "maxiter": 60}
     )
-    return float(np.exp(-found.fun))
+    return float(np.exp(-optimum.fun))

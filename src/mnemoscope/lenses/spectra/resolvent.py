@@ -21,7 +21,7 @@ def smallest_singular_values(S: np.ndarray, z: np.ndarray, tolerance: float = 1e
     """
     if len(S) <= SMALL:
         return np.linalg.svd(z[:, None, None] * np.eye(len(S)) - S, compute_uv=False)[:, -1]
-    found = np.zeros(len(z))
+    sigma = np.zeros(len(z))
     points, gap = np.arange(len(z)), _gaps(S, z)
     new = np.random.default_rng(0).standard_normal((len(S), 2)) @ np.array([1, 1j])
     # annotated, because pyright takes 15 s to infer the types through the loop
@@ -37,14 +37,14 @@ def smallest_singular_values(S: np.ndarray, z: np.ndarray, tolerance: float = 1e
             alphas, betas = np.column_stack([alphas, alpha]), np.column_stack([betas, beta])
             beta = np.linalg.norm(w, axis=0)
             before, value = value, _largest(alphas, betas[:, 1:])
-            found[points] = np.where(np.isfinite(value), value, np.inf) ** -0.5
+            sigma[points] = np.where(np.isfinite(value), value, np.inf) ** -0.5
             active = np.isfinite(value) & (np.abs(value - before) > 2 * tolerance * value) & (beta > 1e-14 * value)
             if not active.any():
                 break
             old, v = v[:, active], w[:, active] / beta[active]
             points, gap, beta, value = points[active], gap[:, active], beta[active], value[active]
             alphas, betas = alphas[active], betas[active]
-    return found
+    return sigma
 
 
 def smallest_triplet(

@@ -73,6 +73,8 @@ class Transients(Result):
         overflow = (~torch.isfinite(mean)).nonzero().flatten()
         if len(overflow):
             return f"{subject} grows beyond the range of floating point, at step {int(overflow[0])}."
+        if self.time == steps:
+            return f"{subject} rises to {self.peak:.4g} times its first value, at the last step."
         rise = f"rises to {self.peak:.4g} times its first value, at step {self.time},"
         rise = rise if self.time else "never exceeds its first value"
         return f"{subject} {rise} and ends at {float(mean[-1] / mean[0]):.4g} times."
