@@ -1,4 +1,4 @@
-"""The extraction of variables from trained networks: against planted ones, theory, trained networks and empty ones."""
+"""The variables lens on planted, theoretical, trained and untrained networks."""
 
 import math
 
@@ -20,7 +20,7 @@ from mnemoscope.lenses.variables.theory import BindingNetwork
 from mnemoscope.lenses.variables.trials import random_inputs, run_trials
 from mnemoscope.training import load_model, train
 
-pytestmark = pytest.mark.xdist_group("variables")  # their fixture takes long: once, not in each process
+pytestmark = pytest.mark.xdist_group("variables")  # the slow fixture runs once, not in each process
 
 
 def generator(seed=0):
@@ -29,7 +29,7 @@ def generator(seed=0):
 
 def subspace_error(true, found):
     """Sine of the largest angle between two column spaces."""
-    true, found = (torch.linalg.qr(one)[0] for one in (true, found))
+    true, found = (torch.linalg.qr(basis)[0] for basis in (true, found))
     return float(torch.linalg.svdvals(found - true @ (true.mT @ found))[0])
 
 
@@ -38,14 +38,14 @@ def worst_block(true, found):
 
 
 def random_selection(variables, size, seed):
-    own = generator(seed)
-    lags, elements = (torch.randint(0, top, (size,), generator=own).tolist() for top in (variables, size))
-    signs = (2 * torch.randint(0, 2, (size,), generator=own) - 1).tolist()
+    source = generator(seed)
+    lags, elements = (torch.randint(0, top, (size,), generator=source).tolist() for top in (variables, size))
+    signs = (2 * torch.randint(0, 2, (size,), generator=source) - 1).tolist()
     return SignedSelection(variables, tuple(lag + 1 for lag in lags), tuple(elements), tuple(signs))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
+def test_planted_variables_are_found_that_the_published_method_misses(seed):
     net = planted_network(4, 3, units=30, transients=10, generator=generator(seed))
     found = ms.find_variables(net.model)
     assert (found.status, found.variables, found.size) == ("explained", 4, 3)
@@ -58,7 +58,7 @@ def test_planted_memories_are_found_where_the_published_way_misses_them(seed):
     assert worst_block(net.basis, by_powers.basis) > 0.75
 
 
-def test_orthogonal_memories_that_are_read_alone_are_found_by_the_published_way_too():
+def test_the_published_method_finds_orthogonal_memories_without_transients():
     Xi = torch.linalg.qr(torch.randn(20, 12, dtype=torch.float64, generator=generator()))[0]
     network = BindingNetwork(SignedSelection.repeat_copy(4, 3), Xi)
     by_powers = ms.find_variables(network.elman(), method="published", number=4)
@@ -71,19 +71,19 @@ def test_the_linearisation_of_a_tanh_network_is_found_at_its_fixed_point(bias):
     net = planted_network(
         3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh", bias=bias, gain=1.05
     )
-    looked = linearise(net.model, rest=net.fixed_point)
-    assert torch.allclose(looked.A, net.A, atol=1e-10)
-    assert torch.allclose(looked.B, net.B, atol=1e-10)
-    assert torch.allclose(looked.C, net.C, atol=1e-10)
+    linear_network = linearise(net.model, rest=net.fixed_point)
+    assert torch.allclose(linear_network.A, net.A, atol=1e-10)
+    assert torch.allclose(linear_network.B, net.B, atol=1e-10)
+    assert torch.allclose(linear_network.C, net.C, atol=1e-10)
     found = ms.find_variables(net.model, rest=net.fixed_point)
     assert (found.variables, found.size) == (3, 2)
     assert worst_block(net.basis, found.basis) < 1e-6
-    # small inputs stay where the network is linear; so large ones as these do not, and the report says so
+    # the linearisation holds for small inputs; these are too large for it
     assert found.status == "refuted"
     assert found.reason
 
 
-def test_a_network_without_bias_rests_at_zero_and_small_inputs_are_held_as_numbers():
+def test_a_tanh_network_holds_small_inputs_as_numbers():
     net = planted_network(3, 2, units=16, transients=5, generator=generator(3), nonlinearity="tanh")
     numbers = torch.randn(3, 32, 2, generator=generator(), dtype=torch.float64)
     small = 1e-4 * torch.cat([numbers, torch.zeros(15, 32, 2).double()])
@@ -95,19 +95,19 @@ def test_a_network_without_bias_rests_at_zero_and_small_inputs_are_held_as_numbe
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_signed_selection_is_read_off_its_own_network(seed):
+def test_any_signed_selection_is_recovered_from_its_network(seed):
     F = random_selection(variables=4, size=3, seed=seed)
     expected = F.eigenvalues()
     network = BindingNetwork(F).elman()
-    looked = linearise(network)
-    modes = memory_modes(looked.A, looked.B, looked.C)
-    found = find_structure(modes, looked.C)
+    linear_network = linearise(network)
+    modes = memory_modes(linear_network.A, linear_network.B, linear_network.C)
+    found = find_structure(modes, linear_network.C)
     assert modes.count == len(expected)
-    # an element that is always the same as another is no element of its own
-    assert found.basis.size == int(torch.linalg.matrix_rank(looked.C @ modes.projection()))
+    # an element that always equals another does not count
+    assert found.basis.size == int(torch.linalg.matrix_rank(linear_network.C @ modes.projection()))
     assert found.free == modes.count
     assert found.selection is not None
-    # once settled, what was found goes on as F does, though perhaps by other elements that are always the same
+    # at settled times the selection found continues as F does, possibly through equal elements
     first = 2.0 * torch.randint(0, 2, (4, 8, 3), generator=generator()).double() - 1
     x = F.simulate(first, 60)[..., found.outputs]
     start = 30
@@ -116,7 +116,7 @@ def test_any_signed_selection_is_read_off_its_own_network(seed):
     assert float(ms.lenses.variables.angle_error(modes.memory_eigenvalues, found.selection.eigenvalues()).mean) < 1e-6
 
 
-def test_memory_modes_against_plain_eigenvectors():
+def test_memory_modes_equal_plain_eigenvectors():
     net = planted_network(3, 2, units=14, transients=8, generator=generator(1))
     modes = memory_modes(net.A, net.B, net.C)
     values, V = torch.linalg.eig(net.A)
@@ -130,10 +130,10 @@ def test_memory_modes_against_plain_eigenvectors():
     P = modes.projection()
     assert torch.allclose(P @ P, P, atol=1e-9)
     assert torch.allclose(modes.operator(1) @ modes.operator(-1), P, atol=1e-9)
-    assert torch.allclose(modes.operator(1), P @ net.A, atol=1e-9)  # of modulus 1 already
+    assert torch.allclose(modes.operator(1), P @ net.A, atol=1e-9)  # the moduli are 1 already
 
 
-def test_memory_modes_of_a_shift_register_which_has_no_eigenvectors():
+def test_memory_modes_of_a_shift_register_without_a_full_set_of_eigenvectors():
     compose = SignedSelection.compose_copy(6)
     Phi = compose.companion()
     E = torch.zeros(36, 6, dtype=torch.float64)
@@ -145,11 +145,11 @@ def test_memory_modes_of_a_shift_register_which_has_no_eigenvectors():
     assert torch.allclose(torch.linalg.matrix_power(Phi, 36) @ P, torch.linalg.matrix_power(Phi, 36), atol=1e-10)
 
 
-def test_what_is_expected_of_each_subspace_is_the_universal_law():
+def test_the_expected_content_of_each_subspace_is_the_universal_law():
     network = BindingNetwork(SignedSelection.compose_copy(3)).elman()
-    looked = linearise(network)
-    found = find_structure(memory_modes(looked.A, looked.B, looked.C), looked.C)
-    trials = run_trials(looked, found, random_inputs(found, 5, generator()))
+    linear_network = linearise(network)
+    found = find_structure(memory_modes(linear_network.A, linear_network.B, linear_network.C), linear_network.C)
+    trials = run_trials(linear_network, found, random_inputs(found, 5, generator()))
     x, N = trials.variables, trials.number
     for time in range(len(x)):
         for j in range(1, N + 1):
@@ -162,12 +162,31 @@ def test_what_is_expected_of_each_subspace_is_the_universal_law():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A small network that repeats three vectors of two bits."""
-    config = RunConfig("small", task="binding", cell="elman", cell_options={"bias": False}, readout_bias=False,
-                       task_options={"variables": 3, "size": 2, "rule": "repeat", "horizon": 40, "test_horizon": 100,
-                                     "curriculum": "10 20"},
-                       hidden_size=24, learning_rate=5e-3, schedule="cosine", steps=800, clip=1.0, batch_size=32,
-                       curriculum_score=0.99, evaluate_every=400, threads=1)  # fmt: skip
+    """A small network trained to repeat three vectors of two bits."""
+    config = RunConfig(
+        "small",
+        task="binding",
+        cell="elman",
+        cell_options={"bias": False},
+        readout_bias=False,
+        task_options={
+            "variables": 3,
+            "size": 2,
+            "rule": "repeat",
+            "horizon": 40,
+            "test_horizon": 100,
+            "curriculum": "10 20",
+        },
+        hidden_size=24,
+        learning_rate=5e-3,
+        schedule="cosine",
+        steps=800,
+        clip=1.0,
+        batch_size=32,
+        curriculum_score=0.99,
+        evaluate_every=400,
+        threads=1,
+    )
     result = train(config, tmp_path_factory.mktemp("runs"), progress=False)
     assert result.scores["accuracy"] >= 0.999
     return load_model(result.folder)
@@ -186,12 +205,12 @@ def test_a_trained_network_is_explained(trained):
     for test in found.tests:
         assert test.agreement >= 0.99, test.name
         assert math.isnan(test.changed) or test.changed >= 0.99, test.name
-    words = found.summary()
-    assert "repeat copy" in words
-    assert "they explain its behaviour" in words
+    summary = found.summary()
+    assert "repeat copy" in summary
+    assert "they explain its behaviour" in summary
 
 
-def test_weights_alone_will_do(trained):
+def test_the_weights_suffice(trained):
     model, _, _ = trained
     assert ms.find_variables(model).status == "explained"
     as_torch = nn.RNN(2, 24, bias=False)
@@ -203,7 +222,7 @@ def test_weights_alone_will_do(trained):
     assert torch.allclose(found.basis.duals, ms.find_variables(as_torch, model.readout.weight).basis.duals)
 
 
-def test_a_linear_step_fitted_to_the_states_turns_as_the_network_does(trained):
+def test_a_linear_step_fitted_to_the_states_has_eigenvalues_of_modulus_one(trained):
     model, task, _ = trained
     batch = task.batch(64, 0, 0, "test")
     found = ms.find_variables(model, inputs=batch.inputs, variables=batch.targets, around="states")
@@ -211,7 +230,7 @@ def test_a_linear_step_fitted_to_the_states_turns_as_the_network_does(trained):
     assert found.eigenvalues.abs() == pytest.approx(torch.ones(6), abs=0.02)
 
 
-def test_what_is_written_into_a_state_is_read_from_it(trained):
+def test_decode_reads_what_write_wrote(trained):
     model, _, _ = trained
     found = ms.find_variables(model)
     states = found.trials.states[20]
@@ -235,12 +254,14 @@ def test_wrong_variables_refute_the_explanation(trained):
         (nn.RNN(3, 24), torch.randn(2, 24)),
         (nn.GRU(2, 16), nn.Linear(16, 2)),
         (nn.LSTM(2, 16), nn.Linear(16, 2)),
-        (ms.adapt(lambda x, h: torch.tanh(x @ torch.ones(2, 8).to(x) + 0 * h), state_size=8, input_size=2),
-         torch.randn(2, 8)),
+        (
+            ms.adapt(lambda x, h: torch.tanh(x @ torch.ones(2, 8).to(x) + 0 * h), state_size=8, input_size=2),
+            torch.randn(2, 8),
+        ),
     ],
     ids=["rnn", "rnn with bias", "gru", "lstm", "memoryless"],
-)  # fmt: skip
-def test_no_variables_are_invented_in_untrained_and_memoryless_networks(network, readout):
+)
+def test_untrained_and_memoryless_networks_have_no_variables(network, readout):
     found = ms.find_variables(network, readout)
     assert found.status == "none"
     assert (found.variables, found.size, len(found)) == (0, 0, 0)
@@ -253,7 +274,7 @@ def test_no_variables_are_invented_in_untrained_and_memoryless_networks(network,
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_untrained_orthogonal_network_keeps_everything_and_binds_nothing(seed):
+def test_an_untrained_orthogonal_network_binds_no_variables(seed):
     torch.manual_seed(seed)
     network = nn.RNN(2, 12, bias=False)
     nn.init.orthogonal_(network.weight_hh_l0)
@@ -261,7 +282,7 @@ def test_an_untrained_orthogonal_network_keeps_everything_and_binds_nothing(seed
     assert found.status in ("refuted", "none")
 
 
-def test_a_network_that_only_adds_up_its_inputs_holds_no_variables():
+def test_a_pure_integrator_holds_no_variables():
     cell = Elman(2, 6, "linear", bias=False).double()
     with torch.no_grad():
         cell.connectivity.matrix.copy_(torch.eye(6))
@@ -270,7 +291,7 @@ def test_a_network_that_only_adds_up_its_inputs_holds_no_variables():
     assert found.status == "refuted"
 
 
-def test_more_modes_than_the_readout_can_tell_apart_are_no_variables():
+def test_modes_that_the_readout_cannot_separate_are_no_variables():
     turned = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64, generator=generator()))[0]
     A = turned @ torch.diag(1 - 1e-13 * torch.arange(6, dtype=torch.float64)) @ turned.mT
     modes = memory_modes(A, torch.ones(6, 2, dtype=torch.float64), torch.eye(2, 6, dtype=torch.float64))
@@ -278,13 +299,13 @@ def test_more_modes_than_the_readout_can_tell_apart_are_no_variables():
     assert "readout does not see all" in find_structure(modes, torch.eye(2, 6, dtype=torch.float64))
 
 
-def test_networks_whose_inputs_are_no_variables_are_left_untested():
+def test_variables_stay_untested_if_the_inputs_have_another_size():
     net = planted_network(3, 2, units=12, transients=3, generator=generator())
-    looked = linearise(net.model)
+    linear_network = linearise(net.model)
     cell = Elman(5, 12, "linear", bias=False).double()
     with torch.no_grad():
-        cell.connectivity.matrix.copy_(looked.A)
-        cell.drive.weight.copy_(torch.cat([looked.B, torch.randn(12, 3)], 1))
+        cell.connectivity.matrix.copy_(linear_network.A)
+        cell.drive.weight.copy_(torch.cat([linear_network.B, torch.randn(12, 3)], 1))
     found = ms.find_variables(cell, net.C)
     assert found.status == "untested"
     assert "5 inputs" in found.reason
@@ -293,7 +314,7 @@ def test_networks_whose_inputs_are_no_variables_are_left_untested():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"method": "published"}, "pass number=N"),
         ({"number": 0}, "at least 1"),
@@ -308,13 +329,13 @@ def test_networks_whose_inputs_are_no_variables_are_left_untested():
         ({"rest": torch.ones(12)}, "must be a fixed point"),
     ],
 )
-def test_bad_input_is_told_in_words(options, words):
+def test_wrong_arguments_raise(options, message):
     net = planted_network(3, 2, units=12, transients=3, generator=generator())
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         ms.find_variables(net.model, **options)
 
 
-def test_the_readout_must_be_known():
+def test_a_missing_or_wrong_readout_raises():
     with pytest.raises(ValueError, match="pass readout="):
         ms.find_variables(nn.RNN(2, 8))
     with pytest.raises(ValueError, match="takes 9 features"):
@@ -330,7 +351,7 @@ def bits(*shape, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "words"),
+    ("inputs", "message"),
     [
         (torch.ones(20, 4, 2), "last for 20 steps"),
         (torch.cat([bits(3, 4, 2), torch.zeros(2, 4, 2)]), "too short"),
@@ -338,11 +359,11 @@ def bits(*shape, seed=0):
     ],
     ids=["other length", "short", "alike"],
 )
-def test_inputs_that_tell_nothing_leave_it_untested(inputs, words):
+def test_uninformative_inputs_leave_variables_untested(inputs, message):
     net = planted_network(3, 2, units=12, transients=3, generator=generator())
     found = ms.find_variables(net.model, inputs=inputs)
     assert found.status == "untested"
-    assert words in found.reason
+    assert message in found.reason
     assert found.confidence == 0
 
 
@@ -364,7 +385,7 @@ def test_conjugate_pairs_stay_together_where_eigenvalues_repeat():
             assert torch.allclose(kept.sum().imag, torch.zeros((), dtype=torch.float64), atol=1e-12)
             assert cut.operator(1).isfinite().all()
         found = ms.find_variables(linear(torch.block_diag(turn, turn), B, C))
-        # a quarter turn is x(t) = -x(t - 2); an element that is hardly driven is parted off
+        # a quarter turn is x(t) = -x(t - 2); an element that is hardly driven is cut off
         assert found.selection == SignedSelection(2, (2,) * found.size, tuple(range(found.size)), (-1,) * found.size)
         assert found.size == (2 if strength > 1e-3 else 1)
 
@@ -398,12 +419,12 @@ def test_variables_that_fade_are_refuted():
     assert found.trials.retention < 0.05
 
 
-def test_variables_that_turn_into_others_are_refuted():
+def test_variables_that_rotate_slowly_are_refuted():
     angle = torch.tensor(math.radians(5))
     turn = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]], dtype=torch.float64)
     F = torch.cat([turn, torch.zeros(2, 4, dtype=torch.float64)], 1)
     found = ms.find_variables(BindingNetwork(F).elman())
-    assert found.selection == SignedSelection.repeat_copy(3, 2)  # 5 degrees are not seen in one period
+    assert found.selection == SignedSelection.repeat_copy(3, 2)  # 5 degrees are not detected within one period
     assert found.status == "refuted"
 
 
@@ -411,7 +432,7 @@ def test_bits_may_have_any_two_values(trained):
     model, task, _ = trained
     rnn = nn.RNN(2, 24, bias=True).double()
     readout = nn.Linear(24, 2).double()
-    with torch.no_grad():  # takes and gives 0 and 1 instead of -1 and 1; u = 2 x - 1, and silence is 1/2
+    with torch.no_grad():  # bits 0 and 1 instead of -1 and 1: u = 2 x - 1, and no input is 1/2
         rnn.weight_hh_l0.copy_(model.cell.connectivity())
         rnn.weight_ih_l0.copy_(2 * model.cell.drive.weight)
         rnn.bias_ih_l0.copy_(-model.cell.drive.weight.sum(1))
@@ -434,17 +455,17 @@ def test_a_readout_may_be_nonlinear(trained):
     found = ms.find_variables(model.cell, readout)
     assert found.status == "explained"
     with pytest.raises(ValueError, match="pass the module itself"):
-        ms.find_variables(model.cell, lambda seen: model.readout(seen))
+        ms.find_variables(model.cell, lambda output: model.readout(output))
 
 
-def test_relu_units_at_their_kink_are_told():
+def test_relu_units_at_their_kink_are_reported():
     network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
     found = ms.find_variables(elman_model(network.W_hh, network.W_uh, network.W_r, "relu"))
     assert found.status == "none"
     assert "6 units rest at the kink" in found.reason
 
 
-def test_outputs_that_say_nothing_new_are_no_elements():
+def test_redundant_outputs_are_no_elements():
     network = BindingNetwork(SignedSelection.repeat_copy(3, 2))
     C = torch.cat([network.W_r[:1], torch.zeros(1, 6).double(), network.W_r[:1] * 2, network.W_r[1:]])
     found = ms.find_variables(linear(network.W_hh, network.W_uh, C))
@@ -452,21 +473,21 @@ def test_outputs_that_say_nothing_new_are_no_elements():
     assert found.structure.outputs.tolist() == [0, 3]
 
 
-def test_a_wrong_number_is_told():
+def test_a_wrong_number_of_variables_is_reported():
     model = BindingNetwork(SignedSelection.repeat_copy(3, 2)).elman()
     assert "3 variables at most, not 10" in ms.find_variables(model, number=10).reason
     assert "not a succession of 2 variables" in ms.find_variables(model, number=2).reason
     assert ms.find_variables(model, number=3).status == "explained"
 
 
-def test_modes_that_fade_within_the_time_asked_for_are_told():
+def test_modes_that_fade_within_the_given_steps_hold_no_memory():
     A = 0.3 * torch.eye(2, dtype=torch.float64)
-    one = torch.eye(2, dtype=torch.float64)
-    assert memory_modes(A, one, one, steps=1).count == 2
-    assert memory_modes(A, one, one, steps=32).count == 0
+    eye = torch.eye(2, dtype=torch.float64)
+    assert memory_modes(A, eye, eye, steps=1).count == 2
+    assert memory_modes(A, eye, eye, steps=32).count == 0
 
 
-def test_confidence_is_the_least_of_all_scores(trained):
+def test_confidence_is_the_lowest_of_all_scores(trained):
     model, _, _ = trained
     found = ms.find_variables(model)
     scores = [test.score for test in found.tests]
@@ -474,7 +495,7 @@ def test_confidence_is_the_least_of_all_scores(trained):
     assert 0.95 < found.confidence <= 1
 
 
-def test_what_is_the_same_is_written_alike():
+def test_write_changes_all_copies_of_an_element():
     network = BindingNetwork(SignedSelection.compose_copy(4)).elman()
     found = ms.find_variables(network)
     states = found.trials.states[-1]
@@ -482,7 +503,7 @@ def test_what_is_the_same_is_written_alike():
     values = -held[:, 0]
     after = found.decode(found.write(states, 0, values))
     assert torch.allclose(after[:, 0], values, atol=1e-9)
-    # element 3 repeats at every step, element 2 at every other: they go along; the rest of the oldest is the only one
+    # element 3 repeats at every step and element 2 at every other, so their copies change too
     expected = held.clone()
     expected[:, 0] = values
     expected[:, :, 3] = values[:, 3:]
@@ -491,30 +512,30 @@ def test_what_is_the_same_is_written_alike():
     assert torch.allclose(after, expected, atol=1e-9)
 
 
-def test_a_blind_readout_is_told():
+def test_a_zero_readout_is_reported():
     net = planted_network(3, 2, units=12, transients=3, generator=generator())
     found = ms.find_variables(net.model.cell, torch.zeros(2, 12))
     assert found.status == "none"
     assert "of 6 that last" in found.reason
 
 
-def shown(x, steps=70):
-    """Inputs that show x (variables, batch, size), and then nothing."""
+def padded(x, steps=70):
+    """Return x (variables, batch, size), followed by zeros."""
     return torch.cat([x, torch.zeros(steps, *x.shape[1:], dtype=x.dtype)])
 
 
 @pytest.mark.parametrize("around", ["rest", "states"])
-def test_bits_may_be_rare(around):
+def test_one_hot_variables_are_explained(around):
     net = planted_network(3, 6, units=40, transients=8, generator=generator())
     symbols = torch.randint(0, 6, (3, 256), generator=generator())
     first = nn.functional.one_hot(symbols, 6).double()
     x = SignedSelection.repeat_copy(3, 6).simulate(first, 70)
-    found = ms.find_variables(net.model, inputs=shown(first), variables=x, around=around)
+    found = ms.find_variables(net.model, inputs=padded(first), variables=x, around=around)
     assert found.status == "explained"
     assert found.tests[-1].agreement > 0.99
 
 
-def test_variables_may_be_told_after_the_inputs_alone_and_have_values_of_their_own(trained):
+def test_given_variables_may_omit_the_inputs_and_differ_in_scale(trained):
     model, task, _ = trained
     batch = task.batch(128, 0, 0, "test")
     silent = batch.targets.clone()
@@ -535,7 +556,7 @@ def test_variables_may_be_told_after_the_inputs_alone_and_have_values_of_their_o
 
 
 @pytest.mark.parametrize("around", ["rest", "states"])
-def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
+def test_the_rest_output_may_be_far_from_the_middle_of_the_bits(trained, around):
     model, task, _ = trained
     scaled = nn.Linear(24, 2)
     with torch.no_grad():
@@ -550,11 +571,11 @@ def test_a_readout_may_rest_far_from_the_middle_of_its_bits(trained, around):
 
 
 @pytest.mark.parametrize("low", [-1.0, 0.0])
-def test_fading_is_seen_whatever_the_values_of_bits(low):
+def test_fading_is_detected_for_any_values_of_bits(low):
     net = planted_network(3, 2, units=12, transients=3, generator=generator(), gain=0.9)
     first = torch.where(bits(3, 64, 2) > 0, 1.0, low).double()
     x = SignedSelection.repeat_copy(3, 2).simulate(first, 70)
-    found = ms.find_variables(net.model, inputs=shown(first), variables=x)
+    found = ms.find_variables(net.model, inputs=padded(first), variables=x)
     assert found.status == "refuted"
     assert found.trials.retention < 0.01
 
@@ -567,16 +588,16 @@ def test_growing_variables_are_refuted():
 
 
 @pytest.mark.parametrize("around", ["rest", "states"])
-def test_numbers_need_not_be_balanced(around):
+def test_numbers_need_not_have_zero_mean(around):
     net = planted_network(3, 2, units=12, transients=3, generator=generator())
     first = torch.rand(3, 128, 2, generator=generator(), dtype=torch.float64)
-    found = ms.find_variables(net.model, inputs=shown(first), around=around)
+    found = ms.find_variables(net.model, inputs=padded(first), around=around)
     assert not found.trials.bits
     assert found.status == "explained"
     assert found.trials.r2 > 1 - 1e-6
 
 
-def test_files_may_leave_the_states_out(tmp_path):
+def test_files_may_omit_the_states(tmp_path):
     found = ms.find_variables(planted_network(3, 2, units=12, transients=3, generator=generator()).model)
     found.save(tmp_path / "all.safetensors")
     found.save(tmp_path / "small.safetensors", states=False)

@@ -1,4 +1,4 @@
-"""Variable memories as figures, as files, and as a section of the page."""
+"""Variables as figures, as files, and as a section of the page."""
 
 import itertools
 from dataclasses import fields, is_dataclass
@@ -33,12 +33,12 @@ def network(variables=3, size=2, **options):
     return planted_network(variables, size, 2 * variables * size, 4, torch.Generator().manual_seed(0), **options)
 
 
-def memories(status):
-    """The answer with this status, of networks whose variables are known."""
+def variables_with(status):
+    """Return an answer with this status, for a network with known variables."""
     net = network()
     if status == "none":
         found = find_variables(torch.nn.RNN(2, 12), torch.nn.Linear(12, 2))
-    elif status == "untested":  # it takes a number more than a variable has
+    elif status == "untested":  # it takes one input more than a variable has elements
         B = torch.cat([net.B, torch.zeros(len(net.B), 1, dtype=torch.float64)], 1)
         found = find_variables(elman_model(net.A, B, net.C, "linear"))
     elif status == "refuted":
@@ -59,23 +59,23 @@ def memories(status):
         SignedSelection.compose_copy(5),
         parse_selection("T3", 8, 8),
         parse_selection("T4", 8, 8),
-        parse_selection("1 1 -6", 2, 3),  # element 2 is made by all, and kept by none
+        parse_selection("1 1 -6", 2, 3),  # all elements copy element 2, and none keeps it
     ],
 )
 @pytest.mark.parametrize("late", [0, 3])
-def test_the_way_of_a_number_leads_through_what_holds_it(rule, late):
+def test_the_path_of_a_number_passes_equal_values(rule, late):
     N, size, steps = rule.variables, rule.size, 60
     first = torch.randn(N + late, 1, size, dtype=torch.float64)
     sequence = torch.cat([first, rule.simulate(first[late:], steps)[N:]])
     held = np.abs(np.stack([sequence[max(0, T - N + 1) : T + 1].flatten() for T in range(N - 1, steps)]))
-    stays = cycle_path(rule, N + late, steps)
-    path = np.concatenate(stays)
-    assert path[:, 0].tolist() == list(range(path[0, 0], steps))  # at every step it is somewhere
+    segments = cycle_path(rule, N + late, steps)
+    path = np.concatenate(segments)
+    assert path[:, 0].tolist() == list(range(path[0, 0], steps))  # one place at every step
     values = [held[T - N + 1, row] for T, row in path if T >= N - 1]
     assert np.allclose(values, values[0], rtol=0, atol=0)
     longest = max(rule.cycles(), key=lambda cycle: cycle.lag)
-    assert sum(len(stay) for stay in stays[: len(longest.elements)]) == longest.lag
-    assert N + late in {stay[0, 0] for stay in stays}  # it is taken up as soon as inputs stop
+    assert sum(len(segment) for segment in segments[: len(longest.elements)]) == longest.lag
+    assert N + late in {segment[0, 0] for segment in segments}  # F copies it as soon as inputs stop
 
 
 def test_opacity_is_size_and_colour_is_sign():
@@ -90,8 +90,8 @@ def test_opacity_is_size_and_colour_is_sign():
     assert signed_colours(np.array([[np.nan]]))[0, 0, 3] == 0
 
 
-def test_the_wave_is_what_was_decoded():
-    found = memories("explained")
+def test_the_wave_shows_the_decoded_values():
+    found = variables_with("explained")
     figure = draw_wave(found, trial=5)
     (axes,) = figure.axes
     (image,) = axes.images
@@ -106,7 +106,7 @@ def test_the_wave_is_what_was_decoded():
         draw_wave(found, trial=64)
 
 
-def test_many_subspaces_are_not_all_numbered():
+def test_many_subspaces_have_few_labels():
     found = find_variables(network(30, 1).model, lasting=100)
     assert found.variables == 30
     labels = [label.get_text() for label in draw_wave(found).axes[0].get_yticklabels()]
@@ -121,23 +121,23 @@ PANELS += ["F, largest entry 1 (blue +)", "Decoding from the states", "Causal te
 
 
 @pytest.mark.parametrize(("status", "panels"), [("none", 2), ("untested", 4), ("refuted", 6), ("explained", 6)])
-def test_what_is_not_known_is_left_out(status, panels):
-    found = memories(status)
+def test_unknown_evidence_has_no_panel(status, panels):
+    found = variables_with(status)
     figure = draw_variables(found)
     wave, *evidence = figure.get_axes()
     titles = [axes.get_title() for axes in evidence]
     assert len(titles) == panels
     assert [title.partition(",")[0] for title in titles] == [title.partition(",")[0] for title in PANELS[:panels]]
     if found.trials is None:
-        words = " ".join(text.get_text().replace("\n", " ") for text in wave.texts)
-        assert found.reason in words
-        assert words.startswith("No variables were found." if status == "none" else "Variables were found, but not")
+        message = " ".join(text.get_text().replace("\n", " ") for text in wave.texts)
+        assert found.reason in message
+        assert message.startswith("No variables were found." if status == "none" else "Variables were found, but not")
     assert_nothing_overlaps(figure, evidence)
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_the_evidence_at_the_letters_of_a_narrow_page(status):
-    found = memories(status)
+def test_the_evidence_fits_the_font_of_a_narrow_page(status):
+    found = variables_with(status)
     figure = draw_evidence(
         found, columns=2, font_size=13, figure=new_figure(7.2, 3.7 * (1 if found.structure is None else 3))
     )
@@ -152,38 +152,38 @@ def assert_nothing_overlaps(figure, panels):
     for axes, box in zip(panels, boxes, strict=True):
         assert box.x0 >= -1
         assert box.x1 <= figure.bbox.x1 + 1
-        assert axes.bbox.width > 0.22 * figure.bbox.width  # not squeezed by words around it
+        assert axes.bbox.width > 0.22 * figure.bbox.width  # not squeezed by its labels
         legend = [axes.get_legend().get_window_extent(renderer)] if axes.get_legend() else []
         assert_apart([*legend, axes.xaxis.get_tightbbox(renderer), axes.title.get_window_extent(renderer), axes.bbox])
         assert_apart([text.get_window_extent(renderer) for text in axes.texts if text.get_text()])
 
 
 def assert_apart(boxes):
-    for one, other in itertools.combinations(boxes, 2):
-        assert not one.padded(-1).overlaps(other.padded(-1)), (one, other)
+    for first, second in itertools.combinations(boxes, 2):
+        assert not first.padded(-1).overlaps(second.padded(-1)), (first, second)
 
 
-def test_panels_show_the_numbers():
-    found = memories("explained")
+def test_panels_show_the_numbers_of_the_result():
+    found = variables_with("explained")
     plane, scores, ranks, F, decoding, tests = draw_evidence(found).axes
-    marks = {one.get_label(): one.get_offsets() for one in plane.collections}
+    marks = {marks.get_label(): marks.get_offsets() for marks in plane.collections}
     assert np.allclose(marks["memory modes"] @ [1, 1j], found.eigenvalues)
     assert np.allclose(marks["theory"] @ [1, 1j], found.theory)
     assert len(marks["others"]) == 12 - found.modes.count
-    drawn = {one.get_label(): one.get_offsets() for one in scores.collections}
+    drawn = {marks.get_label(): marks.get_offsets() for marks in scores.collections}
     assert np.allclose(drawn["memory modes"][:, 1], found.modes.scores[:6])
     assert drawn["others"][:, 1].min() == pytest.approx(1e-4 * float(found.modes.scores[0]))
     assert [text.get_text() for text in ranks.texts] == ["+2", "+2", "+2"]
     assert np.asarray(F.collections[0].get_offsets()).tolist() == [[0, 0], [1, 1]]
     curves = {line.get_label(): line for line in decoding.lines}
     assert np.allclose(curves["signs"].get_ydata(), 1)
-    assert curves["R²"].get_xdata()[0] == 3  # before, some subspaces hold nothing
+    assert curves["R²"].get_xdata()[0] == 3  # before that, some subspaces are empty
     assert [bar.get_width() for bar in tests.patches][: len(found.tests)] == [test.agreement for test in found.tests]
     assert [text.get_text() for text in tests.texts] == [test.name for test in found.tests]
 
 
-def test_a_test_that_fails_is_marked():
-    found = memories("refuted")
+def test_a_failed_test_has_a_cross():
+    found = variables_with("refuted")
     tests = draw_evidence(found).axes[-1]
     failed = [test.name for test in found.tests if not test.passed]
     assert failed
@@ -193,27 +193,27 @@ def test_a_test_that_fails_is_marked():
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def _same(one, other):
-    if isinstance(one, torch.Tensor):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
-    elif is_dataclass(one):
-        assert type(one) is type(other)
-        for each in fields(one):
-            _same(getattr(one, each.name), getattr(other, each.name))
-    elif isinstance(one, tuple):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            _same(a, b)
+def assert_same(result, other):
+    if isinstance(result, torch.Tensor):
+        torch.testing.assert_close(result, other, rtol=0, atol=0, equal_nan=True)
+    elif is_dataclass(result):
+        assert type(result) is type(other)
+        for field in fields(result):
+            assert_same(getattr(result, field.name), getattr(other, field.name))
+    elif isinstance(result, tuple):
+        assert len(result) == len(other)
+        for element, other_element in zip(result, other, strict=True):
+            assert_same(element, other_element)
     else:
-        assert one == other or (one != one and other != other)
+        assert result == other or (result != result and other != other)
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_saved_and_loaded(status, tmp_path):
-    found = memories(status)
+def test_load_reads_what_save_wrote(status, tmp_path):
+    found = variables_with(status)
     found.save(tmp_path / "variables.safetensors")
     back = Variables.load(tmp_path / "variables.safetensors")
-    _same(found, back)
+    assert_same(found, back)
     assert back.summary() == found.summary()
     if status != "none":
         states = torch.randn(5, 12)
@@ -224,7 +224,7 @@ def test_saved_and_loaded(status, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "lead"),
     [
         ("none", "No variables were found. No mode that inputs reach"),
         ("untested", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. They were not tested."),
@@ -232,10 +232,10 @@ def test_saved_and_loaded(status, tmp_path):
         ("explained", "The network holds 3 variables of 2 elements each in 6 memory modes of 12. They explain its"),
     ],
 )
-def test_the_section_says_what_was_found_and_whether_it_holds(status, words):
-    found = memories(status)
+def test_the_section_reports_the_variables_and_their_status(status, lead):
+    found = variables_with(status)
     section = variables_section(found)
-    assert section.lead.startswith(words)
+    assert section.lead.startswith(lead)
     assert found.reason in section.lead
     assert ("x(t) = x(t - 3), repeat copy" in section.lead) == (status in ("untested", "explained"))
     assert ("published method" in section.lead) == (status == "refuted")
@@ -254,34 +254,34 @@ def test_the_section_says_what_was_found_and_whether_it_holds(status, words):
     assert text.count("failed") == sum(not test.passed for test in found.tests)
 
 
-def test_a_page_says_why_variables_cannot_be_told():
+def test_the_section_gives_the_reason_if_variables_are_not_known():
     section = variables_section("The 5 steps are too short.")
     assert section.lead == "The variables of the network are not known: The 5 steps are too short."
     assert section.html == ""
 
 
-def test_the_task_is_what_the_network_is_tried_on():
+def test_inspection_tests_the_variables_on_the_task():
     net = network()
     task = RepeatCopy(variables=3, size=2, test_horizon=12)
     found = inspect_variables(net.model, task, task.batch(8, 0, 0, "test"))
     assert found.status == "explained"
     assert found.trials.decoded.shape[:2] == (15, 8)
     short = RepeatCopy(variables=3, size=2, test_horizon=4)
-    words = inspect_variables(net.model, short, short.batch(8, 0, 0, "test"))
-    assert words.status == "untested"
-    assert words.reason.startswith("The 7 steps are too short")
+    untested = inspect_variables(net.model, short, short.batch(8, 0, 0, "test"))
+    assert untested.status == "untested"
+    assert untested.reason.startswith("The 7 steps are too short")
     other = registry.tasks.load("flipflop")()
     assert inspect_variables(net.model, other, other.batch(2, 0, 0, "test")) is None
 
 
-def test_the_page_of_a_run_on_variable_binding(tmp_path):
+def test_the_page_of_a_binding_run_shows_and_saves_the_variables(tmp_path):
     options = {"variables": 2, "size": 1, "horizon": 6, "test_horizon": 8}
     config = RunConfig("tiny", "repeat-copy", options, hidden_size=8, steps=2, batch_size=4)
     result = train(config, tmp_path, progress=False)
-    looked = inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False))
-    html = Path(looked.page).read_text(encoding="utf-8")
-    assert looked.variables is not None
-    assert looked.variables.reason in plain(html)
+    inspection = inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False))
+    html = Path(inspection.page).read_text(encoding="utf-8")
+    assert inspection.variables is not None
+    assert inspection.variables.reason in plain(html)
     assert '<section id="variables"' in html
     assert "@inproceedings{karuvally2023," in html
-    _same(Variables.load(looked.page.with_name("page.variables.safetensors")), looked.variables)
+    assert_same(Variables.load(inspection.page.with_name("page.variables.safetensors")), inspection.variables)

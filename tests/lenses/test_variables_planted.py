@@ -35,7 +35,7 @@ def test_the_linearisation_at_the_fixed_point_is_the_one_planted(options):
 
 
 @pytest.mark.parametrize("options", CASES)
-def test_the_basis_is_true(options):
+def test_the_declared_basis_diagonalises_the_memory(options):
     net = draw(**options)
     basis, eye = net.basis, torch.eye(9, dtype=torch.float64)
     torch.testing.assert_close(basis.duals @ basis.vectors, eye, rtol=0, atol=1e-12)
@@ -43,7 +43,7 @@ def test_the_basis_is_true(options):
     torch.testing.assert_close(basis.duals @ net.A, net.Phi @ basis.duals, rtol=0, atol=1e-11)
     torch.testing.assert_close(basis.duals @ net.B, eye[:, -3:], rtol=0, atol=1e-12)
     torch.testing.assert_close(net.C @ basis.vectors, eye[-3:], rtol=0, atol=1e-12)
-    # and it is hidden: not orthogonal, transients are driven and seen, so that neither B nor C alone tells
+    # the basis is hidden: it is not orthogonal, and transients are driven and read, so neither B nor C reveals it
     gram = basis.vectors.mT @ basis.vectors
     assert (gram - gram.diagonal().diag()).abs().max() > 0.1
     off = torch.eye(16, dtype=torch.float64) - basis.projection()
@@ -90,12 +90,12 @@ def test_newton_finds_the_fixed_point_of_a_tanh_network_from_zero(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_the_basis_is_skewed_but_invertible(seed):
     net = draw(seed, units=13)
-    # condition numbers of parts of T and of its inverse are below that of T, which is up to 30; and above 3 here
+    # parts of T and of its inverse are conditioned better than T itself, whose condition number is up to 30
     for part in (net.basis.vectors, net.basis.duals):
         assert 3 < torch.linalg.cond(part) < 30
 
 
-def test_without_transients():
+def test_a_network_may_have_no_transients():
     net = draw(units=9, transients=0)
     assert net.transient.shape == (0, 0)
     torch.testing.assert_close(net.basis.vectors @ net.Phi @ net.basis.duals, net.A)
@@ -113,6 +113,6 @@ def test_without_transients():
         ({"F": torch.full((3, 9), torch.nan)}, "finite real matrix"),
     ],
 )
-def test_what_cannot_be_planted_is_told(options, message):
+def test_wrong_arguments_raise(options, message):
     with pytest.raises(ValueError, match=message):
         draw(**options)

@@ -1,4 +1,4 @@
-"""The linear theory of variable binding: exact networks, the universal law, saturation, bases, and angle errors."""
+"""The linear theory of variable binding: the universal law, exact and saturating networks, bases, angle errors."""
 
 from math import nan
 
@@ -26,12 +26,12 @@ def draws(seed: int, *shape: int) -> torch.Tensor:
 
 
 def skewed(seed: int, units: int, memories: int) -> torch.Tensor:
-    """Random memories, not orthogonal, with a condition number of 10, so that rounding is not magnified much."""
+    """Return random skewed memories with a condition number of 10, which magnifies rounding little."""
     left, _, right = torch.linalg.svd(draws(seed, units, memories), full_matrices=False)
     return left * 10 ** torch.linspace(0, -1, memories, dtype=torch.float64) @ right
 
 
-def shown(s: int, d: int, seed: int = 0, batch: int = 4) -> torch.Tensor:
+def vectors(s: int, d: int, seed: int = 0, batch: int = 4) -> torch.Tensor:
     return draws(seed, s, batch, d)
 
 
@@ -47,14 +47,14 @@ sizes = {"s": st.integers(1, 5), "d": st.integers(1, 4), "more": st.integers(0, 
 @settings(max_examples=80, deadline=None)
 @given(**sizes, selects=st.booleans(), steps=st.integers(0, 12))
 def test_subspace_j_holds_the_variable_of_time_T_minus_N_plus_j(s, d, more, seed, selects, steps):
-    """Any F, any independent memories; each subspace read with its own dual."""
+    """Check this for any F and any independent memories, reading each subspace with its dual."""
     if selects:
         F = random_selection(s, d, np.random.default_rng(seed))
     else:
         F = draws(seed, d, s * d)
         F = F / F.abs().sum(1, keepdim=True)  # so that the vectors do not grow
     net = BindingNetwork(F, skewed(seed + 1, s * d + more, s * d))
-    inputs = shown(s, d, seed)
+    inputs = vectors(s, d, seed)
     states, outputs = net.run(inputs, steps)
     x = slow_sequence(net.boundary, inputs, steps)
     for T in range(1, s + steps + 1):
@@ -77,7 +77,7 @@ def slow_sequence(F: torch.Tensor, inputs: torch.Tensor, steps: int) -> torch.Te
     return x
 
 
-def test_variables_at_a_time():
+def test_variables_at_returns_the_last_vectors():
     x = torch.arange(1.0, 6).reshape(5, 1)
     assert variables_at(x, 5, 3).flatten().tolist() == [3, 4, 5]
     assert variables_at(x, 1, 3).flatten().tolist() == [0, 0, 1]
@@ -91,7 +91,7 @@ def test_variables_at_a_time():
 @given(**sizes)
 def test_repeat_copy_is_exact_and_time_invariant_in_any_basis(s, d, more, seed):
     net = BindingNetwork(SignedSelection.repeat_copy(s, d), skewed(seed, s * d + more, s * d))
-    inputs = shown(s, d, seed)
+    inputs = vectors(s, d, seed)
     expected = torch.cat([inputs] * 5)
     assert net.time_invariant
     for phase_aware in (True, False):
@@ -100,25 +100,25 @@ def test_repeat_copy_is_exact_and_time_invariant_in_any_basis(s, d, more, seed):
 
 
 @pytest.mark.parametrize("s", [2, 3, 5, 8])
-def test_compose_copy_needs_to_know_the_phase(s):
+def test_compose_copy_needs_a_phase_signal(s):
     net = BindingNetwork(SignedSelection.compose_copy(s), skewed(0, s * s + 3, s * s))
-    inputs = shown(s, s)
+    inputs = vectors(s, s)
     x = SignedSelection.compose_copy(s).simulate(inputs, 5 * s)
     torch.testing.assert_close(net.run(inputs, 5 * s).outputs, x, rtol=0, atol=1e-10)
     assert not net.time_invariant
     wrong = net.run(inputs, 5 * s, phase_aware=False).outputs
     assert (wrong[:s] - x[:s]).abs().max() > 0.1  # already in the input phase
     assert (wrong[s:] - x[s:]).abs().max() > 0.1
-    # the element with the longest lag is untouched
+    # the element with the longest lag is right
     torch.testing.assert_close(wrong[..., 0], x[..., 0], rtol=0, atol=1e-10)
 
 
 @settings(max_examples=60, deadline=None)
 @given(s=st.integers(1, 4), d=st.integers(1, 3), seed=st.integers(0, 10**6))
-def test_time_invariance_is_told_right(s, d, seed):
+def test_time_invariant_is_true_exactly_if_the_network_needs_no_phase(s, d, seed):
     F = random_selection(s, d, np.random.default_rng(seed))
     net = BindingNetwork(F)
-    inputs = shown(s, d, seed)
+    inputs = vectors(s, d, seed)
     error = (net.run(inputs, 2 * s, phase_aware=False).outputs - F.simulate(inputs, 2 * s)).abs().max()
     assert net.time_invariant == all(lag == s for lag in F.lags) == bool(error < 1e-10)
 
@@ -131,25 +131,25 @@ def test_the_family_is_exact_in_a_skewed_basis(name):
     torch.testing.assert_close(net.run(inputs, 320).outputs, F.simulate(inputs, 320), rtol=0, atol=1e-10)
 
 
-def test_equation_32_mended():
+def test_equation_32_holds_with_its_index_corrected():
     """|h(s+t)> = sum_mu u^i(mu) |psi_{((mu-t-1) mod s) k + i}>, mu and i from 1; as printed it is one too high."""
     s, k = 4, 3
     net = BindingNetwork(SignedSelection.repeat_copy(s, k), skewed(3, 15, 12))
-    u, psi = shown(s, k, batch=1)[:, 0], net.basis.vectors
+    u, psi = vectors(s, k, batch=1)[:, 0], net.basis.vectors
     states = net.run(u[:, None], 11, phase_aware=False).states[:, 0]
     for t in range(12):
-        mended, printed = torch.zeros(15, dtype=torch.float64), torch.zeros(15, dtype=torch.float64)
+        corrected, printed = torch.zeros(15, dtype=torch.float64), torch.zeros(15, dtype=torch.float64)
         for mu in range(1, s + 1):
             for i in range(1, k + 1):
-                mended += u[mu - 1, i - 1] * psi[:, (mu - t - 1) % s * k + i - 1]
+                corrected += u[mu - 1, i - 1] * psi[:, (mu - t - 1) % s * k + i - 1]
                 place = ((mu - t - 1) % s + 1) * k + i
                 if place <= s * k:
                     printed += u[mu - 1, i - 1] * psi[:, place - 1]
-        torch.testing.assert_close(states[s + t - 1], mended, rtol=0, atol=1e-10)
+        torch.testing.assert_close(states[s + t - 1], corrected, rtol=0, atol=1e-10)
         assert (states[s + t - 1] - printed).abs().max() > 0.01
 
 
-def test_operators():
+def test_the_weights_are_equations_13_and_20_to_22():
     s, d, Xi = 3, 2, skewed(1, 9, 6)
     net = BindingNetwork(SignedSelection.repeat_copy(s, d), Xi)
     torch.testing.assert_close(net.W_hh, Xi @ net.Phi @ torch.linalg.pinv(Xi))
@@ -161,16 +161,16 @@ def test_operators():
 
 
 @pytest.mark.parametrize("Xi", [None, skewed(1, 9, 6)])
-def test_as_a_model_it_is_the_same_network(Xi):
+def test_the_elman_model_is_the_same_network(Xi):
     net = BindingNetwork(SignedSelection.repeat_copy(3, 2), Xi)
-    inputs = torch.cat([shown(3, 2), torch.zeros(20, 4, 2, dtype=torch.float64)])
+    inputs = torch.cat([vectors(3, 2), torch.zeros(20, 4, 2, dtype=torch.float64)])
     outputs, last = net.elman()(inputs)
     states, expected = net.run(inputs[:3], 20, phase_aware=False)
     torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(last, states[-1], rtol=0, atol=1e-12)
 
 
-def test_a_lens_looks_at_it():
+def test_the_jacobian_of_the_model_is_w_hh():
     net = BindingNetwork(SignedSelection.compose_copy(3), skewed(1, 11, 9))
     dynamics = Dynamics(net.elman().cell)
     J = dynamics.jacobian(torch.zeros(1, 11, dtype=torch.float64))[0]
@@ -181,7 +181,7 @@ def test_a_lens_looks_at_it():
 
 
 @pytest.mark.parametrize("name", FAMILY)
-def test_the_trained_matrix_would_have_the_eigenvalues_of_phi(name):
+def test_w_hh_has_the_eigenvalues_of_phi(name):
     net = BindingNetwork(parse_selection(name, 8, 8), skewed(0, 70, 64))
     expected = net.eigenvalues()
     assert len(expected) == 64
@@ -191,7 +191,7 @@ def test_the_trained_matrix_would_have_the_eigenvalues_of_phi(name):
     assert error.largest < 1e-9  # the basis has a condition number of 10
 
 
-def test_other_boundary_maps_have_their_eigenvalues_computed():
+def test_eigenvalues_of_other_boundary_maps_are_numerical():
     F = draws(0, 2, 6)
     net = BindingNetwork(F)
     assert net.selection is None
@@ -216,12 +216,12 @@ def right(net: BindingNetwork, gain: float, drive: float | None, periods: int = 
 
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize(("gain", "drive"), [(1.0, None), (1.0, 2.0), (1.2, None), (1.2, 5.0), (3.0, None)])
-def test_all_bits_over_forty_periods(name, gain, drive):
+def test_the_saturating_network_keeps_all_bits_over_forty_periods(name, gain, drive):
     assert right(BindingNetwork(parse_selection(name, 8, 8)), gain, drive)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_all_bits_of_random_selections(seed):
+def test_the_saturating_network_keeps_all_bits_of_random_selections(seed):
     generator = np.random.default_rng(seed)
     s, d = (int(number) for number in generator.integers(1, 7, 2))
     F = random_selection(s, d, generator)
@@ -247,7 +247,7 @@ def test_at_a_gain_of_one_it_decays_with_the_square_root_of_time():
 
 
 def brute_force_fails(F: SignedSelection, gain: float, drive: float) -> bool:
-    """All inputs of 1 and -1, in the input phase alone: is one overruled?"""
+    """Return whether any of all inputs of 1 and -1 is outweighed during the input phase."""
     s, d = F.variables, F.size
     every = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * (s * d)).reshape(-1, s, d).transpose(0, 1)
     h, Phi = torch.zeros(every.shape[1], s * d, dtype=torch.float64), F.companion()
@@ -281,7 +281,7 @@ def test_the_smallest_drive_of_compose_copy(gain, share):
     assert right(BindingNetwork(F), gain, above)
 
 
-def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
+def test_a_drive_that_held_variables_can_outweigh_raises():
     compose, repeat = (BindingNetwork(F) for F in (SignedSelection.compose_copy(4), SignedSelection.repeat_copy(4, 4)))
     with pytest.raises(
         ValueError, match=r"can outweigh the inputs: .* up to 1\.\d+, but inputs with 1\. A drive above"
@@ -290,11 +290,11 @@ def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
     assert right(repeat, 2.0, 0.1)
 
 
-# Bad input.
+# Wrong arguments.
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (lambda: BindingNetwork(SignedSelection(2, (3,), (0,), (1,))), "taken from 3 steps ago, but the last 2"),
         (lambda: BindingNetwork(torch.zeros(2, 5)), r"real matrix \(d, s d\), but its shape is \(2, 5\)"),
@@ -332,15 +332,15 @@ def test_a_drive_below_the_gain_is_refused_where_inputs_can_be_overruled():
         (lambda: variables_at(torch.zeros(3, 1), 1, 0), "variables=0"),
     ],
 )
-def test_bad_input_is_told(make, words):
-    with pytest.raises(ValueError, match=words):
+def test_wrong_arguments_raise(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 
 # Memory bases.
 
 
-def test_writing_a_variable_leaves_the_others():
+def test_writing_a_variable_keeps_the_others():
     basis = MemoryBasis.from_vectors(skewed(0, 9, 6), variables=3)
     states, values = draws(1, 4, 9), draws(2, 4, 2)
     new = basis.write(states, 1, values)
@@ -354,7 +354,7 @@ def test_writing_a_variable_leaves_the_others():
     )
 
 
-def test_blocks_and_duals_by_number():
+def test_block_and_dual_take_the_number_of_a_variable():
     Xi = skewed(0, 9, 6)
     basis = MemoryBasis.from_vectors(Xi, variables=3)
     assert (basis.size, basis.units) == (2, 9)
@@ -371,7 +371,7 @@ def test_blocks_and_duals_by_number():
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (lambda: MemoryBasis.from_vectors(torch.eye(6), variables=4), "6 directions cannot be divided evenly among 4"),
         (lambda: MemoryBasis.from_vectors(torch.eye(6), variables=0), "among 0 variables"),
@@ -381,8 +381,8 @@ def test_blocks_and_duals_by_number():
         (lambda: MemoryBasis(torch.eye(6), torch.zeros(6, 5), 2), "a dual for every vector|'duals'"),
     ],
 )
-def test_bases_that_are_none_are_refused(make, words):
-    with pytest.raises((ValueError, TypeError), match=words):  # TypeError where the annotations are checked
+def test_wrong_bases_raise(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):  # TypeError where the annotations are checked
         make()
 
 
@@ -393,13 +393,13 @@ def rotated(values: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
     return values * torch.polar(torch.ones_like(by), by)
 
 
-def test_angles_are_matched_in_the_best_way():
-    """Against every assignment there is."""
+def test_angles_are_matched_as_by_brute_force():
+    """Compare with the best of all assignments."""
     from itertools import permutations
 
     for seed in range(20):
         angles, others = 3 * draws(seed, 5), 3 * draws(seed + 100, 5)
-        found, expected = (torch.polar(torch.ones_like(each), each) for each in (angles, others))
+        found, expected = (torch.polar(torch.ones_like(values), values) for values in (angles, others))
         difference = [[min(abs(a - b + 2 * torch.pi * k) for k in range(-9, 10)) for b in others] for a in angles]
         costs = [sum(difference[i][j] for i, j in enumerate(order)) / 5 for order in permutations(range(5))]
         error = angle_error(found, expected)
@@ -407,16 +407,16 @@ def test_angles_are_matched_in_the_best_way():
         assert (error.matched, error.missing, error.extra) == (5, 0, 0)
 
 
-def test_angles_know_that_pi_is_minus_pi():
+def test_angles_pi_and_minus_pi_are_equal():
     a = torch.tensor([torch.pi - 0.01, 0.02], dtype=torch.float64)
     b = torch.tensor([-torch.pi + 0.01, 0.0], dtype=torch.float64)
-    found, expected = (torch.polar(torch.ones_like(each), each) for each in (a, b))
+    found, expected = (torch.polar(torch.ones_like(values), values) for values in (a, b))
     error = angle_error(found, expected)
     assert error.mean == pytest.approx(0.02, abs=1e-12)
     assert error.largest == pytest.approx(0.02, abs=1e-12)
 
 
-def test_what_is_small_is_left_out_and_what_is_over_is_counted():
+def test_small_eigenvalues_are_ignored_and_unmatched_ones_counted():
     roots = SignedSelection.repeat_copy(4, 2).eigenvalues()
     tilt = torch.full((8,), 0.001, dtype=torch.float64)
     with_rest = torch.cat([rotated(roots, tilt) * 0.95, 0.89 * roots])

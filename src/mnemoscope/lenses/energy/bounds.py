@@ -1,4 +1,4 @@
-"""Lower bounds of the energy with V_d = y frozen, or the reason why there is none.
+"""Lower bounds of the energy with V_d = y frozen, or the reason why none exists.
 
 With c = alpha_c Phi^T Xi^T y and a current u, `E(g) = L_f*(g) - u.g - L_h(sqrt(alpha_s) Xi^T g + c)`. As
 `L_h(V) = max over p of V.p - L_h*(p)`, its minimum is also that of `L_h*(p) - c.p - L_f(sqrt(alpha_s) Xi p + u)`.
@@ -51,7 +51,7 @@ def _by_features(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
     interval = _range(weights.sigma_f, sqrt(weights.alpha_s) * weights.Xi.mT)
     if interval is None:
         return None, ""
-    most = _largest_value(weights.sigma_h, *(weights.called(y) + edge for edge in interval))
+    most = _largest_value(weights.sigma_h, *(weights.delayed_drive(y) + edge for edge in interval))
     if most is None:
         return None, ""
     return -weights.sigma_f.value(_current(weights)) - most, f"the range of {weights.sigma_f.name} (sigma_f) is bounded"
@@ -65,7 +65,9 @@ def _by_memories(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
     most = _largest_value(weights.sigma_f, *(_current(weights) + edge for edge in interval))
     if most is None:
         return None, ""
-    return -weights.sigma_h.value(weights.called(y)) - most, f"the range of {weights.sigma_h.name} (sigma_h) is bounded"
+    return -weights.sigma_h.value(
+        weights.delayed_drive(y)
+    ) - most, f"the range of {weights.sigma_h.name} (sigma_h) is bounded"
 
 
 def _current(weights: Weights) -> Tensor:
@@ -99,7 +101,7 @@ def _by_powers(weights: Weights, y: Tensor) -> LowerBound:
     if degree is None or p is None:
         return LowerBound(none, None, "no bound is known for these nonlinearities")
     if not weights.Xi.any():
-        value = -weights.sigma_f.value(_current(weights)) - weights.sigma_h.value(weights.called(y))
+        value = -weights.sigma_f.value(_current(weights)) - weights.sigma_h.value(weights.delayed_drive(y))
         return LowerBound(value, True, "Xi is 0")
     m = degree / (degree - 1)
     if m == p == 2:
@@ -108,7 +110,7 @@ def _by_powers(weights: Weights, y: Tensor) -> LowerBound:
         reason = f"L_f* grows as |g|^{m:.3g}, L_h as |V_h|^{p:.3g}: the energy falls without bound as rates grow"
         return LowerBound(none, False, reason)
     # Hoelder: |V_h| <= a G + b entry by entry, with G = |g|_m; (a G + b)^p <= 2^(p-1) (a^p G^p + b^p)
-    a, b = sqrt(weights.alpha_s) * weights.Xi.abs().pow(degree).sum(0).pow(1 / degree), weights.called(y).abs()
+    a, b = sqrt(weights.alpha_s) * weights.Xi.abs().pow(degree).sum(0).pow(1 / degree), weights.delayed_drive(y).abs()
     K = 2 ** (p - 1) * float(a.pow(p).sum())
     pushed = float(_current(weights).abs().pow(degree).sum()) ** (1 / degree)
     share = 1.0 if pushed == 0 else 0.5  # of G^m / m that bounds the memories; the rest bounds the current
@@ -136,7 +138,7 @@ def _by_quadratics(weights: Weights, y: Tensor) -> LowerBound:
     If alpha_s |Xi|^2 < 1 by more than rounding, it has a minimum. If it is 1, the linear term decides: E falls without
     bound along a mode on which only that term acts. Otherwise a direction along which E falls is searched.
     """
-    c = weights.called(y)
+    c = weights.delayed_drive(y)
     Q = torch.eye(weights.features, dtype=torch.float64) - weights.alpha_s * (weights.Xi @ weights.Xi.mT)
     gains, modes = torch.linalg.eigh(Q)
     strength = 1 - float(gains[0])

@@ -84,10 +84,10 @@ def step_descent(
     _check(weights, x, y)
     after = weights.step(x, y)
     g, g_after = weights.sigma_f(x), weights.sigma_f(after)
-    V_h, V_h_after = weights.memories(g, y), weights.memories(g_after, y)
+    V_h, V_h_after = weights.memory_drive(g, y), weights.memory_drive(g_after, y)
     y_after = g_after if following else y
     old, new = map_energy(weights, x, y), map_energy(weights, after, y_after)
-    moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memories(g_after, y_after))
+    moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memory_drive(g_after, y_after))
     return StepDescent(
         new.total - old.total,
         -weights.sigma_f.divergence(after, x),

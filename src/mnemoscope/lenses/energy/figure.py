@@ -131,7 +131,7 @@ def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, 
 
 
 def _levels(highest: float) -> np.ndarray:
-    """Return ten to thirty levels from 0 on, in steps of 1, 2 or 5 times a power of ten."""
+    """Return ten to thirty levels, starting at 0, in steps of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(highest / 10))
     step = next(power * digit for digit in (10, 5, 2, 1) if highest / (power * digit) >= 10)
     return np.arange(0, highest + step, step)

@@ -78,7 +78,7 @@ def flow_terms(weights: Weights, kind: FlowKind, states: EpisodicState) -> Energ
     energy = flow_energy(weights, *states)
     if kind != "settling":
         return energy
-    c = weights.called(states.V_d)
+    c = weights.delayed_drive(states.V_d)
     quadratic = (states.V_d * (states.V_d @ weights.coupling())).sum(-1) / 2
     return Energy({**energy.terms, "delayed": c.square().sum(-1) / 2 + quadratic})
 
@@ -92,7 +92,7 @@ def flow_rates(
         return rates
     M, A = _parts(weights)
     d, h = velocities.V_d, velocities.V_h
-    settled = memory.T_h * (weights.called(d) * h).sum(-1) - memory.T_d * (d * (d @ M)).sum(-1)
+    settled = memory.T_h * (weights.delayed_drive(d) * h).sum(-1) - memory.T_d * (d * (d @ M)).sum(-1)
     terms = {**rates.terms, "V_d": settled}
     return Energy({**terms, "asymmetry": (states.V_d * (d @ A.mT)).sum(-1)} if A.any() else terms)
 
@@ -102,7 +102,7 @@ def flow_sizes(
 ) -> Float[Tensor, "*batch"]:
     """Return the scale of the rounding error of each rate: the sum of its absolute terms before they cancel."""
     rates = flow_energy_rate(weights, states, velocities, memory.T_f, memory.T_h)
-    d, moved = velocities.V_d.abs(), weights.called(velocities.V_d).norm(dim=-1)
+    d, moved = velocities.V_d.abs(), weights.delayed_drive(velocities.V_d).norm(dim=-1)
     size = rates["V_f"].abs() + rates["V_h"].abs()
     if kind == "frozen":
         return size

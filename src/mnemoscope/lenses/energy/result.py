@@ -117,7 +117,7 @@ class EnergyDescent(Result):
 
     @property
     def largest_rise(self) -> float:
-        """The largest rise beyond rounding; 0 if there is none."""
+        """The largest rise beyond rounding; 0 if the energy never rises."""
         risen = self.change[self.rises]
         return float(risen.max()) if risen.numel() else 0.0
 

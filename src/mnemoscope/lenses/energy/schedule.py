@@ -31,7 +31,7 @@ class Schedule:
     def field(self, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]) -> Tensor:
         """Return the next V_f, from the rates g and V_d = y."""
         weights = self.weights
-        recalled = weights.alpha_s**0.5 * weights.sigma_h(weights.memories(g, y)) @ weights.Xi.mT
+        recalled = weights.alpha_s**0.5 * weights.sigma_h(weights.memory_drive(g, y)) @ weights.Xi.mT
         return recalled if weights.current is None else recalled + weights.current
 
     def follow(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
@@ -82,8 +82,8 @@ class Schedule:
         """Return the change in each step by cause: the two divergences, and the move of V_d after them."""
         weights = self.weights
         g, g_after, y, y_after = rates[:-1], rates[1:], delayed[:-1], delayed[1:]
-        x, V_h, V_h_after = self.field(g, y), weights.memories(g, y), weights.memories(g_after, y)
-        moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memories(g_after, y_after))
+        x, V_h, V_h_after = self.field(g, y), weights.memory_drive(g, y), weights.memory_drive(g_after, y)
+        moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memory_drive(g_after, y_after))
         if settled:
             moved = moved + self._delayed_term(y_after) - self._delayed_term(y)
         return Energy(
@@ -107,4 +107,4 @@ class Schedule:
         return S.asymmetry * S.norm * d * rates[1:].norm(dim=-1) + max(0.0, -S.lowest) * d.square() / 2
 
     def _delayed_term(self, y: Tensor) -> Tensor:
-        return self.weights.called(y).square().sum(-1) / 2 + (y * (y @ self.weights.coupling())).sum(-1) / 2
+        return self.weights.delayed_drive(y).square().sum(-1) / 2 + (y * (y @ self.weights.coupling())).sum(-1) / 2

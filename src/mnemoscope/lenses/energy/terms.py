@@ -78,7 +78,7 @@ def flow_energy(
         "features": (V_f * g).sum(-1) - weights.sigma_f.value(V_f),
         "memories": (V_h * p).sum(-1) - weights.sigma_h.value(V_h),
         "recall": -sqrt(weights.alpha_s) * (g @ weights.Xi * p).sum(-1),
-        "episodes": -(weights.called(V_d) * p).sum(-1),
+        "episodes": -(weights.delayed_drive(V_d) * p).sum(-1),
     }
     return _with_current(terms, weights, g)
 
@@ -105,7 +105,7 @@ def flow_energy_rate(
         {
             "V_f": -T_f * _curvature(weights.sigma_f.jacobian(V_f), dV_f),
             "V_h": -T_h * _curvature(weights.sigma_h.jacobian(V_h), dV_h),
-            "V_d": -(weights.called(dV_d) * p).sum(-1),
+            "V_d": -(weights.delayed_drive(dV_d) * p).sum(-1),
         }
     )
 
@@ -141,9 +141,9 @@ def map_energy(
     if not weights.linear:
         if variant != "exact":
             raise ValueError(f"{variant!r} is printed for a linear sigma_h, but it is {weights.sigma_h.extra_repr()}.")
-        terms = {"x.g": features[0], "L_f": -features[1], "L_h": -weights.sigma_h.value(weights.memories(g, y))}
+        terms = {"x.g": features[0], "L_f": -features[1], "L_h": -weights.sigma_h.value(weights.memory_drive(g, y))}
         return _with_current(terms, weights, g)
-    by_features, by_delayed = sqrt(weights.alpha_s) * g @ weights.Xi, weights.called(y)
+    by_features, by_delayed = sqrt(weights.alpha_s) * g @ weights.Xi, weights.delayed_drive(y)
     hidden = by_features.square().sum(-1) / 2, (by_features * by_delayed).sum(-1), by_delayed.square().sum(-1) / 2
     signed = (sign * term for sign, term in zip(_SIGNS[variant], (*features, *hidden), strict=True))
     return _with_current(dict(zip(_NAMES, signed, strict=True)), weights, g)
@@ -158,5 +158,5 @@ def rates_energy(weights: Weights, g: Float[Tensor, "*batch features"], y: Float
     >>> torch.allclose(*energies)
     True
     """
-    terms = {"L_f*(g)": weights.sigma_f.conjugate(g), "-L_h(V_h)": -weights.sigma_h.value(weights.memories(g, y))}
+    terms = {"L_f*(g)": weights.sigma_f.conjugate(g), "-L_h(V_h)": -weights.sigma_h.value(weights.memory_drive(g, y))}
     return _with_current(terms, weights, g)

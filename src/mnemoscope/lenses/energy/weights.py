@@ -80,21 +80,21 @@ class Weights:
         """Whether sigma_h is the identity, as throughout the notes on the energy."""
         return type(self.sigma_h) is Lagrangian
 
-    def called(self, y: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
+    def delayed_drive(self, y: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
         """Return the drive of V_h by V_d = y: `alpha_c Phi^T Xi^T y`."""
         return self.alpha_c * y @ self.Xi @ self.Phi
 
-    def memories(
+    def memory_drive(
         self, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
     ) -> Float[Tensor, "*batch memories"]:
         """Return V_h at rest: `sqrt(alpha_s) Xi^T g + alpha_c Phi^T Xi^T y`, for rates g = sigma_f(V_f)."""
-        return sqrt(self.alpha_s) * g @ self.Xi + self.called(y)
+        return sqrt(self.alpha_s) * g @ self.Xi + self.delayed_drive(y)
 
     def step(
         self, x: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
     ) -> Float[Tensor, "*batch features"]:
         """Return the next V_f with V_d = y frozen, `sqrt(alpha_s) Xi sigma_h(V_h)` (notes, Eq 46, with alphas of 1)."""
-        recalled = sqrt(self.alpha_s) * self.sigma_h(self.memories(self.sigma_f(x), y)) @ self.Xi.mT
+        recalled = sqrt(self.alpha_s) * self.sigma_h(self.memory_drive(self.sigma_f(x), y)) @ self.Xi.mT
         return recalled if self.current is None else recalled + self.current
 
     def current_energy(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch"]:

@@ -218,7 +218,7 @@ def _flatten_selection(flags: Flags) -> Flags:
 
 
 def describe_rule(rule: SignedSelection) -> str:
-    """Return a signed selection as an equation, with its name if it has one."""
+    """Return a signed selection as an equation, followed by its name if it is a known one."""
     if rule == SignedSelection.repeat_copy(rule.variables, rule.size):
         return f"x(t) = x(t - {rule.variables}), repeat copy"
     if rule.variables == rule.size and rule == SignedSelection.compose_copy(rule.size):

@@ -237,9 +237,9 @@ def variables_at(
 def largest_interference(F: SignedSelection, gain: float, drive: float) -> float:
     """Return the largest g |v| that a saturating network adds to an input, over all inputs of 1 and -1.
 
-    All inputs are kept if, and only if, this is below the drive c. With M the largest modulus of a unit so far, a unit
-    of the last subspace reaches tanh(g M(source) + c), since the signs of inputs at different times are free, and any
-    other unit tanh(g M(source)). The bound c = g is nearly tight: compose copy of 8 vectors needs c > 0.958 g for
+    All inputs are kept if, and only if, this is below the drive c. With M the largest modulus that a unit can have, a
+    unit of the last subspace reaches tanh(g M(source) + c), since the signs of inputs at different times are free, and
+    any other unit tanh(g M(source)). The bound c = g is nearly tight: compose copy of 8 vectors needs c > 0.958 g for
     g = 1, 0.982 g for g = 1.2 and 0.9993 g for g = 2.
 
     >>> largest_interference(SignedSelection.repeat_copy(3, 2), gain=2.0, drive=0.1)

@@ -21,7 +21,7 @@ PERIODS = 4
 FEWEST_STEPS, MOST_STEPS = 16, 120
 """Fewest and most steps shown."""
 MOST_LABELS = 12
-"""Most subspaces of which each has a label."""
+"""Most subspaces for which every one is labelled."""
 
 
 def draw_wave(

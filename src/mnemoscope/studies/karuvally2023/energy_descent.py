@@ -122,7 +122,7 @@ def flow_rising(weights: Weights, x: Float[Tensor, "states features"], y: Tensor
     """
     memory = EpisodicMemory(weights.Xi, weights.Phi, weights.sigma_f, weights.sigma_h, T_d=T_d)
     f = weights.step(x, y)
-    state = EpisodicState(f, weights.memories(weights.sigma_f(f), y), y)
+    state = EpisodicState(f, weights.memory_drive(weights.sigma_f(f), y), y)
     with torch.no_grad():
         rate = flow_energy_rate(weights, state, memory(torch.zeros_like(f), state), 1.0, 1.0)
     return int(beyond_rounding(rate.total, rate.size).sum())
