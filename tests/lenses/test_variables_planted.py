@@ -1,4 +1,4 @@
-"""PlantedNetwork networks: what they claim to hold is what they hold."""
+"""Planted networks hold the variables that they declare."""
 
 import pytest
 import torch

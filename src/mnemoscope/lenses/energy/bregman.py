@@ -50,7 +50,7 @@ class StepDescent:
 
     @property
     def error(self) -> Float[Tensor, "*batch"]:
-        """|difference of the two sides|, relative to `size`."""
+        """Absolute difference of the two sides, relative to `size`."""
         return (self.change - self.predicted).abs() / self.size.clamp_min(torch.finfo(self.size.dtype).tiny)
 
     @property

@@ -67,7 +67,7 @@ class EnergySurface(Result):
 
     @property
     def at_edge(self) -> Bool[Tensor, " panels"]:
-        """Whether that point is on the edge of the grid, so that the energy may be lower beyond it."""
+        """Whether the lowest point is on the edge of the grid, so that the energy may be lower beyond it."""
         first, second = self.minima.T
         (left, right), (low, high) = self.columns[[0, -1]], self.rows[[0, -1]]
         return (first == left) | (first == right) | (second == low) | (second == high)

@@ -19,7 +19,7 @@ FEW = 8
 
 @dataclass(frozen=True)
 class Symmetry:
-    """The weights D, and the asymmetry that is left with them."""
+    """Row weights D, and the asymmetry that remains with them."""
 
     weights: Float[Tensor, " size"]
     asymmetry: float

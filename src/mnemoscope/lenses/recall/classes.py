@@ -92,7 +92,7 @@ class MemoryClasses(Result):
 
     @property
     def nearest(self) -> Int[Tensor, " points"]:
-        """Memory with the largest |overlap| of each point."""
+        """Memory that each point has the largest |overlap| with."""
         return self.overlaps.abs().argmax(1)
 
     @property

@@ -62,12 +62,12 @@ class Recall(Result):
 
     @property
     def overlap(self) -> Float[Tensor, "periods batch"]:
-        """Overlap with that memory."""
+        """Overlap with the nearest memory at the end of each period."""
         return self.at_ends.gather(2, self.sequence.unsqueeze(2)).squeeze(2)
 
     @property
     def margin(self) -> Float[Tensor, "periods batch"]:
-        """Confidence: the |overlap| with that memory minus the |overlap| with the next one."""
+        """Confidence: the |overlap| with the nearest memory minus that with the second nearest."""
         if self.overlaps.shape[2] == 1:
             return self.overlap.abs()
         best, second = self.at_ends.abs().topk(2, dim=2).values.unbind(2)
