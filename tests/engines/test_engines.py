@@ -37,7 +37,7 @@ def ended(engine, jobs):
     return [event for event in engine.events(jobs) if isinstance(event, Outcome)]
 
 
-def test_a_ray_cluster_that_does_not_answer_is_told():
+def test_an_unreachable_ray_cluster_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
         _check_reachable(address)
@@ -49,7 +49,7 @@ def test_a_ray_cluster_that_does_not_answer_is_told():
         _check_reachable(not_asked)
 
 
-def test_every_job_is_done_and_the_cores_are_divided(tmp_path):
+def test_every_job_runs_and_the_cores_are_divided(tmp_path):
     outcomes = ended(Local(2), [job("write", root=tmp_path, number=n) for n in range(6)])
     assert len(outcomes) == 6
     assert not any(one.error for one in outcomes)
@@ -57,7 +57,7 @@ def test_every_job_is_done_and_the_cores_are_divided(tmp_path):
     assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
 
 
-def test_one_that_fails_or_crashes_touches_no_other(tmp_path):
+def test_a_failing_or_crashing_job_affects_no_other(tmp_path):
     jobs = [
         job("fail", words="not so"),
         job("crash"),
@@ -72,13 +72,13 @@ def test_one_that_fails_or_crashes_touches_no_other(tmp_path):
     assert {"0", "1", "2"} < {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_function_that_is_not_there_is_told():
+def test_a_missing_function_is_reported():
     (one,) = ended(Local(1), [Job("none", "engine_jobs:nothing")])
     assert one.error is not None
     assert "nothing" in one.error
 
 
-def test_progress_comes_back_whatever_is_printed():
+def test_progress_arrives_between_prints():
     sent = job("count", number=3)
     *heard, end = Local(1).events([sent])
     assert isinstance(end, Outcome)
@@ -87,7 +87,7 @@ def test_progress_comes_back_whatever_is_printed():
     assert all(isinstance(event, Progress) for event in heard)
 
 
-def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
+def test_bars_draw_unless_they_are_redirected(capsys):
     for _ in Bar(range(2), desc="drawn"):
         pass
     assert "drawn: 100%" in capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_bars_draw_as_tqdm_does_unless_they_are_told_to_someone(capsys):
     assert "told" not in capsys.readouterr().err
 
 
-def test_jobs_that_are_not_waited_for_are_asked_to_stop(tmp_path):
+def test_closing_the_events_stops_the_jobs(tmp_path):
     outcomes = Local(2).events([job("interrupted", tmp_path), job("write", tmp_path, number=1)])
     next(outcomes)  # the second one
     while not (tmp_path / "waits").exists():
@@ -119,7 +119,7 @@ for event in Local(2).events(jobs):
 
 
 @pytest.mark.parametrize("chance", after(6, range(20)))
-def test_after_a_kill_nothing_finished_is_repeated_and_nothing_is_lost(tmp_path, chance):
+def test_after_a_kill_only_unfinished_jobs_run_again(tmp_path, chance):
     """kill -9 of whoever sends the jobs at a random moment, then all again: a job was begun twice only where the kill
     met it between its beginning and its end."""
     number = 4
@@ -138,7 +138,7 @@ def test_after_a_kill_nothing_finished_is_repeated_and_nothing_is_lost(tmp_path,
     assert all(again[name] <= 2 for name in again)
 
 
-def test_jobs_end_with_whoever_sent_them(tmp_path):
+def test_jobs_end_with_their_parent_process(tmp_path):
     command = [sys.executable, "-c", SUPERVISOR, str(tmp_path), "2", "30"]
     supervisor = subprocess.Popen(command)
     while len(_begun(tmp_path)) < 2:
@@ -164,14 +164,14 @@ def _alive(process):
         return b""
 
 
-def test_wrong_arguments():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="max_jobs"):
         Local(0)
     with pytest.raises(ValueError, match="module:name"):
         Job("x", "print")
 
 
-def test_a_study_gives_the_same_rows_by_an_engine(tmp_path):
+def test_an_engine_gives_the_same_rows_of_a_study(tmp_path):
     here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False)
     there = run_study("fisher-delay-line", "smoke", root=tmp_path / "there", progress=False, engine=Local(2))
     assert here.rows == there.rows
@@ -182,7 +182,7 @@ def test_a_study_gives_the_same_rows_by_an_engine(tmp_path):
 
 
 @pytest.mark.skipif(find_spec("submitit") is None, reason="needs mnemoscope[slurm]")
-def test_slurm_in_processes_of_this_machine(tmp_path):
+def test_slurm_runs_in_local_processes(tmp_path):
     options = {"cluster": "local", "folder": str(tmp_path / "slurm"), "poll_every": 0.1}
     jobs = [job("write", tmp_path, number=1), job("fail", words="not so"), job("crash")]
     outcomes = {one.job.target: one.error for one in ended(build_engine("slurm", options), jobs)}
@@ -193,7 +193,7 @@ def test_slurm_in_processes_of_this_machine(tmp_path):
     }
 
 
-def test_engines_by_name(monkeypatch):
+def test_unknown_engines_and_options_are_refused(monkeypatch):
     with pytest.raises(ValueError, match=r"no engine 'lokal'\. Did you mean 'local'"):
         build_engine("lokal")
     with pytest.raises(ValueError, match=r"has no option 'partitions'\. Did you mean 'partition'"):
@@ -204,7 +204,7 @@ def test_engines_by_name(monkeypatch):
             build_engine(name)
 
 
-def test_carried_folders_are_whole(tmp_path):
+def test_packed_folders_unpack_completely(tmp_path):
     there = tmp_path / "there"
     (there / "run").mkdir(parents=True)
     (there / "trial.json").write_text("{}")
@@ -220,7 +220,7 @@ def test_carried_folders_are_whole(tmp_path):
     assert not list((tmp_path / "empty").iterdir())
 
 
-def test_what_a_failed_trial_printed_is_kept(tmp_path):
+def test_the_log_of_a_failed_trial_is_saved(tmp_path):
     class Failing:
         def events(self, jobs):
             return (Outcome(one, 0.1, "ValueError: not so", "where it failed") for one in jobs)

@@ -32,7 +32,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-def test_a_study_on_two_nodes_gives_the_rows_of_one_machine_and_survives_the_loss_of_a_node(tmp_path):
+def test_two_nodes_give_the_same_rows_and_survive_the_loss_of_one(tmp_path):
     here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False, engine=Local(2))
     port = free_port()
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])

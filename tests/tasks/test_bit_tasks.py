@@ -58,7 +58,7 @@ def test_matrix_copy_marks_its_last_row():
     assert (task.input_size, task.output_size) == (25, 25)
 
 
-def test_repeat_copy_shows_the_number_and_is_due_an_end():
+def test_repeat_copy_shows_the_number_and_ends_with_a_marker():
     batch = BitRepeatCopy(bits=2).at(2, repeats=3).batch(1, seed=0, number=0)
     a, b = digits(batch.targets[4:6, 0])
     shown, mark, number, zeros = batch.inputs[:, 0].split([2, 1, 1, 7])
@@ -77,7 +77,7 @@ def test_repeats_are_shown_with_mean_0_and_variance_1():
     assert number.var().item() == pytest.approx(1, abs=0.02)
 
 
-def test_a_test_with_more_repeats_shows_them_on_the_same_scale():
+def test_more_repeats_in_a_test_keep_the_scale_of_training():
     one, two = (BitRepeatCopy().at(1, repeats).batch(1, 0, 0).inputs[2, 0, -1].item() for repeats in (10, 20))
     assert two - one == pytest.approx(10 / 8.25**0.5)
 
@@ -132,7 +132,7 @@ def read(task: BitTask, inputs: list[list[float]]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_inputs_before_tell_every_bit_that_is_due(task):
+def test_the_inputs_determine_every_bit_that_is_due(task):
     for number in range(5):
         batch = task.batch(40, seed=1, number=number)
         outputs = torch.zeros(*batch.mask.shape, task.output_size)
@@ -146,7 +146,7 @@ def test_the_inputs_before_tell_every_bit_that_is_due(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_one_length_in_a_batch_or_many(task):
+def test_a_batch_has_one_length_unless_mixed(task):
     lengths = [batch.mask.sum(0) for batch in (task.batch(30, seed=0, number=number) for number in range(60))]
     due = {int(each) for length in lengths for each in length}
     if not isinstance(task, AssociativeRecall | MatrixRecall):  # whose lists vary, not what is due
@@ -158,7 +158,7 @@ def test_one_length_in_a_batch_or_many(task):
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_lists_and_queries_are_of_every_number(mixed):
+def test_lists_and_queries_have_every_length_and_place(mixed):
     task = AssociativeRecall(item_length=1, most=4, bits=8, mixed=mixed)
     asked = Counter()
     for number in range(150):
@@ -187,7 +187,7 @@ def test_items_of_a_list_are_different():
     assert max(abs(count - 500) for count in counts.values()) < 5 * 500**0.5
 
 
-def test_long_items_that_differ_late_are_told_apart():
+def test_long_items_that_differ_late_are_distinguished():
     task = MatrixRecall(item_length=4).at(2)  # 80 bits
     items = torch.zeros(8, 2, 20, dtype=torch.bool)
     items[4, 1, 0] = True
@@ -200,7 +200,7 @@ def test_long_items_that_differ_late_are_told_apart():
 
 
 @pytest.mark.parametrize("task", TASKS[1::2])
-def test_what_trivial_networks_get_wrong(task):
+def test_uninformed_scores_are_the_measured_ones(task):
     """Measured over 4,000 sequences of all lengths, with four standard errors of the ratio."""
     batch = task.batch(4000, seed=0, number=0)
     for name, output in (("all zeros", -1.0), ("all ones", 1.0)):
@@ -218,7 +218,7 @@ def spread_of(batch: Batch, outputs: torch.Tensor, mean: float) -> float:
     return ((wrong - mean * counted) / counted.mean()).std().item() / len(counted) ** 0.5
 
 
-def test_trivial_networks_on_the_published_sizes():
+def test_uninformed_scores_of_the_published_sizes():
     """Errata 6: 10.0 and 15.0 bits of a 5x5 matrix, so that the row of the mark counts in what is due."""
     for task in (MatrixCopy(), MatrixRecall()):
         assert task.uninformed_scores() == {"all zeros": 10.0, "all ones": 15.0}
@@ -232,7 +232,7 @@ def test_trivial_networks_on_the_published_sizes():
     assert BitRepeatCopy().uninformed_scores() == pytest.approx({"all zeros": zeros, "all ones": 9 - zeros})
 
 
-def test_repeat_copy_baseline_by_hand():
+def test_the_repeat_copy_baseline_equals_the_value_by_hand():
     """Length 1 once or twice: steps 3 to 4 or 3 to 5 count; only at step 4 it is open whether it is the last one."""
     task = BitRepeatCopy(bits=2, longest=1, most=2)
     quarter = -(0.25 * log(0.25) + 0.75 * log(0.75))
@@ -241,7 +241,7 @@ def test_repeat_copy_baseline_by_hand():
     assert BitRepeatCopy(bits=2).at(3, repeats=2).baseline() == pytest.approx(6 / 7 * log(2) * 2 / 3)
 
 
-def test_scores_count_only_what_is_due():
+def test_scores_count_only_bits_that_are_due():
     task = MatrixCopy().at(2)
     batch = task.batch(3, seed=0, number=0)
     outputs = 2 * batch.targets.float() - 1
@@ -252,7 +252,7 @@ def test_scores_count_only_what_is_due():
     assert task.scores(outputs, nothing) == {"accuracy": 1.0, "wrong bits": 0.0}
 
 
-def test_bits_are_lost_as_the_cross_entropy_of_their_logits():
+def test_the_loss_of_bits_is_the_cross_entropy_of_their_logits():
     task = BitCopy(bits=2).at(1)
     batch = task.batch(1, seed=0, number=0)._replace(targets=torch.tensor([[[0, 0]], [[0, 0]], [[1, 0]]]).bool())
     outputs = torch.tensor([[[9.0, 9.0]], [[9.0, 9.0]], [[0.5, -2.0]]])
@@ -266,14 +266,14 @@ def test_bits_are_lost_as_the_cross_entropy_of_their_logits():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_bit_task_can_be_trained_on(name, tmp_path):
+def test_every_bit_task_can_be_trained(name, tmp_path):
     config = RunConfig(name, name, cell="lstm", hidden_size=8, steps=2, batch_size=4, evaluate_batches=2)
     result = train(config, tmp_path)
     assert {*result.scores} == {"accuracy", "wrong bits"}
     assert result.baseline == pytest.approx(registry.tasks.load(name)().baseline())
 
 
-def test_a_network_is_tested_at_other_lengths():
+def test_a_network_is_evaluated_at_other_lengths():
     task = BitCopy(longest=3)
     scores = evaluate_tasks(Model(LSTM(9, 4), 8), {length: task.at(length) for length in (3, 30)}, sequences=5)
     assert [*scores] == [3, 30]
@@ -288,13 +288,13 @@ def test_a_network_is_tested_at_other_lengths():
         assert at.batch(2, seed=0, number=0).inputs.shape[0] == steps
 
 
-def test_curricula_lengthen():
+def test_curricula_have_rising_lengths():
     assert [stage.longest for stage in BitCopy(curriculum="5 10").stages()] == [5, 10, 20]
     assert [stage.most for stage in MatrixRecall(curriculum="2, 4").stages()] == [2, 4, 9]
     assert BitRepeatCopy(curriculum="3").at(5).stages()[0].curriculum == ""
 
 
-def test_one_stage_may_be_a_plain_number_among_options():
+def test_a_curriculum_of_one_stage_may_be_a_number():
     plain, quoted = (RunConfig("try", "bit-copy", {"curriculum": stage}) for stage in (5, "5"))
     assert [stage.longest for stage in build_task(plain).stages()] == [5, 20]
     assert plain.hash == quoted.hash
@@ -321,12 +321,12 @@ def test_one_stage_may_be_a_plain_number_among_options():
         (lambda: AssociativeRecall(curriculum="6"), "below most = 6"),
     ],
 )
-def test_bad_options_are_refused_in_words(make, words):
+def test_bad_options_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
 
 
-def test_a_figure_shows_what_is_due_and_marks_what_is_wrong():
+def test_the_figure_shows_targets_and_marks_wrong_bits():
     task = BitRepeatCopy(bits=3).at(2, repeats=2)
     batch = task.batch(2, seed=0, number=0)
     outputs = 2 * batch.targets.float() - 1
@@ -343,7 +343,7 @@ def test_a_figure_shows_what_is_due_and_marks_what_is_wrong():
     assert predicted.get_title("left") == "0.20 wrong bits per step, on average"
 
 
-def test_a_figure_refuses_what_does_not_fit():
+def test_the_figure_refuses_outputs_of_another_shape():
     task = BitCopy().at(2)
     batch = task.batch(2, seed=0, number=0)
     with pytest.raises(ValueError, match="sequences 0 to 1, but sequence=2"):

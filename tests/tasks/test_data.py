@@ -41,7 +41,7 @@ def files(folder: Path) -> list[str]:
 # Where they are found.
 
 
-def test_the_option_goes_before_the_variable_and_that_before_the_cache(monkeypatch, tmp_path, cache):
+def test_the_option_precedes_the_variable_which_precedes_the_cache(monkeypatch, tmp_path, cache):
     assert DataFolder.find(None) == DataFolder(cache, None)
     monkeypatch.setenv("MNEMOSCOPE_DATA", "")
     assert DataFolder.find(None) == DataFolder(cache, None)
@@ -52,13 +52,13 @@ def test_the_option_goes_before_the_variable_and_that_before_the_cache(monkeypat
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("below", ["mnist", "."])
-def test_a_named_folder_holds_the_files_or_a_folder_of_them(zipped, below, tmp_path):
+def test_files_are_found_in_the_named_folder_or_below_it(zipped, below, tmp_path):
     tiny = stand_in(MNIST, digits())
     fill(tmp_path / below, tiny, digits(), zipped)
     assert read(tiny, tmp_path) == digits()
 
 
-def test_two_compressions_of_one_content_are_one_file(tmp_path):
+def test_the_checksum_ignores_the_compression(tmp_path):
     tiny = stand_in(PTB, texts())
     fill(tmp_path, tiny, texts())
     path = tmp_path / "ptb.char.test.txt.gz"
@@ -67,7 +67,7 @@ def test_two_compressions_of_one_content_are_one_file(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["the option data", "MNEMOSCOPE_DATA"])
-def test_a_file_missing_in_a_named_folder_is_told_and_not_downloaded(by, tmp_path, monkeypatch, cache):
+def test_a_file_missing_in_a_named_folder_is_not_downloaded(by, tmp_path, monkeypatch, cache):
     tiny = stand_in(PTB, texts())
     fill(tmp_path / "ptb", tiny, texts())
     (tmp_path / "ptb" / "ptb.char.valid.txt.gz").unlink()
@@ -83,7 +83,7 @@ def test_a_file_missing_in_a_named_folder_is_told_and_not_downloaded(by, tmp_pat
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_changed_byte_is_noticed(zipped, tmp_path):
+def test_a_changed_byte_is_detected(zipped, tmp_path):
     contents = digits()
     tiny = stand_in(MNIST, contents)
     fill(tmp_path, tiny, [contents[0], contents[1][:-1] + b"\x0b", *contents[2:]], zipped)
@@ -93,7 +93,7 @@ def test_a_changed_byte_is_noticed(zipped, tmp_path):
 
 
 @pytest.mark.parametrize("keep", [0, 5, 30, -1])
-def test_a_file_cut_short_is_noticed(keep, tmp_path):
+def test_a_truncated_file_is_detected(keep, tmp_path):
     tiny = stand_in(MNIST, digits())
     fill(tmp_path, tiny, digits())
     path = tmp_path / "t10k-images-idx3-ubyte.gz"
@@ -102,7 +102,7 @@ def test_a_file_cut_short_is_noticed(keep, tmp_path):
         read(tiny, tmp_path)
 
 
-def test_a_gzip_file_with_damage_inside_is_noticed(tmp_path):
+def test_a_damaged_gzip_file_is_detected(tmp_path):
     tiny = stand_in(MNIST, digits())
     fill(tmp_path, tiny, digits())
     path = tmp_path / "t10k-images-idx3-ubyte.gz"
@@ -172,7 +172,7 @@ def test_an_archive_is_downloaded_once_for_all_its_files(server, cache):
     assert files(cache) == sorted(file.name for file in PTB.files)
 
 
-def test_files_come_from_a_folder_too(tmp_path, cache):
+def test_files_can_come_from_a_local_archive(tmp_path, cache):
     packed = tmp_path / "any.tgz"
     packed.write_bytes(archive(texts()))
     assert read(stand_in(PTB, texts(), [packed.as_uri()] * 3)) == texts()
@@ -195,7 +195,7 @@ def test_files_come_from_a_folder_too(tmp_path, cache):
     ],
     ids=["nowhere", "short", "cut", "page", "other", "less"],  # not the content, in which the time is written
 )
-def test_a_failed_download_is_told_and_leaves_nothing_wrong(path, content, error, words, server, cache):
+def test_a_failed_download_leaves_no_wrong_file(path, content, error, words, server, cache):
     server.contents = {} if content is None else {path: content}
     tiny = stand_in(PTB, texts(), [at(server, path)] * 3)
     with pytest.raises(error, match=words):
@@ -203,13 +203,13 @@ def test_a_failed_download_is_told_and_leaves_nothing_wrong(path, content, error
     assert files(cache) == (["ptb.char.train.txt"] if path == "/less.tgz" else [])  # what came whole is kept
 
 
-def test_a_server_that_is_not_there_is_told(cache):
+def test_an_unreachable_server_is_reported(cache):
     tiny = stand_in(PTB, texts(), ["http://127.0.0.1:9/any.tgz"] * 3)
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:9/any\.tgz could not be downloaded"):
         read(tiny)
 
 
-def test_a_wrong_file_in_the_cache_says_how_to_get_the_right_one(cache):
+def test_a_wrong_file_in_the_cache_is_reported_with_advice(cache):
     tiny = stand_in(PTB, texts())
     fill(cache / "ptb", tiny, texts((50, 40, 30)), zipped=False)
     with pytest.raises(ValueError, match=r"is not the original.*Remove it, and it is downloaded again\."):
@@ -223,7 +223,7 @@ def test_a_wrong_file_in_the_cache_says_how_to_get_the_right_one(cache):
     "content",
     [b"", b"\x00\x00\x08", b"\x00\x00\x0d\x01\x00\x00\x00\x01\x07", digits()[0][:-1], digits()[0] + b"\x00", b"hello"],
 )
-def test_what_is_no_idx_file_is_refused(content):
+def test_files_that_are_not_idx_are_refused(content):
     with pytest.raises(ValueError, match="some-file is not an idx file of bytes"):
         read_idx(content, "some-file")
 
@@ -246,7 +246,7 @@ def test_a_text_of_other_characters_is_refused(content, words):
 
 
 @pytest.mark.parametrize("task", ["smnist", "psmnist", "ptb"])
-def test_training_without_its_data_stops_before_any_work(task, tmp_path, capsys):
+def test_training_without_data_stops_before_any_work(task, tmp_path, capsys):
     root = tmp_path / "runs"
     words = ["train", "--task", task, "--name", "try", "--task-options", "data", str(tmp_path / "no")]
     assert main([*words, "--root", str(root)]) == 2
@@ -261,7 +261,7 @@ REAL = os.environ.get("MNEMOSCOPE_DATA") or "nowhere"
 
 
 @pytest.mark.skipif(not (Path(REAL) / "ptb").is_dir(), reason="MNEMOSCOPE_DATA names no folder with ptb")
-def test_the_penn_treebank_is_mikolov_s():
+def test_the_penn_treebank_has_mikolovs_split():
     import torch
 
     from mnemoscope.tasks.penn_treebank import VOCABULARY
@@ -282,7 +282,7 @@ def test_the_penn_treebank_is_mikolov_s():
 
 
 @pytest.mark.skipif(not (Path(REAL) / "mnist").is_dir(), reason="MNEMOSCOPE_DATA names no folder with mnist")
-def test_mnist_is_lecun_s():
+def test_mnist_has_the_original_digits():
     task = PermutedMNIST(data=REAL)
     digits = task.load()
     assert {split: len(part.labels) for split, part in digits.items()} == {

@@ -234,7 +234,7 @@ def test_shapes_types_and_balance(task, size):
 
 
 @EACH
-def test_the_same_arguments_give_the_same_batch_and_others_another(task):
+def test_batches_depend_on_their_arguments_alone(task):
     def batch(*arguments):
         return [part.tolist() for part in task.batch(48, *arguments)]
 
@@ -268,7 +268,7 @@ def test_no_shape_of_any_task_is_both_trained_and_tested(kind):
     assert not trained & tested
 
 
-def test_held_out_shapes_follow_their_seed_and_none_held_out_are_all():
+def test_held_out_shapes_depend_on_the_seed():
     assert used(RMTS(m=90), "train") != used(RMTS(m=90, shape_seed=1), "train")
     assert used(RMTS(m=0), "train") == used(RMTS(m=0), "test") == {*range(100)}
 
@@ -354,7 +354,7 @@ def test_samples_of_every_task_are_drawn_with_their_labels():
         assert title == f"{name}\n{label}: {task.answers[label]}"
 
 
-def test_all_problems_of_a_task_occur_as_often():
+def test_all_problems_of_a_task_are_equally_frequent():
     # every row by itself: chances beyond five standard deviations are no accident
     for task, kinds, drawn in ((RMTS(), 4, 4), (IdentityRules(), 60, 72), (DistributionOfN(), 144, 144)):
         rows = [form(row) for number in range(10) for row in seen(task, task.batch(720, 0, number, "train"))]
@@ -366,12 +366,12 @@ def test_all_problems_of_a_task_occur_as_often():
             assert abs(count - expected) < 5 * expected**0.5
 
 
-def test_rules_are_balanced_too():
+def test_rules_are_balanced():
     rows = [form(row[:3]) for row in seen(IdentityRules(), IdentityRules().batch(96, 0, 0))]
     assert Counter(rows) == {(0, 0, 0): 32, (0, 1, 0): 32, (0, 1, 1): 32}
 
 
-def test_features_beside_the_shape_say_nothing_of_the_label():
+def test_spurious_features_are_independent_of_the_label():
     # whether two objects have the same colour, or are both mirrored, is as likely in either class
     _, objects, labels = SameDifferent(spurious="separated").batch(4000, 0, 0)
     same_colour = objects[:, 1] == objects[:, 3]
@@ -382,7 +382,7 @@ def test_features_beside_the_shape_say_nothing_of_the_label():
     assert abs(int(same_image.sum()) - 1000) < 5 * 500**0.5
 
 
-def test_every_object_has_a_colour_of_its_own():
+def test_every_object_has_an_independent_colour():
     assert torch.equal(colours(), torch.from_numpy(np.random.RandomState(0).uniform(size=(100, 3))).float())
     shown, pairs, same = set(), set(), 0
     scenes = SameDifferent(m=98, spurious="colour").batch(2000, 0, 0)
@@ -399,7 +399,7 @@ def test_every_object_has_a_colour_of_its_own():
     assert abs(same - 20) < 5 * 20**0.5
 
 
-def test_what_is_left_over_is_any_of_them():
+def test_the_surplus_label_is_random():
     counts = torch.stack([balanced(4, 3, torch.Generator().manual_seed(seed)).bincount() for seed in range(60)])
     assert (counts.amax(1) == 2).all()
     assert (counts == 2).any(0).all()
@@ -414,7 +414,7 @@ def orders(task, split):
 
 
 @pytest.mark.parametrize("n", [4, 5, 10])
-def test_restricted_orders_keep_the_first_or_do_not(n):
+def test_restricted_orders_keep_or_change_the_first_objects(n):
     for restricted, keeping in (("thesis", ("train", "validation")), ("code", ("test",))):
         task = DistributionOfN(n=n, m=89, restricted=restricted)
         for split in SPLITS:
@@ -436,7 +436,7 @@ GAME_KINDS = {
 
 
 @pytest.mark.parametrize("kind", GAME_KINDS)
-def test_objects_of_the_games(kind):
+def test_the_games_have_the_published_objects(kind):
     number, levels = GAME_KINDS[kind]
     images = (255 * game_objects(kind).images).round().int()
     assert len({image.numpy().tobytes() for image in images}) == len(images) == number
@@ -471,7 +471,7 @@ def smallest_image(places):
     return min(images)
 
 
-def test_games_are_trained_with_pentominoes_and_tested_with_the_others():
+def test_games_train_with_pentominoes_and_test_with_other_objects():
     for task in (RelationalGame("same"), RelationalGame("same", "stripes")):
         for split in SPLITS:
             known = {
@@ -521,7 +521,7 @@ def test_between_fails_in_four_ways_equally_often():
         near(ways, {"no line": (1 - chance) / 4} | {way: (1 + chance * share) / 4 for way, share in alike.items()})
 
 
-def test_objects_of_games_are_unlike_in_colour_in_shape_or_in_both():
+def test_objects_of_games_differ_in_colour_shape_or_both():
     ways = ("colour", "shape", "both")
     for rule, expected in (("same", dict.fromkeys(ways, 1 / 3)), ("left-of", {"colour": 1 / 2, "both": 1 / 2})):
         task = RelationalGame(rule)
@@ -540,7 +540,7 @@ COUNTED = {
 622 released pictures of hexominoes that have such a column."""
 
 
-def test_three_different_objects_are_unlike_as_in_the_released_pictures():
+def test_three_objects_differ_as_in_the_released_pictures():
     things = sample_objects(100_000, 3, game_objects("hexominoes"), torch.Generator().manual_seed(0))
     pairs = torch.stack([things[:, [0, 1]], things[:, [1, 2]], things[:, [0, 2]]], 1)
     shapes_differ, colours_differ = (part.diff().squeeze(2) != 0 for part in (pairs // 25, pairs % 25))
@@ -567,7 +567,7 @@ def test_stripes_that_differ_are_any_two():
 IN_A_LINE = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 
 
-def test_patterns_of_the_games_occur_all():
+def test_all_patterns_of_the_games_occur():
     task = RelationalGame("row matching")
     rows = {form(cells[:3]) + form(cells[6:]) for cells in seen(task, task.batch(80, 0, 0))}
     assert len(rows) == 25
@@ -597,14 +597,14 @@ TWO, THREE = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb"), ("abca", 
         ("flipped missing", ("baca", "bcaa"), TWO),
     ],
 )
-def test_identity_rules_of_four_are_those_of_their_variant(variant, trained, tested):
+def test_identity_rules_of_four_follow_the_variant(variant, trained, tested):
     task = IdentityRules4(variant=variant)
     for split, rules in (("train", trained), ("validation", trained), ("test", tested)):
         rows = [form(row[:4]) for row in seen(task, task.batch(20 * len(rules), 0, 0, split))]
         assert Counter(rows) == {form(rule): 20 for rule in rules}
 
 
-def test_triplets_to_match_are_those_of_the_split():
+def test_triplets_to_match_follow_the_split():
     train = "aaa bbb cdc, aaa bbb dcc, aba cdc eee, abb cdd eee, aba cdc eff, abb cdd efe"
     for split, patterns in (("train", train), ("validation", train), ("test", "aab ccd efg, abc def ggh")):
         expected = set()
@@ -614,7 +614,7 @@ def test_triplets_to_match_are_those_of_the_split():
         assert {form(row) for row in seen(RMTS3(m=50), RMTS3(m=50).batch(240, 0, 0, split))} == expected
 
 
-def test_triplets_to_compare_are_those_of_the_split():
+def test_triplets_to_compare_follow_the_split():
     train = ({"aaa aaa": 40, "aba aba": 40, "baa baa": 40},
              {"aaa aba": 20, "aba aaa": 20, "aaa baa": 20, "baa aaa": 20, "aba baa": 20, "baa aba": 20})  # fmt: skip
     test = ({"aab aab": 120},
@@ -627,7 +627,7 @@ def test_triplets_to_compare_are_those_of_the_split():
             assert Counter(own) == {form(pattern.replace(" ", "")): number for pattern, number in patterns.items()}
 
 
-def test_sizes_to_compare_are_those_of_the_split():
+def test_sizes_to_compare_follow_the_split():
     for task, trained in ((Comparison(), {(16, 32): 20}), (Comparison(transitive=True), {(16, 24): 10, (24, 32): 10})):
         for split in SPLITS:
             sizes = Counter(
@@ -637,7 +637,7 @@ def test_sizes_to_compare_are_those_of_the_split():
 
 
 @pytest.mark.parametrize("kind", BASIC.values())
-def test_as_many_shapes_as_a_problem_needs_must_be_left(kind):
+def test_each_split_must_have_enough_shapes(kind):
     most = {SameDifferent: 98, RMTS: 95}.get(kind, 96)
     kind(m=most)
     with pytest.raises(
@@ -655,7 +655,7 @@ def unchecked(task, **options):
     task.__post_init__()
 
 
-def test_clear_errors():
+def test_bad_options_are_refused():
     with pytest.raises(ValueError, match="m must be a whole number, at least 0, but is -1"):
         RMTS(m=-1)
     with pytest.raises(ValueError, match="'colour', 'mirror', 'separated', but is 'color'"):
@@ -691,7 +691,7 @@ def test_clear_errors():
         RMTS().batch(0, 0, 0)
 
 
-def test_the_hundred_shapes():
+def test_the_hundred_shapes_are_distinct():
     pixels = shapes()
     assert pixels.shape == (100, 32, 32)
     ink = [1 - sum(image.flatten().tolist()) / 1024 for image in pixels]
@@ -702,7 +702,7 @@ def test_the_hundred_shapes():
             assert ((one - seen_as) ** 2).mean().sqrt() >= 0.25
 
 
-def test_smaller_shapes_are_the_same_in_the_middle():
+def test_smaller_shapes_are_scaled_and_centred():
     small, large = shapes(16), shapes(32)
     assert (small[:, :8] == 1).all()
     assert (small[:, :, 24:] == 1).all()

@@ -119,7 +119,7 @@ def test_shapes_types_and_mask(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_batch_is_a_function_of_its_arguments_alone(task):
+def test_a_batch_depends_on_its_arguments_alone(task):
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = task.batch(50, seed=3, number=5)
@@ -188,7 +188,7 @@ def test_loss_is_the_mean_over_the_steps_that_count(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_loss_is_zero_not_nan_where_no_step_counts(task):
+def test_loss_is_zero_if_no_step_counts(task):
     batch = task.batch(6, seed=0, number=0)
     outputs = torch.zeros(*batch.mask.shape, task.output_size, requires_grad=True)
     loss = task.loss(outputs, batch._replace(mask=torch.zeros_like(batch.mask)))
@@ -244,7 +244,7 @@ def _all_lengths(task: Task) -> Task:
 
 
 @pytest.mark.parametrize("task", ENDLESS)
-def test_baseline_is_what_its_predictor_loses(task):
+def test_the_baseline_is_the_loss_of_its_predictor(task):
     size = 100_000
     batch = _all_lengths(task).batch(size, seed=0, number=0, split="test")
     errors = torch.where(batch.mask, task.errors(memoryless(task, batch), batch), 0).double().sum(0)
@@ -255,7 +255,7 @@ def test_baseline_is_what_its_predictor_loses(task):
 
 
 @pytest.mark.parametrize("task", ENDLESS)
-def test_no_memoryless_predictor_does_better(task):
+def test_no_memoryless_predictor_beats_the_baseline(task):
     """The best output for each time and current input (in bins of 1/20), tabulated on one batch, tried on another."""
     size = 50_000
     fill, trial = (_all_lengths(task).batch(size, seed=0, number=number, split="test") for number in (1, 2))
@@ -304,7 +304,7 @@ def test_flipflop_pulses_at_its_rate_with_both_signs():
     assert inputs.mean().item() == pytest.approx(0, abs=0.005)
 
 
-def test_flipflop_pulses_last_and_come_one_at_a_time():
+def test_flipflop_pulses_have_a_width_and_arrive_singly():
     task = FlipFlop(bits=3, length=200, rate=0.2, width=4, apart=9, settle=6)
     batch = task.batch(50, seed=0, number=0)
     for sequence in range(50):
@@ -335,7 +335,7 @@ def test_flipflop_waits_are_geometric():
     assert (gaps == 5).double().mean().item() == pytest.approx(0.1, abs=0.006)
 
 
-def test_copy_layout_is_the_literature_s():
+def test_copy_has_the_layout_of_the_literature():
     """Errata 4: 10 symbols of 8, T-1 blanks, marker, 10 blanks; length T+20; baseline 10 log 8 / (T+20)."""
     task = Copy(delay=200)
     assert (task.length, task.input_size, task.output_size) == (220, 10, 9)
@@ -387,7 +387,7 @@ BINDING = [each for name in ("repeat-copy", "compose-copy", "binding") for each 
 
 @pytest.mark.parametrize("task", BINDING, ids=str)
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_binding_goes_on_as_its_boundary_map_says(task, split):
+def test_binding_follows_its_boundary_map(task, split):
     inputs, targets, mask = task.batch(4, seed=0, number=0, split=split)
     s = task.variables
     assert len(inputs) == s + (task.horizon if split == "train" else task.test_horizon)
@@ -409,7 +409,7 @@ def test_repeat_copy_repeats_and_compose_copy_takes_the_diagonal():
         assert torch.equal(compose[3, :, i], compose[i, :, i])
 
 
-def test_binding_accuracy_is_of_single_bits_after_the_input_phase():
+def test_binding_accuracy_counts_bits_after_the_input_phase():
     task = RepeatCopy(2, 2, horizon=5)
     batch = task.batch(10, seed=0, number=0)
     outputs = 0.01 * batch.targets
@@ -432,7 +432,7 @@ def test_a_curriculum_has_rising_horizons_and_ends_with_the_task():
 
 
 @pytest.mark.parametrize("task", [each for each in TASKS if isinstance(each.values[0], DataTask)])
-def test_data_are_read_when_they_are_needed_and_once(task, monkeypatch):
+def test_data_are_read_once_on_first_use(task, monkeypatch):
     assert task.load() is task.load()
     monkeypatch.setenv("MNEMOSCOPE_DATA", "nowhere")
     assert task.baseline() > 1
@@ -457,7 +457,7 @@ def test_an_epoch_shows_every_image_once_and_the_next_in_another_order(task):
     assert task.batches(10, "train") == task.batches(9, "train") == 5  # of nine, five are left over
 
 
-def test_held_out_images_come_in_order_each_once():
+def test_held_out_images_come_in_order_and_once():
     task = SequentialMNIST()
     for split, numbers in (("validation", range(50, 60)), ("test", range(10))):
         assert task.batches(4, split) == 3
@@ -476,12 +476,12 @@ def test_only_the_last_step_of_an_image_counts():
     assert SequentialMNIST(group=28).scores(outputs, batch) == {"accuracy": 1.0}
 
 
-def test_groups_are_of_pixels_that_follow_each_other():
+def test_groups_hold_consecutive_pixels():
     one, four = (PermutedMNIST(group=group).batch(3, seed=0, number=0).inputs for group in (1, 4))
     assert torch.equal(one[4:8, :, 0].T, four[1])
 
 
-def test_a_permutation_is_one_for_all_and_its_seed_s_own():
+def test_all_splits_share_the_permutation_of_the_seed():
     plain, permuted = SequentialMNIST(), PermutedMNIST()
     assert sorted(permuted.order.tolist()) == [*range(784)]
     for split in ("train", "validation", "test"):
@@ -491,7 +491,7 @@ def test_a_permutation_is_one_for_all_and_its_seed_s_own():
     assert not torch.equal(PermutedMNIST(permutation_seed=1).order, permuted.order)
 
 
-def test_the_text_goes_on_from_batch_to_batch_and_begins_again_with_each_epoch():
+def test_the_text_continues_between_batches_and_restarts_each_epoch():
     task = PennTreebank(length=7)
     text = task.load()["test"].long()  # 240 symbols in 6 streams of 39 steps: five windows of 7, one of 4
     assert task.batches(6, "test") == 6
@@ -507,7 +507,7 @@ def test_the_text_goes_on_from_batch_to_batch_and_begins_again_with_each_epoch()
     assert all(batch.mask.all() for batch in batches)
 
 
-def test_sentences_end_and_words_are_parted():
+def test_read_text_keeps_sentence_ends_and_word_spaces():
     from mnemoscope.tasks.penn_treebank import VOCABULARY, read_text
 
     numbers = read_text(b" i _ s \n h e \n ", "a text").tolist()
@@ -515,7 +515,7 @@ def test_sentences_end_and_words_are_parted():
     assert len({*VOCABULARY}) == 50
 
 
-def test_bits_per_character_are_nats_in_other_units():
+def test_bits_per_character_are_nats_over_log_2():
     task = PennTreebank(length=7)
     batch = task.batch(5, seed=0, number=0)
     scores = task.scores(torch.zeros(7, 5, 50), batch)
@@ -568,7 +568,7 @@ def test_bits_per_character_are_nats_in_other_units():
         (lambda: Adding().batch(1, 0, -1), "number=-1"),
     ],
 )
-def test_bad_options_are_refused_in_words(make, words):
+def test_bad_options_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
 
@@ -578,7 +578,7 @@ def test_an_unknown_split_is_refused():
         Adding().batch(1, 0, 0, split="holdout")
 
 
-def test_windows_cut_along_time_and_lose_nothing():
+def test_windows_cut_a_batch_along_time():
     batch = Adding(length=10).batch(3, seed=0, number=0)
     windows = list(batch.windows(4))
     assert [len(window.inputs) for window in windows] == [4, 4, 2]

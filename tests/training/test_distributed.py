@@ -122,27 +122,27 @@ def two(tmp_path_factory):
 
 @pytest.mark.xdist_group("torchrun")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_two_processes_train_what_one_does(case, two):
+def test_two_processes_train_the_same_model_as_one(case, two):
     """In float64 to 1e-10: Adam divides gradients that are 0 but for rounding, 1e-17, by 1e-8."""
     check_equal(RunConfig(**case), two[0] / "alone", two[0] / "two", 1e-10)
 
 
 @pytest.mark.xdist_group("torchrun")
-def test_what_no_part_of_a_batch_uses_is_left_as_it_is(two):
+def test_unused_parameters_stay_unchanged(two):
     weights, _ = weights_and_metrics(RunConfig(**CASES[2]), two[0] / "two")
     assert weights["idle"].tolist() == [1, 1, 1]  # no weight decay either
     assert weights["seldom"] != 1
 
 
 @pytest.mark.xdist_group("torchrun")
-def test_one_process_writes(two):
+def test_only_one_process_writes(two):
     folder = RunConfig(**CASES[0]).folder(two[0] / "two")
     assert json.loads((folder / "env.json").read_text())["processes"] == 2
     assert [line["step"] for line in RunFolder(folder).read_metrics()] == [4, 8, 12]
 
 
 @pytest.mark.xdist_group("torchrun")
-def test_a_process_that_fails_ends_all_and_says_why(two):
+def test_a_failing_process_ends_all_and_reports_the_reason(two):
     root, code, err = two
     assert code != 0
     assert "there is no room for this batch" in err
@@ -151,7 +151,7 @@ def test_a_process_that_fails_ends_all_and_says_why(two):
 
 @SLOW
 @pytest.mark.xdist_group("torchrun")
-def test_two_processes_train_what_one_does_with_other_cells(tmp_path):
+def test_two_processes_train_the_same_model_as_one_for_other_cells(tmp_path):
     code, err = trained_alone_and_by_two(MORE, tmp_path)
     assert code == 0, err
     for case in MORE:
@@ -172,7 +172,7 @@ def stop_at(step: int, error: type[BaseException]):
 
 @SLOW
 @pytest.mark.xdist_group("torchrun")
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+def test_a_run_resumes_with_another_number_of_processes(tmp_path):
     """And in float32, where 40 steps at a rate of 0.01 leave the weights within 1e-5 of those of one process."""
     train(CONFIG, tmp_path / "straight", progress=False)
     with pytest.raises(KeyboardInterrupt):
@@ -187,7 +187,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
 
 @SLOW
 @pytest.mark.xdist_group("torchrun")
-def test_what_two_processes_began_one_ends(tmp_path):
+def test_one_process_resumes_a_run_of_two(tmp_path):
     """With a state that is carried from batch to batch, so that the checkpoint needs the parts of both."""
     text = {**SHORT, "name": "text", "task": "ptb", "task_options": {"length": 7}, "cell": "lstm", "batch_size": 3}
     given = [HERE / "ddp_driver.py", tmp_path / "cases.json"]
@@ -227,7 +227,7 @@ def test_ctrl_c_stops_all_and_two_processes_resume_bit_for_bit(tmp_path):
 
 @SLOW
 @pytest.mark.xdist_group("torchrun")
-def test_a_loss_that_is_not_finite_is_told_once(tmp_path):
+def test_a_non_finite_loss_is_reported_once(tmp_path):
     words = ["-m", "mnemoscope", "train", "flipflop", "--learning-rate", "1e30", "--cell-options", "nonlinearity",
              "linear", "--root", tmp_path]  # fmt: skip
     code, _, err = ended(torchrun(*words))
@@ -243,7 +243,7 @@ def parts_of(number: int, among: int) -> list[slice]:
 
 
 @pytest.mark.parametrize(("number", "among"), [(6, 2), (7, 3), (5, 4), (3, 3)])
-def test_parts_are_disjoint_whole_and_nearly_equal(number, among):
+def test_shards_are_disjoint_complete_and_nearly_equal(number, among):
     parts = parts_of(number, among)
     assert [each for part in parts for each in range(number)[part]] == [*range(number)]
     assert {part.stop - part.start for part in parts} <= {number // among, number // among + 1}
@@ -254,7 +254,7 @@ def test_parts_are_disjoint_whole_and_nearly_equal(number, among):
     [CASES[0], CASES[1], CASES[3], *MORE],
     ids=lambda settings: settings["name"],
 )
-def test_gradients_of_parts_add_up_to_that_of_the_batch(settings):
+def test_gradients_of_shards_sum_to_that_of_the_batch(settings):
     config = replace(RunConfig(**settings), batch_size=7)
     task = build_task(config)
     model = build_model(config, task).double()
@@ -283,7 +283,7 @@ def doubled(part):
     return part.double() if part.is_floating_point() else part
 
 
-def test_some_of_the_scenes_have_their_images_alone():
+def test_a_part_of_the_scenes_keeps_only_its_images():
     scenes = build_task(RunConfig("try", "rmts", {"m": 50}, "corelnet")).relational.batch(9, seed=0, number=0)
     some = scenes.part(slice(2, 4))
     assert len(some.images) == len(scenes.objects[2:4].unique()) < len(scenes.images) == len(scenes.objects.unique())
@@ -291,7 +291,7 @@ def test_some_of_the_scenes_have_their_images_alone():
     assert torch.equal(some.labels, scenes.labels[2:4])
 
 
-def test_who_was_started_alone_is_alone():
+def test_a_process_without_a_launcher_is_a_group_of_one():
     assert process_rank() == ProcessRank()
     with join_process_group("cpu") as group:
         assert (group.rank, group.world_size) == (0, 1)
@@ -304,7 +304,7 @@ def started_as(monkeypatch, rank: int, size: int = 2):
         monkeypatch.setenv(name, str(value))
 
 
-def test_numbers_that_are_none_are_refused(monkeypatch):
+def test_ranks_that_are_not_numbers_are_refused(monkeypatch):
     started_as(monkeypatch, rank=0)
     assert process_rank() == ProcessRank(0, 2, 0)
     monkeypatch.setenv("RANK", "first")
@@ -313,13 +313,13 @@ def test_numbers_that_are_none_are_refused(monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there are GPUs")
-def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
+def test_each_process_needs_a_separate_gpu(monkeypatch):
     started_as(monkeypatch, rank=1)
     with pytest.raises(ValueError, match="GPU of its own, but there are 0"), join_process_group("cuda"):
         pass
 
 
-def test_only_training_is_done_by_several(monkeypatch, capsys):
+def test_only_train_accepts_several_processes(monkeypatch, capsys):
     started_as(monkeypatch, rank=0)
     assert main(["study", "fisher-table"]) == 2
     assert "mnemoscope (rank 0 of 2 processes): torchrun is for" in capsys.readouterr().err
@@ -328,7 +328,7 @@ def test_only_training_is_done_by_several(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_cannot_be_divided_is_refused():
+def test_batches_that_cannot_be_divided_are_refused():
     model = Model(GRU(3, 4), output_size=2, encode=nn.BatchNorm1d(3))
     with pytest.raises(ValueError, match="batch_size is 2 and there are 3 processes"):
         check_divisible(ProcessGroup(0, 3), 2, model)
@@ -336,7 +336,7 @@ def test_what_cannot_be_divided_is_refused():
         check_divisible(ProcessGroup(0, 3), 3, model)
 
 
-def test_an_error_of_all_is_told_by_the_first():
+def test_rank_0_reports_an_error_that_all_ranks_meet():
     error = ValueError("both have met it")
     assert ProcessGroup(0, 2).shared_error(error) is error
     other = ProcessGroup(1, 2).shared_error(error)

@@ -45,7 +45,7 @@ def test_recursive_least_squares_is_the_equations_and_ridge_regression(at_once):
     torch.testing.assert_close(W, ridge(r, f, alpha=0.5), rtol=0, atol=1e-11)
 
 
-def test_forgetting_weighs_the_past_down():
+def test_forgetting_reduces_the_weight_of_the_past():
     r, f = samples(120, 6, 2)
     _, W = learned(r, f, alpha=1.0, forgetting=0.97)
     weight = 0.97 ** torch.arange(119, -1, -1, dtype=torch.float64)
@@ -54,7 +54,7 @@ def test_forgetting_weighs_the_past_down():
     torch.testing.assert_close(W, expected, rtol=0, atol=1e-9)
 
 
-def test_several_learners_learn_as_each_alone():
+def test_several_learners_equal_separate_ones():
     sets = [samples(50, 8, 2, seed) for seed in range(3)]
     together = RecursiveLeastSquares(8, 0.2, learners=(3,))
     W = torch.zeros(3, 2, 8, dtype=torch.float64)
@@ -126,7 +126,7 @@ def signals(time=150, batch=1, seed=0):
 
 
 @pytest.mark.parametrize("every", [1, 2, 5])
-def test_force_is_the_loop_that_was_published(every):
+def test_force_equals_the_published_loop(every):
     cell, (inputs, targets) = reservoir(), signals()
     outputs, W_o = slow_force(cell, inputs[:, 0].numpy(), targets[:, 0].numpy(), every, 0.7)
     run = train_force(cell, inputs, targets, every=every, alpha=0.7)
@@ -136,7 +136,7 @@ def test_force_is_the_loop_that_was_published(every):
     assert "updates in 150 steps" in run.summary()
 
 
-def test_several_reservoirs_are_taught_as_each_alone():
+def test_several_reservoirs_are_trained_as_if_alone():
     inputs, targets = signals()
     together, alone = ([reservoir(seed=seed) for seed in range(3)] for _ in range(2))
     run = train_force(together, inputs, targets)
@@ -158,7 +158,7 @@ def test_a_batch_shares_one_readout():
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [GRU, LSTM, Elman])
-def test_any_cell_is_taught_by_both_ways_to_the_same_readout(kind, bias):
+def test_force_and_ridge_give_any_cell_the_same_readout(kind, bias):
     torch.manual_seed(0)
     cell = kind(2, 20).double()
     inputs, targets = signals(batch=3)
@@ -173,7 +173,7 @@ def test_any_cell_is_taught_by_both_ways_to_the_same_readout(kind, bias):
         torch.testing.assert_close(value, dict(models[1].readout.named_parameters())[name], rtol=0, atol=1e-8)
 
 
-def test_masked_steps_teach_nothing():
+def test_masked_steps_are_not_learned():
     inputs, targets = signals(batch=2)
     mask = torch.rand(150, 2, generator=torch.Generator().manual_seed(1)) < 0.5
     spoiled = torch.where(mask.unsqueeze(-1), targets, 1e3)
@@ -184,7 +184,7 @@ def test_masked_steps_teach_nothing():
         torch.testing.assert_close(cells[0].readout, cells[1].readout)
 
 
-def test_snapshots_are_the_readout_of_a_shorter_run():
+def test_a_snapshot_equals_the_readout_of_a_shorter_run():
     inputs, targets = signals()
     cell = reservoir()
     run = train_force(cell, inputs, targets, keep=[0, 60, 150])
@@ -196,7 +196,7 @@ def test_snapshots_are_the_readout_of_a_shorter_run():
     torch.testing.assert_close(run.snapshots[2].readout, cell.readout.detach())
 
 
-def test_a_teacher_driven_reservoir_sings_alone():
+def test_a_teacher_forced_reservoir_generates_its_target_alone():
     """Ridge regression on teacher-driven states with noise: a sine wave that goes on without any input."""
     torch.manual_seed(0)
     cell = EchoState(1, 300, 1, gain=1.2, tau=5.0).double()
@@ -217,7 +217,7 @@ def test_a_teacher_driven_reservoir_sings_alone():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
-def test_a_flip_flop_is_taught(dtype):
+def test_force_trains_a_flip_flop(dtype):
     torch.manual_seed(1)
     cell = EchoState(2, 300, 2, input_scale=4.0).to(dtype)
     task = FlipFlop(2, 8000, rate=0.03, width=11, apart=30, settle=15)
@@ -252,12 +252,12 @@ def test_a_flip_flop_is_taught(dtype):
         (lambda c, x, f: RecursiveLeastSquares(0), ValueError, "at least one feature"),
     ],
 )  # fmt: skip
-def test_bad_input_is_told(make, error, message):
+def test_bad_input_is_refused(make, error, message):
     with pytest.raises(error, match=message):
         make(reservoir(), *signals())
 
 
-def test_growth_without_bound_is_told():
+def test_unbounded_growth_is_reported():
     torch.manual_seed(0)
     cell = EchoState(2, 20, 2, gain=30.0, tau=1.0, density=1.0, nonlinearity="relu")
     inputs, targets = (part.float() for part in signals())
@@ -266,7 +266,7 @@ def test_growth_without_bound_is_told():
     assert not cell.readout.any()  # as it was
 
 
-def test_errors_are_of_the_steps_that_count_and_large_batches_are_taken():
+def test_errors_average_over_counted_steps_of_large_batches():
     cell, (inputs, targets) = reservoir(), signals(time=3, batch=70)
     mask = torch.zeros(3, 70, dtype=torch.bool)
     mask[:, 4] = True
@@ -275,7 +275,7 @@ def test_errors_are_of_the_steps_that_count_and_large_batches_are_taken():
     torch.testing.assert_close(run.errors, own)
 
 
-def test_fitting_twice_is_fitting_once():
+def test_fitting_twice_equals_fitting_once():
     cell, (inputs, targets) = reservoir(nonlinearity="logistic"), signals()
     fit_readout(cell, inputs, targets)
     first = cell.readout.detach().clone()

@@ -88,7 +88,7 @@ def expected(folder):
 
 @DISTURBED
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_holds_the_metrics_once_also_after_a_crash(name, tmp_path):
+def test_a_log_holds_each_metric_once_even_after_a_crash(name, tmp_path):
     """Evaluated at 24, checkpoint at 20: step 24 is logged, taken back and logged again."""
     pytest.importorskip(name)
     config = replace(CONFIG, log=(name,))
@@ -107,7 +107,7 @@ def test_a_log_holds_the_metrics_once_also_after_a_crash(name, tmp_path):
 
 
 @DISTURBED
-def test_logging_may_begin_when_a_run_goes_on_and_changes_nothing(tmp_path):
+def test_logging_may_start_on_resume_and_changes_no_result(tmp_path):
     pytest.importorskip("tensorboard")
     run(CONFIG, tmp_path / "plain")
     with pytest.raises(KeyboardInterrupt):
@@ -122,7 +122,7 @@ def test_logging_may_begin_when_a_run_goes_on_and_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])
-def test_what_is_not_installed_is_named_before_work_starts(name, module, tmp_path, monkeypatch, capsys):
+def test_a_missing_package_is_named_before_work_starts(name, module, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, module, None)
     config = replace(CONFIG, log=(name,))
     file = tmp_path / "config.toml"
@@ -157,14 +157,14 @@ def test_a_callback_receives_start_steps_end_and_close(tmp_path):
     assert second.events == [("start", [6, 12, 18]), *range(21, 41), ("end", result.loss), "close"]
 
 
-def test_the_command_line_takes_several_logs_in_any_place(tmp_path):
+def test_the_command_line_takes_several_logs_in_any_position(tmp_path):
     for words in (["--log", "tensorboard", "wandb", "copy"], ["copy", "--log", "tensorboard", "wandb"]):
         config = _parse(["train", *words, "--seed", "3"]).run_config
         assert (config.task, config.seed, config.log) == ("copy", 3, ("tensorboard", "wandb"))
     assert _parse(["train", "copy"]).run_config.log == ()
 
 
-def test_logs_are_kept_in_the_file_and_shown_in_the_table(tmp_path):
+def test_logs_are_stored_in_the_file_and_shown_in_the_table(tmp_path):
     config = replace(CONFIG, log=("tensorboard", "wandb"))
     folder = config.folder(tmp_path)
     folder.mkdir(parents=True)

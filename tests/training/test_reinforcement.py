@@ -119,7 +119,7 @@ def slow_advantages(rewards, values, ended, last_values, discount, trace):
     return advantages
 
 
-def test_advantages_are_sums_of_surprises():
+def test_advantages_equal_the_slow_sums():
     rewards, values = torch.randn(2, 12, 5, dtype=torch.float64)
     ended, last = torch.rand(12, 5) < 0.2, torch.randn(5, dtype=torch.float64)
     ended[-1, 0], ended[-1, 1] = True, False
@@ -128,14 +128,14 @@ def test_advantages_are_sums_of_surprises():
         torch.testing.assert_close(found, slow_advantages(rewards, values, ended, last, discount, trace))
 
 
-def test_with_full_trace_an_advantage_is_the_return_less_the_value():
+def test_with_full_trace_an_advantage_is_return_minus_value():
     rewards, values = torch.tensor([[0.0], [2.0], [1.0], [4.0]]), torch.tensor([[5.0], [6.0], [7.0], [8.0]])
     ended = torch.tensor([[False], [True], [False], [False]])
     found = generalised_advantages(rewards, values, ended, torch.tensor([10.0]), discount=0.5, trace=1.0)
     assert found.squeeze(1).tolist() == [0 + 0.5 * 2 - 5, 2 - 6, 1 + 0.5 * 4 + 0.25 * 10 - 7, 4 + 0.5 * 10 - 8]
 
 
-def test_discount_and_trace_are_shares():
+def test_discount_and_trace_must_be_between_0_and_1():
     zero = torch.zeros(1, 1)
     with pytest.raises(ValueError, match=r"trace must be between 0 and 1, but is 1\.5"):
         generalised_advantages(zero, zero, zero.bool(), zero[0], trace=1.5)
@@ -144,7 +144,7 @@ def test_discount_and_trace_are_shares():
 # the loss
 
 
-def test_the_clipped_loss_by_hand():
+def test_the_clipped_loss_equals_the_values_by_hand():
     ratios, advantages = [0.5, 0.5, 1.1, 1.1, 1.5, 1.5], [2.0, -2.0, 2.0, -2.0, 2.0, -2.0]
     losses = clipped_loss(torch.tensor([log(ratio) for ratio in ratios]), torch.tensor(advantages), 0.2)
     # a worse action that became rarer than 0.8 and a better one that became likelier than 1.2 gain no more
@@ -214,7 +214,7 @@ def slow_loss(agent, rollout, advantages, returns, sequences, which):
 
 
 @pytest.mark.parametrize("past", PASTS)
-def test_at_the_start_of_an_episode_the_state_is_the_initial_one(past):
+def test_the_state_is_reset_at_the_start_of_an_episode(past):
     agent = walker(past)
     xs = torch.randn(9, 3, 2, dtype=torch.float64)
     state = agent.cell.initial_state(3)
@@ -229,7 +229,7 @@ def test_at_the_start_of_an_episode_the_state_is_the_initial_one(past):
         torch.testing.assert_close(seen[member], agent.cell.output(alone)[0], rtol=1e-12, atol=1e-12)
 
 
-def test_slots_that_nobody_needs_are_dropped():
+def test_unused_slots_are_dropped():
     agent = walker("all")
     state = agent.cell.initial_state(2)
     for t in range(7):
@@ -241,7 +241,7 @@ def test_slots_that_nobody_needs_are_dropped():
     assert select_states(agent.cell, state, torch.tensor([1, -1])).rows.shape[1] == 2
 
 
-def test_a_state_that_grows_must_say_which_slots_are_filled():
+def test_a_growing_state_must_record_its_filled_slots():
     class Longer(Cell):
         grows = True
 
@@ -252,7 +252,7 @@ def test_a_state_that_grows_must_say_which_slots_are_filled():
         pack_slots(Longer(), torch.zeros(2, 3))
 
 
-def test_a_rollout_is_cut_where_episodes_begin():
+def test_a_rollout_is_cut_where_episodes_start():
     started = torch.tensor([[True, False], [False, False], [True, False], [True, True]])
     sequences = split_episodes(started)
     pieces = sorted(zip(*(part.tolist() for part in sequences), strict=True))
@@ -282,7 +282,7 @@ def test_episodes_are_counted_across_rollouts():
 # environments
 
 
-def test_a_position_is_found_again():
+def test_restore_replays_a_position():
     first, second = (Environments(Walk, 4, seed=3) for _ in range(2))
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
@@ -297,7 +297,7 @@ def test_a_position_is_found_again():
         assert torch.equal(first.observations, second.observations)
 
 
-def test_seeds_tell_copies_and_runs_apart():
+def test_seeds_differ_between_copies_and_runs():
     first = Environments(Walk, 3, seed=0).observations
     assert len(first.unique(dim=0)) == 3
     assert torch.equal(first, Environments(Walk, 3, seed=0).observations)
@@ -305,7 +305,7 @@ def test_seeds_tell_copies_and_runs_apart():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 + 1])
-def test_what_is_played_was_not_learned_in(seed):
+def test_played_episodes_differ_from_training_episodes(seed):
     seen = {}
     for stream in (0, 1):
         environments = Environments(Walk, 4, seed=seed, stream=stream)
@@ -317,7 +317,7 @@ def test_what_is_played_was_not_learned_in(seed):
     assert not seen[0] & seen[1]
 
 
-def test_an_environment_that_goes_its_own_way_is_told():
+def test_a_non_deterministic_environment_is_refused_on_restore():
     class Unseeded(Walk):
         def _seen(self):
             return np.random.default_rng().standard_normal(2).astype(np.float32)
@@ -327,7 +327,7 @@ def test_an_environment_that_goes_its_own_way_is_told():
         environments.restore(environments.position())
 
 
-def test_environments_that_do_not_suit():
+def test_unsuitable_environments_are_refused():
     class Continuous(Walk):
         action_space = gymnasium.spaces.Box(-1, 1, (2,))
 
@@ -343,7 +343,7 @@ def test_environments_that_do_not_suit():
         Environments(Walk, 0)
 
 
-def test_without_the_extra_its_name_is_told(monkeypatch):
+def test_a_missing_extra_is_named(monkeypatch):
     def absent(name):
         raise ImportError(name)
 
@@ -352,12 +352,12 @@ def test_without_the_extra_its_name_is_told(monkeypatch):
         minigrid("MemoryS7")
 
 
-def test_an_unknown_grid_is_met_with_the_known_ones():
+def test_an_unknown_grid_raises_with_the_known_names():
     with pytest.raises(ValueError, match=r"no MiniGrid environment 'MemoryS8'. There are .*MemoryS7"):
         minigrid("MemoryS8")
 
 
-def test_a_grid_is_seen_square_by_square():
+def test_the_encoder_reads_a_grid_square_by_square():
     """The sum of learned vectors is a linear map of one-hot channels; and every number that MiniGrid gives has one."""
     encoder = GridEncoder(8)
     views = Environments(minigrid("RedBlueDoors-6x6"), 3).observations
@@ -413,14 +413,14 @@ def test_a_network_with_memory_learns_to_remember(cell, tmp_path):
     assert "200 episodes" in played.summary()
 
 
-def test_a_network_without_memory_does_not(tmp_path):
+def test_a_network_without_memory_does_not_learn_to_remember(tmp_path):
     agent = cue_agent(Forgetful())
     train_agent(agent, Cue, CUE, tmp_path, progress=False)
     assert play_episodes(agent, Cue, episodes=400).mean < 0.6  # four standard errors above one half
 
 
 @pytest.mark.parametrize(("past", "by"), [("screen", "force"), ("all", "Ctrl-C")])
-def test_a_resumed_run_ends_as_one_without_interruption(past, by, tmp_path, monkeypatch):
+def test_a_resumed_run_equals_an_uninterrupted_one(past, by, tmp_path, monkeypatch):
     ppo = PPO(steps=240, environments=4, rollout=10, minibatches=2, epochs=1)
     whole, parts = walker(past, dtype=torch.float32), walker(past, dtype=torch.float32)
     train_agent(whole, Walk, ppo, tmp_path / "whole", progress=False)
@@ -452,7 +452,7 @@ def test_a_resumed_run_ends_as_one_without_interruption(past, by, tmp_path, monk
     assert again.metrics == learned.metrics
 
 
-def test_a_run_is_not_mixed_with_another(tmp_path):
+def test_a_run_with_other_settings_is_refused(tmp_path):
     ppo = PPO(steps=40, environments=4, rollout=10)
     train_agent(walker(dtype=torch.float32), Walk, ppo, tmp_path, progress=False)
     with pytest.raises(ValueError, match="other settings"):
@@ -467,7 +467,7 @@ def test_a_run_is_not_mixed_with_another(tmp_path):
     assert not train_agent(walker(dtype=torch.float32), Walk, ppo, tmp_path, overwrite=True, progress=False).cached
 
 
-def test_what_is_not_finite_is_told(tmp_path):
+def test_non_finite_losses_and_policies_are_reported(tmp_path):
     class Broken(Walk):
         def step(self, action):
             return self._seen(), float("nan"), False, False, {}
@@ -492,12 +492,12 @@ def test_what_is_not_finite_is_told(tmp_path):
         ({"entropy": -1.0}, "entropy must be at least 0"),
     ],
 )
-def test_settings_that_make_no_sense(change, words):
+def test_invalid_settings_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         PPO(**change)
 
 
-def test_agent_and_environment_must_suit(tmp_path):
+def test_agent_and_environment_must_have_equal_actions(tmp_path):
     with pytest.raises(ValueError, match="at least two actions"):
         ActorCritic(Elman(3, 4, "tanh"), actions=1)
     with pytest.raises(ValueError, match="The agent has 3 actions, but the environment 2"):
@@ -518,7 +518,7 @@ def test_every_part_of_a_grid_agent_learns(tmp_path):
 
 @pytest.mark.parametrize("past", ["screen", "all"])
 @torch.no_grad()
-def test_playing_side_by_side_is_playing_alone(past):
+def test_playing_in_parallel_equals_playing_alone(past):
     """Those whose episode is over leave, the others keep their states."""
     agent = walker(past)
     played = play_episodes(agent, Walk, episodes=6, seed=3, greedy=True)
@@ -557,7 +557,7 @@ def test_rewards_are_compared_after_as_many_steps_as_published():
     assert [row.verdict for row in far[:2]] == ["agrees", "better"]
 
 
-def test_an_agent_that_was_not_published_or_failed_is_told():
+def test_unpublished_and_failed_agents_are_reported():
     lstm = minigrid_result("lstm")
     assert [row.published for row in study.STUDY.summarise([lstm])] == ["", "", ""]
     failed = Finished(minigrid_result("rellstm").trial, {"parameters": 7, "failed": "The loss is nan"})

@@ -69,7 +69,7 @@ def artefacts(config, root):
 # What there is.
 
 
-def test_the_registries_name_what_the_room_has():
+def test_the_registries_list_all_relational_tasks_and_networks():
     assert TASKS == ["same-different", "rmts", "distribution-of-n", "identity-rules", "rmts3", "same-different-6",
                      "identity-rules-4", "comparison", "relational-game"]  # fmt: skip
     assert [*MODELS] == NETWORKS
@@ -78,7 +78,7 @@ def test_the_registries_name_what_the_room_has():
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_relational_task_is_a_task(name):
+def test_a_relational_task_has_the_interface_of_a_task(name):
     task = task_named(name)
     relational = task.relational
     for split in ("train", "validation", "test"):
@@ -100,7 +100,7 @@ def test_a_relational_task_is_a_task(name):
     assert task.input_size == batch.inputs.images[0].numel()
 
 
-def test_a_problem_is_one_step_and_never_cut():
+def test_a_problem_is_one_step_that_is_never_cut():
     batch = RelationalSequence(RMTS()).batch(4, 0, 0)
     for length in (None, 1, 500):
         assert [*batch.windows(length)] == [batch]
@@ -113,7 +113,7 @@ def test_a_problem_is_one_step_and_never_cut():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_gradient_is_that_of_the_loss_and_the_penalties(name):
+def test_the_gradient_includes_loss_and_penalties(name):
     """By hand: the mean cross-entropy, the L1 norm of the map behind the encoder, the error of the neural memory."""
     config = replace(CONFIG, cell=name, task="same-different")
     task = build_task(config)
@@ -142,7 +142,7 @@ def test_the_gradient_is_that_of_the_loss_and_the_penalties(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_network_trains_and_comes_back(name, tmp_path):
+def test_every_network_trains_and_loads(name, tmp_path):
     config = replace(CONFIG, cell=name, task="same-different", steps=2, batch_size=6)
     before = build_model(config, build_task(config)).state_dict()
     result = run(config, tmp_path)
@@ -159,7 +159,7 @@ def test_every_network_trains_and_comes_back(name, tmp_path):
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("cell", ["corelnet", "esbn", "transformer"])
-def test_every_task_is_trained_on(name, cell, tmp_path):
+def test_every_task_can_be_trained(name, cell, tmp_path):
     config = replace(CONFIG, task=name, cell=cell, steps=1, batch_size=6, evaluate_batches=1)
     result = run(config, tmp_path)
     task = build_task(config)
@@ -185,7 +185,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(cell, options, tmp_path):
     assert artefacts(config, tmp_path / "resumed") == artefacts(config, tmp_path / "straight")
 
 
-def test_it_learns_what_is_the_same_and_knows_it_of_shapes_it_never_saw(tmp_path):
+def test_same_different_generalises_to_unseen_shapes(tmp_path):
     config = replace(CONFIG, task="same-different", steps=80, batch_size=32, evaluate_every=80)
     model, task, _ = load_model(run(config, tmp_path).folder)
     scores = {split: evaluate(model, task, [task.batch(500, 1, 0, split)]) for split in ("validation", "test")}
@@ -195,7 +195,7 @@ def test_it_learns_what_is_the_same_and_knows_it_of_shapes_it_never_saw(tmp_path
     assert (len(pools[0]), len(pools[1]), pools[0] & pools[1]) == (2, 98, set())
 
 
-def test_one_network_is_tested_on_several_tasks():
+def test_one_network_is_evaluated_on_several_tasks():
     tasks = {m: RelationalSequence(SameDifferent(m=m)) for m in (0, 50, 98)}
     model = Solver(CoRelNet(tasks[0].relational))
     found = evaluate_tasks(model, tasks, sequences=20, batches=2, split="test")
@@ -203,7 +203,7 @@ def test_one_network_is_tested_on_several_tasks():
         assert found[m] == evaluate(model, task, [task.batch(20, 0, number, "test") for number in range(2)])
 
 
-def test_another_seed_has_other_weights_and_other_problems(tmp_path):
+def test_another_seed_gives_other_weights_and_problems(tmp_path):
     runs = [run(replace(CONFIG, seed=seed, steps=1), tmp_path / str(seed)) for seed in (0, 1)]
     weights = [load_model(one.folder)[0].state_dict()["network.encoder.dense.0.weight"] for one in runs]
     assert not torch.equal(*weights)
@@ -218,7 +218,7 @@ def config_error(**settings):
     return str(error.value)
 
 
-def test_cells_and_networks_are_told_apart():
+def test_cells_and_relational_networks_are_distinguished():
     words = config_error(cell="gru")
     assert words.startswith("cell is 'gru', a cell, which learns the tasks flipflop, copy, ")
     assert "The task 'rmts' is learned by a relational network: corelnet, corelnet-printed, " in words
@@ -236,7 +236,7 @@ def test_cells_and_networks_are_told_apart():
 @pytest.mark.parametrize(
     ("name", "value"), [("hidden_size", 65), ("embedding", 8), ("readout_bias", False), ("truncate", 5)]
 )
-def test_what_means_nothing_to_a_relational_network_is_refused(name, value):
+def test_settings_without_effect_on_a_relational_network_are_refused(name, value):
     default = next(each.default for each in fields(RunConfig) if each.name == name)
     assert f"{name} is for recurrent cells, but the task 'rmts' is relational: leave it at {default}." in config_error(
         **{name: value}
@@ -284,20 +284,20 @@ def test_images_too_small_for_the_encoder_are_refused(monkeypatch, tmp_path):
         lambda model, xs: model.linear_readout,
     ],
 )
-def test_lenses_of_recurrent_cells_say_why_they_do_not_apply(look):
+def test_lenses_of_recurrent_cells_explain_why_they_do_not_apply(look):
     words = "This model is a relational network, a CoRelNet: it answers a problem in one step and has no "
     with pytest.raises(TypeError, match=words):
         look(build_model(CONFIG, build_task(CONFIG)), torch.zeros(4, 3, 2))
 
 
-def test_a_whole_relational_model_is_no_cell_either():
+def test_a_relational_model_is_refused_as_a_cell():
     model = build_model(CONFIG, build_task(CONFIG))
     for look in (ms.Dynamics, ms.spectrum, ms.energy_descent):
         with pytest.raises(TypeError, match="pass the cell itself"):
             look(model)
 
 
-def test_what_a_solver_lacks_otherwise_is_told_as_usual():
+def test_other_missing_attributes_of_a_solver_raise_as_usual():
     solver = build_model(CONFIG, build_task(CONFIG))
     assert not hasattr(solver, "weight")
     assert isinstance(solver, Model)
@@ -321,7 +321,7 @@ def test_options_of_networks_are_known_with_their_defaults():
     assert "problem" not in options_of(CoRelNet)
 
 
-def test_options_at_their_defaults_are_as_good_as_left_out():
+def test_options_at_their_defaults_do_not_change_the_hash():
     written = {"segmented": False, "trained_encoder": True, "hidden": 256, "similarity": "symmetric"}
     assert replace(CONFIG, cell_options=written, task_options={"m": 95}).hash == CONFIG.hash
     assert replace(CONFIG, cell_options={"trained_encoder": False}).hash != CONFIG.hash
@@ -336,7 +336,7 @@ def test_the_hash_stays_the_same_between_versions():
     assert RunConfig("try", "rmts", cell="corelnet").hash == "a473c35343"
 
 
-def test_the_file_says_nothing_of_units(tmp_path):
+def test_the_config_file_omits_hidden_size(tmp_path):
     config = replace(CONFIG, cell_options={"segmented": True, "l1": 2.0}, task_options={"spurious": "colour"})
     text = config.to_toml()
     assert not {"hidden_size", "embedding", "readout_bias", "truncate"} & {*tomllib.loads(text)}
@@ -382,7 +382,7 @@ def test_train_and_inspect_from_the_command_line(tmp_path, capsys):
     assert "A constant input is for fixed points, and none are searched for" in capsys.readouterr().err
 
 
-def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
+def test_the_page_shows_the_measured_accuracies(tmp_path):
     config = replace(CONFIG, task="relational-game", task_options={"rule": "colour/shape"}, steps=1)
     folder = run(config, tmp_path).folder
     looked = inspect_run(folder, options=InspectionOptions(progress=False))
@@ -413,7 +413,7 @@ def test_the_page_shows_the_accuracies_that_are_measured(tmp_path):
         ([], "flipflop", "flipflop"),
     ],
 )
-def test_a_relational_task_is_trained_by_its_own_recipe(words, task, base):
+def test_a_relational_task_uses_its_own_preset(words, task, base):
     config = _parse(["train", *words]).run_config
     assert (config.task, config.learning_rate) == (task, PRESETS[base].learning_rate)
     assert config.task_options == (PRESETS[base].task_options if task == base else {})
@@ -443,7 +443,7 @@ def test_networks_are_listed(capsys):
         (["--task", "rmts", "--task-options", "m", "97"], "m = 97 leaves 3 of 100 to train with"),
     ],
 )
-def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, capsys):
+def test_wrong_requests_end_with_an_error_message(words, message, tmp_path, capsys):
     try:
         status = main(["train", *words, "--root", str(tmp_path)])
     except SystemExit as stop:  # tyro's own
@@ -453,7 +453,7 @@ def test_wrong_requests_end_in_a_sentence(words, message, tmp_path, capsys):
     assert message in " ".join((captured.err + captured.out).replace("│", " ").split())
 
 
-def test_a_cell_inside_a_network_can_be_looked_at():
+def test_a_cell_inside_a_network_can_be_analysed():
     """The reader of objects is a cell like any other."""
     config = replace(CONFIG, cell="lstm")
     model = build_model(config, build_task(config))

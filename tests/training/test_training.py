@@ -105,7 +105,7 @@ def test_it_does_not_matter_when_a_run_crashes(step, tmp_path):
     assert artefacts(CONFIG, tmp_path / "resumed") == artefacts(CONFIG, tmp_path / "straight")
 
 
-def test_going_on_with_another_number_of_threads_is_told(tmp_path):
+def test_resuming_with_another_number_of_threads_warns(tmp_path):
     with pytest.raises(Crash):
         run(replace(CONFIG, threads=1), tmp_path, callbacks=[stop_at(27, Crash)])
     with (
@@ -116,7 +116,7 @@ def test_going_on_with_another_number_of_threads_is_told(tmp_path):
     run(replace(CONFIG, threads=1), tmp_path, resume=True)  # as it was begun: no warning, which would be an error
 
 
-def test_a_crash_takes_metrics_back_to_the_checkpoint(tmp_path):
+def test_metrics_after_the_checkpoint_are_removed_on_resume(tmp_path):
     """Evaluated at 24, checkpoint at 20: the line of step 24 must not be there twice."""
     with pytest.raises(Crash):
         run(CONFIG, tmp_path, callbacks=[stop_at(27, Crash)])
@@ -126,7 +126,7 @@ def test_a_crash_takes_metrics_back_to_the_checkpoint(tmp_path):
     assert [line["step"] for line in folder.read_metrics()] == [6, 12, 18, 24, 30, 36, 40]
 
 
-def test_a_crash_after_the_last_step_only_writes_what_is_missing(tmp_path):
+def test_resuming_after_the_last_step_writes_only_missing_files(tmp_path):
     run(CONFIG, tmp_path)
     folder = RunFolder(CONFIG.folder(tmp_path))
     expected, result = artefacts(CONFIG, tmp_path), folder.read_result()
@@ -147,7 +147,7 @@ def test_checkpoints_and_callbacks_do_not_change_the_result(tmp_path):
     assert [info.step for info in seen if info.evaluation] == [6, 12, 18, 24, 30, 36, 40]
 
 
-def test_global_random_numbers_neither_matter_nor_change(tmp_path):
+def test_the_global_generator_neither_matters_nor_changes(tmp_path):
     torch.manual_seed(1)
     run(CONFIG, tmp_path / "one")
     torch.manual_seed(2)
@@ -157,14 +157,14 @@ def test_global_random_numbers_neither_matter_nor_change(tmp_path):
     assert artefacts(CONFIG, tmp_path / "one") == artefacts(CONFIG, tmp_path / "two")
 
 
-def test_seeds_differ(tmp_path):
+def test_another_seed_gives_other_weights(tmp_path):
     other = replace(CONFIG, seed=1)
     run(CONFIG, tmp_path)
     run(other, tmp_path)
     assert artefacts(CONFIG, tmp_path)[0] != artefacts(other, tmp_path)[0]
 
 
-def test_a_cell_that_draws_random_numbers_resumes_too(tmp_path, noisy):
+def test_a_cell_that_draws_random_numbers_resumes_with_the_same_bytes(tmp_path, noisy):
     config = replace(CONFIG, cell="noisy")
     run(config, tmp_path / "straight")
     with pytest.raises(Crash):
@@ -270,7 +270,7 @@ def test_a_carried_state_has_no_gradient():
 
 
 @pytest.mark.usefixtures("_tiny_data")
-def test_a_text_is_evaluated_as_one_piece():
+def test_a_text_is_evaluated_as_one_sequence():
     task = build_task(TEXT)
     model = build_model(replace(TEXT, cell="gru"), task)
     numbers = range(task.batches(4, "validation"))
@@ -287,7 +287,7 @@ def test_a_text_is_evaluated_as_one_piece():
 
 @pytest.mark.usefixtures("_tiny_data")
 @pytest.mark.parametrize("config", [TEXT, DIGITS], ids=lambda config: config.task)
-def test_the_result_is_the_test_of_what_did_best_in_validation(config, tmp_path):
+def test_the_result_is_the_test_of_the_best_validation_weights(config, tmp_path):
     """After step 12 the readout is spoiled, so that the last weights are not the best; after 22 the run crashes."""
     config = replace(config, learning_rate=1e-3, schedule="constant", evaluate_every=5, steps=30)
     weights = {}
@@ -317,7 +317,7 @@ def test_the_result_is_the_test_of_what_did_best_in_validation(config, tmp_path)
 
 
 @pytest.mark.usefixtures("_tiny_data")
-def test_an_evaluation_takes_as_many_batches_as_asked_for(tmp_path, monkeypatch):
+def test_an_evaluation_takes_the_requested_number_of_batches(tmp_path, monkeypatch):
     asked = []
     batch = SequentialMNIST.batch
     monkeypatch.setattr(SequentialMNIST, "batch", lambda self, *a: asked.append(a) or batch(self, *a))
@@ -342,7 +342,7 @@ def test_a_batch_larger_than_the_data_is_refused_before_work_starts(config, tmp_
 
 
 @pytest.mark.usefixtures("_tiny_data")
-def test_where_the_data_lie_does_not_change_the_run(tmp_path, monkeypatch):
+def test_the_data_folder_does_not_change_the_run(tmp_path, monkeypatch):
     here = replace(TEXT, task_options={"length": 7, "data": os.environ["MNEMOSCOPE_DATA"]})
     assert here.hash == TEXT.hash
     result = run(here, tmp_path)
@@ -364,7 +364,7 @@ def test_transfer_is_evaluated_at_the_other_delay(tmp_path):
     assert evaluate(model, task, tests) == {"loss": result.loss, **result.scores}
 
 
-def test_an_embedding_is_learned_and_comes_back(tmp_path):
+def test_an_embedding_is_trained_and_loaded(tmp_path):
     config = replace(CONFIG, embedding=5)
     start = build_model(config, build_task(config))
     assert start.cell.input_size == 5
@@ -385,7 +385,7 @@ def _interruptible():
 
 
 @pytest.mark.usefixtures("_interruptible")
-def test_ctrl_c_saves_closes_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_saves_and_explains_how_to_continue(tmp_path):
     with pytest.raises(KeyboardInterrupt, match=r"after step 17 of 40; the checkpoint is in .*resume=True"):
         run(CONFIG, tmp_path, callbacks=[lambda info: info.step == 17 and os.kill(os.getpid(), signal.SIGINT)])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -395,7 +395,7 @@ def test_ctrl_c_saves_closes_and_says_how_to_go_on(tmp_path):
 
 
 @pytest.mark.usefixtures("_interruptible")
-def test_a_second_ctrl_c_stops_at_once_and_keeps_the_checkpoint(tmp_path):
+def test_a_second_ctrl_c_stops_immediately_and_keeps_the_checkpoint(tmp_path):
     def twice(info):
         if info.step == 17:
             os.kill(os.getpid(), signal.SIGINT)
@@ -435,7 +435,7 @@ train(config, sys.argv[1], progress=False, callbacks=[lambda i: i.step == 27 and
 # What is in the folder already.
 
 
-def test_a_finished_run_is_not_repeated_unless_asked(tmp_path):
+def test_a_finished_run_is_not_repeated_without_overwrite(tmp_path):
     first = run(CONFIG, tmp_path)
     second = run(CONFIG, tmp_path, callbacks=[stop_at(1, Crash)])
     assert second == replace(first, cached=True)
@@ -443,7 +443,7 @@ def test_a_finished_run_is_not_repeated_unless_asked(tmp_path):
     assert not run(CONFIG, tmp_path, overwrite=True).cached
 
 
-def test_an_unfinished_run_is_neither_overwritten_nor_resumed_unasked(tmp_path):
+def test_an_unfinished_run_needs_resume_or_overwrite(tmp_path):
     with pytest.raises(Crash):
         run(CONFIG, tmp_path, callbacks=[stop_at(15, Crash)])
     with pytest.raises(FileExistsError, match=r"unfinished run in .*resume=True .*overwrite=True"):
@@ -451,7 +451,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_resumed_unasked(tmp_path):
     assert run(CONFIG, tmp_path, overwrite=True).steps == 40
 
 
-def test_overwriting_starts_from_nothing(tmp_path):
+def test_overwrite_starts_anew(tmp_path):
     run(CONFIG, tmp_path)
     expected = artefacts(CONFIG, tmp_path)
     with pytest.raises(Crash):
@@ -466,7 +466,7 @@ def test_resume_and_overwrite_exclude_each_other(tmp_path):
         run(CONFIG, tmp_path, resume=True, overwrite=True)
 
 
-def test_a_foreign_folder_is_left_alone(tmp_path):
+def test_a_folder_without_a_run_is_not_touched(tmp_path):
     folder = CONFIG.folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "thesis.tex").write_text("precious")
@@ -483,7 +483,7 @@ def test_a_file_in_the_way_is_named(tmp_path):
         run(CONFIG, tmp_path)
 
 
-def test_an_edited_configuration_is_noticed(tmp_path):
+def test_an_edited_configuration_is_detected(tmp_path):
     run(CONFIG, tmp_path)
     path = CONFIG.folder(tmp_path) / "config.toml"
     path.write_text(path.read_text().replace("hidden_size = 8", "hidden_size = 9"))
@@ -493,7 +493,7 @@ def test_an_edited_configuration_is_noticed(tmp_path):
         load_model(path.parent)
 
 
-def test_debris_of_a_crash_is_ignored_and_removed(tmp_path):
+def test_temporary_files_of_a_crash_are_ignored_and_removed(tmp_path):
     folder = CONFIG.folder(tmp_path)
     folder.mkdir(parents=True)
     debris = folder / ".unfinished-1-checkpoint.safetensors"
@@ -515,7 +515,7 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
 
 
 @pytest.mark.parametrize("content", ['{"result": null}', "{}", '{"steps": null}'])
-def test_a_result_that_is_none_is_refused_in_words(content, tmp_path):
+def test_an_invalid_result_file_is_refused(content, tmp_path):
     folder = run(CONFIG, tmp_path).folder
     (folder / "result.json").write_text(content)
     with pytest.raises(ValueError, match=r"result\.json should hold baseline, loss.*but holds .*--overwrite"):
@@ -524,7 +524,7 @@ def test_a_result_that_is_none_is_refused_in_words(content, tmp_path):
 
 @pytest.mark.parametrize("name", ["checkpoint.safetensors", "model.safetensors", "result.json"])
 @pytest.mark.parametrize("keep", [0, 5, 100])
-def test_files_cut_short_are_reported(name, keep, tmp_path):
+def test_truncated_files_are_reported(name, keep, tmp_path):
     run(CONFIG, tmp_path)
     path = CONFIG.folder(tmp_path) / name
     path.write_bytes(path.read_bytes()[:keep])
@@ -534,7 +534,7 @@ def test_files_cut_short_are_reported(name, keep, tmp_path):
         load_model(path.parent) if name == "model.safetensors" else run(CONFIG, tmp_path, resume=True)
 
 
-def test_metrics_cut_short_are_reported(tmp_path):
+def test_truncated_metrics_are_reported(tmp_path):
     with pytest.raises(Crash):
         run(CONFIG, tmp_path, callbacks=[stop_at(27, Crash)])
     path = CONFIG.folder(tmp_path) / "metrics.jsonl"
@@ -556,7 +556,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         run(CONFIG, tmp_path, resume=True)
 
 
-def test_the_folder_holds_what_it_should_and_no_pickle(tmp_path):
+def test_the_folder_holds_the_documented_files_and_no_pickle(tmp_path):
     result = run(CONFIG, tmp_path)
     files = {"checkpoint.safetensors", "config.toml", "env.json", "metrics.jsonl", "model.safetensors", "result.json"}
     assert {path.name for path in result.folder.iterdir()} == files
@@ -567,7 +567,7 @@ def test_the_folder_holds_what_it_should_and_no_pickle(tmp_path):
     assert json.loads((result.folder / "result.json").read_text())["seconds"] > 0
 
 
-def test_a_model_comes_back_as_it_was(tmp_path):
+def test_load_model_returns_the_trained_weights(tmp_path):
     models = []
     result = run(CONFIG, tmp_path, callbacks=[lambda info: models.append(info.model)])
     model, task, config = load_model(str(result.folder))
@@ -579,7 +579,7 @@ def test_a_model_comes_back_as_it_was(tmp_path):
     assert evaluate(model, task, tests) == {"loss": result.loss, **result.scores}
 
 
-def test_loading_what_is_not_there_says_so(tmp_path):
+def test_loading_a_missing_run_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no folder"):
         load_model(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="is empty"):
@@ -622,7 +622,7 @@ def lengths_seen(monkeypatch) -> list[int]:
     return lengths
 
 
-def test_a_stage_follows_the_other_once_a_batch_is_right_enough(tmp_path, monkeypatch):
+def test_stages_advance_with_the_accuracy(tmp_path, monkeypatch):
     lengths = lengths_seen(monkeypatch)
     result = run(STAGES, tmp_path)
     seen = stages_of(STAGES, tmp_path)
@@ -651,13 +651,13 @@ def test_the_stage_advances_right_after_the_batch_that_earned_it(tmp_path, monke
 
 
 @pytest.mark.parametrize(("score", "expected"), [(0.0, [3]), (1.01, [0])])
-def test_the_curriculum_score_decides(score, expected, tmp_path):
+def test_the_curriculum_score_sets_the_threshold(score, expected, tmp_path):
     config = replace(STAGES, curriculum_score=score, steps=12, evaluate_every=4)
     run(config, tmp_path)
     assert sorted({*stages_of(config, tmp_path)}) == expected
 
 
-def test_accuracy_in_windows_is_that_of_the_whole_sequence():
+def test_accuracy_in_windows_equals_that_of_the_whole_sequence():
     task = build_task(STAGES)
     batch = task.batch(16, 0, 0)
     whole, cut = (
@@ -677,12 +677,12 @@ def test_an_interrupted_curriculum_ends_with_the_same_bytes(step, tmp_path):
     assert artefacts(STAGES, tmp_path / "resumed") == artefacts(STAGES, tmp_path / "straight")
 
 
-def test_without_a_curriculum_metrics_name_no_stage(tmp_path):
+def test_metrics_without_a_curriculum_have_no_stage(tmp_path):
     run(CONFIG, tmp_path)
     assert all("stage" not in line for line in RunFolder(CONFIG.folder(tmp_path)).read_metrics())
 
 
-def test_a_readout_without_a_bias(tmp_path):
+def test_the_readout_bias_can_be_omitted(tmp_path):
     result = run(replace(STAGES, steps=2), tmp_path)
     model, _, _ = load_model(result.folder)
     assert model.readout.bias is None
@@ -712,7 +712,7 @@ def test_it_stops_at_its_target(tmp_path):
     assert both.scores["accuracy"] >= 0.99
 
 
-def test_it_stops_when_its_patience_is_at_an_end(tmp_path):
+def test_it_stops_when_patience_is_exhausted(tmp_path):
     config = replace(CONFIG, learning_rate=1e-30, schedule="constant", patience=3)
     result = run(config, tmp_path)
     assert result.stopped == "patience"
@@ -739,7 +739,7 @@ def test_on_a_plateau_the_learning_rate_is_halved(tmp_path):
     assert 0 < halved < len(lines)
 
 
-def test_an_orthogonal_matrix_can_have_its_own_rate(tmp_path):
+def test_an_orthogonal_matrix_can_have_another_learning_rate(tmp_path):
     config = replace(CONFIG, cell="nnrnn", orthogonal_learning_rate=1e-30, schedule="constant")
     start = build_model(config, build_task(config)).state_dict()
     end = load_model(run(config, tmp_path).folder)[0].state_dict()
@@ -769,7 +769,7 @@ def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, di
 
 
 @pytest.mark.parametrize("cell", [entry.name for entry in registry.cells])
-def test_truncation_cuts_the_gradient_and_nothing_else(cell):
+def test_truncation_changes_only_the_gradient(cell):
     """Against a slow reference: each window's loss, with the state before it a constant."""
     config = replace(CONFIG, cell=cell)
     task = build_task(config)
@@ -801,7 +801,7 @@ def test_truncation_cuts_the_gradient_and_nothing_else(cell):
     assert any(not torch.allclose(cut[name], full[name]) for name in recurrent)
 
 
-def test_windows_without_a_counted_step_are_only_passed_through():
+def test_windows_without_a_counted_step_add_no_gradient():
     """In the adding problem only the last step counts."""
     config = replace(CONFIG, task="adding", task_options={"length": 12})
     batch = Adding(12).batch(4, 0, 0)
@@ -833,7 +833,7 @@ def test_a_non_finite_loss_stops_the_run_and_keeps_the_checkpoint(tmp_path):
     assert artefacts(CONFIG, tmp_path) == artefacts(CONFIG, tmp_path / "straight")
 
 
-def test_a_non_finite_gradient_stops_the_run_before_it_does_harm(tmp_path, monkeypatch):
+def test_a_non_finite_gradient_stops_the_run_before_the_step(tmp_path, monkeypatch):
     step = iter(range(1000))
     clip = nn.utils.clip_grad_norm_
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *a: clip(*a) if next(step) < 3 else torch.tensor(torch.nan))
@@ -848,7 +848,7 @@ def _overflows(monkeypatch, *at):
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *a: clip(*a) if (n := next(lengths)) is None else n)
 
 
-def test_batches_without_a_finite_gradient_are_left_out_if_they_may_be(tmp_path, monkeypatch):
+def test_leave_out_skips_batches_without_a_finite_gradient(tmp_path, monkeypatch):
     config = replace(CONFIG, leave_out=2, evaluate_every=1, steps=8)
     weights = []
     _overflows(monkeypatch, 2, 3, 6)
@@ -860,7 +860,7 @@ def test_batches_without_a_finite_gradient_are_left_out_if_they_may_be(tmp_path,
     assert "left_out" not in RunFolder(config.folder(tmp_path)).read_result().scores
 
 
-def test_one_more_than_may_be_left_out_stops_the_run(tmp_path, monkeypatch):
+def test_one_batch_more_than_leave_out_stops_the_run(tmp_path, monkeypatch):
     _overflows(monkeypatch, 1, 3, 4, 5)
     with pytest.raises(NonFiniteLoss, match="norm inf after 5 optimiser steps"):
         run(replace(CONFIG, leave_out=2), tmp_path)
@@ -874,21 +874,21 @@ def test_a_non_finite_evaluation_stops_the_run(tmp_path):
     assert RunFolder(config.folder(tmp_path)).read_metrics() == []
 
 
-def test_cuda_that_is_not_there_is_refused(tmp_path):
+def test_missing_cuda_is_refused(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(ValueError, match="torch sees no GPU"):
         run(replace(CONFIG, device="cuda"), tmp_path)
 
 
-def test_threads_are_set_and_put_back(tmp_path):
+def test_threads_are_set_and_restored(tmp_path):
     before, seen = torch.get_num_threads(), []
     run(replace(CONFIG, threads=2, steps=1), tmp_path, callbacks=[lambda info: seen.append(torch.get_num_threads())])
     assert seen == [2]
     assert torch.get_num_threads() == before
 
 
-def test_the_bar_shows_the_loss_against_the_baseline(tmp_path, capsys):
+def test_the_bar_shows_loss_and_baseline(tmp_path, capsys):
     train(replace(CONFIG, steps=6), tmp_path)
     assert "baseline 7.33e-01" in capsys.readouterr().err
 
@@ -923,7 +923,7 @@ def test_bad_options_are_refused_before_work_starts(settings, words, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_required_options_are_asked_for(monkeypatch):
+def test_missing_required_options_are_named(monkeypatch):
     def factory(input_size: int, hidden_size: int, depth: int, rate: float | None = None) -> Cell:
         return GRU(input_size, hidden_size)
 
@@ -934,11 +934,11 @@ def test_required_options_are_asked_for(monkeypatch):
     assert build_model(replace(CONFIG, cell_options={"depth": 1, "rate": 1}), task).cell.hidden_size == 8
 
 
-def test_integers_do_where_a_float_is_wanted():
+def test_integers_are_accepted_for_floats():
     assert build_task(replace(CONFIG, task_options={"rate": 1})).rate == 1.0
 
 
-def test_initial_weights_are_the_seed_s():
+def test_initial_weights_depend_on_the_seed():
     task = build_task(CONFIG)
     one, again, other = (build_model(replace(CONFIG, seed=seed), task).readout.weight for seed in (0, 0, 1))
     assert torch.equal(one, again)
@@ -948,7 +948,7 @@ def test_initial_weights_are_the_seed_s():
 # Options of one optimiser, and cells that are their own readout.
 
 
-def test_rmsprop_has_the_momentum_and_the_smoothing_that_are_asked_for(tmp_path):
+def test_rmsprop_uses_the_configured_momentum_and_smoothing(tmp_path):
     config = replace(CONFIG, optimiser="rmsprop", smoothing=0.8, momentum=0.9, learning_rate=1e-2, steps=3,
                      schedule="constant", clip=None, weight_decay=0.0)  # fmt: skip
     task, model = build_task(config), build_model(config, build_task(config))
@@ -968,7 +968,7 @@ def test_rmsprop_has_the_momentum_and_the_smoothing_that_are_asked_for(tmp_path)
 
 
 @pytest.mark.parametrize("options", [{"smoothing": 0.9}, {"smoothing": 0.0}, {"momentum": 0.9}])
-def test_options_of_rmsprop_are_refused_elsewhere(options, tmp_path):
+def test_options_of_rmsprop_are_refused_for_other_optimisers(options, tmp_path):
     with pytest.raises(ValueError, match=f"{next(iter(options))} is for the optimiser rmsprop, but"):
         run(replace(CONFIG, **options), tmp_path)
 
@@ -982,7 +982,7 @@ def test_options_of_rmsprop_are_refused_elsewhere(options, tmp_path):
         ("matrix-stack", 400, {"layers": 3}, 5675),
     ],
 )
-def test_published_matrix_networks_are_trained_as_they_are(cell, hidden_size, options, parameters, tmp_path):
+def test_published_matrix_networks_have_no_second_readout(cell, hidden_size, options, parameters, tmp_path):
     """Renanse et al. 2021, Table 1: with no readout behind their own."""
     config = RunConfig("try", "matrix-copy", cell=cell, hidden_size=hidden_size, cell_options=options, steps=2,
                        batch_size=2, evaluate_every=2, evaluate_batches=1, task_options={"longest": 2})  # fmt: skip
@@ -1008,7 +1008,7 @@ def test_a_cell_with_a_readout_of_another_size_is_refused():
         fit_readout(Model(stack, 4), torch.zeros(5, 1, 25), torch.zeros(5, 1, 4))
 
 
-def test_what_a_newer_version_has_begun_is_left_alone(tmp_path):
+def test_a_run_of_a_newer_version_is_not_resumed(tmp_path):
     config = CONFIG
     with pytest.raises(KeyboardInterrupt):
         run(config, tmp_path, callbacks=[stop_at(2, KeyboardInterrupt)])
