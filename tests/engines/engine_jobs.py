@@ -1,4 +1,4 @@
-"""Functions for the tests of engines, which call them in other processes."""
+"""Functions that the tests of engines run in other processes."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ from mnemoscope.base.files import write_atomically
 from mnemoscope.base.progress import Bar
 
 
-def write(root, number, wait=0.0, own="."):
-    """What a trial does: find whether it is done, else work, and put the result there at once."""
-    root = Path(root, own)
+def write(root, number, wait=0.0, folder="."):
+    """Act like a trial: return if it is done, else work, then write the result atomically."""
+    root = Path(root, folder)
     root.mkdir(parents=True, exist_ok=True)
     done = root / str(number)
     if done.exists():
@@ -33,11 +33,11 @@ def crash(root):
 
 def count(root, number):
     for _ in Bar(range(number), desc="counting", mininterval=0):
-        print("words between the answers")
+        print("a line between the messages")
 
 
 def interrupted(root):
-    """A job that must be asked to stop, and writes then."""
+    """Wait for an interruption, and write a checkpoint then."""
     Path(root, "waits").touch()
     try:
         time.sleep(60)

@@ -1,4 +1,4 @@
-"""What the test of the Ray engine does on its cluster, in a process that knows its token from the beginning.
+"""Run the test of the Ray engine on its cluster, in a process that starts with the cluster's token.
 
 python ray_driver.py ADDRESS FOLDER PID_OF_THE_SECOND_NODE
 """
@@ -22,7 +22,7 @@ def alive(ray):
 
 
 def kill(node):
-    """A node with all processes that it has started, which are of its session."""
+    """Kill a node with all processes of its session."""
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.getsid(int(path.name)) == node:
@@ -40,7 +40,7 @@ def main():
     assert not result.failed, result.failed
 
     jobs = [
-        Job(str(n), "engine_jobs:write", {"number": n, "wait": 2.0, "own": f"lost/{n}"}, str(folder), f"lost/{n}")
+        Job(str(n), "engine_jobs:write", {"number": n, "wait": 2.0, "folder": f"lost/{n}"}, str(folder), f"lost/{n}")
         for n in range(NUMBER)
     ]
     ended = []
@@ -49,8 +49,8 @@ def main():
             ended.append(event)
             if len(ended) == 2:
                 kill(second)
-    assert not any(one.error for one in ended), ended
-    while alive(ray) > 1:  # it was lost indeed
+    assert not any(outcome.error for outcome in ended), ended
+    while alive(ray) > 1:  # the cluster has noticed the loss
         time.sleep(0.1)
 
 

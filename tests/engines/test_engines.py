@@ -1,4 +1,4 @@
-"""Engines: jobs in processes of their own, which neither harm each other nor outlive whoever sent them."""
+"""Engines: jobs in separate processes, which neither affect each other nor outlive their parent."""
 
 import os
 import random
@@ -42,17 +42,17 @@ def test_an_unreachable_ray_cluster_is_reported():
         address = f"127.0.0.1:{free.getsockname()[1]}"
         _check_reachable(address)
         _check_reachable(f"ray://{address}")
-    for nobody in (address, f"ray://{address}"):
-        with pytest.raises(ConnectionError, match=f"No Ray cluster answers at {nobody}"):
-            _check_reachable(nobody)
-    for not_asked in (None, "auto", "local"):
-        _check_reachable(not_asked)
+    for unused in (address, f"ray://{address}"):
+        with pytest.raises(ConnectionError, match=f"No Ray cluster answers at {unused}"):
+            _check_reachable(unused)
+    for unchecked in (None, "auto", "local"):
+        _check_reachable(unchecked)
 
 
 def test_every_job_runs_and_the_cores_are_divided(tmp_path):
     outcomes = ended(Local(2), [job("write", root=tmp_path, number=n) for n in range(6)])
     assert len(outcomes) == 6
-    assert not any(one.error for one in outcomes)
+    assert not any(outcome.error for outcome in outcomes)
     written = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "begun"}
     assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
 
@@ -64,7 +64,7 @@ def test_a_failing_or_crashing_job_affects_no_other(tmp_path):
         *(job("write", root=tmp_path, number=n) for n in range(3)),
     ]
     outcomes = ended(Local(2), jobs)
-    errors = {one.job.target: one for one in outcomes if one.error is not None}
+    errors = {outcome.job.target: outcome for outcome in outcomes if outcome.error is not None}
     assert errors.keys() == {"engine_jobs:fail", "engine_jobs:crash"}
     assert errors["engine_jobs:fail"].error == "ValueError: not so"
     assert "before it fails" in errors["engine_jobs:fail"].log
@@ -73,30 +73,30 @@ def test_a_failing_or_crashing_job_affects_no_other(tmp_path):
 
 
 def test_a_missing_function_is_reported():
-    (one,) = ended(Local(1), [Job("none", "engine_jobs:nothing")])
-    assert one.error is not None
-    assert "nothing" in one.error
+    (outcome,) = ended(Local(1), [Job("none", "engine_jobs:nothing")])
+    assert outcome.error is not None
+    assert "nothing" in outcome.error
 
 
 def test_progress_arrives_between_prints():
     sent = job("count", number=3)
-    *heard, end = Local(1).events([sent])
+    *events, end = Local(1).events([sent])
     assert isinstance(end, Outcome)
     assert end.error is None
-    assert heard[-1] == Progress(sent, done=3, total=3, description="counting")
-    assert all(isinstance(event, Progress) for event in heard)
+    assert events[-1] == Progress(sent, done=3, total=3, description="counting")
+    assert all(isinstance(event, Progress) for event in events)
 
 
 def test_bars_draw_unless_they_are_redirected(capsys):
     for _ in Bar(range(2), desc="drawn"):
         pass
     assert "drawn: 100%" in capsys.readouterr().err
-    heard = []
-    with redirect_progress(heard.append):
-        for _ in Bar(range(2), desc="told", mininterval=0):
+    states = []
+    with redirect_progress(states.append):
+        for _ in Bar(range(2), desc="redirected", mininterval=0):
             pass
-    assert heard
-    assert "told" not in capsys.readouterr().err
+    assert states
+    assert "redirected" not in capsys.readouterr().err
 
 
 def test_closing_the_events_stops_the_jobs(tmp_path):
@@ -120,8 +120,7 @@ for event in Local(2).events(jobs):
 
 @pytest.mark.parametrize("chance", after(6, range(20)))
 def test_after_a_kill_only_unfinished_jobs_run_again(tmp_path, chance):
-    """kill -9 of whoever sends the jobs at a random moment, then all again: a job was begun twice only where the kill
-    met it between its beginning and its end."""
+    """Kill the parent at a random moment, then run all jobs again: only jobs that were running start twice."""
     number = 4
     command = [sys.executable, "-c", SUPERVISOR, str(tmp_path), str(number), "0.02"]
     first = subprocess.Popen(command)
@@ -152,14 +151,16 @@ def test_jobs_end_with_their_parent_process(tmp_path):
 
 
 def _begun(folder):
-    """The numbers of the jobs that were begun, each with the process that did so."""
+    """Return the numbers of the started jobs, each with its process."""
     begun = folder / "begun"
     return [line.split() for line in begun.read_text().splitlines()] if begun.exists() else []
 
 
 def _alive(process):
     try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()  # empty of one that has ended, but was not waited for
+        return Path(
+            f"/proc/{process}/cmdline"
+        ).read_bytes()  # empty for a process that has ended but was not waited for
     except OSError:
         return b""
 
@@ -185,7 +186,7 @@ def test_an_engine_gives_the_same_rows_of_a_study(tmp_path):
 def test_slurm_runs_in_local_processes(tmp_path):
     options = {"cluster": "local", "folder": str(tmp_path / "slurm"), "poll_every": 0.1}
     jobs = [job("write", tmp_path, number=1), job("fail", words="not so"), job("crash")]
-    outcomes = {one.job.target: one.error for one in ended(build_engine("slurm", options), jobs)}
+    outcomes = {outcome.job.target: outcome.error for outcome in ended(build_engine("slurm", options), jobs)}
     assert outcomes == {
         "engine_jobs:write": None,
         "engine_jobs:fail": "ValueError: not so",
@@ -223,11 +224,11 @@ def test_packed_folders_unpack_completely(tmp_path):
 def test_the_log_of_a_failed_trial_is_saved(tmp_path):
     class Failing:
         def events(self, jobs):
-            return (Outcome(one, 0.1, "ValueError: not so", "where it failed") for one in jobs)
+            return (Outcome(job, 0.1, "ValueError: not so", "where it failed") for job in jobs)
 
-    with pytest.raises(RuntimeError, match=r"ValueError: not so \(see .*failed\.log\)") as told:
+    with pytest.raises(RuntimeError, match=r"ValueError: not so \(see .*failed\.log\)") as raised:
         run_study("fisher-delay-line", "smoke", root=tmp_path, progress=False, engine=Failing())
-    assert str(told.value).startswith("No trial was finished.")
+    assert str(raised.value).startswith("No trial was finished.")
     logs = list(tmp_path.glob("studies/fisher-delay-line/smoke/*/failed.log"))
     assert logs
     assert all(log.read_text() == "where it failed" for log in logs)

@@ -1,4 +1,4 @@
-"""The Ray engine on a cluster of two nodes of this machine, each started by `ray start`."""
+"""The Ray engine on a cluster of two local nodes, each started by `ray start`."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent
 
 
 def start(environment, *arguments):
-    """A node with one core, in a session of its own."""
+    """Start a node with one core, in a separate session."""
     ray = str(Path(sys.executable).parent / "ray")
     command = [ray, "start", *arguments, "--node-ip-address=127.0.0.1", "--num-cpus=1", "--block"]
     quiet = subprocess.DEVNULL
@@ -27,9 +27,9 @@ def start(environment, *arguments):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def test_two_nodes_give_the_same_rows_and_survive_the_loss_of_one(tmp_path):
@@ -50,4 +50,4 @@ def test_two_nodes_give_the_same_rows_and_survive_the_loss_of_one(tmp_path):
             node.wait()
     there = run_study("fisher-delay-line", "smoke", root=tmp_path / "there", finished_only=True, progress=False)
     assert there.rows == here.rows
-    assert {one.parent.name for one in (tmp_path / "lost").glob("*/[0-9]")} == {str(n) for n in range(6)}
+    assert {path.parent.name for path in (tmp_path / "lost").glob("*/[0-9]")} == {str(n) for n in range(6)}

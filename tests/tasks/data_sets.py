@@ -1,4 +1,4 @@
-"""Tiny data sets in the form of the real ones, with their own checksums."""
+"""Tiny data sets in the format of the real ones, with matching checksums."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ def idx(array: np.ndarray) -> bytes:
 
 
 def digits(train: int = 60, test: int = 10) -> list[bytes]:
-    """Every image has its own number in its first pixel, its digit times 25 in the second, noise in the rest."""
+    """Return images with their number in the first pixel, 25 times their digit in the second, and noise elsewhere."""
     random, contents = np.random.RandomState(0), []
     for number in (train, test):
         images, labels = random.randint(0, 256, (number, 784)), random.permutation(number) % 10
@@ -29,7 +29,7 @@ def digits(train: int = 60, test: int = 10) -> list[bytes]:
 
 
 def texts(sizes: tuple[int, ...] = (2000, 300, 240)) -> list[bytes]:
-    """Walks through the vocabulary, now by one and now by two, as Mikolov's files write them."""
+    """Return random walks through the vocabulary, in steps of one or two, in the format of Mikolov's files."""
     random, contents = np.random.RandomState(0), []
     for size in sizes:
         walk = (random.randint(1, 3, size).cumsum()) % 50
@@ -38,7 +38,7 @@ def texts(sizes: tuple[int, ...] = (2000, 300, 240)) -> list[bytes]:
 
 
 def stand_in(data_set: DataSet, contents: list[bytes], urls: list[str] | None = None) -> DataSet:
-    """The data set with other contents."""
+    """Return the data set with other contents."""
     urls = [file.url for file in data_set.files] if urls is None else urls
     return replace(
         data_set,
@@ -59,7 +59,7 @@ def fill(folder, data_set: DataSet, contents: list[bytes], zipped: bool = True) 
 
 
 def archive(contents: list[bytes]) -> bytes:
-    """As simple-examples.tgz: members begin with `./`, and there are others."""
+    """Return an archive like simple-examples.tgz: names start with `./`, and there are other files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         members = zip((file.member for file in PTB.files), contents, strict=False)
@@ -71,7 +71,7 @@ def archive(contents: list[bytes]) -> bytes:
 
 
 def use(monkeypatch, folder) -> None:
-    """Let the tasks use tiny data sets in `folder`, named by MNEMOSCOPE_DATA."""
+    """Make the tasks use tiny data sets in `folder`, through MNEMOSCOPE_DATA."""
     from mnemoscope.tasks import PennTreebank, SequentialMNIST
 
     for task, data_set, contents in ((SequentialMNIST, MNIST, digits()), (PennTreebank, PTB, texts())):

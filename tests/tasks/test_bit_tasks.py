@@ -1,6 +1,6 @@
-"""Copy, repeat copy and associative recall of bits: written out by hand, solved by reading, and counted.
+"""Copy, repeat copy and associative recall of bits: layouts by hand, solutions from the inputs, and statistics.
 
-What every task promises (shapes, masks, seeds, baselines against a table) is in test_tasks.py.
+Properties of all tasks (shapes, masks, seeds, baselines) are tested in test_tasks.py.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ def digits(rows):
     return ["".join(str(int(value)) for value in row) for row in rows]
 
 
-# Written out.
+# Layouts by hand.
 
 
 def test_copy_is_bits_a_mark_and_zeros():
@@ -78,8 +78,8 @@ def test_repeats_are_shown_with_mean_0_and_variance_1():
 
 
 def test_more_repeats_in_a_test_keep_the_scale_of_training():
-    one, two = (BitRepeatCopy().at(1, repeats).batch(1, 0, 0).inputs[2, 0, -1].item() for repeats in (10, 20))
-    assert two - one == pytest.approx(10 / 8.25**0.5)
+    ten, twenty = (BitRepeatCopy().at(1, repeats).batch(1, 0, 0).inputs[2, 0, -1].item() for repeats in (10, 20))
+    assert twenty - ten == pytest.approx(10 / 8.25**0.5)
 
 
 def test_recall_marks_items_and_both_ends_of_the_query():
@@ -107,11 +107,11 @@ def test_matrix_recall_marks_items_and_the_query_on_the_last_row():
     assert batch.mask[:, 0].tolist() == [False] * 12 + [True] * 2
 
 
-# Solved by reading: whatever is due was told by the inputs before.
+# Solutions: the inputs determine the targets.
 
 
 def read(task: BitTask, inputs: list[list[float]]) -> list[list[int]]:
-    """What is due at the end of the inputs up to the last mark, found as a reader would, one sequence at a time."""
+    """Return the bits due after these inputs of one sequence, found by parsing the marks."""
     bits, seen = task.random_bits, [[int(bit) for bit in row[: task.random_bits]] for row in inputs]
     marks = [row[bits:] for row in inputs]
     marked = [t for t, mark in enumerate(marks) if any(mark)]
@@ -126,7 +126,7 @@ def read(task: BitTask, inputs: list[list[float]]) -> list[list[int]]:
     size = task.item_length
     begin = items[-1] + size + 1
     query = seen[begin + 1 : begin + 1 + size]
-    (place,) = [t for t in items if seen[t + 1 : t + 1 + size] == query]  # found once
+    (place,) = [t for t in items if seen[t + 1 : t + 1 + size] == query]  # it occurs once
     after = place + size + 1
     return [part + silent for part in seen[after + 1 : after + 1 + size]]
 
@@ -138,9 +138,9 @@ def test_the_inputs_determine_every_bit_that_is_due(task):
         outputs = torch.zeros(*batch.mask.shape, task.output_size)
         for b in range(40):
             counted = batch.mask[:, b].nonzero().flatten().tolist()
-            assert not batch.inputs[counted[0] :, b].any()  # nothing is shown while it is due, nor after
+            assert not batch.inputs[counted[0] :, b].any()  # the inputs are zero while items are due, and later
             answer = read(task, batch.inputs[: counted[0], b].tolist())
-            assert counted == [*range(counted[0], counted[0] + len(answer))]  # all of it is due, at once
+            assert counted == [*range(counted[0], counted[0] + len(answer))]  # all of it is due, without a gap
             outputs[counted, b] = 2 * torch.tensor(answer, dtype=torch.float32) - 1
         assert task.scores(outputs, batch) == {"accuracy": 1.0, "wrong bits": 0.0}
 
@@ -149,7 +149,7 @@ def test_the_inputs_determine_every_bit_that_is_due(task):
 def test_a_batch_has_one_length_unless_mixed(task):
     lengths = [batch.mask.sum(0) for batch in (task.batch(30, seed=0, number=number) for number in range(60))]
     due = {int(each) for length in lengths for each in length}
-    if not isinstance(task, AssociativeRecall | MatrixRecall):  # whose lists vary, not what is due
+    if not isinstance(task, AssociativeRecall | MatrixRecall):  # their lists vary, not the length of the answer
         assert all((len(length.unique()) > 1) == task.mixed for length in lengths)
     if isinstance(task, BitCopy | MatrixCopy):
         assert due == {*range(1, 7)}
@@ -169,7 +169,7 @@ def test_lists_and_queries_have_every_length_and_place(mixed):
             asked[len(items), items.index(inputs[begin + 1, :8].tolist())] += 1
     assert {*asked} == {(2, 0), (3, 0), (3, 1), (4, 0), (4, 1), (4, 2)}
     totals = [sum(count for (items, _), count in asked.items() if items == k) for k in (2, 3, 4)]
-    spread = (1500 * 2 / 9) ** 0.5 * (1 if mixed else 10**0.5)  # ten sequences of a batch have one number
+    spread = (1500 * 2 / 9) ** 0.5 * (1 if mixed else 10**0.5)  # the ten sequences of a batch share one number
     assert all(abs(total - 500) < 4 * spread for total in totals)
     for place in range(3):
         assert asked[4, place] == pytest.approx(totals[2] / 3, abs=4 * (totals[2] * 2 / 9) ** 0.5)
@@ -182,7 +182,7 @@ def test_items_of_a_list_are_different():
     inputs = task.batch(2000, seed=0, number=0).inputs[1:8:2, :, :4]
     pairs = (inputs[:, None] == inputs[None]).all(-1).sum((0, 1))
     assert (pairs == 4).all()
-    counts = Counter(digits(inputs.flatten(0, 1)))  # and still each is as likely as any other
+    counts = Counter(digits(inputs.flatten(0, 1)))  # and all are equally likely
     assert len(counts) == 16
     assert max(abs(count - 500) for count in counts.values()) < 5 * 500**0.5
 
@@ -196,7 +196,7 @@ def test_long_items_that_differ_late_are_distinguished():
     assert task._repeated(items).tolist() == [True, False]
 
 
-# Counted.
+# Statistics.
 
 
 @pytest.mark.parametrize("task", TASKS[1::2])
@@ -219,7 +219,7 @@ def spread_of(batch: Batch, outputs: torch.Tensor, mean: float) -> float:
 
 
 def test_uninformed_scores_of_the_published_sizes():
-    """Errata 6: 10.0 and 15.0 bits of a 5x5 matrix, so that the row of the mark counts in what is due."""
+    """Errata 6: 10.0 and 15.0 bits of a 5x5 matrix, so the row of the mark counts."""
     for task in (MatrixCopy(), MatrixRecall()):
         assert task.uninformed_scores() == {"all zeros": 10.0, "all ones": 15.0}
         assert task.baseline() == pytest.approx(0.8 * log(2))
@@ -233,7 +233,7 @@ def test_uninformed_scores_of_the_published_sizes():
 
 
 def test_the_repeat_copy_baseline_equals_the_value_by_hand():
-    """Length 1 once or twice: steps 3 to 4 or 3 to 5 count; only at step 4 it is open whether it is the last one."""
+    """Length 1 once or twice: steps 3 to 4 or 3 to 5 count; only at step 4 the end is uncertain."""
     task = BitRepeatCopy(bits=2, longest=1, most=2)
     quarter = -(0.25 * log(0.25) + 0.75 * log(0.75))
     first, open_, last = 2 * log(2) / 3, (2 * quarter + log(2)) / 3, 0.0
@@ -245,7 +245,7 @@ def test_scores_count_only_bits_that_are_due():
     task = MatrixCopy().at(2)
     batch = task.batch(3, seed=0, number=0)
     outputs = 2 * batch.targets.float() - 1
-    outputs[:3] = 1.0  # whatever is said before
+    outputs[:3] = 1.0  # outputs before do not count
     outputs[3, 0, :6] *= -1
     assert task.scores(outputs, batch) == pytest.approx({"accuracy": 1 - 6 / 150, "wrong bits": 1.0})
     nothing = batch._replace(mask=torch.zeros_like(batch.mask))

@@ -1,4 +1,4 @@
-"""Data files: found where one said, downloaded where nobody did, and never used unless they are the right ones."""
+"""Data files: lookup, download and checksums."""
 
 import gzip
 import os
@@ -29,16 +29,16 @@ def cache(tmp_path) -> Path:
 
 
 def read(data_set, data=None) -> list[bytes]:
-    place = DataFolder.find(None if data is None else str(data))
-    data_set.fetch(place, progress=False)
-    return list(data_set.read(place))
+    folder = DataFolder.find(None if data is None else str(data))
+    data_set.fetch(folder, progress=False)
+    return list(data_set.read(folder))
 
 
 def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-# Where they are found.
+# Lookup.
 
 
 def test_the_option_precedes_the_variable_which_precedes_the_cache(monkeypatch, tmp_path, cache):
@@ -117,15 +117,15 @@ def test_a_damaged_gzip_file_is_detected(tmp_path):
 
 
 class Server(HTTPServer):
-    """Serves `contents` by path; `/short` promises more than it gives."""
+    """Serves `contents` by path; `/short` announces more bytes than it sends."""
 
     contents: dict[str, bytes]
-    asked: list[str]
+    requests: list[str]
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
         content = self.server.contents.get(self.path)
         self.send_response(404 if content is None else 200)
         self.send_header("Content-Length", str(len(content or b"") + 100 * self.path.startswith("/short")))
@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with Server(("127.0.0.1", 0), Handler) as server:
-        server.contents, server.asked = {}, []
+        server.contents, server.requests = {}, []
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -160,7 +160,7 @@ def test_absent_files_are_downloaded_once(server, cache, capsys):
     tiny.fetch(DataFolder.find(None))
     assert "MNIST: train-images-idx3-ubyte.gz: 100%" in capsys.readouterr().err
     assert read(tiny) == digits()
-    assert server.asked == [names[0], *names[2:]]
+    assert server.requests == [names[0], *names[2:]]
     assert files(cache) == sorted(file.name for file in MNIST.files)
 
 
@@ -168,7 +168,7 @@ def test_an_archive_is_downloaded_once_for_all_its_files(server, cache):
     server.contents = {"/simple-examples.tgz": archive(texts())}
     tiny = stand_in(PTB, texts(), [at(server, "/simple-examples.tgz")] * 3)
     assert read(tiny) == texts()
-    assert server.asked == ["/simple-examples.tgz"]
+    assert server.requests == ["/simple-examples.tgz"]
     assert files(cache) == sorted(file.name for file in PTB.files)
 
 
@@ -200,7 +200,7 @@ def test_a_failed_download_leaves_no_wrong_file(path, content, error, words, ser
     tiny = stand_in(PTB, texts(), [at(server, path)] * 3)
     with pytest.raises(error, match=words):
         read(tiny)
-    assert files(cache) == (["ptb.char.train.txt"] if path == "/less.tgz" else [])  # what came whole is kept
+    assert files(cache) == (["ptb.char.train.txt"] if path == "/less.tgz" else [])  # complete files are kept
 
 
 def test_an_unreachable_server_is_reported(cache):
@@ -216,7 +216,7 @@ def test_a_wrong_file_in_the_cache_is_reported_with_advice(cache):
         read(tiny)
 
 
-# What is in them.
+# Content.
 
 
 @pytest.mark.parametrize(
@@ -250,12 +250,12 @@ def test_training_without_data_stops_before_any_work(task, tmp_path, capsys):
     root = tmp_path / "runs"
     words = ["train", "--task", task, "--name", "try", "--task-options", "data", str(tmp_path / "no")]
     assert main([*words, "--root", str(root)]) == 2
-    told = capsys.readouterr().err
-    assert re.search(r"^mnemoscope: .* needs the file .*the option data says", told)
+    output = capsys.readouterr().err
+    assert re.search(r"^mnemoscope: .* needs the file .*the option data says", output)
     assert not root.exists()
 
 
-# The real ones, where they are.
+# The real data, if present.
 
 REAL = os.environ.get("MNEMOSCOPE_DATA") or "nowhere"
 

@@ -1,4 +1,4 @@
-"""Every registered task: shapes, mask, determinism, disjoint streams, and the baseline, measured."""
+"""Every registered task: shapes, mask, determinism, disjoint streams, and the measured baseline."""
 
 from dataclasses import replace
 from itertools import islice
@@ -76,17 +76,17 @@ SMALL = {
     "ptb": [PennTreebank(length=7), PennTreebank()],
 }
 TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
-ENDLESS = [each for each in TASKS if isinstance(each.values[0], GeneratedTask)]
+GENERATED = [each for each in TASKS if isinstance(each.values[0], GeneratedTask)]
 
 
 @pytest.fixture(autouse=True)
 def _tiny_data(monkeypatch, tmp_path_factory):
-    """Sixty digits and a page of text in the place of the real data."""
+    """Replace the real data by sixty digits and a page of text."""
     data_sets.use(monkeypatch, tmp_path_factory.getbasetemp() / "data")
 
 
 def test_every_registered_task_is_tested_here():
-    """Relational ones are in test_relational_tasks.py and test_relational_training.py."""
+    """Relational tasks are in test_relational_tasks.py and test_relational_training.py."""
     sequences = [entry for entry in registry.tasks if not registry.is_relational(entry.name)]
     assert list(SMALL) == [entry.name for entry in sequences]
     for entry in sequences:
@@ -136,19 +136,19 @@ def test_numbers_seeds_and_splits_differ(task):
     batches = [task.batch(10, 0, 0), task.batch(10, 0, 1), task.batch(10, 1, 0)]
     batches += [task.batch(10, 0, 0, split) for split in ("validation", "test")]
     if task == FlipFlop(bits=1, length=1):
-        return  # ten random signs are soon the same, and there is nothing else to tell
+        return  # ten random signs soon coincide, and there is nothing else to compare
     if isinstance(task, PennTreebank):
-        assert torch.equal(batches.pop(2).inputs, batches[0].inputs)  # the text is what it is, whatever the seed
+        assert torch.equal(batches.pop(2).inputs, batches[0].inputs)  # the text does not depend on the seed
     for a in range(len(batches)):
         for b in range(a):
             assert not torch.equal(batches[a].inputs, batches[b].inputs)
 
 
 def test_training_and_test_streams_never_share_a_generator():
-    """The CPU generator reads 32 bits of its seed, where a hash could collide; the last bit tells the splits apart."""
+    """The CPU generator reads 32 bits of its seed, so hashes could collide; the last bit separates the splits."""
     generator = torch.Generator()
-    alike = [torch.rand(3, generator=generator.manual_seed(seed)) for seed in (5, 5 + 2**32)]
-    assert torch.equal(*alike)  # if this changes, more bits can be used
+    equal = [torch.rand(3, generator=generator.manual_seed(seed)) for seed in (5, 5 + 2**32)]
+    assert torch.equal(*equal)  # if this changes, more bits can be used
     train, validation, test = (
         {generator_seed(seed, number, split) for seed in range(20) for number in range(1000)}
         for split in ("train", "validation", "test")
@@ -239,11 +239,11 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
 
 
 def _all_lengths(task: Task) -> Task:
-    """The sequences of many batches in one, where all sequences of a batch have one length."""
+    """Return a task whose single batch has the lengths of many batches."""
     return replace(task, mixed=True) if isinstance(task, BitTask) else task
 
 
-@pytest.mark.parametrize("task", ENDLESS)
+@pytest.mark.parametrize("task", GENERATED)
 def test_the_baseline_is_the_loss_of_its_predictor(task):
     size = 100_000
     batch = _all_lengths(task).batch(size, seed=0, number=0, split="test")
@@ -254,16 +254,16 @@ def test_the_baseline_is_the_loss_of_its_predictor(task):
     assert loss == pytest.approx(task.baseline(), abs=4 * deviation + 1e-6)
 
 
-@pytest.mark.parametrize("task", ENDLESS)
+@pytest.mark.parametrize("task", GENERATED)
 def test_no_memoryless_predictor_beats_the_baseline(task):
-    """The best output for each time and current input (in bins of 1/20), tabulated on one batch, tried on another."""
+    """Tabulate the best output per time and input (in bins of 1/20) on one batch, and test it on another."""
     size = 50_000
     fill, trial = (_all_lengths(task).batch(size, seed=0, number=number, split="test") for number in (1, 2))
     values, bits = fill.targets.is_floating_point(), fill.targets.dtype == torch.bool
     digit = 41 ** torch.arange(task.input_size)  # a bin is -20 .. 20 in every channel
     loss = 0.0
     for t in fill.mask.any(1).nonzero().flatten().tolist():
-        target, wanted = (
+        target, expected = (
             b.targets[t].float() if values or bits else one_hot(b.targets[t], task.output_size).float()
             for b in (fill, trial)
         )
@@ -275,18 +275,18 @@ def test_no_memoryless_predictor_beats_the_baseline(task):
         seen = torch.zeros(len(table)).index_add_(0, place, counted)
         guess = (table / seen.clamp_min(1)[:, None])[trial_place]
         if values:
-            error = (guess - wanted).square().mean(-1)
+            error = (guess - expected).square().mean(-1)
         elif bits:
-            error = -torch.where(wanted > 0, guess + 1e-9, 1 - guess + 1e-9).log().mean(-1)
+            error = -torch.where(expected > 0, guess + 1e-9, 1 - guess + 1e-9).log().mean(-1)
         else:
-            error = -(wanted * (guess + 1e-9).log()).sum(-1)
+            error = -(expected * (guess + 1e-9).log()).sum(-1)
         loss += (error * trial.mask[t]).double().sum().item()
     loss /= trial.mask.sum().item()
     # Sampling: 50,000 sequences with errors of order 1 deviate by 0.0045 at most. Binning costs (1/20)^2 / 12 = 2e-4.
     assert loss == pytest.approx(task.baseline(), abs=0.01)
 
 
-# What each task promises beyond that.
+# Properties of single tasks.
 
 
 def test_flipflop_target_is_the_last_pulse():
@@ -323,7 +323,7 @@ def test_flipflop_pulses_have_a_width_and_arrive_singly():
             assert bool(on) == (t - began < 4)
             assert batch.targets[t, sequence].tolist() == held
             assert batch.mask[t, sequence].item() == (all(held) and t - flipped >= 6)
-        assert sorted(pulses[:3]) == [0, 1, 2]  # the first ones in turn
+        assert sorted(pulses[:3]) == [0, 1, 2]  # the first pulses visit all channels
 
 
 def test_flipflop_waits_are_geometric():
@@ -366,7 +366,7 @@ def test_adding_marks_one_number_in_each_half(length):
     values, markers = batch.inputs.unbind(-1)
     assert torch.equal(markers[: length // 2].sum(0), torch.ones(2000))
     assert torch.equal(markers[length // 2 :].sum(0), torch.ones(2000))
-    assert markers.any(1).all()  # every place is marked at some time
+    assert markers.any(1).all()  # every place is marked in some sequence
     assert torch.equal(batch.targets[-1, :, 0], (values * markers).sum(0))
     assert torch.equal(batch.mask.nonzero()[:, 0].unique(), torch.tensor([length - 1]))
 
@@ -375,9 +375,9 @@ def test_transfer_copy_is_copy_at_two_delays():
     task = TransferCopy(delay=3, test_delay=9, symbols=2)
     pairs = [("train", Copy(3, 2)), ("validation", Copy(9, 2)), ("test", Copy(9, 2))]
     for split, copy in pairs:
-        own, other = (each.batch(5, seed=1, number=2, split=split) for each in (task, copy))
-        assert all(torch.equal(a, b) for a, b in zip(own, other, strict=True))
-        assert task.scores(perfect(task, own), own) == {"accuracy": 1.0}
+        batch, expected = (each.batch(5, seed=1, number=2, split=split) for each in (task, copy))
+        assert all(torch.equal(a, b) for a, b in zip(batch, expected, strict=True))
+        assert task.scores(perfect(task, batch), batch) == {"accuracy": 1.0}
     assert (task.input_size, task.output_size) == (copy.input_size, copy.output_size)
     assert not torch.equal(*(task.batch(5, 1, 2, split).targets for split in ("validation", "test")))
 
@@ -423,9 +423,9 @@ def test_binding_accuracy_counts_bits_after_the_input_phase():
 
 def test_a_curriculum_has_rising_horizons_and_ends_with_the_task():
     task = RepeatCopy(horizon=50, test_horizon=60, curriculum="10, 20 40")
-    assert [one.horizon for one in task.stages()] == [10, 20, 40, 50]
+    assert [stage.horizon for stage in task.stages()] == [10, 20, 40, 50]
     assert task.stages()[-1] is task
-    assert all(len(one.stages()) == 1 and one.test_horizon == 60 for one in task.stages()[:-1])
+    assert all(len(stage.stages()) == 1 and stage.test_horizon == 60 for stage in task.stages()[:-1])
     assert all(len(each.values[0].stages()) == 1 for each in TASKS if not getattr(each.values[0], "curriculum", ""))
     # an easier stage is the beginning of the same sequences
     assert torch.equal(task.stages()[0].batch(3, 0, 5).targets, task.batch(3, 0, 5).targets[:15])
@@ -443,7 +443,7 @@ def test_data_are_read_once_on_first_use(task, monkeypatch):
 
 @pytest.mark.parametrize("task", [SequentialMNIST(group=2), PermutedMNIST(group=2)])
 def test_an_epoch_shows_every_image_once_and_the_next_in_another_order(task):
-    """The fakes have their number in the first pixel, and their digit times 25 in the second."""
+    """The tiny images have their number in the first pixel, and their digit times 25 in the second."""
     first, second = (int((task.order == pixel).nonzero()) for pixel in (0, 1))
     orders = []
     for epoch in range(2):
@@ -454,7 +454,7 @@ def test_an_epoch_shows_every_image_once_and_the_next_in_another_order(task):
         digits = torch.cat([batch.targets[-1] for batch in batches])
         assert torch.equal((255 * flat[:, second]).round().int(), 25 * digits.int())
     assert orders[0] != orders[1]
-    assert task.batches(10, "train") == task.batches(9, "train") == 5  # of nine, five are left over
+    assert task.batches(10, "train") == task.batches(9, "train") == 5  # with batches of nine, five images are left out
 
 
 def test_held_out_images_come_in_order_and_once():
@@ -477,8 +477,8 @@ def test_only_the_last_step_of_an_image_counts():
 
 
 def test_groups_hold_consecutive_pixels():
-    one, four = (PermutedMNIST(group=group).batch(3, seed=0, number=0).inputs for group in (1, 4))
-    assert torch.equal(one[4:8, :, 0].T, four[1])
+    single, four = (PermutedMNIST(group=group).batch(3, seed=0, number=0).inputs for group in (1, 4))
+    assert torch.equal(single[4:8, :, 0].T, four[1])
 
 
 def test_all_splits_share_the_permutation_of_the_seed():

@@ -1,7 +1,7 @@
-"""Trains in float64 what the file named by its first argument lists, in as many processes as torchrun starts.
+"""Train the configurations that a file lists, in float64, in as many processes as torchrun starts.
 
-With "stop" after it, the first process is interrupted at step 7 of each; with "fail", one more training follows, in
-which rank 1 fails.
+The first argument is the file, the second the folder of the runs. A third argument "stop" interrupts rank 0 at step 7
+of each run; "fail" adds a run in which rank 1 fails.
 """
 
 import json
@@ -33,7 +33,7 @@ def batches_in_float64(task: type[Task]) -> None:
 
 
 def with_an_idle_part(build):
-    """A model with weights that no batch uses, and some that only sequences which begin high do."""
+    """Return a model with a parameter that no batch uses, and one that only sequences with a high start use."""
 
     def built(config, task):
         model = build(config, task)

@@ -1,4 +1,4 @@
-"""One model trained by several processes is the one that a single process trains on the same batches."""
+"""Distributed training: several processes train the same model as one process on the same batches."""
 
 import json
 import os
@@ -41,10 +41,10 @@ SHORT = {"steps": 12, "evaluate_every": 4, "evaluate_batches": 2, "checkpoint_ev
 RELATIONAL = {"steps": 3, "evaluate_every": 3, "evaluate_batches": 1, "learning_rate": 1e-3, "task": "same-different"}
 COPY = {"task": "copy", "task_options": {"delay": 3, "symbols": 2, "alphabet": 3}}
 
-# batches that two processes cannot share equally, but for the first
+# except for the first, batches that two processes cannot share equally
 CASES = [
     {"name": "vanilla", "task": "flipflop", "task_options": {"bits": 2, "length": 12}, "batch_size": 6, **SHORT},
-    # lengths differ, so that parts have unequal numbers of steps that count, and some windows of a part have none
+    # lengths differ: shards have unequal numbers of counted steps, and none in some windows
     {"name": "masked", "task": "bit-copy", "task_options": {"longest": 4, "mixed": True}, "cell": "lstm",
      "batch_size": 5, "truncate": 4, **SHORT},
     # see `with_an_idle_part`: with weight decay, a gradient of 0 in place of none would show
@@ -59,7 +59,7 @@ MORE = [
      "task_options": {**COPY["task_options"], "curriculum": "1 2"}},
     {**SHORT, **COPY, "name": "surprise", "cell": "relrnn", "cell_options": {"score": "surprise"}, "batch_size": 5,
      "truncate": 4},
-    # one step: through two objects that are nearly alike, context normalisation makes 1e4 of what was rounded before
+    # one step: through two objects that are nearly alike, context normalisation amplifies rounding errors by 1e4
     {**RELATIONAL, "name": "mnm", "cell": "mnm", "batch_size": 5, "steps": 1, "evaluate_every": 1,
      "learning_rate": 1e-4},
 ]  # fmt: skip
@@ -76,7 +76,7 @@ def torchrun(*words, number=2):
     )
 
 
-def ended(process, seconds=120):
+def wait_for(process, seconds=120):
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -88,10 +88,10 @@ def ended(process, seconds=120):
 def trained_alone_and_by_two(cases, root, *words):
     (root / "cases.json").write_text(json.dumps(cases))
     given = [HERE / "ddp_driver.py", root / "cases.json"]
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as pool:
         command = [sys.executable, *given, root / "alone"]
-        alone = beside.submit(subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment())
-        code, _, err = ended(torchrun(*given, root / "two", *words))
+        alone = pool.submit(subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment())
+        code, _, err = wait_for(torchrun(*given, root / "two", *words))
     assert alone.result().returncode == 0, alone.result().stderr
     return code, err
 
@@ -101,8 +101,8 @@ def weights_and_metrics(config: RunConfig, root: Path):
     return load_file(folder.path / "model.safetensors"), folder.read_metrics()
 
 
-def check_equal(config: RunConfig, one: Path, other: Path, tolerance: float):
-    (weights, lines), (others, other_lines) = (weights_and_metrics(config, root) for root in (one, other))
+def check_equal(config: RunConfig, first: Path, second: Path, tolerance: float):
+    (weights, lines), (others, other_lines) = (weights_and_metrics(config, root) for root in (first, second))
     for name, value in weights.items():
         torch.testing.assert_close(
             others[name], value, atol=tolerance, rtol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
@@ -114,7 +114,7 @@ def check_equal(config: RunConfig, one: Path, other: Path, tolerance: float):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Trained in float64 by one process and by two, which are launched once, as that takes longest."""
+    """Train the cases in float64 by one process and by two; launched once, as launching takes longest."""
     root = tmp_path_factory.mktemp("two")
     code, err = trained_alone_and_by_two(CASES, root, "fail")
     return root, code, err
@@ -173,14 +173,14 @@ def stop_at(step: int, error: type[BaseException]):
 @SLOW
 @pytest.mark.xdist_group("torchrun")
 def test_a_run_resumes_with_another_number_of_processes(tmp_path):
-    """And in float32, where 40 steps at a rate of 0.01 leave the weights within 1e-5 of those of one process."""
+    """In float32, 40 steps at a rate of 0.01 leave the weights within 1e-5 of those of one process."""
     train(CONFIG, tmp_path / "straight", progress=False)
     with pytest.raises(KeyboardInterrupt):
         train(CONFIG, tmp_path / "resumed", progress=False, callbacks=[stop_at(17, KeyboardInterrupt)])
     file = CONFIG.folder(tmp_path / "resumed") / "config.toml"
-    code, out, err = ended(torchrun("-m", "mnemoscope", "train", file, "--resume", "--json"))
+    code, out, err = wait_for(torchrun("-m", "mnemoscope", "train", file, "--resume", "--json"))
     assert code == 0, err
-    assert json.loads(out)["steps"] == 40  # said once
+    assert json.loads(out)["steps"] == 40  # printed once
     assert "begun by 1 process and goes on with 2 processes" in err
     check_equal(CONFIG, tmp_path / "straight", tmp_path / "resumed", 1e-5)
 
@@ -208,18 +208,18 @@ def test_ctrl_c_stops_all_and_two_processes_resume_bit_for_bit(tmp_path):
     file.write_text(long.to_toml())
     words = ["-m", "mnemoscope", "train", file, "--root"]
     folder = long.folder(tmp_path / "stopped")
-    begun, metrics, until = torchrun(*words, tmp_path / "stopped"), folder / "metrics.jsonl", time.monotonic() + 90
+    process, metrics, until = torchrun(*words, tmp_path / "stopped"), folder / "metrics.jsonl", time.monotonic() + 90
     while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < until:
         time.sleep(0.05)
-    begun.send_signal(signal.SIGINT)
-    code, _, err = ended(begun)
+    process.send_signal(signal.SIGINT)
+    code, _, err = wait_for(process)
     assert code != 0
     assert err.count("Stopped after step") == 1
     assert RunFolder(folder).status == "unfinished"
     assert (folder / "checkpoint.safetensors").exists()
-    code, _, err = ended(torchrun(*words, tmp_path / "stopped", "--resume"))
+    code, _, err = wait_for(torchrun(*words, tmp_path / "stopped", "--resume"))
     assert code == 0, err
-    code, _, err = ended(torchrun(*words, tmp_path / "straight"))
+    code, _, err = wait_for(torchrun(*words, tmp_path / "straight"))
     assert code == 0, err
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (folder / name).read_bytes() == (long.folder(tmp_path / "straight") / name).read_bytes(), name
@@ -230,23 +230,23 @@ def test_ctrl_c_stops_all_and_two_processes_resume_bit_for_bit(tmp_path):
 def test_a_non_finite_loss_is_reported_once(tmp_path):
     words = ["-m", "mnemoscope", "train", "flipflop", "--learning-rate", "1e30", "--cell-options", "nonlinearity",
              "linear", "--root", tmp_path]  # fmt: skip
-    code, _, err = ended(torchrun(*words))
+    code, _, err = wait_for(torchrun(*words))
     assert code != 0
     assert err.count("Resuming would meet it again") == 1
 
 
-# Without launching anything.
+# Tests that launch no process.
 
 
-def parts_of(number: int, among: int) -> list[slice]:
-    return [ProcessGroup(rank, among).shard(number) for rank in range(among)]
+def shards_of(sequences: int, processes: int) -> list[slice]:
+    return [ProcessGroup(rank, processes).shard(sequences) for rank in range(processes)]
 
 
-@pytest.mark.parametrize(("number", "among"), [(6, 2), (7, 3), (5, 4), (3, 3)])
-def test_shards_are_disjoint_complete_and_nearly_equal(number, among):
-    parts = parts_of(number, among)
-    assert [each for part in parts for each in range(number)[part]] == [*range(number)]
-    assert {part.stop - part.start for part in parts} <= {number // among, number // among + 1}
+@pytest.mark.parametrize(("sequences", "processes"), [(6, 2), (7, 3), (5, 4), (3, 3)])
+def test_shards_are_disjoint_complete_and_nearly_equal(sequences, processes):
+    shards = shards_of(sequences, processes)
+    assert [index for shard in shards for index in range(sequences)[shard]] == [*range(sequences)]
+    assert {shard.stop - shard.start for shard in shards} <= {sequences // processes, sequences // processes + 1}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_gradients_of_shards_sum_to_that_of_the_batch(settings):
         return sum(losses), [None if each.grad is None else each.grad.clone() for each in model.parameters()]
 
     expected, those = gradients(None)
-    loss, these = gradients(*parts_of(7, 3))
+    loss, these = gradients(*shards_of(7, 3))
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0.0)
     for this, that in zip(these, those, strict=True):
         torch.testing.assert_close(this, that, rtol=1e-9, atol=1e-12) if that is not None else None
@@ -299,8 +299,8 @@ def test_a_process_without_a_launcher_is_a_group_of_one():
 
 
 def started_as(monkeypatch, rank: int, size: int = 2):
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}
-    for name, value in told.items():
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "localhost", "MASTER_PORT": 1}
+    for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
 
 
@@ -324,7 +324,7 @@ def test_only_train_accepts_several_processes(monkeypatch, capsys):
     assert main(["study", "fisher-table"]) == 2
     assert "mnemoscope (rank 0 of 2 processes): torchrun is for" in capsys.readouterr().err
     started_as(monkeypatch, rank=1)
-    assert main(["study", "fisher-table"]) == 0  # rank 0 has told, and fails
+    assert main(["study", "fisher-table"]) == 0  # rank 0 reports the error and fails
     assert capsys.readouterr() == ("", "")
 
 

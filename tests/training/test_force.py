@@ -20,25 +20,25 @@ def samples(number, features, outputs, seed=0, dtype=torch.float64):
 def slow_rls(r, f, alpha):
     """Eq 27-28 as corrected: the error before the update, and the update subtracts."""
     P, W = np.eye(r.shape[1]) / alpha, np.zeros((f.shape[1], r.shape[1]))
-    for one, target in zip(r, f, strict=True):
-        e = W @ one - target
-        P = P - np.outer(P @ one, one @ P) / (1 + one @ P @ one)
-        W = W - np.outer(e, P @ one)
+    for sample, target in zip(r, f, strict=True):
+        e = W @ sample - target
+        P = P - np.outer(P @ sample, sample @ P) / (1 + sample @ P @ sample)
+        W = W - np.outer(e, P @ sample)
     return P, W
 
 
-def learned(r, f, alpha=1.0, at_once=1, **options):
+def learned(r, f, alpha=1.0, block=1, **options):
     learner = RecursiveLeastSquares(r.shape[1], alpha, **options)
     W = torch.zeros(f.shape[1], r.shape[1], dtype=r.dtype)
-    for one, target in zip(r.split(at_once), f.split(at_once), strict=True):
-        W += learner.update(one, one @ W.mT - target)
+    for features, target in zip(r.split(block), f.split(block), strict=True):
+        W += learner.update(features, features @ W.mT - target)
     return learner, W
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 32, 70])
-def test_recursive_least_squares_is_the_equations_and_ridge_regression(at_once):
+@pytest.mark.parametrize("block", [1, 3, 32, 70])
+def test_recursive_least_squares_is_the_equations_and_ridge_regression(block):
     r, f = samples(200, 15, 3)
-    learner, W = learned(r, f, alpha=0.5, at_once=at_once)
+    learner, W = learned(r, f, alpha=0.5, block=block)
     P_slow, W_slow = slow_rls(r.numpy(), f.numpy(), 0.5)
     np.testing.assert_allclose(learner.P.numpy(), P_slow, rtol=0, atol=1e-12)
     np.testing.assert_allclose(W.numpy(), W_slow, rtol=0, atol=1e-11)
@@ -60,10 +60,10 @@ def test_several_learners_equal_separate_ones():
     W = torch.zeros(3, 2, 8, dtype=torch.float64)
     r, f = (torch.stack(part) for part in zip(*sets, strict=True))
     for t in range(50):
-        one = r[:, t : t + 1]
-        W += together.update(one, one @ W.mT - f[:, t : t + 1])
-    for number, (own, target) in enumerate(sets):
-        torch.testing.assert_close(W[number], learned(own, target, 0.2)[1], rtol=0, atol=1e-12)
+        step = r[:, t : t + 1]
+        W += together.update(step, step @ W.mT - f[:, t : t + 1])
+    for number, (features, target) in enumerate(sets):
+        torch.testing.assert_close(W[number], learned(features, target, 0.2)[1], rtol=0, atol=1e-12)
 
 
 @SLOW
@@ -77,7 +77,7 @@ def test_a_hundred_thousand_updates_keep_p_symmetric_and_positive(dtype, accurac
     r = torch.tanh(latent @ mix / 3 + shift + 0.01 * torch.randn(100_000, 60, generator=generator, dtype=torch.float64))
     true = torch.randn(2, 60, generator=generator, dtype=torch.float64)
     f = r @ true.mT
-    learner, W = learned(r.to(dtype), f.to(dtype), at_once=5)
+    learner, W = learned(r.to(dtype), f.to(dtype), block=5)
     P = learner.P
     assert torch.equal(P, P.mT)
     assert torch.linalg.eigvalsh(P).min() > 0
@@ -141,10 +141,10 @@ def test_several_reservoirs_are_trained_as_if_alone():
     together, alone = ([reservoir(seed=seed) for seed in range(3)] for _ in range(2))
     run = train_force(together, inputs, targets)
     assert run.outputs.shape == (150, 3, 1, 2)
-    for number, (one, other) in enumerate(zip(together, alone, strict=True)):
-        own = train_force(other, inputs, targets)
-        torch.testing.assert_close(one.readout, other.readout, rtol=0, atol=1e-9)
-        torch.testing.assert_close(run.outputs[:, number], own.outputs, rtol=0, atol=1e-9)
+    for number, (member, single) in enumerate(zip(together, alone, strict=True)):
+        single_run = train_force(single, inputs, targets)
+        torch.testing.assert_close(member.readout, single.readout, rtol=0, atol=1e-9)
+        torch.testing.assert_close(run.outputs[:, number], single_run.outputs, rtol=0, atol=1e-9)
 
 
 def test_a_batch_shares_one_readout():
@@ -188,7 +188,7 @@ def test_a_snapshot_equals_the_readout_of_a_shorter_run():
     inputs, targets = signals()
     cell = reservoir()
     run = train_force(cell, inputs, targets, keep=[0, 60, 150])
-    assert [one.step for one in run.snapshots] == [0, 60, 150]
+    assert [snapshot.step for snapshot in run.snapshots] == [0, 60, 150]
     short = reservoir()
     train_force(short, inputs[:60], targets[:60])
     torch.testing.assert_close(run.snapshots[1].readout, short.readout.detach())
@@ -197,7 +197,7 @@ def test_a_snapshot_equals_the_readout_of_a_shorter_run():
 
 
 def test_a_teacher_forced_reservoir_generates_its_target_alone():
-    """Ridge regression on teacher-driven states with noise: a sine wave that goes on without any input."""
+    """Ridge regression on teacher-driven states with noise: a sine wave that continues without input."""
     torch.manual_seed(0)
     cell = EchoState(1, 300, 1, gain=1.2, tau=5.0).double()
     time = torch.arange(3000, dtype=torch.float64)
@@ -271,8 +271,8 @@ def test_errors_average_over_counted_steps_of_large_batches():
     mask = torch.zeros(3, 70, dtype=torch.bool)
     mask[:, 4] = True
     run = train_force(cell, inputs, targets, every=1, mask=mask)
-    own = (run.outputs - targets)[:, 4].abs().mean(1)
-    torch.testing.assert_close(run.errors, own)
+    expected = (run.outputs - targets)[:, 4].abs().mean(1)
+    torch.testing.assert_close(run.errors, expected)
 
 
 def test_fitting_twice_equals_fitting_once():

@@ -1,4 +1,4 @@
-"""Logs in the forms of others: they hold what metrics.jsonl holds, once, also after a crash."""
+"""Loggers: TensorBoard and wandb hold each line of metrics.jsonl once, even after a crash."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from tests.training.test_training import Crash, stop_at
 
 CONFIG = RunConfig("try", "flipflop", task_options={"bits": 2, "length": 12}, hidden_size=8, batch_size=4, steps=40,
                    evaluate_every=6, evaluate_batches=2, checkpoint_every=10)  # fmt: skip
-# TensorBoard is among what is installed for development; wandb is large, and tested where it is there
+# TensorBoard is a development dependency; wandb is large and only tested if installed
 LOGS = ["tensorboard", "wandb"]
-DISTURBED = pytest.mark.filterwarnings("default::DeprecationWarning")  # of theirs
+DISTURBED = pytest.mark.filterwarnings("default::DeprecationWarning")  # raised by these packages
 STEPS = [6, 12, 18, 24, 30, 36, 40]
 
 
@@ -27,7 +27,7 @@ def run(config, root, **settings):
 
 
 def events(folder) -> dict[str, list[tuple[int, float]]]:
-    """All that is in the event files, whichever a reader would hide."""
+    """Return all points in the event files, including those that a reader would hide."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util.tensor_util import make_ndarray
 
@@ -41,7 +41,7 @@ def events(folder) -> dict[str, list[tuple[int, float]]]:
 
 
 def records(file):
-    """The records of wandb's file: a header of 7 bytes, then pieces of blocks of 32 KiB, as LevelDB writes its log."""
+    """Yield the records of wandb's file: a header of 7 bytes, then pieces of 32 KiB blocks, as in LevelDB's log."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     content, at, whole = file.read_bytes(), 7, b""
@@ -59,7 +59,7 @@ def records(file):
 
 
 def offline(folder) -> tuple[dict[str, list[tuple[int, float]]], dict]:
-    (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")  # one, also after a crash
+    (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")  # a single file, even after a crash
     points, settings = {}, {}
     for record in records(file):
         if record.WhichOneof("record_type") == "run":
@@ -89,7 +89,7 @@ def expected(folder):
 @DISTURBED
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_holds_each_metric_once_even_after_a_crash(name, tmp_path):
-    """Evaluated at 24, checkpoint at 20: step 24 is logged, taken back and logged again."""
+    """Evaluated at 24, checkpoint at 20: step 24 is logged, removed and logged again."""
     pytest.importorskip(name)
     config = replace(CONFIG, log=(name,))
     folder = config.folder(tmp_path)
@@ -118,7 +118,7 @@ def test_logging_may_start_on_resume_and_changes_no_result(tmp_path):
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (folder / name).read_bytes() == (plain / name).read_bytes()
     run(CONFIG, tmp_path / "logged", overwrite=True)
-    assert not (folder / "tensorboard").exists()  # it was of a run that is gone
+    assert not (folder / "tensorboard").exists()  # it belonged to the discarded run
 
 
 @pytest.mark.parametrize(("name", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")])

@@ -36,8 +36,9 @@ gymnasium = pytest.importorskip("gymnasium", reason="needs mnemoscope[rl]")
 
 
 class Cue(gymnasium.Env):
-    """A cue is shown at first, then nothing; the last action is rewarded if it names the cue. Without a memory, half of
-    the guesses are right at best.
+    """The first observation is a cue; the last action is rewarded if it names the cue.
+
+    Without memory, at most half of the actions are right.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))
@@ -58,7 +59,7 @@ class Cue(gymnasium.Env):
 
 
 class Walk(gymnasium.Env):
-    """Numbers from its own generator; ends at random."""
+    """Observations are random numbers of the environment's generator; episodes end at random."""
 
     observation_space = gymnasium.spaces.Box(-9, 9, (2,))
     action_space = gymnasium.spaces.Discrete(3)
@@ -105,15 +106,15 @@ class ToType(torch.nn.Module):
 
 
 def slow_advantages(rewards, values, ended, last_values, discount, trace):
-    """Sums of surprises, each weighed by its distance, up to the end of the episode; one by one."""
+    """Return the advantages by explicit sums of temporal differences up to the end of each episode."""
     length, batch = rewards.shape
     advantages = torch.zeros_like(rewards)
     for b in range(batch):
         for t in range(length):
             for k in range(t, length):
                 ahead = last_values[b] if k + 1 == length else values[k + 1, b]
-                surprise = rewards[k, b] + (0 if ended[k, b] else discount * ahead) - values[k, b]
-                advantages[t, b] += (discount * trace) ** (k - t) * surprise
+                delta = rewards[k, b] + (0 if ended[k, b] else discount * ahead) - values[k, b]
+                advantages[t, b] += (discount * trace) ** (k - t) * delta
                 if ended[k, b]:
                     break
     return advantages
@@ -147,7 +148,7 @@ def test_discount_and_trace_must_be_between_0_and_1():
 def test_the_clipped_loss_equals_the_values_by_hand():
     ratios, advantages = [0.5, 0.5, 1.1, 1.1, 1.5, 1.5], [2.0, -2.0, 2.0, -2.0, 2.0, -2.0]
     losses = clipped_loss(torch.tensor([log(ratio) for ratio in ratios]), torch.tensor(advantages), 0.2)
-    # a worse action that became rarer than 0.8 and a better one that became likelier than 1.2 gain no more
+    # beyond a ratio of 0.8 for a worse action, or 1.2 for a better one, the loss gains nothing
     assert losses.tolist() == pytest.approx([-1.0, 1.6, -2.2, 2.2, -2.4, 3.0])
 
 
@@ -160,8 +161,9 @@ def test_a_step_beyond_the_clip_has_no_gradient():
 
 @pytest.mark.parametrize("past", PASTS)
 def test_before_the_first_step_every_ratio_is_one(past):
-    """States of all sequences, computed again, are those with which the agent acted; also in the second rollout, with
-    episodes that began in the first, and with sequences filled up and in any order.
+    """Recomputed states equal those with which the agent acted.
+
+    This holds in later rollouts, for episodes that started earlier, and for padded sequences in any order.
     """
     agent, environments, ppo = walker(past), Environments(Walk, 5, seed=1), PPO(minibatches=3)
     state = None
@@ -171,7 +173,7 @@ def test_before_the_first_step_every_ratio_is_one(past):
         assert len(sequences.member) > 5
         for which in sequences.minibatches(3):
             _, parts = ppo.loss(agent, rollout, rollout.rewards, rollout.rewards, sequences, which)
-            assert parts["divergence"] == pytest.approx(0, abs=1e-13)  # of squares of rounding errors
+            assert parts["divergence"] == pytest.approx(0, abs=1e-13)  # squares of rounding errors
             times, mask = sequences.padded_times(which)
             place = (times, sequences.member[which].expand_as(times))
             first = first_states(agent, rollout, sequences, which)
@@ -180,7 +182,7 @@ def test_before_the_first_step_every_ratio_is_one(past):
 
 
 def test_the_loss_is_the_mean_over_steps_of_sequences():
-    """By hand, sequence by sequence without filling, from what a scan of each gives."""
+    """Compare with explicit sums over the steps of each sequence, without padding."""
     agent, environments = walker("screen"), Environments(Walk, 4, seed=2)
     rollout, _ = collect_rollout(agent, environments, None, 9)
     for parameter in agent.parameters():
@@ -197,15 +199,15 @@ def test_the_loss_is_the_mean_over_steps_of_sequences():
 def slow_loss(agent, rollout, advantages, returns, sequences, which):
     total = steps = 0
     for member, begin, length in zip(*(part[which].tolist() for part in sequences), strict=True):
-        assert begin == 0 or rollout.started[begin, member]  # in the first rollout all begin with an episode
+        assert begin == 0 or rollout.started[begin, member]  # in the first rollout, all sequences start with an episode
         state = agent.cell.initial_state(1)
         for t in range(begin, begin + length):
-            outlook, state = agent.step(rollout.observations[t, member][None], state)
-            policy = outlook.log_policy[0]
+            (log_policy, values), state = agent.step(rollout.observations[t, member][None], state)
+            policy = log_policy[0]
             ratio = exp(policy[rollout.actions[t, member]] - rollout.log_probabilities[t, member])
             gain = min(ratio * advantages[t, member], max(0.9, min(1.1, ratio)) * advantages[t, member])
             entropy = -sum(p.exp() * p for p in policy)
-            total += -gain + 0.7 * (outlook.values[0] - returns[t, member]) ** 2 / 2 - 0.3 * entropy
+            total += -gain + 0.7 * (values[0] - returns[t, member]) ** 2 / 2 - 0.3 * entropy
             steps += 1
     return total, steps
 
@@ -268,15 +270,17 @@ def test_episodes_are_counted_across_rollouts():
         rollout, state = collect_rollout(agent, environments, state, 8)
         running, new_rewards, new_lengths = finished_episodes(rollout, running)
         rewards, lengths, rollouts = rewards + new_rewards, lengths + new_lengths, [*rollouts, rollout]
-    got, ended = (torch.cat([getattr(one, name) for one in rollouts]) for name in ("rewards", "ended"))
-    wanted = []
+    rewards_over_time, ended = (
+        torch.cat([getattr(rollout, name) for rollout in rollouts]) for name in ("rewards", "ended")
+    )
+    expected = []
     for b in range(3):
         ends = ended[:, b].nonzero().flatten().tolist()
         for begin, end in zip([0, *(e + 1 for e in ends)], ends, strict=False):
-            wanted.append((end + 1 - begin, got[begin : end + 1, b].sum().item()))
+            expected.append((end + 1 - begin, rewards_over_time[begin : end + 1, b].sum().item()))
     found = sorted(zip(lengths, rewards, strict=True))
-    assert len(found) == len(wanted)
-    assert np.array(found) == pytest.approx(np.array(sorted(wanted)))
+    assert len(found) == len(expected)
+    assert np.array(found) == pytest.approx(np.array(sorted(expected)))
 
 
 # environments
@@ -291,9 +295,9 @@ def test_restore_replays_a_position():
     assert torch.equal(first.started, second.started)
     for _ in range(20):
         actions = torch.randint(3, (4,), generator=generator)
-        one, other = first.step(actions), second.step(actions)
-        assert torch.equal(one.rewards, other.rewards)
-        assert torch.equal(one.ended, other.ended)
+        outcomes = first.step(actions), second.step(actions)
+        assert torch.equal(outcomes[0].rewards, outcomes[1].rewards)
+        assert torch.equal(outcomes[0].ended, outcomes[1].ended)
         assert torch.equal(first.observations, second.observations)
 
 
@@ -440,7 +444,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(past, by, tmp_path, monkeypat
         train_agent(parts, Walk, ppo, tmp_path / "parts", progress=False, checkpoint_every=2)
     with pytest.raises(FileExistsError, match="resume=True"):
         train_agent(parts, Walk, ppo, tmp_path / "parts", progress=False)
-    parts = walker(past, seed=5, dtype=torch.float32)  # all comes from the checkpoint
+    parts = walker(past, seed=5, dtype=torch.float32)  # all weights come from the checkpoint
     learned = train_agent(parts, Walk, ppo, tmp_path / "parts", resume=True, progress=False)
     for name, weight in whole.state_dict().items():
         assert torch.equal(weight, parts.state_dict()[name]), name
@@ -519,7 +523,7 @@ def test_every_part_of_a_grid_agent_learns(tmp_path):
 @pytest.mark.parametrize("past", ["screen", "all"])
 @torch.no_grad()
 def test_playing_in_parallel_equals_playing_alone(past):
-    """Those whose episode is over leave, the others keep their states."""
+    """Finished episodes leave the batch, and the others keep their states."""
     agent = walker(past)
     played = play_episodes(agent, Walk, episodes=6, seed=3, greedy=True)
     assert len(played.lengths.unique()) > 3
@@ -527,8 +531,8 @@ def test_playing_in_parallel_equals_playing_alone(past):
     for copy in range(6):
         state, total, length, over = agent.cell.initial_state(1), 0.0, 0, False
         while not over:
-            outlook, state = agent.step(environments.observations[copy : copy + 1], state)
-            outcome = environments.step(outlook.log_policy.argmax(1), torch.tensor([copy]))
+            (log_policy, _), state = agent.step(environments.observations[copy : copy + 1], state)
+            outcome = environments.step(log_policy.argmax(1), torch.tensor([copy]))
             total, length, over = total + outcome.rewards.item(), length + 1, outcome.ended.item()
         assert (played.lengths[copy], played.rewards[copy].item()) == (length, pytest.approx(total))
 
@@ -538,11 +542,11 @@ def test_playing_in_parallel_equals_playing_alone(past):
 
 def minigrid_result(network, preset="cpu", after=(0.95, 0.4), **more):
     trials = study.STUDY.trials(study.STUDY.presets[preset].settings, (0,))
-    trial = next(one for one in trials if one.name == f"DoorKey-5x5, {network}")
-    told = {"parameters": 7, "steps": trial.settings["ppo"]["steps"], "episodes": 9, "seconds": 12.0}
+    trial = next(trial for trial in trials if trial.name == f"DoorKey-5x5, {network}")
+    counts = {"parameters": 7, "steps": trial.settings["ppo"]["steps"], "episodes": 9, "seconds": 12.0}
     rewards = {"random": (0.1, 0.0), "after": after}
     rewards = {name: [{"mean": mean, "error": 0.01} for mean in pair] for name, pair in rewards.items()}
-    return Finished(trial, told | rewards | {"curve": {"step": [1, 2], "reward": [0.1, 0.9]}} | more)
+    return Finished(trial, counts | rewards | {"curve": {"step": [1, 2], "reward": [0.1, 0.9]}} | more)
 
 
 def test_rewards_are_compared_after_as_many_steps_as_published():
@@ -569,7 +573,7 @@ def test_unpublished_and_failed_agents_are_reported():
 def test_every_published_reward_has_its_place_in_the_paper_preset():
     trials = study.STUDY.trials(study.STUDY.presets["paper"].settings, (0,))
     assert len(trials) == 18
-    assert {one.quantity.split(":")[0] for one in study.STUDY.published} < {trial.name for trial in trials}
+    assert {row.quantity.split(":")[0] for row in study.STUDY.published} < {trial.name for trial in trials}
     for trial in trials:
         assert PPO(**trial.settings["ppo"]).steps == 5_000_000
         for place in study.ROOMS[trial.settings["room"]]:

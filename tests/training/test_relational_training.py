@@ -50,7 +50,7 @@ def run(config, root, **settings):
 
 
 class Crash(Exception):  # noqa: N818
-    """As if the power had failed."""
+    """Stands for a power failure."""
 
 
 def crash_at(step):
@@ -66,7 +66,7 @@ def artefacts(config, root):
     return [(folder / name).read_bytes() for name in ("model.safetensors", "metrics.jsonl", "config.toml")]
 
 
-# What there is.
+# Registries and interface.
 
 
 def test_the_registries_list_all_relational_tasks_and_networks():
@@ -83,7 +83,7 @@ def test_a_relational_task_has_the_interface_of_a_task(name):
     relational = task.relational
     for split in ("train", "validation", "test"):
         batch, scenes = task.batch(24, 3, 5, split), relational.batch(24, 3, 5, split)
-        assert all(torch.equal(one, other) for one, other in zip(batch.inputs, scenes, strict=True))
+        assert all(torch.equal(part, expected) for part, expected in zip(batch.inputs, scenes, strict=True))
         assert torch.equal(batch.targets, scenes.labels.view(1, 24))
         assert batch.mask.shape == (1, 24)
         assert batch.mask.all()
@@ -105,11 +105,11 @@ def test_a_problem_is_one_step_that_is_never_cut():
     for length in (None, 1, 500):
         assert [*batch.windows(length)] == [batch]
     moved = batch.to("cpu")
-    assert all(torch.equal(one, other) for one, other in zip(moved.inputs, batch.inputs, strict=True))
+    assert all(torch.equal(part, expected) for part, expected in zip(moved.inputs, batch.inputs, strict=True))
     assert type(moved.inputs) is type(batch.inputs)
 
 
-# What is learned.
+# Training.
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -135,7 +135,7 @@ def test_the_gradient_includes_loss_and_penalties(name):
     torch.manual_seed(0)
     penalised = [part for part in model.modules() if isinstance(part, HasPenalty)]
     loss, state, accuracy = backpropagate(model, task, batch._replace(inputs=scenes), None, penalised=penalised)
-    assert loss.item() == pytest.approx(without, rel=1e-12)  # what is told is without the penalties
+    assert loss.item() == pytest.approx(without, rel=1e-12)  # the reported loss has no penalties
     assert (state, accuracy) == ((), None)
     for weight, gradient in zip(weights, gradients, strict=True):
         assert weight.grad is None if gradient is None else torch.allclose(weight.grad, gradient, rtol=0, atol=ROUNDING)
@@ -205,11 +205,11 @@ def test_one_network_is_evaluated_on_several_tasks():
 
 def test_another_seed_gives_other_weights_and_problems(tmp_path):
     runs = [run(replace(CONFIG, seed=seed, steps=1), tmp_path / str(seed)) for seed in (0, 1)]
-    weights = [load_model(one.folder)[0].state_dict()["network.encoder.dense.0.weight"] for one in runs]
+    weights = [load_model(result.folder)[0].state_dict()["network.encoder.dense.0.weight"] for result in runs]
     assert not torch.equal(*weights)
 
 
-# What is refused.
+# Errors.
 
 
 def config_error(**settings):
@@ -304,7 +304,7 @@ def test_other_missing_attributes_of_a_solver_raise_as_usual():
     assert solver.network is solver.get_submodule("network")
 
 
-# What is written down.
+# Configuration files, command line and page.
 
 
 def test_options_of_networks_are_known_with_their_defaults():
@@ -358,9 +358,9 @@ def text_of(page):
 def test_train_and_inspect_from_the_command_line(tmp_path, capsys):
     words = ["train", "--task", "identity-rules", "--cell", "corelnet", "--cell-options", "segmented", "True", *TINY]
     assert main([*words, "--root", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert "4 steps" in told
-    assert f"by guessing {log(4):.3e}; accuracy " in told
+    output = capsys.readouterr().out
+    assert "4 steps" in output
+    assert f"by guessing {log(4):.3e}; accuracy " in output
     assert main([*words, "--root", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     config = RunFolder(Path(result["folder"])).read_config()
@@ -446,7 +446,7 @@ def test_networks_are_listed(capsys):
 def test_wrong_requests_end_with_an_error_message(words, message, tmp_path, capsys):
     try:
         status = main(["train", *words, "--root", str(tmp_path)])
-    except SystemExit as stop:  # tyro's own
+    except SystemExit as stop:  # raised by tyro
         status = stop.code
     captured = capsys.readouterr()
     assert status == 2

@@ -1,4 +1,4 @@
-"""Training: it learns, resumes bit for bit, stops for good reasons, and leaves a folder that can be trusted."""
+"""Training: learning, resuming bit for bit, stopping rules, and the files of a run."""
 
 import json
 import os
@@ -51,7 +51,7 @@ CONFIG = RunConfig(
 
 
 class Crash(Exception):  # noqa: N818
-    """As if the power had failed: nobody gets to save anything."""
+    """Stands for a power failure: nothing can be saved."""
 
 
 def stop_at(step: int, error: type[BaseException]):
@@ -89,7 +89,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(config, error, tmp_path):
     run(config, tmp_path / "straight")
     with pytest.raises(error):
         run(config, tmp_path / "resumed", callbacks=[stop_at(27, error)])
-    with pytest.raises(error):  # once more, right after an evaluation and before the next checkpoint
+    with pytest.raises(error):  # again, after an evaluation and before the next checkpoint
         run(config, tmp_path / "resumed", resume=True, callbacks=[stop_at(36, error)])
     result = run(config, tmp_path / "resumed", resume=True)
     assert result.steps == 40
@@ -113,7 +113,7 @@ def test_resuming_with_another_number_of_threads_warns(tmp_path):
         pytest.raises(Crash),
     ):
         run(replace(CONFIG, threads=2), tmp_path, resume=True, callbacks=[stop_at(36, Crash)])
-    run(replace(CONFIG, threads=1), tmp_path, resume=True)  # as it was begun: no warning, which would be an error
+    run(replace(CONFIG, threads=1), tmp_path, resume=True)  # the original number: no warning, which would be an error
 
 
 def test_metrics_after_the_checkpoint_are_removed_on_resume(tmp_path):
@@ -208,7 +208,7 @@ def noisy(monkeypatch):
 # Data sets: a state that is carried, validation, test.
 
 TEXT = replace(CONFIG, task="ptb", task_options={"length": 7}, steps=90, evaluate_batches=None, evaluate_every=15)
-"""2,000 symbols in 4 streams: an epoch has 72 batches, so that a run begins a second one."""
+"""2,000 symbols in 4 streams: an epoch has 72 batches, so that a run enters a second one."""
 DIGITS = replace(CONFIG, task="psmnist", task_options={"group": 56}, learning_rate=0.1, evaluate_batches=None)
 
 
@@ -239,7 +239,7 @@ def test_an_interrupted_run_on_data_ends_with_the_same_bytes(config, settings, e
 @pytest.mark.usefixtures("_tiny_data")
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_the_state_is_carried_until_the_epoch_ends(cell, tmp_path, monkeypatch):
-    """Against a slow reference: all the text so far, from the epoch's beginning, with the weights as they are."""
+    """Against a slow reference: all the text since the start of the epoch, with constant weights."""
     config = replace(TEXT, cell=cell, learning_rate=1e-30, schedule="constant", evaluate_every=100)
     losses = []
     run(config, tmp_path, callbacks=[lambda info: losses.append(info.loss)])
@@ -326,11 +326,11 @@ def test_an_evaluation_takes_the_requested_number_of_batches(tmp_path, monkeypat
         asked.clear()
         config = replace(DIGITS, task="smnist", steps=1, evaluate_batches=number)
         run(config, tmp_path)
-        assert [each[2] for each in asked if "test" in each] == [0, 1, 2]  # always the whole: ten images
-        return [each[2] for each in asked if "validation" in each][:-1]  # the last is for the checkpoint
+        assert [each[2] for each in asked if "test" in each] == [0, 1, 2]  # always the whole split of ten images
+        return [each[2] for each in asked if "validation" in each][:-1]  # the last one belongs to the checkpoint
 
     assert validated(2) == [0, 1]
-    assert validated(None) == validated(5) == [0, 1, 2]  # of ten images there are no more
+    assert validated(None) == validated(5) == [0, 1, 2]  # ten images have no more batches
 
 
 @pytest.mark.usefixtures("_tiny_data")
@@ -432,7 +432,7 @@ train(config, sys.argv[1], progress=False, callbacks=[lambda i: i.step == 27 and
     assert artefacts(config, tmp_path) == artefacts(config, tmp_path / "straight")
 
 
-# What is in the folder already.
+# Folders with earlier content.
 
 
 def test_a_finished_run_is_not_repeated_without_overwrite(tmp_path):
@@ -670,7 +670,7 @@ def test_accuracy_in_windows_equals_that_of_the_whole_sequence():
 @pytest.mark.parametrize("step", [5, 10, 13, 19, 27, 60])
 def test_an_interrupted_curriculum_ends_with_the_same_bytes(step, tmp_path):
     run(STAGES, tmp_path / "straight")
-    assert len({*stages_of(STAGES, tmp_path / "straight")}) > 2  # so that it is interrupted in several stages
+    assert len({*stages_of(STAGES, tmp_path / "straight")}) > 2  # the interruptions fall into several stages
     with pytest.raises(Crash):
         run(STAGES, tmp_path / "resumed", callbacks=[stop_at(step, Crash)])
     run(STAGES, tmp_path / "resumed", resume=True)
@@ -716,7 +716,7 @@ def test_it_stops_when_patience_is_exhausted(tmp_path):
     config = replace(CONFIG, learning_rate=1e-30, schedule="constant", patience=3)
     result = run(config, tmp_path)
     assert result.stopped == "patience"
-    assert result.steps == 6 * 4  # the first evaluation is the best, three more do not better it
+    assert result.steps == 6 * 4  # the first evaluation is the best; three more do not improve on it
 
 
 def test_the_learning_rate_follows_its_schedule(tmp_path):
@@ -762,7 +762,7 @@ def test_gradients_are_clipped(tmp_path):
 
 def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, dict[str, torch.Tensor]]:
     task = build_task(config)
-    model = build_model(config, task).double().eval()  # as h-detach draws in training mode
+    model = build_model(config, task).double().eval()  # h-detach draws random numbers in training mode
     loss, _, _ = backpropagate(model, task, batch, truncate)
     loss = loss.item()
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -794,8 +794,8 @@ def test_truncation_changes_only_the_gradient(cell):
         if parameter.requires_grad:
             torch.testing.assert_close(cut[name], parameter.grad, rtol=1e-10, atol=1e-14)
     if cell == "echo-state":
-        return  # its recurrent weights stay, so that there is nothing to cut
-    parts = ("connectivity", "weight_hh", "recurrent")  # wherever they lie: of an attentive cell in its inner one
+        return  # its recurrent weights are fixed, so there is no gradient to cut
+    parts = ("connectivity", "weight_hh", "recurrent")  # in an attentive cell, these belong to the inner cell
     recurrent = [name for name in full if {*name.split(".")} & {*parts}]
     recurrent = recurrent or [name for name in full if "project" in name.split(".")]  # no gate sees the state
     assert any(not torch.allclose(cut[name], full[name]) for name in recurrent)
@@ -853,7 +853,9 @@ def test_leave_out_skips_batches_without_a_finite_gradient(tmp_path, monkeypatch
     weights = []
     _overflows(monkeypatch, 2, 3, 6)
     run(config, tmp_path, callbacks=[lambda info: weights.append(info.model.readout.weight.detach().clone())])
-    assert [bool((one == other).all()) for one, other in pairwise(weights)] == [s in (2, 3, 6) for s in range(1, 8)]
+    assert [bool((before == after).all()) for before, after in pairwise(weights)] == [
+        s in (2, 3, 6) for s in range(1, 8)
+    ]
     lines = RunFolder(config.folder(tmp_path)).read_metrics()
     assert [line["left_out"] for line in lines] == [0, 0, 1, 2, 2, 2, 3, 3]
     assert [line["train_loss"] is None for line in lines] == [step in (2, 3, 6) for step in range(8)]
@@ -940,12 +942,12 @@ def test_integers_are_accepted_for_floats():
 
 def test_initial_weights_depend_on_the_seed():
     task = build_task(CONFIG)
-    one, again, other = (build_model(replace(CONFIG, seed=seed), task).readout.weight for seed in (0, 0, 1))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
+    first, again, other = (build_model(replace(CONFIG, seed=seed), task).readout.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
-# Options of one optimiser, and cells that are their own readout.
+# Options of one optimiser, and cells with a built-in readout.
 
 
 def test_rmsprop_uses_the_configured_momentum_and_smoothing(tmp_path):
@@ -983,7 +985,7 @@ def test_options_of_rmsprop_are_refused_for_other_optimisers(options, tmp_path):
     ],
 )
 def test_published_matrix_networks_have_no_second_readout(cell, hidden_size, options, parameters, tmp_path):
-    """Renanse et al. 2021, Table 1: with no readout behind their own."""
+    """Renanse et al. 2021, Table 1: without a readout after their built-in one."""
     config = RunConfig("try", "matrix-copy", cell=cell, hidden_size=hidden_size, cell_options=options, steps=2,
                        batch_size=2, evaluate_every=2, evaluate_batches=1, task_options={"longest": 2})  # fmt: skip
     model = build_model(config, build_task(config))
