@@ -88,7 +88,7 @@ class FlipFlop(GeneratedTask):
     def _single_pulses(self, batch: int, generator: torch.Generator) -> Bool[Tensor, "time batch bits"]:
         most = self.length // self.apart + 1
         chance = torch.rand(most, batch, generator=generator, dtype=torch.float64)
-        # steps until an event of probability `rate`, from 0 on, by inverting the geometric distribution
+        # steps before an event of probability `rate`, by inverting the geometric distribution
         waits = torch.zeros_like(chance) if self.rate == 1 else ((1 - chance).log() / torch.tensor(1 - self.rate).log())
         gaps = self.apart + waits.clamp_max(self.length).floor().long()
         gaps[: self.bits] = self.apart

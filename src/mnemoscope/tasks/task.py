@@ -93,7 +93,7 @@ class Task(ABC):
         return {}
 
     def uninformed_summary(self) -> str:
-        """Return `uninformed_scores` in words, to print next to every result; "" if there are none.
+        """Return `uninformed_scores` as text, to print next to every result; "" if there are none.
 
         >>> from mnemoscope.tasks import MatrixCopy
         >>> MatrixCopy().uninformed_summary()

@@ -84,4 +84,7 @@ class CallbackList(Callback):
 
 class _FunctionCallback(Callback):
     def __init__(self, function: Callable[[StepInfo], None]) -> None:
-        self.on_step = function
+        self._function = function
+
+    def on_step(self, info: StepInfo) -> None:
+        self._function(info)

@@ -41,7 +41,7 @@ class ForceRun:
     """State after the last step."""
 
     def summary(self) -> str:
-        """Return the number of updates, and the error at the beginning and at the end, in words."""
+        """Return a sentence with the number of updates, and the first and last errors."""
         if not len(self.errors):
             return f"{self.outputs.shape[0]} steps were run, and no update was made."
         tenth = max(1, len(self.errors) // 10)

@@ -64,7 +64,7 @@ def train_agent(
     progress: bool = True,
     checkpoint_every: int = 20,
 ) -> AgentTrainResult:
-    """Train an agent by proximal policy optimisation in a folder of its own.
+    """Train an agent by proximal policy optimisation, and write the run into a folder.
 
     A finished run is not repeated: its weights and its result are read from the folder. Equal agents and settings give
     equal weights, also if the run was interrupted (by Ctrl-C or by force) and resumed.
@@ -149,7 +149,7 @@ def _train(
 
 
 def finished_episodes(rollout: Rollout, running: Tensor) -> tuple[Tensor, list[float], list[float]]:
-    """Return rewards and lengths of the episodes that end in a rollout, after those of the unfinished ones, (2, batch).
+    """Return reward and length so far of unfinished episodes, and rewards and lengths of those that end in a rollout.
 
     Args:
         rollout: the rollout.
