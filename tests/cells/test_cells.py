@@ -322,7 +322,7 @@ def test_complex_states_lie_flat():
     [
         (lambda: ms.adapt(torch.nn.GRU(3, 4, bidirectional=True)), "both ends"),
         (lambda: ms.adapt(lambda x, h: h), "state_size"),
-        (lambda: ms.adapt(torch.nn.GRU(3, 4), state_size=4), "knows its own"),
+        (lambda: ms.adapt(torch.nn.GRU(3, 4), state_size=4), "describe a function"),
         (lambda: ms.adapt(lambda x, h: h, state_size=0), "positive"),
         (lambda: ms.adapt(lambda x, h: h, state_size=2, bounds=(1, -1)), "low < high"),
         (lambda: Elman(3, 4, nonlinearity="tnah"), "Unknown nonlinearity 'tnah'"),

@@ -68,7 +68,7 @@ def test_only_evaluation_has_a_fast_path():
     cell, xs = HDetach(3, 6), torch.randn(5, 2, 3)
     assert not ms.scan(cell, xs, explain=True)[2].fused
     assert ms.scan(cell.eval(), xs, explain=True)[2].fused
-    with pytest.raises(ValueError, match="draws at every step"):
+    with pytest.raises(ValueError, match="decides at every step"):
         ms.scan(cell.train(), xs, backend="fused")
 
 

@@ -1004,9 +1004,9 @@ def test_published_matrix_networks_have_no_second_readout(cell, hidden_size, opt
 
 def test_a_cell_with_a_readout_of_another_size_is_refused():
     stack = registry.cells.load("matrix-stack")(25, 9, output_size=4)
-    with pytest.raises(ValueError, match="This Stack has a readout of its own, of 4 numbers, but 25 are asked for"):
+    with pytest.raises(ValueError, match="This Stack has a built-in readout with 4 outputs, but 25 are needed"):
         Model(stack, 25)
-    with pytest.raises(TypeError, match="A linear readout is needed, but this Stack has a readout of its own"):
+    with pytest.raises(TypeError, match="A linear readout is needed, but this Stack has a built-in readout"):
         fit_readout(Model(stack, 4), torch.zeros(5, 1, 25), torch.zeros(5, 1, 4))
 
 

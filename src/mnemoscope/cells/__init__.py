@@ -1,4 +1,4 @@
-"""One step of a recurrent network, and what runs it over a sequence."""
+"""Cells, each one step of a recurrent network, and `scan`, which runs a cell over a sequence."""
 
 from mnemoscope.cells.adapters import FunctionCell, adapt
 from mnemoscope.cells.cell import Cell

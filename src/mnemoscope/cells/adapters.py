@@ -21,17 +21,17 @@ def adapt(
     input_size: int | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> Cell:
-    """A `Cell` from any recurrent network. Parameters are shared with the original, which is not changed.
+    """Return a `Cell` that computes the steps of any recurrent network and shares its parameters.
 
-    The cell computes what the network does in evaluation mode: dropout between layers is not applied. Weights that are
-    computed from others (torch.nn.utils.parametrize, parametrizations, prune) are computed anew for every sequence.
+    The cell computes what the network computes in evaluation mode: dropout between layers is not applied. Weights that
+    are computed from others (torch.nn.utils.parametrize, parametrizations, prune) are recomputed for every sequence.
 
     Args:
         network: torch.nn.RNN, GRU or LSTM (any number of layers, one direction), their Cell forms, a `Cell`, or any
             function or module `(x, state) -> state` that treats the members of a batch independently.
-        state_size: features of the state of a function; a tuple if its state is a tuple of tensors.
-        input_size: features of the function's input, if it needs a certain number.
-        bounds: (low, high) of a box of states that a function is known to map into itself, if there is one.
+        state_size: number of state features of a function; a tuple if its state is a tuple of tensors.
+        input_size: number of input features of a function; None if it accepts any number.
+        bounds: (low, high), if a function is known to map states between these bounds into themselves.
 
     >>> adapt(torch.nn.GRU(3, 16, num_layers=2)).initial_state(1)[1].shape
     torch.Size([1, 16])
@@ -42,7 +42,7 @@ def adapt(
     if isinstance(network, (*TORCH_NETWORKS, Cell)):
         if state_size is not None or input_size is not None or bounds is not None:
             raise ValueError(
-                f"state_size, input_size and bounds describe a function; {type(network).__name__} knows its own."
+                f"state_size, input_size and bounds describe a function; omit them for a {type(network).__name__}."
             )
         return network if isinstance(network, Cell) else cell_from_torch(network)
     if not callable(network):
@@ -71,11 +71,11 @@ class FunctionCell(Cell):
             raise ValueError(f"state_size must be positive, but is {state_size}.")
         if bounds is not None and not bounds[0] < bounds[1]:
             raise ValueError(f"bounds must be (low, high) with low < high, but are {bounds}.")
-        self.function = function  # registered as a submodule where it is a module, so that frozen() copies its weights
+        self.function = function  # a module is registered as a submodule, so that frozen() copies its weights
         self.state_size = state_size
         self.input_size = input_size
         self.box = bounds
-        self.register_buffer("_like", torch.zeros(()), persistent=False)  # carries dtype and device
+        self.register_buffer("_like", torch.zeros(()), persistent=False)  # holds dtype and device
 
     def initial_state(self, batch: int) -> State:
         like: Tensor = self.get_buffer("_like")

@@ -1,4 +1,4 @@
-"""The contract: a recurrent network is a map `state' = step(x, state)`."""
+"""The base class of cells: a recurrent network is a map `state' = step(x, state)`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath, disable_inherited_f
 from mnemoscope.cells.state import State, leaves
 
 Step = Callable[[Tensor, State], State]
+"""Maps a projected input and a state to the next state."""
 Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
-"""Lower and upper corner."""
+"""Lower and upper corner of a box of flat states."""
 
 
 class Cell(nn.Module):
     """One step of a recurrent system. A state is a tensor or a NamedTuple of tensors, batch first.
 
-    A new cell needs `initial_state` and `forward`. The other methods are what a cell may know about itself; each has
-    a default that is right for every cell:
+    A new cell needs `initial_state` and `forward`. The other methods are optional; each has a default that is correct
+    for every cell:
 
-    - `output`: what a readout sees (default: the state itself);
+    - `output`: the features that a readout sees (default: the state);
     - `prepare`: work that does not depend on the state, done once per sequence (default: none);
-    - `jacobian`: its closed-form Jacobian (default: none, `torch.func` is used);
-    - `bounds`: a box that the step maps into itself (default: none known);
-    - `fast_path`: a way to run a whole sequence at once that gives what the loop of steps gives (default: none);
+    - `jacobian`: the Jacobian in closed form (default: none; `torch.func` is used);
+    - `bounds`: a box that the step maps into itself (default: not known);
+    - `fast_path`: an operation on whole sequences that computes the same as the loop of steps (default: none);
     - `intermediates`: gates and pre-activations for `run_with_cache` (default: none);
-    - `frozen`: a constant copy of itself to be looked at.
+    - `frozen`: a constant copy for analysis.
     """
 
     input_size: int | None = None
@@ -39,12 +40,12 @@ class Cell(nn.Module):
 
     @property
     def grows(self) -> bool:
-        """Whether its state grows from step to step, as a list of all that was seen; it then has no fixed points."""
+        """Whether the state grows from step to step, as a list of past states does; such a cell has no fixed points."""
         return False
 
     @property
     def has_readout(self) -> bool:
-        """Whether its outputs are what a task asks for, with nothing to be learned behind them."""
+        """Whether the cell includes its readout, so that its outputs are compared with the targets of a task."""
         return False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -52,15 +53,15 @@ class Cell(nn.Module):
         disable_inherited_fast_path(cls)
 
     def initial_state(self, batch: int) -> State:
-        """The state before the first input, `(batch, ...)`."""
+        """Return the state before the first input, `(batch, ...)`."""
         raise NotImplementedError(f"{type(self).__name__} must define initial_state(batch).")
 
     def forward(self, x: Inexact[Tensor, "batch ..."], state: State) -> State:
-        """One step."""
+        """Return the next state."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(x, state).")
 
     def output(self, state: State) -> Inexact[Tensor, "batch features"]:
-        """What a readout sees."""
+        """Return the features that a readout sees."""
         if isinstance(state, Tensor):
             return state
         raise NotImplementedError(
@@ -68,40 +69,41 @@ class Cell(nn.Module):
         )
 
     def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        """Hoist what does not depend on the state: returns the driven inputs and the step that consumes one of them.
+        """Do the work that does not depend on the state; return projected inputs and the step that consumes them.
 
-        The leading dimensions of `xs` (time, batch) are kept, so that scan can unbind the result over time.
+        The projected inputs keep the leading dimensions (time, batch) of `xs`, so that scan can unbind them over time.
         """
         return xs, self.forward
 
     def fast_path(
         self, xs: Inexact[Tensor, "time batch ..."], state: State, mask: Bool[Tensor, "time batch"] | None
     ) -> FastPath | NoFastPath:
-        """A way to run `xs` from `state` at once, or the reason why there is none; cheap, the work is in its `run`.
+        """Return a fast path for `xs` from `state`, or the reason why there is none.
 
-        A subclass that steps otherwise inherits no fast path; `scan` sees to hooks and transforms.
+        This call is cheap; the work is done by `FastPath.run`. A subclass that overrides the step inherits no fast
+        path. `scan` checks for hooks and transforms.
         """
         return NoFastPath(f"{type(self).__name__} has none")
 
     def jacobian(self, x: Float[Tensor, "batch ..."], state: State) -> Float[Tensor, "batch size size"] | None:
-        """Closed form of d flat(state') / d flat(state) as a new tensor, or None where there is none."""
+        """Return d flat(state') / d flat(state) as a new tensor, or None if there is no closed form."""
         return None
 
     def bounds(self, low: Float[Tensor, " ..."], high: Float[Tensor, " ..."]) -> Box | None:
-        """A box of flat states that the step maps into itself for every input between `low` and `high`, or None."""
+        """Return a box of flat states that the step maps into itself for all inputs from `low` to `high`, or None."""
         return None
 
     def intermediates(self, x: Float[Tensor, "batch ..."], state: State) -> dict[str, Tensor]:
-        """Named quantities inside the step (gates, pre-activations), each `(batch, ...)`."""
+        """Return named quantities inside the step (gates, pre-activations), each `(batch, ...)`."""
         return {}
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Cell:
-        """A copy for analysis: evaluation mode, no gradients, own memory. The original is left as it is."""
+        """Return a copy for analysis, in evaluation mode and without gradients; it shares no memory with the cell."""
         return deepcopy(self).eval().requires_grad_(False).to(dtype=dtype, device=device)
 
 
 def check_input(cell: Cell, xs: Tensor) -> None:
-    """Raise if `xs` cannot be a `(time, batch, features)` sequence for `cell`."""
+    """Raise unless `xs` can be a `(time, batch, features)` sequence for `cell`."""
     name = type(cell).__name__
     if xs.dim() < (2 if cell.input_size is None else 3):
         raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}.")
@@ -111,7 +113,7 @@ def check_input(cell: Cell, xs: Tensor) -> None:
 
 
 def check_step_input(cell: Cell, x: Tensor) -> None:
-    """Raise if `x` cannot be the input `(batch, features)` of one step of `cell`."""
+    """Raise unless `x` can be the input `(batch, features)` of one step of `cell`."""
     if x.dim() != 2:
         raise ValueError(
             f"A step of {type(cell).__name__} takes inputs of shape (batch, features), but got {tuple(x.shape)}."
@@ -120,7 +122,7 @@ def check_step_input(cell: Cell, x: Tensor) -> None:
 
 
 def check_batch(batch: int, state: State) -> None:
-    """Raise unless all parts of a state are of the batch of the inputs."""
+    """Raise unless all tensors of a state have the batch size of the inputs."""
     batches = {tensor.shape[0] for tensor in leaves(state)}
     if batches != {batch}:
         raise ValueError(f"The inputs have a batch of {batch}, but the given state has {sorted(batches)}.")
@@ -134,9 +136,9 @@ def _check_features(cell: Cell, xs: Tensor, before: str) -> None:
             f"expected ({before}, {cell.input_size})."
         )
     if torch.is_autocast_enabled(xs.device.type) or not (xs.is_floating_point() or xs.is_complex()):
-        return  # whole numbers are taken by some cells
-    numbers = (part.dtype for part in chain(cell.parameters(), cell.buffers()))
-    known = {dtype.to_real() for dtype in numbers if dtype.is_floating_point or dtype.is_complex}
-    if known and xs.dtype.to_real() not in known:
-        own, given = (str(dtype).removeprefix("torch.") for dtype in (min(known, key=str), xs.dtype))
-        raise ValueError(f"The weights of {name} are {own}, but the inputs {given}: convert either with .to(...).")
+        return  # some cells take integers
+    dtypes = (tensor.dtype for tensor in chain(cell.parameters(), cell.buffers()))
+    expected = {dtype.to_real() for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
+    if expected and xs.dtype.to_real() not in expected:
+        weights, inputs = (str(dtype).removeprefix("torch.") for dtype in (min(expected, key=str), xs.dtype))
+        raise ValueError(f"The weights of {name} are {weights}, but the inputs {inputs}: convert either with .to(...).")

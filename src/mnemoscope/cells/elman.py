@@ -26,8 +26,8 @@ class Elman(Cell):
         input_size: number of input features.
         hidden_size: number of units N.
         nonlinearity: "tanh", "relu", "modrelu", "logistic", "linear", or any elementwise function.
-        connectivity: the module that yields `V` (N, N); a free matrix by default. Where it is complex so are states, U
-            and b; the inputs are real.
+        connectivity: the module that yields `V` (N, N); an unconstrained matrix by default. If it is complex, so are
+            the states, U and b; inputs are always real.
         bias: whether to add `b`.
 
     >>> cell = Elman(10, 128, nonlinearity="tanh")
@@ -55,9 +55,9 @@ class Elman(Cell):
             raise ValueError(f"The connectivity yields a {size} x {size} matrix, but hidden_size is {hidden_size}.")
         is_complex = getattr(connectivity, "complex", False)
         phi = make_nonlinearity(nonlinearity, hidden_size)
-        known = phi.description()
-        if is_complex and known is not None and not known.takes_complex:
-            raise ValueError(f"{known.name} is not defined for complex states; choose modrelu, tanh or linear.")
+        activation = phi.description()
+        if is_complex and activation is not None and not activation.takes_complex:
+            raise ValueError(f"{activation.name} is not defined for complex states; choose modrelu, tanh or linear.")
         drive = (ComplexLinear if is_complex else nn.Linear)(input_size, hidden_size, bias=bias)
         self._set(drive, connectivity, phi)
         self.input_size = input_size
@@ -67,7 +67,7 @@ class Elman(Cell):
     def from_parts(
         cls, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int
     ) -> Elman:
-        """An Elman cell around existing modules, which stay shared with their owner."""
+        """Return an Elman cell around existing modules, which are not copied."""
         cell = cls.__new__(cls)
         nn.Module.__init__(cell)
         cell._set(drive, connectivity, phi)
@@ -85,7 +85,7 @@ class Elman(Cell):
         return torch.zeros(batch, self.hidden_size, dtype=V.dtype, device=V.device)
 
     def output(self, state: Inexact[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch features"]:
-        """The state; of complex numbers real and imaginary part, side by side."""
+        """Return the state; for complex numbers, real and imaginary parts alternate."""
         return torch.view_as_real(state).flatten(-2) if state.is_complex() else state
 
     def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -114,15 +114,15 @@ class Elman(Cell):
         return NoFastPath(reason)
 
     def _dtype(self, state: Tensor, mask: Tensor | None) -> torch.dtype:
-        """Of the states that the loop gives: autocast rounds products, but promotes where a bias or a mask joins."""
+        """Return the dtype of the loop's states: autocast rounds products, and a bias or a mask promotes them again."""
         device = state.device.type
         if state.dtype.is_complex or state.dtype == torch.float64 or not torch.is_autocast_enabled(device):
             return state.dtype
-        joined = [torch.get_autocast_dtype(device)]
-        joined += [] if mask is None else [state.dtype]
+        dtypes = [torch.get_autocast_dtype(device)]
+        dtypes += [] if mask is None else [state.dtype]
         bias = getattr(self.phi, "bias", None)
-        joined += [] if bias is None else [bias.dtype]
-        return reduce(torch.promote_types, joined)
+        dtypes += [] if bias is None else [bias.dtype]
+        return reduce(torch.promote_types, dtypes)
 
     def _fused(
         self, phi: str | None, dtype: torch.dtype, xs: Tensor, state: Tensor, mask: Tensor | None
@@ -133,14 +133,14 @@ class Elman(Cell):
         if torch.promote_types(us.dtype, dtype) == dtype:
             us = us.to(dtype)
         hs = linear_scan(V, us, state) if phi is None else elementwise_scan(us, state, V, phi, bias, mask)
-        last = hs[-1].clone()  # a copy, so that whoever writes into the state does not write into the outputs
-        return Elman.output(self, hs), last  # not a subclass' output: it would have to bring its own fast path
+        last = hs[-1].clone()  # a copy: writing into the state must not change the outputs
+        return Elman.output(self, hs), last  # a subclass that overrides output has no fast path
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor | None:
-        """`diag(phi'(V h + U x + b)) V`."""
+        """Return `diag(phi'(V h + U x + b)) V`."""
         V = self.connectivity()
         if V.is_complex():
-            return None  # modReLU is not holomorphic: its real Jacobian is torch.func's business
+            return None  # modReLU is not holomorphic; torch.func computes its real Jacobian
         slope = self.phi.derivative(state @ V.mT + self.drive(x))
         return slope.unsqueeze(-1) * V
 
@@ -154,7 +154,7 @@ class Elman(Cell):
         return {"pre": state @ self.connectivity().mT + self.drive(x)}
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Elman:
-        """As for every cell; `V` is formed here once and for all."""
+        """Return a constant copy, as every cell does; `V` is formed here, once."""
         with torch.no_grad():
             V = self.connectivity().detach().clone()
         cell = super().frozen(dtype, device)
@@ -171,7 +171,7 @@ class ComplexLinear(nn.Module):
     def __init__(self, input_size: int, output_size: int, bias: bool = True) -> None:
         super().__init__()
         self.pairs = nn.Linear(input_size, 2 * output_size, bias=bias)
-        """Real and imaginary part of each output, side by side."""
+        """Projection to the real and the imaginary part of each output, in turn."""
 
     def forward(self, x: Float[Tensor, "*batch features"]) -> Complex[Tensor, "*batch outputs"]:
         return torch.view_as_complex(self.pairs(x).unflatten(-1, (-1, 2)))

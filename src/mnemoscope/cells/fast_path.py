@@ -1,4 +1,4 @@
-"""The door to fast scans: what a cell answers when asked for one, and when none may be taken."""
+"""Fast paths: operations that run a whole sequence, and the conditions under which `scan` may use one."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ from torch.nn.modules import module as torch_module
 from mnemoscope.cells.state import State
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Attributes of a module that hold its hooks."""
 _STEPS = ("forward", "prepare", "output", "_step", "_gates")
+"""Methods of a cell that make up its step."""
 _HARMLESS = {"initial_state", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
-"""Methods of a cell that a fast path does not stand in for."""
+"""Methods of a cell that do not change what a fast path must compute."""
 
 
 @dataclass(frozen=True)
 class FastPath:
-    """A way to run a whole sequence at once."""
+    """An operation that runs a whole sequence."""
 
     name: str
+    """Name of the operation, for `Route`."""
     run: Callable[[], tuple[Tensor, State]]
-    """Gives what the loop would: outputs (time, batch, features) and the last state."""
+    """Returns the same as the loop: outputs (time, batch, features) and the last state."""
 
 
 @dataclass(frozen=True)
 class NoFastPath:
-    """There is none, and why."""
+    """The absence of a fast path."""
 
     reason: str
+    """Why there is none, as part of a sentence."""
 
 
 def why_no_fast_path(module: nn.Module) -> str | None:
-    """Why no fast path may be taken now, whatever `module` says; None if nothing is in the way."""
+    """Return the reason why `scan` must run the steps of `module` now, or None if it may use a fast path."""
     if torch._C._are_functorch_transforms_active():
         return "a torch.func transform is active"
     if forward_ad._current_level >= 0:
@@ -53,8 +57,9 @@ def why_no_fast_path(module: nn.Module) -> str | None:
 
 
 def is_unmodified(module: nn.Module, *kinds: type) -> bool:
-    """Whether a module is of just one of these kinds, and computes what its class says: users may put others in its
-    place, or other functions in the place of its methods.
+    """Whether a module is exactly of one of these classes, and no method was replaced on the instance.
+
+    Users may put other modules in its place, or other functions in the place of its methods.
 
     >>> is_unmodified(nn.Linear(2, 3), nn.Linear), is_unmodified(nn.Identity(), nn.Linear)
     (True, False)
@@ -64,23 +69,23 @@ def is_unmodified(module: nn.Module, *kinds: type) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether someone watches the calls of this module."""
+    """Whether hooks are registered on this module."""
     return any(getattr(module, kind) for kind in _HOOKS)
 
 
 def disable_inherited_fast_path(cls: type) -> None:
-    """Close the inherited fast path of a class that steps otherwise than the class which wrote that path."""
+    """Disable the inherited fast path of a class that overrides the step for which that path was written."""
     lineage = cls.__mro__
     owner = next(index for index, base in enumerate(lineage) if "fast_path" in vars(base))
     if not any(hasattr(base, "fast_path") for base in lineage[owner + 1 :]):
-        return  # the base class's answer is that there is none
-    stands_for = set().union(*(vars(base) for base in lineage[owner:] if hasattr(base, "fast_path"))) - _HARMLESS
-    changed = {name for base in lineage[:owner] for name in vars(base) if _is_behaviour(name)} & stands_for
-    if not changed:
+        return  # `Cell` itself has no fast path
+    replaced = set().union(*(vars(base) for base in lineage[owner:] if hasattr(base, "fast_path"))) - _HARMLESS
+    overridden = {name for base in lineage[:owner] for name in vars(base) if _is_behaviour(name)} & replaced
+    if not overridden:
         return
     reason = (
-        f"{cls.__name__} overrides {', '.join(sorted(changed))} of {lineage[owner].__name__}, whose fast path may not "
-        f"compute the same; define fast_path there too"
+        f"{cls.__name__} overrides {', '.join(sorted(overridden))} of {lineage[owner].__name__}, whose fast path may "
+        f"not compute the same; define fast_path there too"
     )
 
     def fast_path(self: Any, xs: Tensor, state: State, mask: Tensor | None) -> NoFastPath:

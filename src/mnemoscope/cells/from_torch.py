@@ -23,12 +23,13 @@ from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Dense
 
 TORCH_NETWORKS = (nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
+"""The modules of torch.nn that `cell_from_torch` takes."""
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 _HOOKS = (BasePruningMethod, SpectralNorm, WeightNorm)
 
 
 def cell_from_torch(network: nn.Module) -> Cell:
-    """A cell that shares its parameters with one of `TORCH_NETWORKS`."""
+    """Return a cell that shares its parameters with one of `TORCH_NETWORKS`."""
     if isinstance(network, nn.RNNBase) and network.bidirectional:
         raise ValueError(
             "A bidirectional network reads the sequence from both ends and so is not a map from state to state; "
@@ -41,10 +42,10 @@ def cell_from_torch(network: nn.Module) -> Cell:
 
 
 class ComputedWeights(Cell):
-    """A torch.nn network whose weights are computed from others, as a parametrised or pruned one's are.
+    """A torch.nn network whose weights are computed from other parameters, as after parametrisation or pruning.
 
-    They are read from the network once per sequence (or single step), so that gradients reach what they are computed
-    from, and a later change of the network shows.
+    The weights are read from the network once per sequence (or single step), so that gradients reach the underlying
+    parameters, and later changes of the network take effect.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -88,14 +89,14 @@ class ComputedWeights(Cell):
             return _snapshot(self.network).intermediates(x, state)
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Cell:
-        """As for every cell; the weights are computed here once and for all."""
+        """Return a constant copy, as every cell does; the weights are computed here, once."""
         with _evaluating(self.network), torch.no_grad():
             return _snapshot(self.network).frozen(dtype, device)
 
 
 @contextmanager
 def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode for the time being: in training mode, reading a spectrally normalised weight changes it."""
+    """Switch to evaluation mode: in training mode, reading a spectrally normalised weight changes it."""
     training = [module for module in network.modules() if module.training]
     network.eval()
     try:
@@ -106,12 +107,12 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
 
 
 def _suffixes(network: nn.Module) -> list[str]:
-    """What follows the names of a layer's weights, layer by layer."""
+    """Return the suffix of the weights' names for each layer."""
     return [f"_l{depth}" for depth in range(network.num_layers)] if isinstance(network, nn.RNNBase) else [""]
 
 
 def _snapshot(network: nn.Module) -> Cell:
-    """A cell with the network's weights as they are now: parameters shared, computed ones as buffers."""
+    """Return a cell with the network's current weights: parameters are shared, computed weights become buffers."""
     layers = [_layer(network, suffix) for suffix in _suffixes(network)]
     return layers[0] if len(layers) == 1 else Stack(layers)
 
@@ -125,7 +126,7 @@ def _layer(network: nn.Module, suffix: str) -> Cell:
     if isinstance(network, nn.RNN | nn.RNNCell):
         drive = _TwoBiases()
         _hold(drive, weight=weight_ih, bias_ih=weights["bias_ih"], bias_hh=weights["bias_hh"])
-        with torch.device("meta"):  # no numbers are drawn for weights that are replaced at once
+        with torch.device("meta"):  # draws no random numbers for weights that are replaced below
             dense = Dense(size)
         _hold(dense, matrix=weight_hh)
         return Elman.from_parts(drive, dense, make_nonlinearity(network.nonlinearity, size), inputs, size)
@@ -136,7 +137,7 @@ def _layer(network: nn.Module, suffix: str) -> Cell:
 
 
 def _read(network: nn.Module, name: str) -> Tensor | None:
-    for hook in network._forward_pre_hooks.values():  # where pruning and torch's older norms compute a weight
+    for hook in network._forward_pre_hooks.values():  # pruning and torch's older norms compute a weight in a hook
         if isinstance(hook, _HOOKS) and name in (getattr(hook, "_tensor_name", None), getattr(hook, "name", None)):
             hook(network, ())
     return getattr(network, name, None)
@@ -152,7 +153,7 @@ def _hold(module: nn.Module, **weights: Tensor | None) -> None:
 
 
 class _TwoBiases(nn.Module):
-    """torch.nn.RNN's input projection: it keeps two biases where one would do."""
+    """The input projection of torch.nn.RNN, which has two biases."""
 
     weight: Tensor
     bias_ih: Tensor | None

@@ -1,4 +1,4 @@
-"""Fast paths of GRU and LSTM: torch's own networks, cuDNN on CUDA, oneDNN (LSTM) or a C++ loop (GRU) on the CPU."""
+"""Fast paths of GRU and LSTM through torch: cuDNN on CUDA, oneDNN (LSTM) or a C++ loop (GRU) on the CPU."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def fused_gated_path(
     xs: Tensor,
     state: tuple[Tensor, ...],
     mask: Tensor | None,
-    give: Callable[[Tensor, tuple[Tensor, ...]], tuple],
+    pack: Callable[[Tensor, tuple[Tensor, ...]], tuple],
 ) -> FastPath | NoFastPath:
-    """The fast path of a cell with torch's names of weights; `give` makes (outputs, last state) of its results."""
+    """Return the fast path of a cell whose weights have torch's names; `pack` turns its results into a state."""
     weights = _weights(cell)
     device, projected = xs.device.type, "weight_hr" in weights
     reason = _why_not(device, xs, state, mask, weights, projected)
     if reason is not None:
         return NoFastPath(reason)
     if device == "cpu":
-        return FastPath(f"torch's {kind} (cpu)", lambda: give(*_on_cpu(kind, weights, xs, state)))
-    return FastPath(f"cuDNN {kind}", lambda: give(*_on_cudnn(kind, weights, xs, state)))
+        return FastPath(f"torch's {kind} (cpu)", lambda: pack(*_on_cpu(kind, weights, xs, state)))
+    return FastPath(f"cuDNN {kind}", lambda: pack(*_on_cudnn(kind, weights, xs, state)))
 
 
 def _weights(cell: nn.Module) -> dict[str, Tensor]:
@@ -55,11 +55,11 @@ def _why_not(
     if device not in ("cpu", "cuda"):
         return f"torch has no fused network for the device {device}"
     if torch.compiler.is_compiling():
-        return "torch.compile cannot look into torch's fused networks"
+        return "torch.compile cannot trace torch's fused networks"
     if mask is not None:
         return "torch's fused networks take no mask"
     if torch.is_autocast_enabled(device):
-        return "under autocast torch's fused networks give another dtype than the loop"
+        return "under autocast torch's fused networks return another dtype than the loop"
     if len({(tensor.dtype, tensor.device) for tensor in tensors}) > 1 or xs.dim() != 3:
         return "inputs, state and weights differ in dtype or device, or are of unusual shapes"
     if ("bias_ih" in weights) != ("bias_hh" in weights):
@@ -97,10 +97,10 @@ def _on_cudnn(
 
 
 class _Cudnn(torch.autograd.Function):
-    """`torch._cudnn_rnn` and its backward, at the precision that matrix products have (and so the loop).
+    """`torch._cudnn_rnn` and its backward pass, at the precision of matrix products and so of the loop.
 
-    cuDNN's own setting would allow TF32, whose error is a thousand times larger. The weights are packed as a copy:
-    packing them in place, as torch.nn does, would move parameters that others hold.
+    cuDNN's default would allow TF32, whose error is a thousand times larger. The weights are packed as a copy: packing
+    them in place, as torch.nn does, would move parameters that other modules share.
     """
 
     @staticmethod
@@ -127,11 +127,11 @@ class _Cudnn(torch.autograd.Function):
         need_x, need_h, need_c, *need_weights = ctx.needs_input_grad[1:]
         with _precision_of_products():
             dx, dh, dc, dweights = _aten._cudnn_rnn_backward(
-                xs, weights, len(weights), packed, h, c, outputs, g.contiguous(), g_h, g_c, *ctx.sizes,
-                1, False, 0.0, True, False, [], None, reserve.clone(), (need_x, need_h, need_c, any(need_weights)),
-            )  # fmt: skip
+                *(xs, weights, len(weights), packed, h, c, outputs, g.contiguous(), g_h, g_c, *ctx.sizes),
+                *(1, False, 0.0, True, False, [], None, reserve.clone(), (need_x, need_h, need_c, any(need_weights))),
+            )
         dweights = dweights if any(need_weights) else [None] * len(weights)
-        return None, dx, dh, dc, *dweights  # reserve is copied since cuDNN writes into it
+        return None, dx, dh, dc, *dweights  # reserve was copied, since cuDNN writes into it
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class GORU(Cell):
     Args:
         input_size: number of input features.
         hidden_size: number of units N.
-        connectivity: the module that yields V (N, N), real; by the exponential, with Henaff's start, unless given.
+        connectivity: the module that yields a real V (N, N); by default `Exponential` with Henaff's initialiser.
 
     >>> cell = GORU(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).shape
@@ -38,15 +38,15 @@ class GORU(Cell):
         connectivity = Exponential(hidden_size) if connectivity is None else connectivity
         if connectivity.size != hidden_size or connectivity.complex:
             raise ValueError(
-                f"A GORU needs a real matrix of as many rows as it has units, {hidden_size}, but the connectivity "
-                f"yields a {'complex' if connectivity.complex else 'real'} one of {connectivity.size} rows."
+                f"A GORU needs a real matrix with as many rows as it has units, {hidden_size}, but the connectivity "
+                f"yields a {'complex' if connectivity.complex else 'real'} one with {connectivity.size} rows."
             )
         self.input_size, self.hidden_size = input_size, hidden_size
         self.drive = nn.Linear(input_size, 3 * hidden_size, bias=False)
-        """Of r, z and the candidate."""
+        """Input weights of r, z and the candidate."""
         self.gate_bias = nn.Parameter(torch.zeros(2 * hidden_size))
         self.gates = nn.Linear(hidden_size, 2 * hidden_size, bias=False)
-        """What r and z see of the state."""
+        """Recurrent weights of r and z."""
         self.connectivity = connectivity
         self.phi = ModReLU(hidden_size)
 

@@ -24,7 +24,7 @@ class _Gates(NamedTuple):
 class GRU(Cell):
     """`h' = (1 - z) n + z h`, `n = tanh(W_in x + b_in + r (W_hn h + b_hn))` (Cho et al. 2014, torch.nn.GRU's variant).
 
-    Weights have torch.nn.GRU's names and layout: rows of r, z, n one below the other.
+    Weights have torch.nn.GRU's names and layout: the rows of r, then z, then n.
 
     >>> cell = GRU(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).shape
@@ -77,7 +77,7 @@ class GRU(Cell):
         return J
 
     def bounds(self, low: Tensor, high: Tensor) -> Box:
-        """H' is a convex combination of h and a tanh, so the cube [-1, 1]^N maps into itself."""
+        """Return the cube [-1, 1]^N: h' is a convex combination of h and a tanh."""
         one = self.weight_hh.new_ones(self.hidden_size)
         return -one, one
 
@@ -87,7 +87,7 @@ class GRU(Cell):
 
 
 def init_gate_weights(cell: Cell, input_size: int, hidden_size: int, gates: int, bias: bool) -> None:
-    """Give `cell` the weights of a gated network under torch's names, drawn as torch draws them."""
+    """Create the weights of a gated network on `cell`, with torch's names and initial distribution."""
     if input_size < 1 or hidden_size < 1:
         raise ValueError(f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}.")
     rows, bound = gates * hidden_size, hidden_size**-0.5

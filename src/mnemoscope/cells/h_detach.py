@@ -1,4 +1,4 @@
-"""h-detach: an LSTM whose gradient goes through its memory more than through its output."""
+"""h-detach: an LSTM whose gradient flows through its memory more than through its output."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from mnemoscope.cells.lstm import LSTM, LSTMState
 
 
 class HDetach(LSTM):
-    """An LSTM in which at a random half of the steps no gradient goes back through h; that through c always does
-    (Kanuparthi et al. 2019).
+    """An LSTM that stops the gradient through h, but not through c, at random steps (Kanuparthi et al. 2019).
 
-    In training mode each step draws one number, of torch's generator on the CPU, for the whole batch: with probability
-    p, h is detached before it enters the gates. The values are those of the LSTM. In evaluation mode it is the LSTM,
-    and only there is there a fast path.
+    In training mode each step draws one random number for the whole batch, from torch's CPU generator: with probability
+    p, h is detached before it enters the gates. The values are those of the LSTM. In evaluation mode the cell is an
+    LSTM, and only then has a fast path.
 
     Args:
-        input_size: features of an input.
-        hidden_size: features of h and c.
-        p: 0.5 for the copy task and 0.25 for MNIST in the paper.
-        bias: as of `LSTM`.
+        input_size: number of input features.
+        hidden_size: features of h and of c.
+        p: probability that h is detached; 0.5 for the copy task and 0.25 for MNIST in the paper.
+        bias: whether the gates have biases.
 
     >>> cell = HDetach(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).h.shape
@@ -45,10 +44,10 @@ class HDetach(LSTM):
         return us, self._random_step if self.training else step
 
     def _random_step(self, u: Tensor, state: LSTMState) -> LSTMState:
-        ends = torch.rand(()).item() < self.p
-        return self._step(u, state._replace(h=state.h.detach()) if ends else state)
+        detach = torch.rand(()).item() < self.p
+        return self._step(u, state._replace(h=state.h.detach()) if detach else state)
 
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
         if self.training:
-            return NoFastPath("in training mode h-detach draws at every step whether h has a gradient")
+            return NoFastPath("in training mode h-detach decides at every step whether h has a gradient")
         return super().fast_path(xs, state, mask)

@@ -1,4 +1,4 @@
-"""Convex functions L whose gradient is a nonlinearity, sigma = grad L: what an energy needs to know of it.
+"""Lagrangians: convex functions L whose gradient sigma = grad L is a nonlinearity. Energies are built from them.
 
 | name | sigma(x) | L(x) | L*(g), the convex conjugate |
 |---|---|---|---|
@@ -29,38 +29,39 @@ class Lagrangian(nn.Module):
 
     name = "linear"
     elementwise = True
-    """Whether L is a sum over units, and so sigma acts on each unit alone."""
+    """Whether L is a sum over units, so that sigma acts on each unit separately."""
     low: float = -inf
+    """Lower end of the range of sigma."""
     high: float = inf
-    """Range of sigma."""
+    """Upper end of the range of sigma."""
 
     def forward(self, x: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch units"]:
-        """Sigma."""
+        """Return sigma(x)."""
         return x
 
     def value(self, x: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch"]:
-        """L."""
+        """Return L(x)."""
         return x.square().sum(-1) / 2
 
     def conjugate(self, g: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch"]:
-        """L*(g) = max over x of x.g - L(x); at g = sigma(x) it is x.g - L(x)."""
+        """Return L*(g) = max over x of x.g - L(x); at g = sigma(x) it is x.g - L(x)."""
         return g.square().sum(-1) / 2
 
     def slope(self, x: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch units"]:
-        """Derivative of sigma, unit by unit; of elementwise ones alone."""
+        """Return the derivative of an elementwise sigma, unit by unit."""
         if not self.elementwise:
-            raise ValueError(f"{self.name} does not act on each unit alone; its derivative is a matrix, `jacobian`.")
+            raise ValueError(f"{self.name} is not elementwise; its derivative is a matrix, `jacobian`.")
         return torch.func.vjp(self.forward, x)[1](torch.ones_like(x))[0]
 
     def jacobian(self, x: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch units units"]:
-        """Derivative of sigma: the Hessian of L, symmetric and positive semi-definite."""
+        """Return the derivative of sigma: the Hessian of L, symmetric and positive semi-definite."""
         if self.elementwise:
             return torch.diag_embed(self.slope(x))
         flat = x.reshape(-1, x.shape[-1])
         return torch.func.vmap(torch.func.jacrev(self.forward))(flat).reshape(*x.shape, x.shape[-1])
 
     def divergence(self, a: Float[Tensor, "*batch units"], b: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch"]:
-        """Bregman's D(a || b) = L(a) - L(b) - sigma(b).(a - b), which is never negative."""
+        """Return the Bregman divergence D(a || b) = L(a) - L(b) - sigma(b).(a - b), which is never negative."""
         return self.value(a) - self.value(b) - (self(b) * (a - b)).sum(-1)
 
     def extra_repr(self) -> str:
@@ -68,7 +69,7 @@ class Lagrangian(nn.Module):
 
 
 class _Sharpened(Lagrangian):
-    """sigma(beta x) and L(beta x) / beta."""
+    """Base class of Lagrangians with an inverse temperature: sigma(beta x) and L(beta x) / beta."""
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__()
@@ -91,7 +92,7 @@ class Tanh(_Sharpened):
     def value(self, x: Tensor) -> Tensor:
         z = self.beta * x
         small, size = z.clamp(-1, 1), z.abs()
-        # log cosh z, near 0 to all digits of z^2 / 2, and far away without overflow
+        # log cosh z, accurate near 0, where it is about z^2 / 2, and without overflow far from 0
         near = torch.log1p(2 * torch.sinh(small / 2).square())
         far = size + softplus(-2 * size) - log(2)
         return torch.where(size < 1, near, far).sum(-1) / self.beta
@@ -103,7 +104,7 @@ class Tanh(_Sharpened):
         return _within(g, -1, 1, torch.where(g.abs() < 0.5, near, far)).sum(-1) / self.beta
 
     def slope(self, x: Tensor) -> Tensor:
-        z = 2 * self.beta * x  # 1 - tanh^2, to all digits, and with a derivative, where cosh would overflow
+        z = 2 * self.beta * x  # 1 - tanh^2, accurate and differentiable even where cosh overflows
         return 4 * self.beta * torch.sigmoid(z) * torch.sigmoid(-z)
 
 
@@ -120,15 +121,15 @@ class Logistic(_Sharpened):
 
     def conjugate(self, g: Tensor) -> Tensor:
         edge = g.clamp(0, 1)
-        each = torch.special.xlogy(edge, edge) + torch.special.xlog1py(1 - edge, -edge)
-        return _within(g, 0, 1, each).sum(-1) / self.beta
+        entropy = torch.special.xlogy(edge, edge) + torch.special.xlog1py(1 - edge, -edge)
+        return _within(g, 0, 1, entropy).sum(-1) / self.beta
 
     def slope(self, x: Tensor) -> Tensor:
         return self.beta * self(x) * self(-x)
 
 
 class Softmax(_Sharpened):
-    """softmax(beta x); units compete."""
+    """softmax(beta x), which is not elementwise."""
 
     name, low, high, elementwise = "softmax", 0.0, 1.0, False
 
@@ -139,10 +140,10 @@ class Softmax(_Sharpened):
         return torch.logsumexp(self.beta * x, -1) / self.beta
 
     def conjugate(self, g: Tensor) -> Tensor:
-        one = (g.sum(-1) - 1).abs() <= 1e-6  # softmax in float32 adds up to 1 no better
+        normalised = (g.sum(-1) - 1).abs() <= 1e-6  # the accuracy of a softmax in float32
         edge = g.clamp(0, 1)
-        whole = _within(g, 0, 1, torch.special.xlogy(edge, edge)).sum(-1) / self.beta
-        return torch.where(one, whole, inf)
+        values = _within(g, 0, 1, torch.special.xlogy(edge, edge)).sum(-1) / self.beta
+        return torch.where(normalised, values, inf)
 
     def jacobian(self, x: Tensor) -> Tensor:
         s = self(x)
@@ -179,7 +180,7 @@ class Polynomial(Lagrangian):
         self.degree = float(degree)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.degree < 2:  # of infinite slope at 0
+        if self.degree < 2:  # the slope at 0 is infinite
             return x.sign() * x.abs() ** (self.degree - 1)
         return x * x.abs() ** (self.degree - 2)
 
@@ -187,8 +188,8 @@ class Polynomial(Lagrangian):
         return (x.abs() ** self.degree).sum(-1) / self.degree
 
     def conjugate(self, g: Tensor) -> Tensor:
-        other = self.degree / (self.degree - 1)
-        return (g.abs() ** other).sum(-1) / other
+        dual = self.degree / (self.degree - 1)
+        return (g.abs() ** dual).sum(-1) / dual
 
     def slope(self, x: Tensor) -> Tensor:
         return (self.degree - 1) * x.abs() ** (self.degree - 2)
@@ -200,10 +201,11 @@ class Polynomial(Lagrangian):
 LAGRANGIANS: dict[str, Callable[[], Lagrangian]] = {
     kind.name: kind for kind in (Lagrangian, Tanh, Logistic, Softmax, ReLU, Polynomial)
 }
+"""Lagrangians by name."""
 
 
 def make_lagrangian(which: str | Lagrangian) -> Lagrangian:
-    """A Lagrangian by name, with its usual options, or itself.
+    """Return the named Lagrangian with its default options; a Lagrangian is returned unchanged.
 
     >>> sigma = make_lagrangian("softmax")
     >>> x = torch.tensor([1.0, 2.0])
@@ -220,7 +222,7 @@ def make_lagrangian(which: str | Lagrangian) -> Lagrangian:
 
 
 def _within(g: Tensor, low: float, high: float, values: Tensor) -> Tensor:
-    """`values` where g is within rounding of [low, high]; infinite elsewhere."""
+    """Return `values` where g is in [low, high] up to rounding, and infinity elsewhere."""
     slack = 4 * torch.finfo(g.dtype).eps
     inside = (g >= low - slack) & (g <= high + slack)
     return torch.where(inside, values, inf)

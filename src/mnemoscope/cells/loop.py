@@ -1,4 +1,4 @@
-"""The plain way over a sequence: one step after the other."""
+"""The reference way to run a sequence: a loop of steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mnemoscope.cells.state import State, map_state, pad_slots
 
 
 def run_loop(cell: Cell, xs: Tensor, state: State, mask: Bool[Tensor, "time batch"] | None) -> tuple[Tensor, State]:
-    """Outputs (time, batch, features) and the last state; where `mask` is False the state is held."""
+    """Return outputs (time, batch, features) and the last state; where `mask` is False the state does not change."""
     us, step = prepared_steps(cell, xs)
     outputs = []
     for t, u in enumerate(us.unbind()):  # not us[t]: indexing in an autograd loop makes backward quadratic in time
@@ -23,18 +23,19 @@ def run_loop(cell: Cell, xs: Tensor, state: State, mask: Bool[Tensor, "time batc
 
 
 def prepared_steps(cell: Cell, xs: Tensor) -> tuple[Tensor, Step]:
-    """What `cell.prepare` gives, unless the cell's own step would then be passed by: where `forward` was overridden
-    without `prepare`, replaced on the cell, or is watched by hooks, it is called at every step.
+    """Return `cell.prepare(xs)`, or the inputs and `cell` itself where every step must call `forward`.
+
+    That is the case where `forward` was overridden without `prepare`, was replaced on the instance, or has hooks.
     """
-    owner = {name: next(i for i, base in enumerate(type(cell).__mro__) if name in vars(base)) for name in _BOTH}
-    if owner["forward"] < owner["prepare"] or "forward" in vars(cell) or has_hooks(cell):
+    forward, prepare = (
+        next(depth for depth, base in enumerate(type(cell).__mro__) if name in vars(base))
+        for name in ("forward", "prepare")
+    )
+    if forward < prepare or "forward" in vars(cell) or has_hooks(cell):
         return xs, cell
     return cell.prepare(xs)
 
 
-_BOTH = ("forward", "prepare")
-
-
 def hold_masked(mask: Bool[Tensor, " batch"], new: State, old: State) -> State:
-    """`new` where the mask is True, else `old`, in every tensor of the state; what a state grew by is 0 in the old."""
+    """Return the state `new` where the mask is True, else `old`, padded with zeros if the state has grown."""
     return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, pad_slots(o, n)), new, old)

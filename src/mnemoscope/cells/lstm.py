@@ -26,8 +26,8 @@ class LSTM(Cell):
     """`c' = f c + i g`, `h' = o tanh(c')` (Hochreiter & Schmidhuber 1997; torch.nn.LSTM's layout: i, f, g, o).
 
     With `projection_size` the output is `h' = W_hr (o tanh(c'))` (Sak et al. 2014), torch's `proj_size`. `forget_bias`
-    is added to the biases of the forget gates in the beginning: with 1 a new network keeps what it holds for longer
-    (Jozefowicz et al. 2015).
+    is added to the initial biases of the forget gates: with 1 an untrained network forgets more slowly (Jozefowicz et
+    al. 2015).
 
     >>> cell = LSTM(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).c.shape
@@ -90,7 +90,7 @@ class LSTM(Cell):
         return fused_gated_path(self, "lstm", xs, state, mask, lambda outputs, last: (outputs, LSTMState(*last)))
 
     def jacobian(self, x: Tensor, state: LSTMState) -> Tensor:
-        """Blocks of d(h', c') / d(h, c), from the chain rule through the four gates."""
+        """Return d(h', c') / d(h, c) in blocks, by the chain rule through the four gates."""
         i, f, g, o = self._gates(linear(x, self.weight_ih, self.bias_ih), state.h)
         W_i, W_f, W_g, W_o = self.weight_hh.chunk(4)
         s = torch.tanh(f * state.c + i * g)
@@ -105,9 +105,9 @@ class LSTM(Cell):
         return torch.cat([torch.cat([h_h, h_c], -1), torch.cat([c_h, torch.diag_embed(f)], -1)], -2)
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """|h| <= 1 (or the row sums of |W_hr|), so each forget gate is at most f_max < 1, so |c| <= 1 / (1 - f_max).
+        """Return |h| <= 1 (or the row sums of |W_hr|) and |c| <= 1 / (1 - f_max).
 
-        None where f_max cannot be told from 1.
+        f_max < 1 is the largest value of the forget gate for such h. None if it rounds to 1.
         """
         one = self.weight_hh.new_ones(self.hidden_size)
         h = one if self.weight_hr is None else self.weight_hr.abs().sum(1)

@@ -1,4 +1,4 @@
-"""A model: input encoding, cell, readout."""
+"""Models: an input encoding, a cell and a readout."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mnemoscope.cells.state import State
 
 
 class Model(nn.Module):
-    """`readout(scan(cell, encode(inputs)))`: what is trained on a task.
+    """`readout(scan(cell, encode(inputs)))`: the network that is trained on a task.
 
-    Behind a cell with a readout of its own (`Cell.has_readout`) there is none.
+    The readout is linear; for a cell that includes a readout (`Cell.has_readout`) it is the identity.
 
     Args:
         cell: the recurrent cell.
-        output_size: features of the linear readout, or of the cell's own.
+        output_size: number of outputs.
         encode: module applied to the inputs (time, batch, ...) before the cell; none by default.
         readout_bias: whether the linear readout has a bias.
 
@@ -38,17 +38,17 @@ class Model(nn.Module):
         features = cell.output(cell.initial_state(1)).shape[-1]
         self.readout: nn.Linear | nn.Identity
         if cell.has_readout:
-            _check_own(cell, features, output_size, readout_bias)
+            _check_built_in(cell, features, output_size, readout_bias)
             self.readout = nn.Identity()
         else:
             self.readout = nn.Linear(features, output_size, bias=readout_bias)
 
     @property
     def linear_readout(self) -> nn.Linear:
-        """The readout, for those who need its weights; an error where the cell has one of its own."""
+        """The linear readout; raises a TypeError if the cell includes a readout instead."""
         if not isinstance(self.readout, nn.Linear):
             raise TypeError(
-                f"A linear readout is needed, but this {type(self.cell).__name__} has a readout of its own, and the "
+                f"A linear readout is needed, but this {type(self.cell).__name__} has a built-in readout, and the "
                 f"model has no other."
             )
         return self.readout
@@ -56,19 +56,17 @@ class Model(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "time batch ..."], state: State | None = None
     ) -> tuple[Float[Tensor, "time batch output"], State]:
-        """Outputs (time, batch, output) and the last state."""
+        """Return outputs (time, batch, output) and the last state."""
         outputs, state = scan(self.cell, self.encode(inputs), state)
         return self.readout(outputs), state
 
 
-def _check_own(cell: Cell, features: int, output_size: int, readout_bias: bool) -> None:
+def _check_built_in(cell: Cell, features: int, output_size: int, readout_bias: bool) -> None:
     name = type(cell).__name__
     if features != output_size:
         raise ValueError(
-            f"This {name} has a readout of its own, of {features} numbers, but {output_size} are asked for; build it "
-            f"with that output size."
+            f"This {name} has a built-in readout with {features} outputs, but {output_size} are needed; build it with "
+            f"that output size."
         )
     if not readout_bias:
-        raise ValueError(
-            f"readout_bias is for the linear readout of a model, but this {name} has a readout of its own."
-        )
+        raise ValueError(f"readout_bias is for the linear readout of a model, but this {name} has a built-in readout.")

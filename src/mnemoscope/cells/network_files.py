@@ -1,4 +1,4 @@
-"""Read a recurrent network of torch.nn back from a file of weights, without running any code stored in it."""
+"""Load a recurrent network of torch.nn from a file of weights, without running code stored in the file."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def load_network(
     nonlinearity: TorchNonlinearity = "tanh",
     prefix: str | None = None,
 ) -> nn.RNNBase:
-    """A torch.nn.RNN, GRU or LSTM from the `.safetensors` or `.pt` file of a state dict that contains its weights.
+    """Return the torch.nn.RNN, GRU or LSTM whose weights are in a `.safetensors` or `.pt` file of a state dict.
 
     Args:
-        path: the file. A `.pt` file is read with `weights_only=True`: it may hold tensors, never code.
-        network: the class; sizes and layers are read off the weights.
-        nonlinearity: of an RNN, which the weights do not tell.
-        prefix: of the names, such as "encoder.rnn."; needed only if the file holds several recurrent networks.
+        path: the file. A `.pt` file is read with `weights_only=True`: it may contain tensors, but no code.
+        network: the class of the network; sizes and number of layers follow from the weights.
+        nonlinearity: nonlinearity of an RNN, which the weights do not contain.
+        prefix: prefix of the names, such as "encoder.rnn."; needed only if the file has several recurrent networks.
 
     """
     _check_choice("network", network, get_args(NetworkClass))
@@ -45,34 +45,34 @@ def load_network(
 def network_from_weights(
     weights: dict[str, Tensor], network: NetworkClass, nonlinearity: str, prefix: str | None, where: str
 ) -> nn.RNNBase:
-    """The network whose weights stand in a state dict under torch's names (`weight_ih_l0`; `weight_ih` of a cell)."""
-    own = _select(weights, prefix, where)
-    if any(name.endswith("_reverse") for name in own):
+    """Return the network with the weights of a state dict under torch's names (`weight_ih_l0`, or `weight_ih`)."""
+    found = _select(weights, prefix, where)
+    if any(name.endswith("_reverse") for name in found):
         raise ValueError(f"{where} holds a bidirectional network, which is not a map from state to state.")
-    own = {name if "_l" in name else f"{name}_l0": tensor for name, tensor in own.items()}  # a cell is one layer
-    missing = [name for name in ("weight_ih_l0", "weight_hh_l0") if name not in own]
+    found = {name if "_l" in name else f"{name}_l0": tensor for name, tensor in found.items()}  # a cell is one layer
+    missing = [name for name in ("weight_ih_l0", "weight_hh_l0") if name not in found]
     if missing:
         raise ValueError(f"{where} has no {' and no '.join(missing)} under that prefix, so it is no recurrent network.")
-    gates, rows = _GATES[network], own["weight_ih_l0"].shape[0]
-    hidden, odd = divmod(rows, gates)
-    projection = own["weight_hr_l0"].shape[0] if "weight_hr_l0" in own else 0
-    if odd or own["weight_hh_l0"].shape[1] != (projection or hidden):
-        fits = [name for name, count in _GATES.items() if own["weight_hh_l0"].shape[1] * count == rows]
+    gates, rows = _GATES[network], found["weight_ih_l0"].shape[0]
+    hidden, remainder = divmod(rows, gates)
+    projection = found["weight_hr_l0"].shape[0] if "weight_hr_l0" in found else 0
+    if remainder or found["weight_hh_l0"].shape[1] != (projection or hidden):
+        fits = [name for name, count in _GATES.items() if found["weight_hh_l0"].shape[1] * count == rows]
         hint = f" They fit {' or '.join(fits)}." if fits else ""
         raise ValueError(
             f"The weights in {where} do not fit the class {network!r}: weight_ih has {rows} rows and weight_hh "
-            f"{own['weight_hh_l0'].shape[1]} columns.{hint}"
+            f"{found['weight_hh_l0'].shape[1]} columns.{hint}"
         )
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if network == "rnn" else {}
     if projection:
         options["proj_size"] = projection
-    layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in own)
+    layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in found)
     with torch.device("meta"):
         module = _MODULES[network](
-            own["weight_ih_l0"].shape[1], hidden, num_layers=layers, bias="bias_ih_l0" in own, **options
+            found["weight_ih_l0"].shape[1], hidden, num_layers=layers, bias="bias_ih_l0" in found, **options
         )
     try:
-        module.load_state_dict(own, assign=True)
+        module.load_state_dict(found, assign=True)
     except RuntimeError as error:
         raise ValueError(f"The weights in {where} do not fit together: {error}") from error
     return module
@@ -86,7 +86,7 @@ def _check_choice(what: str, given: object, choices: tuple[str, ...]) -> None:
 
 
 def _select(weights: dict[str, Tensor], prefix: str | None, where: str) -> dict[str, Tensor]:
-    """The recurrent weights under one prefix, without it."""
+    """Return the recurrent weights with one prefix, by their names without it."""
     found: dict[str, dict[str, Tensor]] = {}
     for name, tensor in weights.items():
         match = _NAME.fullmatch(str(name))

@@ -1,4 +1,4 @@
-"""Elementwise nonlinearities with what the analyses need to know of them: derivative and range."""
+"""Elementwise nonlinearities, with the derivative and the range that analyses need."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ class Nonlinearity(nn.Module):
     """An elementwise function. Its derivative comes from autograd unless a subclass has it in closed form."""
 
     low: float = -inf
+    """Lower end of the function's range, which bounds the state."""
     high: float = inf
-    """The range of the function; the analyses use it to bound the state."""
+    """Upper end of the function's range."""
 
     def description(self) -> Activation | None:
-        """What the kernels need to know to fuse it, or None if it must be called."""
+        """Return the activation that the kernels can fuse, or None if they must call this module."""
         return None
 
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Derivative at the pre-activation `z`."""
+        """Return the derivative at the pre-activation `z`."""
         pull_back = torch.func.vjp(self.forward, z)[1]
         return pull_back(torch.ones_like(z))[0]
 
 
 class FusableNonlinearity(Nonlinearity):
-    """A nonlinearity that the kernels know, and so can be fused: value and derivative follow from their description."""
+    """A nonlinearity that the kernels implement and can fuse with a scan."""
 
     bias: nn.Parameter | None
 
@@ -63,7 +64,7 @@ class ModReLU(FusableNonlinearity):
 
 
 class Elementwise(Nonlinearity):
-    """Any elementwise function of one tensor, with its range if the user knows it."""
+    """Any elementwise function of one tensor, with its range if it is known."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], low: float = -inf, high: float = inf) -> None:
         super().__init__()
@@ -79,10 +80,11 @@ _BY_NAME: dict[str, Callable[[int], Nonlinearity]] = {
     for name, activation in ACTIVATIONS.items()
 }
 NAMES = tuple(_BY_NAME)
+"""Names that `make_nonlinearity` accepts."""
 
 
 def make_nonlinearity(which: str | Nonlinearity | Callable[[Tensor], Tensor], size: int) -> Nonlinearity:
-    """A nonlinearity for `size` units from its name, from a module, or from any elementwise function."""
+    """Return a nonlinearity for `size` units, given its name, a module, or any elementwise function."""
     if isinstance(which, Nonlinearity):
         return which
     if isinstance(which, str):

@@ -22,16 +22,17 @@ Backend = Literal["auto", "loop", "fused"]
 
 @dataclass(frozen=True)
 class Route:
-    """Which way `scan` went, and why."""
+    """How `scan` ran a sequence, and why."""
 
     fused: bool
+    """Whether a fast path was used."""
     why: str
     """The name of the fast path, or the reason for the loop."""
     chunks: int = 1
-    """Pieces that the sequence was cut into, each computed again in the backward pass."""
+    """Number of pieces of the sequence, each recomputed in the backward pass."""
 
     def __str__(self) -> str:
-        pieces = f", in {self.chunks} chunks that the backward pass computes again" if self.chunks > 1 else ""
+        pieces = f", in {self.chunks} chunks that the backward pass recomputes" if self.chunks > 1 else ""
         return f"{'fused' if self.fused else 'loop'}: {self.why}{pieces}"
 
 
@@ -74,25 +75,25 @@ def scan(
     outputs: Literal["all", "last"] = "all",
     explain: bool = False,
 ) -> tuple[Tensor, State] | tuple[Tensor, State, Route]:
-    """Run `cell` over `xs` (time, batch, ...); outputs (time, batch, features) and the last state.
+    """Run `cell` over `xs` (time, batch, ...); return outputs (time, batch, features) and the last state.
 
     Args:
-        cell: what steps.
+        cell: the cell.
         xs: inputs, time first.
-        state: the state before the first input; the cell's own initial state by default.
-        mask: False where a member of the batch has no input: its state is held there.
-        backend: "auto" takes the cell's fast path where it has one and otherwise the loop; "loop" and "fused" insist.
-            A fast path gives what the loop gives up to rounding: relative errors of some 1e-6 in float32 (of gradients
-            through complex modReLU with a positive bias b, 1e-7 b / |z|). Under `torch.func`, forward-mode
-            differentiation and hooks there is none. Second derivatives work as in the loop, except through cuDNN
-            and where attention or a tape is fused, which say so. As with torch.nn, outputs must not be changed in place
+        state: the state before the first input; the cell's initial state by default.
+        mask: False where a member of the batch has no input: its state does not change there.
+        backend: "auto" uses the cell's fast path if there is one, otherwise the loop; "loop" and "fused" force one of
+            them. A fast path agrees with the loop up to rounding: relative errors of about 1e-6 in float32 (1e-7 b /
+            |z| for gradients through complex modReLU with a positive bias b). There is none under `torch.func`,
+            forward-mode differentiation and hooks. Second derivatives work as in the loop, except through cuDNN and
+            fused attention or tapes, which raise an error. As with torch.nn, outputs must not be changed in place
             before the backward pass.
         checkpoint: for very long sequences, keep only the states between chunks of this many steps ("sqrt": the square
-            root of time) and compute each chunk again in the backward pass. Instead of all the steps the memory then
-            holds one chunk's steps and one state per chunk, for a second forward pass of time. Each chunk forms the
-            recurrent matrix anew. Has no effect under `torch.func`, which keeps what it needs in its own way.
-        outputs: "last" gives the last output alone, (1, batch, features).
-        explain: return a third value that says which way was taken and why.
+            root of time) and recompute each chunk in the backward pass. Memory then holds the steps of one chunk and
+            one state per chunk, at the cost of a second forward pass. Each chunk forms the recurrent matrix again. It
+            has no effect under `torch.func`, which manages its memory itself.
+        outputs: "last" returns the last output only, (1, batch, features).
+        explain: whether to return a third value, the `Route` that was used and why.
 
     >>> import mnemoscope as ms
     >>> outputs, state = ms.scan(ms.cells.Elman(10, 128, nonlinearity="tanh"), torch.zeros(20, 5, 10))
@@ -114,7 +115,7 @@ def scan(
 
 
 def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend) -> tuple[Tensor, State, Route]:
-    if mask is not None:  # what is not looked at must not spoil the gradients either: 0 times NaN is NaN
+    if mask is not None:  # masked inputs must not spoil the gradients: 0 times NaN is NaN
         xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
     if backend == "loop":
         return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
@@ -136,7 +137,7 @@ def _run_in_chunks(
     length: int,
     outputs: str,
 ) -> tuple[Tensor, State, Route]:
-    """Inputs are driven inside each chunk, so that neither they nor the steps of two chunks are in memory at once."""
+    """Run the chunks in turn; inputs are projected inside a chunk, so that only one chunk's are in memory."""
     kept, pieces = [], xs.split(length)
     masks = [None] * len(pieces) if mask is None else mask.split(length)
     reason = why_no_fast_path(cell)
@@ -175,20 +176,21 @@ def _check_options(xs: Tensor, mask: Tensor | None, backend: str, checkpoint: st
 
 @dataclass(frozen=True)
 class Cache(Mapping[str, Tensor]):
-    """Everything a cell went through: `cache["h"]` is (time, batch, ...); `states` holds the same as one state.
+    """States and intermediates of a cell at every step: `cache["h"]` is (time, batch, ...).
 
-    Names are those of the state's fields (`h`, `c`; `state` where it is one tensor; `0.h`, `1.h` in a stack), and of
+    The names are those of the state's fields (`h`, `c`; `state` if it is one tensor; `0.h`, `1.h` in a stack) and of
     the cell's intermediates (`pre` in Elman, `r`, `z`, `n` in GRU, `i`, `f`, `g`, `o` in LSTM).
     """
 
     states: State
     """The states after each step, each tensor (time, batch, ...)."""
     intermediates: dict[str, Tensor] = field(default_factory=dict)
+    """Gates and pre-activations at each step, by name, each tensor (time, batch, ...)."""
 
     def __getitem__(self, name: str) -> Tensor:
         tensors = {**dict(named_leaves(self.states)), **self.intermediates}
         if name not in tensors:
-            raise KeyError(f"The cache holds {', '.join(tensors)}, but {name!r} was asked for.")
+            raise KeyError(f"The cache holds {', '.join(tensors)}, but not {name!r}.")
         return tensors[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -199,9 +201,7 @@ class Cache(Mapping[str, Tensor]):
         return sum(1 for _ in self)
 
     def flat(self) -> Float[Tensor, "time batch size"]:
-        """The states as flat real vectors, the form that the analyses take; where states grow, all are of the size of
-        the last one, filled up with zeros.
-        """
+        """Return the states as flat real vectors, the form that lenses take; growing states are padded with zeros."""
         steps = range(leaves(self.states)[0].shape[0])
         layout = Layout(map_state(lambda tensor: tensor[0], self.states))
         return torch.stack([layout.flatten(map_state(lambda tensor, t=t: tensor[t], self.states)) for t in steps])
@@ -210,7 +210,7 @@ class Cache(Mapping[str, Tensor]):
 def run_with_cache(
     cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None = None
 ) -> tuple[Inexact[Tensor, "time batch features"], Cache]:
-    """Run `cell` over `xs` and keep every intermediate state, gate and pre-activation.
+    """Run `cell` over `xs`; return the outputs, and every state, gate and pre-activation in a cache.
 
     >>> from mnemoscope.cells import LSTM
     >>> outputs, cache = run_with_cache(LSTM(3, 8), torch.zeros(20, 5, 3))
@@ -219,13 +219,13 @@ def run_with_cache(
     """
     state = _start(cell, xs, state)
     us, step = prepared_steps(cell, xs)
-    states, inner, outputs = [], [], []
+    states, steps, outputs = [], [], []
     for x, u in zip(xs.unbind(), us.unbind(), strict=True):
-        inner.append(cell.intermediates(x, state))
+        steps.append(cell.intermediates(x, state))
         state = step(u, state)
         states.append(state)
         outputs.append(cell.output(state))
-    intermediates = {name: stack_states([one[name] for one in inner]) for name in inner[0]}
+    intermediates = {name: stack_states([inner[name] for inner in steps]) for name in steps[0]}
     return torch.stack(outputs), Cache(stack_states(states), intermediates)
 
 

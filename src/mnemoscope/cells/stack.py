@@ -1,4 +1,4 @@
-"""Cells on top of each other."""
+"""Stacked cells."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mnemoscope.cells.state import Layout, State
 
 
 class Stack(Cell):
-    """Layers of cells; each reads the output of the one below at the same step. The state is the tuple of theirs.
+    """Layers of cells; each reads the output of the one below at the same step. The state is the tuple of their states.
 
     Args:
-        layers: from the one that sees the inputs to the one whose outputs are the stack's.
-        has_readout: whether the last layer is the readout: its outputs are then what a task asks for.
+        layers: the layers, from the one that reads the inputs to the one that gives the outputs.
+        has_readout: whether the last layer is the readout, so that no other readout follows.
 
     >>> from mnemoscope.cells import GRU
     >>> stack = Stack([GRU(3, 8), GRU(8, 8)])
@@ -57,17 +57,17 @@ class Stack(Cell):
         return self._cells()[-1].output(state[-1])
 
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
-        """Layer by layer over the whole sequence; layers without a fast path go by the loop."""
-        asked, first = [], xs
+        """Run layer by layer over the whole sequence; layers without a fast path run in the loop."""
+        paths, inputs = [], xs
         for layer, part in zip(self._cells(), state, strict=True):
-            asked.append(layer.fast_path(xs, part, mask))
-            xs_above = layer.output(part)  # of the shape and kind that the next layer will see at each step
+            paths.append(layer.fast_path(xs, part, mask))
+            xs_above = layer.output(part)  # has the shape and dtype of the next layer's input at each step
             xs = xs_above.expand(xs.shape[0], *xs_above.shape)
-        if not any(isinstance(path, FastPath) for path in asked):
-            return NoFastPath("; ".join(f"layer {depth}: {path.reason}" for depth, path in enumerate(asked)
-                                        if isinstance(path, NoFastPath)))  # fmt: skip
-        names = [path.name if isinstance(path, FastPath) else f"loop, as {path.reason}" for path in asked]
-        return FastPath("layer by layer: " + "; ".join(names), lambda: self._fused(first, state, mask))
+        if not any(isinstance(path, FastPath) for path in paths):
+            reasons = [path.reason for path in paths if isinstance(path, NoFastPath)]
+            return NoFastPath("; ".join(f"layer {depth}: {reason}" for depth, reason in enumerate(reasons)))
+        names = [path.name if isinstance(path, FastPath) else f"loop, as {path.reason}" for path in paths]
+        return FastPath("layer by layer: " + "; ".join(names), lambda: self._fused(inputs, state, mask))
 
     def _fused(self, xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
         last = []
@@ -78,7 +78,7 @@ class Stack(Cell):
         return xs, tuple(last)
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """The product of the layers' boxes; a layer's inputs lie in the box of the outputs below it."""
+        """Return the product of the layers' boxes; a layer's inputs lie in the box of the outputs below it."""
         boxes = []
         for layer in self._cells():
             box = layer.bounds(low, high)
@@ -90,5 +90,5 @@ class Stack(Cell):
         return torch.cat([low for low, _ in boxes]), torch.cat([high for _, high in boxes])
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
-        """As for every cell, layer by layer: each knows best how to copy itself."""
+        """Return a constant copy, as every cell does, made of constant copies of the layers."""
         return Stack([layer.frozen(dtype, device) for layer in self._cells()], self.has_readout).eval()

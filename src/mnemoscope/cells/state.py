@@ -14,16 +14,16 @@ from torch.nn.functional import pad
 from mnemoscope.base.array_types import Float
 
 State = Any
-"""A tensor, or a tuple of states. Python's types cannot say "or a NamedTuple of these" without losing its fields."""
+"""A tensor, or a tuple of states. Python has no type for a NamedTuple of these that keeps its fields."""
 
 
 def leaves(state: State) -> list[Tensor]:
-    """The tensors of a state, in order."""
+    """Return the tensors of a state, in order."""
     return [tensor for _, tensor in named_leaves(state)]
 
 
 def named_leaves(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a state with their names: `h` and `c` of an LSTM, `0.h`, `1.h` of a stack, `state` of a tensor."""
+    """Yield names and tensors of a state: `h` and `c` for an LSTM, `0.h`, `1.h` for a stack, `state` for a tensor."""
     if isinstance(state, Tensor):
         yield name or "state", state
     elif isinstance(state, tuple):
@@ -46,12 +46,12 @@ def map_state(function: Callable[..., Any], *states: State) -> State:
 
 
 def stack_states(states: Sequence[State]) -> State:
-    """One state with each tensor (time, batch, ...); where states grow, the earlier ones are filled up with zeros."""
+    """Return one state with tensors (time, batch, ...); if states grow, earlier ones are padded with zeros."""
     return map_state(lambda *tensors: torch.stack([pad_slots(tensor, tensors[-1]) for tensor in tensors]), *states)
 
 
 def pad_slots(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor (batch, slots, ...) with zeros for the slots that one of a later state has more."""
+    """Pad a tensor (batch, slots, ...) with zeros to the number of slots of `like`, from a later state."""
     if tensor.shape == like.shape:
         return tensor
     return pad(tensor, (0, 0) * (tensor.dim() - 2) + (0, like.shape[1] - tensor.shape[1]))
@@ -59,21 +59,23 @@ def pad_slots(tensor: Tensor, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a state lies in one flat real vector of `size` numbers; complex tensors take two numbers per entry."""
+    """The layout of a state in one flat real vector; a complex entry takes two numbers."""
 
     example: State
+    """A state of the same form, with any batch size."""
 
     @property
     def size(self) -> int:
+        """Length of the flat vector."""
         return sum(prod(_real_shape(tensor)) for tensor in leaves(self.example))
 
     def flatten(self, state: State) -> Float[Tensor, "batch size"]:
-        """State to flat real vectors."""
+        """Return the state as flat real vectors."""
         real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in leaves(state)]
         return torch.cat([tensor.flatten(1) for tensor in real], dim=1)
 
     def unflatten(self, flat: Float[Tensor, "batch size"]) -> State:
-        """Flat real vectors back to a state of the example's form."""
+        """Return flat real vectors as a state of the example's form."""
         if isinstance(self.example, Tensor) and not self.example.is_complex():
             return flat.reshape(flat.shape[0], *self.example.shape[1:])
         chunks = iter(flat.split([prod(_real_shape(tensor)) for tensor in leaves(self.example)], dim=1))

@@ -7,7 +7,7 @@ network. The shapes of state and input are as square as possible unless a number
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell
@@ -160,11 +160,11 @@ def matrix_stack(
     return stack_matrix_rnns([_input_shape(input_size, input_rows), *hidden, output], nonlinearity, last)
 
 
-def _input_shape(input_size: int, rows: int | None) -> Shape:
+def _input_shape(input_size: Any, rows: Any) -> Shape:
     return shape_of_size(input_size, rows, ("input_size", "input_rows"))
 
 
-def _state_shape(hidden_size: int, rows: int | None) -> Shape:
+def _state_shape(hidden_size: Any, rows: Any) -> Shape:
     return shape_of_size(hidden_size, rows, ("hidden_size", "rows"))
 
 

@@ -1,4 +1,4 @@
-"""Cells whose states are matrices (Do et al. 2017; Renanse et al. 2021), and two with matrices of keys and values."""
+"""Cells whose states are matrices (Do et al. 2017; Renanse et al. 2021), and two with key-value matrices."""
 
 from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, nearest_square
 from mnemoscope.cells.matrix.deltanet import DeltaState, GatedDeltaNet

@@ -1,4 +1,4 @@
-"""Linear maps of matrices that act on rows and columns apart."""
+"""Bilinear maps of matrices, which act on rows and columns separately."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shape = tuple[int, int]
 
 
 def nearest_square(size: int) -> Shape:
-    """The shape of a matrix with `size` entries that is nearest to a square; of a prime number it is a column.
+    """Return the shape nearest to a square with `size` entries; a prime number gives a column.
 
     >>> nearest_square(225), nearest_square(8), nearest_square(7)
     ((15, 15), (4, 2), (7, 1))
@@ -31,7 +31,9 @@ def nearest_square(size: int) -> Shape:
 
 
 def shape_of_size(size: Any, rows: Any, names: tuple[str, str]) -> Shape:
-    """So many rows, or as many as make a matrix of `size` entries nearest to a square; errors have the names of both.
+    """Return the shape with `size` entries and `rows` rows; None for the shape nearest to a square.
+
+    Error messages refer to size and rows by `names`.
 
     >>> shape_of_size(24, None, ("hidden_size", "rows")), shape_of_size(24, 3, ("hidden_size", "rows"))
     ((6, 4), (3, 8))
@@ -46,7 +48,7 @@ def shape_of_size(size: Any, rows: Any, names: tuple[str, str]) -> Shape:
 
 
 def checked_shape(shape: Any) -> Shape:
-    """As a pair of positive whole numbers, or an error in words."""
+    """Return the shape as a pair of ints; raise unless both are positive whole numbers."""
     sizes = tuple(shape) if isinstance(shape, Sequence) else ()
     if len(sizes) != 2 or not all(is_whole(size, 1) for size in sizes):
         raise ValueError(
@@ -57,11 +59,11 @@ def checked_shape(shape: Any) -> Shape:
 
 
 class Bilinear(nn.Module):
-    """`U^T X V + B` (Renanse et al., Eq 1): from (a0, a1) to (b0, b1) with b0 a0 + a1 b1 + b0 b1 numbers.
+    """`U^T X V + B` (Renanse et al., Eq 1), from (a0, a1) to (b0, b1) with b0 a0 + a1 b1 + b0 b1 parameters.
 
-    Its matrix on vectors, with columns stacked, is the Kronecker product of V^T and U^T. Entries of a product keep the
-    size of those of X in the beginning. With `maps` there are so many of them side by side, as for the gates of a cell,
-    and results have one more dimension before the matrix.
+    On vectors of stacked columns it is the Kronecker product of V^T and U^T. At the start, the entries of the result
+    have the variance of those of X. With `maps` there are several such maps, one for each gate of a cell, and results
+    have one more dimension before the matrix.
 
     >>> layer = Bilinear((5, 4), (3, 2))
     >>> print(layer(torch.zeros(7, 5, 4)).shape, sum(weight.numel() for weight in layer.parameters()))
@@ -90,9 +92,7 @@ class Bilinear(nn.Module):
         return Y if self.bias is None else Y + self.bias
 
     def matrix(self) -> Float[Tensor, "outputs inputs"]:
-        """What it does, but for B, to matrices that lie flat row by row, as states do; several maps one below the
-        other.
-        """
+        """Return the matrix of the map, without B, on matrices flattened row by row; several maps are concatenated."""
         return kronecker(self.U, self.V).flatten(0, -2)
 
     def extra_repr(self) -> str:
@@ -103,12 +103,12 @@ class Bilinear(nn.Module):
 def kronecker(
     U: Float[Tensor, "*maps rows new_rows"], V: Float[Tensor, "*maps columns new_columns"]
 ) -> Float[Tensor, "*maps outputs inputs"]:
-    """The matrix of `X -> U^T X V` on matrices that lie flat row by row, `U^T (x) V^T`."""
+    """Return `U^T (x) V^T`, the matrix of `X -> U^T X V` on matrices flattened row by row."""
     return torch.einsum("...ab,...cd->...bdac", U, V).flatten(-4, -3).flatten(-2, -1)
 
 
 class MatrixInputs(nn.Module):
-    """`sum_i U_i^T X_i V_i + B` of matrices that lie flat, one behind the other, in the features of an input.
+    """`sum_i U_i^T X_i V_i + B` of matrices X_i that are flattened and concatenated in the input features.
 
     >>> MatrixInputs([(5, 5), (6, 6)], (3, 4))(torch.zeros(7, 25 + 36)).shape
     torch.Size([7, 3, 4])
@@ -127,12 +127,12 @@ class MatrixInputs(nn.Module):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it computes what `matrix` and `bias` say: users may put other maps in the place of these."""
+        """Whether `matrix` and `bias` describe the map: users may replace its parts by other maps."""
         return is_unmodified(self, MatrixInputs) and all(is_unmodified(part, Bilinear) for part in self.parts)
 
     @property
     def maps(self) -> list[Bilinear]:
-        """One for each input matrix; the first one has the bias."""
+        """The map of each input matrix; the first one has the bias."""
         return [part for part in self.parts if isinstance(part, Bilinear)]
 
     def forward(self, xs: Float[Tensor, "*batch features"]) -> Float[Tensor, "*result rows columns"]:
@@ -140,22 +140,22 @@ class MatrixInputs(nn.Module):
         return reduce(torch.add, [part(x.unflatten(-1, part.shape_in)) for part, x in parts])
 
     def matrix(self) -> Float[Tensor, "outputs features"]:
-        """What it does, but for B, to the features."""
+        """Return the matrix of the map on the features, without B."""
         return torch.cat([part.matrix() for part in self.maps], dim=-1)
 
     def bias(self) -> Float[Tensor, " outputs"] | None:
-        """B, flat."""
+        """Return B, flattened."""
         bias = self.maps[0].bias
         return None if bias is None else bias.flatten()
 
 
 def as_shapes(shapes: Any) -> list[Shape]:
-    """One shape or several, as a list.
+    """Return one shape or several as a list.
 
     >>> as_shapes((5, 4)), as_shapes([(5, 4), (6, 6)])
     ([(5, 4)], [(5, 4), (6, 6)])
     """
-    kinds = {isinstance(one, Number) for one in shapes} if isinstance(shapes, Sequence) else {True, False}
+    kinds = {isinstance(item, Number) for item in shapes} if isinstance(shapes, Sequence) else {True, False}
     if len(kinds) > 1:
         raise ValueError(f"Either the shape of one matrix or a list of shapes is needed, but not {shapes!r}.")
     return [checked_shape(shapes)] if kinds == {True} else [checked_shape(pair) for pair in shapes]

@@ -1,4 +1,4 @@
-"""The gated delta rule."""
+"""A matrix memory with the gated delta rule."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class DeltaState(NamedTuple):
 
 
 class GatedDeltaNet(Cell):
-    """`S' = alpha S (I - beta k k^T) + beta v k^T`, `h' = S' q` (Yang et al. 2025, Eq 10): all fades by alpha, and what
-    was stored under the key k gives way to v by the share beta.
+    """`S' = alpha S (I - beta k k^T) + beta v k^T`, `h' = S' q` (Yang et al. 2025, Eq 10).
 
-    q and k are SiLU of linear maps of x, scaled to length 1, v is SiLU of another; beta is the logistic function of a
-    linear map, and `alpha = exp(-a softplus(w x + b))` with a > 0, as in Mamba2 (Dao & Gu 2024), all for each head. At
-    the start a ~ U(1, 16), and softplus(b) is between 0.001 and 0.1, evenly on a log scale. No gate sees the state.
+    The whole memory decays by alpha, and the value stored under the key k is replaced by v to the fraction beta. q and
+    k are SiLU of linear maps of x, scaled to length 1, and v is SiLU of another; beta is the logistic function of a
+    linear map, and `alpha = exp(-a softplus(w x + b))` with a > 0, as in Mamba2 (Dao & Gu 2024), for each head. At the
+    start a ~ U(1, 16), and softplus(b) is log-uniform between 0.001 and 0.1. No gate depends on the state.
 
     The convolutions, the norm and the output gate around the rule in the published blocks are not part of the cell.
 
     Args:
         input_size: number of input features.
-        hidden_size: features of the output: `heads` times the size of a value. The state has more numbers.
-        heads: memories side by side.
+        hidden_size: number of output features, `heads` times the size of a value. The state is larger.
+        heads: number of memories in parallel.
 
     >>> cell = GatedDeltaNet(3, 16, heads=2)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
@@ -47,7 +47,7 @@ class GatedDeltaNet(Cell):
         self.size = head_size(input_size, hidden_size, heads)
         self.input_size, self.hidden_size, self.heads = input_size, hidden_size, heads
         self.project = nn.Linear(input_size, 3 * hidden_size + 2 * heads, bias=False)
-        """To q, k, v and, of each head, beta and the rate of alpha."""
+        """Projection to q, k, v and, for each head, beta and the rate of alpha."""
         rate = torch.exp(torch.empty(heads).uniform_(log(1e-3), log(1e-1)))
         self.rate_bias = nn.Parameter(rate + torch.log(-torch.expm1(-rate)))  # softplus of it is the rate
         self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
@@ -60,25 +60,25 @@ class GatedDeltaNet(Cell):
         return state.h
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        """All gates, keys and values depend on the inputs alone; what is left to the steps is the memory."""
+        """Compute all gates, keys and values, which depend on the inputs only; the steps update the memory."""
         d = self.hidden_size
         qkv, beta, rate = self.project(xs).split([3 * d, self.heads, self.heads], dim=-1)
         q, k, v = silu(qkv).unflatten(-1, (3, self.heads, self.size)).unbind(-3)
         alpha = torch.exp(-torch.exp(self.log_decay) * softplus(rate + self.rate_bias))
-        vectors = [part.flatten(-2) for part in (_of_length_one(q), _of_length_one(k), v)]
+        vectors = [part.flatten(-2) for part in (_normalised(q), _normalised(k), v)]
         return torch.cat([*vectors, torch.sigmoid(beta), alpha], dim=-1), self._step
 
     def _parts(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Q, k and v (batch, heads, size), beta and alpha (batch, heads, 1)."""
+        """Return q, k and v (batch, heads, size), beta and alpha (batch, heads, 1)."""
         qkv, beta, alpha = u.split([3 * self.hidden_size, self.heads, self.heads], dim=-1)
         q, k, v = qkv.unflatten(-1, (3, self.heads, self.size)).unbind(-3)
         return q, k, v, beta.unsqueeze(-1), alpha.unsqueeze(-1)
 
     def _step(self, u: Tensor, state: DeltaState) -> DeltaState:
         q, k, v, beta, alpha = self._parts(u)
-        faded = alpha.unsqueeze(-1) * state.S
-        held = (faded @ k.unsqueeze(-1)).squeeze(-1)  # alpha S k: what comes back for this key
-        S = faded + (beta * (v - held)).unsqueeze(-1) * k.unsqueeze(-2)
+        decayed = alpha.unsqueeze(-1) * state.S
+        stored = (decayed @ k.unsqueeze(-1)).squeeze(-1)  # alpha S k: the value stored under this key
+        S = decayed + (beta * (v - stored)).unsqueeze(-1) * k.unsqueeze(-2)
         return DeltaState((S @ q.unsqueeze(-1)).flatten(-3), S)
 
     def forward(self, x: Float[Tensor, "batch features"], state: DeltaState) -> DeltaState:
@@ -86,16 +86,16 @@ class GatedDeltaNet(Cell):
         return step(u, state)
 
     def jacobian(self, x: Tensor, state: DeltaState) -> Float[Tensor, "batch size size"]:
-        """The step is affine: each row of S is multiplied by `alpha (I - beta k k^T)`, and h' is what q reads of it."""
+        """Return the matrix of the affine step: it multiplies each row of S by `alpha (I - beta k k^T)`; h' = S' q."""
         q, k, _, beta, alpha = self._parts(self.prepare(x)[0])
         eye = torch.eye(self.size).to(k)
         M = alpha.unsqueeze(-1) * (eye - (beta * k).unsqueeze(-1) * k.unsqueeze(-2))  # (batch, heads, keys, keys)
         rows, d = self.heads * self.size, self.hidden_size
-        read = (M @ q.unsqueeze(-1)).squeeze(-1)  # of the old row, (batch, heads, keys)
+        read = (M @ q.unsqueeze(-1)).squeeze(-1)  # h' as a function of the old row, (batch, heads, keys)
         J = k.new_zeros(len(k), d + rows * self.size, d + rows * self.size)
         by_row = torch.eye(rows).to(k).view(rows, rows, 1)
-        each = read.repeat_interleave(self.size, dim=1)  # a head's rows one after the other, (batch, rows, keys)
-        J[:, :d, d:] = (by_row * each.unsqueeze(2)).flatten(2)
+        reads = read.repeat_interleave(self.size, dim=1)  # (batch, rows, keys)
+        J[:, :d, d:] = (by_row * reads.unsqueeze(2)).flatten(2)
         blocks = M.repeat_interleave(self.size, dim=1)  # (batch, rows, keys, keys)
         J[:, d:, d:] = torch.einsum("ij,bikl->bikjl", by_row[..., 0], blocks).flatten(3).flatten(1, 2)
         return J
@@ -108,6 +108,6 @@ class GatedDeltaNet(Cell):
         return f"heads={self.heads}"
 
 
-def _of_length_one(vectors: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
-    """Or a little less, so that a vector of zeros has a gradient."""
+def _normalised(vectors: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
+    """Scale vectors to length 1, or slightly less, so that a vector of zeros has a gradient."""
     return vectors * torch.rsqrt(vectors.square().sum(-1, keepdim=True) + 1e-6)

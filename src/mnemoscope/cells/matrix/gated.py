@@ -1,4 +1,4 @@
-"""LSTM and GRU whose states are matrices: every gate is a bilinear map."""
+"""LSTM and GRU whose states are matrices and whose gates are bilinear maps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mnemoscope.cells.state import map_state
 
 
 class _Gated(Cell):
-    """What the two have in common: `maps` bilinear maps of the inputs and of H, side by side."""
+    """Base class of both: `maps` bilinear maps of the inputs and of H, one for each gate."""
 
     def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool, maps: int) -> None:
         super().__init__()
@@ -34,25 +34,26 @@ class _Gated(Cell):
 
     @property
     def is_linear(self) -> bool:
-        """Whether its maps are as they were made."""
+        """Whether the maps are unmodified, and so linear."""
         return self.drive.is_linear and is_unmodified(self.connectivity, Bilinear)
 
-    def _held(self, cell: GRU | LSTM) -> None:
-        """Give a vector cell the weights that make it compute the same, as tensors which know their gradients."""
+    def _share_weights(self, cell: GRU | LSTM) -> None:
+        """Replace the weights of a vector cell by the equivalent ones of this cell, which carry gradients."""
         weights = {"weight_ih": self.drive.matrix(), "weight_hh": self.connectivity.matrix()}
         if (bias := self.drive.bias()) is not None:
-            weights |= {"bias_ih": bias, "bias_hh": torch.zeros_like(bias)}  # torch's fused networks want both
+            weights |= {"bias_ih": bias, "bias_hh": torch.zeros_like(bias)}  # torch's fused networks need both
         for name in list(cell._parameters):
             del cell._parameters[name]
             setattr(cell, name, weights.get(name))
 
 
 class MatrixLSTM(_Gated):
-    """`C' = F C + I G`, `H' = O tanh(C')`, products entry by entry (Do et al. 2017). I, F, O are the logistic function
-    and G is the tanh of `U1^T X V1 + U2^T H V2 + B`, each with its own U, V and B.
+    """`C' = F C + I G`, `H' = O tanh(C')`, with elementwise products (Do et al. 2017).
+
+    I, F and O are the logistic function and G is the tanh of `U1^T X V1 + U2^T H V2 + B`, with separate U, V and B.
 
     Args:
-        input_shape: rows and columns of X, or a list of shapes of several matrices, as of `MatrixRNN`.
+        input_shape: rows and columns of X, or a list of shapes of several matrices, as for `MatrixRNN`.
         state_shape: rows and columns of H and C.
         bias: whether to add B.
 
@@ -69,7 +70,7 @@ class MatrixLSTM(_Gated):
         return LSTMState(self._zeros(batch), self._zeros(batch))
 
     def output(self, state: LSTMState) -> Float[Tensor, "*batch features"]:
-        """The entries of H, row by row."""
+        """Return the entries of H, row by row."""
         return state.h.flatten(-2)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -88,26 +89,24 @@ class MatrixLSTM(_Gated):
         return self._step(self.drive(x), state)
 
     def as_lstm(self) -> LSTM:
-        """The LSTM of rows times columns units that computes the same; its weights are Kronecker products of these, as
-        they are now.
-        """
-        with torch.device("meta"):  # no numbers are drawn for weights that are replaced at once
+        """Return the equivalent LSTM of rows times columns units, with Kronecker products of the current weights."""
+        with torch.device("meta"):  # draws no random numbers for weights that are replaced below
             cell = LSTM(self.input_size or 1, self.hidden_size)
-        self._held(cell)
+        self._share_weights(cell)
         return cell
 
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
-        """That of the LSTM of vectors, where its larger matrix pays."""
+        """Return the fast path of the equivalent LSTM, where it is faster."""
         if not self.is_linear:
             return NoFastPath("its maps are not those it was made with")
         return vector_fast_path(self.as_lstm, self.hidden_size, xs, state, mask)
 
     def jacobian(self, x: Tensor, state: LSTMState) -> Float[Tensor, "batch size size"]:
-        """The LSTM's, with Kronecker products for weights."""
+        """Return the Jacobian of the equivalent LSTM."""
         return self.as_lstm().jacobian(x, map_state(lambda part: part.flatten(1), state))
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """The LSTM's."""
+        """Return the box of the equivalent LSTM."""
         return self.as_lstm().bounds(low, high)
 
     def intermediates(self, x: Tensor, state: LSTMState) -> dict[str, Tensor]:
@@ -115,11 +114,12 @@ class MatrixLSTM(_Gated):
 
 
 class MatrixGRU(_Gated):
-    """`H' = (1 - Z) N + Z H`, `N = tanh(U1^T X V1 + B + R (U2^T H V2))`, products entry by entry, with R and Z the
-    logistic function of such bilinear maps: `GRU` in the manner of `MatrixLSTM`.
+    """`H' = (1 - Z) N + Z H`, `N = tanh(U1^T X V1 + B + R (U2^T H V2))`, with elementwise products.
+
+    R and Z are the logistic function of such bilinear maps: a `GRU` built like `MatrixLSTM`.
 
     Args:
-        input_shape: rows and columns of X, or a list of shapes of several matrices, as of `MatrixRNN`.
+        input_shape: rows and columns of X, or a list of shapes of several matrices, as for `MatrixRNN`.
         state_shape: rows and columns of H.
         bias: whether to add B.
 
@@ -136,7 +136,7 @@ class MatrixGRU(_Gated):
         return self._zeros(batch)
 
     def output(self, state: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch features"]:
-        """The entries, row by row."""
+        """Return the entries, row by row."""
         return state.flatten(-2)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -156,26 +156,24 @@ class MatrixGRU(_Gated):
         return self._step(self.drive(x), state)
 
     def as_gru(self) -> GRU:
-        """The GRU of rows times columns units that computes the same; its weights are Kronecker products of these, as
-        they are now.
-        """
+        """Return the equivalent GRU of rows times columns units, with Kronecker products of the current weights."""
         with torch.device("meta"):
             cell = GRU(self.input_size or 1, self.hidden_size)
-        self._held(cell)
+        self._share_weights(cell)
         return cell
 
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
-        """That of the GRU of vectors, where its larger matrix pays."""
+        """Return the fast path of the equivalent GRU, where it is faster."""
         if not self.is_linear:
             return NoFastPath("its maps are not those it was made with")
         return vector_fast_path(self.as_gru, self.hidden_size, xs, state, mask)
 
     def jacobian(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch size size"]:
-        """The GRU's, with Kronecker products for weights."""
+        """Return the Jacobian of the equivalent GRU."""
         return self.as_gru().jacobian(x, state.flatten(1))
 
     def bounds(self, low: Tensor, high: Tensor) -> Box:
-        """Convex combinations of H and a tanh stay within 1."""
+        """Return [-1, 1] for all entries: H' is a convex combination of H and a tanh."""
         one = torch.ones_like(self._zeros(1)).flatten()
         return -one, one
 

@@ -1,4 +1,4 @@
-"""Sizes of memories side by side."""
+"""Sizes of parallel memories (heads)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mnemoscope.base.validation import check_whole
 
 
 def head_size(input_size: int, hidden_size: int, heads: int) -> int:
-    """Features of each of `heads` memories that make up `hidden_size`.
+    """Return the features of each of `heads` memories that together have `hidden_size` features.
 
     >>> head_size(3, 16, heads=2)
     8

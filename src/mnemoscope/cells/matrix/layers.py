@@ -1,4 +1,4 @@
-"""Matrix layers on top of each other: without time, and recurrent ones."""
+"""Stacked matrix layers, feed-forward and recurrent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mnemoscope.cells.stack import Stack
 
 
 class MatrixLayers(nn.Module):
-    """A matrix network without time: `phi(U^T X V + B)`, layer by layer (Renanse et al. 2021, Eq 1).
+    """A feed-forward matrix network: `phi(U^T X V + B)`, layer by layer (Renanse et al. 2021, Eq 1).
 
-    Features are flat at both ends, row by row, so that it can encode the inputs of a `Model`.
+    Inputs and outputs are flattened row by row, so that it can encode the inputs of a `Model`.
 
     Args:
-        shapes: of the input and of what each layer makes of it.
-        nonlinearity: of all layers but the last.
-        last: nonlinearity of the last one.
+        shapes: shapes of the input and of each layer's output.
+        nonlinearity: nonlinearity of all layers but the last.
+        last: nonlinearity of the last layer.
 
     >>> import torch
     >>> MatrixLayers([(28, 28), (10, 10), (5, 2)])(torch.zeros(7, 784)).shape
@@ -54,14 +54,16 @@ class MatrixLayers(nn.Module):
 
 
 def stack_matrix_rnns(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> Stack:
-    """Matrix RNNs on top of each other, the last of which is the output: the stack has a readout of its own. Renanse et
-    al. (2021), Table 1, has such networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675 parameters.
+    """Return stacked matrix RNNs, the last of which is the readout.
+
+    Renanse et al. (2021), Table 1, has such networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675
+    parameters.
 
     Args:
-        shapes: of the input and of the state of each cell.
-        nonlinearity: of all cells but the last.
-        last: nonlinearity of the last one. Linear for logits of bits, as tasks take them: "logistic" has no negative
-            outputs, so that every bit would be told to be 1.
+        shapes: shapes of the input and of the state of each cell.
+        nonlinearity: nonlinearity of all cells but the last.
+        last: nonlinearity of the last cell. Tasks take logits of bits, so that it should be "linear": "logistic" has no
+            negative outputs, and every bit would be predicted as 1.
 
     >>> published = stack_matrix_rnns([(5, 5), (15, 15), (15, 15), (5, 5)])
     >>> sum(weight.numel() for weight in published.parameters())

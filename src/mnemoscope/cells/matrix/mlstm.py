@@ -14,14 +14,16 @@ from mnemoscope.cells.matrix.heads import head_size
 
 
 class MLSTMState(NamedTuple):
-    """Output h (batch, features), memory C (batch, heads, values, keys), normaliser n (batch, heads, keys) and the
-    logarithm m (batch, heads) of the scale in which the two are kept: the memory itself is `e^m C`.
-    """
+    """Output, memory and normaliser; the latter two are stored divided by e^m: the memory itself is `e^m C`."""
 
     h: Tensor
+    """Output (batch, features)."""
     C: Tensor
+    """Memory (batch, heads, values, keys)."""
     n: Tensor
+    """Normaliser (batch, heads, keys)."""
     m: Tensor
+    """Logarithm of the scale of C and n (batch, heads)."""
 
 
 class MLSTM(Cell):
@@ -29,17 +31,17 @@ class MLSTM(Cell):
 
     `C' = f C + i v k^T`, `n' = f n + i k`, `h' = o * C' q / max(|n'^T q|, 1)`; `i = exp(w_i x + b_i)`, f is the
     logistic function or exp of `w_f x + b_f`, `k = W_k x / sqrt(d) + b_k`, q and v are affine maps of x, and o is the
-    logistic function of one; no gate sees the state. C and n are kept divided by e^m, where `m' = max(log f + m,
-    log i)` (Eq 15-17), so that no gate overflows. The 1 then becomes e^-m: the output is that of the formula.
+    logistic function of one; no gate depends on the state. C and n are stored divided by e^m, where
+    `m' = max(log f + m, log i)` (Eq 15-17), so that no gate overflows. The 1 then becomes e^-m: the output is that of the formula.
 
     The projections and convolutions around the cell in the published blocks are not part of it.
 
     Args:
         input_size: number of input features.
-        hidden_size: features of the output: `heads` times the size of a value. The state has more numbers.
-        heads: memories side by side.
-        forget: "sigmoid" or "exponential".
-        forget_bias: b_f in the beginning.
+        hidden_size: number of output features, `heads` times the size of a value. The state is larger.
+        heads: number of memories in parallel.
+        forget: forget gate, "sigmoid" or "exponential".
+        forget_bias: initial value of b_f.
 
     >>> cell = MLSTM(3, 16, heads=2)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).C.shape
@@ -56,7 +58,7 @@ class MLSTM(Cell):
         self.size = head_size(input_size, hidden_size, heads)
         self.input_size, self.hidden_size, self.heads, self.forget = input_size, hidden_size, heads, forget
         self.project = nn.Linear(input_size, 4 * hidden_size + 2 * heads)
-        """To q, k, v, o and, of each head, i and f."""
+        """Projection to q, k, v, o and, for each head, i and f."""
         with torch.no_grad():
             self.project.bias[-2 * heads : -heads] = 0
             self.project.bias[-heads:] = forget_bias
@@ -70,7 +72,7 @@ class MLSTM(Cell):
         return state.h
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        """All gates, keys and values depend on the inputs alone; what is left to the steps is the memory."""
+        """Compute all gates, keys and values, which depend on the inputs only; the steps update the memory."""
         d = self.hidden_size
         q, k, v, o, i, f = self.project(xs).split([d, d, d, d, self.heads, self.heads], dim=-1)
         log_f = logsigmoid(f) if self.forget == "sigmoid" else f
@@ -88,7 +90,7 @@ class MLSTM(Cell):
         i, f = torch.exp(log_i - m).unsqueeze(-1), torch.exp(kept - m).unsqueeze(-1)  # Eq 16, 17
         n = f * state.n + i * k
         C = f.unsqueeze(-1) * state.C + (i * v).unsqueeze(-1) * k.unsqueeze(-2)
-        # a scale beyond the range of numbers: the memory is 0 to all digits, and must not become 0 times infinity
+        # if e^-m overflows, the memory is 0 to rounding, and must not become 0 times infinity
         one = torch.exp(-m.clamp(min=_LEAST[m.dtype]))
         weight = torch.maximum((n * q).sum(-1).abs(), one)
         h = (C @ q.unsqueeze(-1)).squeeze(-1) / weight.unsqueeze(-1)
@@ -99,7 +101,7 @@ class MLSTM(Cell):
         return step(u, state)
 
     def intermediates(self, x: Tensor, state: MLSTMState) -> dict[str, Tensor]:
-        """Query, key and value, the output gate, and the logarithms of the input and the forget gate."""
+        """Return query, key and value, the output gate, and the logarithms of the input and the forget gate."""
         d = self.hidden_size
         parts = self.prepare(x)[0].split([d, d, d, d, self.heads, self.heads], dim=-1)
         return dict(zip(("q", "k", "v", "o", "log_i", "log_f"), parts, strict=True))
@@ -109,4 +111,4 @@ class MLSTM(Cell):
 
 
 _LEAST = {torch.float64: -700.0, torch.float32: -80.0, torch.bfloat16: -80.0, torch.float16: -10.0}
-"""Logarithms whose negative can still be exponentiated."""
+"""Smallest m for which e^-m does not overflow, by dtype."""

@@ -1,4 +1,4 @@
-"""A queue of past states beside a matrix network."""
+"""A matrix network with a queue of its past states."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from mnemoscope.cells.matrix.rnn import MatrixRNN
 
 
 class QueueState(NamedTuple):
-    """The newest matrix X(n) (batch, rows, columns) and those before it, X(n-1), ..., X(n-p), (batch, slots, rows,
-    columns).
-    """
+    """The newest matrix X(n) and a queue of the p matrices before it."""
 
     h: Tensor
+    """X(n), (batch, rows, columns)."""
     queue: Tensor
+    """X(n-1), ..., X(n-p), (batch, slots, rows, columns)."""
 
 
 class QueueMemory(Cell):
     """`X(n) = phi(U^T X(n-1) V + drive(n) + sum_t alpha_t X(n-1-t))`, t = 1, ..., p (Renanse et al. 2021, Eq 34, 35).
 
-    With phi = linear it is the `MatrixSystem` whose Fisher memory is known, in the same words and order. Such a linear
-    network forgets if `rho(U) rho(V) + sum_t |alpha_t| < 1`, rho being the spectral radius; the published case, one
-    slot with alpha = 1, never does.
+    With linear phi it is the `MatrixSystem` whose Fisher memory has a closed form. Such a linear network forgets if
+    `rho(U) rho(V) + sum_t |alpha_t| < 1`, where rho is the spectral radius; the published case, one slot with alpha =
+    1, never does.
 
     Args:
         cell: the matrix network that reads from the queue.
         alpha: weights of the slots, the newest first.
-        learned: whether they learn, from `alpha` on. They are free: nothing keeps their sum.
+        learned: whether the weights are learned, starting at `alpha`; their sum is not constrained.
 
     >>> cell = QueueMemory(MatrixRNN((5, 5), (4, 3)), alpha=[0.2, 0.1])
     >>> cell(torch.zeros(7, 25), cell.initial_state(7)).queue.shape
@@ -47,12 +47,11 @@ class QueueMemory(Cell):
         super().__init__()
         if not isinstance(cell, MatrixRNN):
             raise TypeError(
-                f"What is read from the queue is added before the nonlinearity of a MatrixRNN, but the cell is a "
-                f"{type(cell).__name__}."
+                f"The queue is read into the pre-activation of a MatrixRNN, but the cell is a {type(cell).__name__}."
             )
         try:
             weights = torch.as_tensor(alpha, dtype=cell.initial_state(1).dtype).detach().clone()
-        except (TypeError, ValueError, RuntimeError):  # what torch says of words, and of lists in lists
+        except (TypeError, ValueError, RuntimeError):  # raised by torch for strings and nested lists
             weights = torch.empty(0)
         weights = weights[None] if weights.dim() == 0 else weights
         if weights.dim() != 1 or not len(weights) or not torch.isfinite(weights).all():
@@ -66,7 +65,7 @@ class QueueMemory(Cell):
 
     @property
     def slots(self) -> int:
-        """Past states in the queue, p."""
+        """Number of past states in the queue, p."""
         return len(self.alpha)
 
     def initial_state(self, batch: int) -> QueueState:
@@ -74,7 +73,7 @@ class QueueMemory(Cell):
         return QueueState(h, h.new_zeros(batch, self.slots, *self.cell.state_shape))
 
     def output(self, state: QueueState) -> Float[Tensor, "*batch features"]:
-        """The entries of the newest matrix, row by row."""
+        """Return the entries of the newest matrix, row by row."""
         return self.cell.output(state.h)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -82,7 +81,7 @@ class QueueMemory(Cell):
         return us, lambda u, state: QueueState(step(u + self.read(state), state.h), _pushed(state))
 
     def read(self, state: QueueState) -> Float[Tensor, "*batch rows columns"]:
-        """`sum_t alpha_t X(n-1-t)`."""
+        """Return `sum_t alpha_t X(n-1-t)`."""
         return torch.einsum("t,...tij->...ij", self.alpha, state.queue)
 
     def forward(self, x: Float[Tensor, "batch features"], state: QueueState) -> QueueState:
@@ -90,7 +89,7 @@ class QueueMemory(Cell):
         return step(u, state)
 
     def jacobian(self, x: Tensor, state: QueueState) -> Float[Tensor, "batch size size"]:
-        """Phi' times the matrix of U, V and alpha in the rows of X(n), a shift below."""
+        """Return the Jacobian: phi' times the matrix of U, V and alpha in the rows of X(n), and a shift below."""
         cell, N = self.cell, self.hidden_size
         slope = cell.phi.derivative((cell.pre_activation(x, state.h) + self.read(state)).flatten(1))
         size = (self.slots + 1) * N
@@ -101,7 +100,7 @@ class QueueMemory(Cell):
         return J
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """The cell's, for every slot: what it steps to lies there whatever is read."""
+        """Return the cell's box for every slot: its next state lies there whatever it reads."""
         box = self.cell.bounds(low, high)
         return None if box is None else (box[0].repeat(self.slots + 1), box[1].repeat(self.slots + 1))
 
@@ -110,7 +109,7 @@ class QueueMemory(Cell):
         return {"pre": self.cell.pre_activation(x, state.h) + read, "read": read}
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> QueueMemory:
-        """As for every cell; the inner one knows best how to copy itself."""
+        """Return a constant copy, as every cell does, made of a constant copy of the inner cell."""
         cell = self.cell.frozen(dtype, device)
         alpha = self.alpha.detach().clone().to(dtype=dtype, device=device)
         return QueueMemory(cell, alpha, isinstance(self.alpha, nn.Parameter)).requires_grad_(False).eval()

@@ -1,4 +1,4 @@
-"""The recurrent network whose state is a matrix."""
+"""The Elman cell whose state is a matrix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mnemoscope.connectivity import Connectivity, Dense
 
 
 class Kronecker(Connectivity):
-    """`U^T (x) V^T`, which takes H, flat row by row, to `U^T H V`; U and V are matrices of any real connectivity.
+    """`U^T (x) V^T`, which maps H, flattened row by row, to `U^T H V`; U and V are any real connectivities.
 
     >>> Kronecker(Dense(3), Dense(2))().shape
     torch.Size([6, 6])
@@ -29,7 +29,7 @@ class Kronecker(Connectivity):
     def __init__(self, rows: Connectivity, columns: Connectivity) -> None:
         super().__init__(rows.size * columns.size)
         if rows.complex or columns.complex:
-            raise ValueError("The states of matrix networks are real, but U or V is complex; take orthogonal ones.")
+            raise ValueError("The states of matrix networks are real, but U or V is complex; use orthogonal ones.")
         self.rows, self.columns = rows, columns
         self.unconstrained = rows.unconstrained and columns.unconstrained
 
@@ -37,23 +37,22 @@ class Kronecker(Connectivity):
         return kronecker(*self.factors())
 
     def factors(self) -> tuple[Float[Tensor, "rows rows"], Float[Tensor, "columns columns"]]:
-        """U and V."""
+        """Return U and V."""
         return self.rows(), self.columns()
 
 
 class MatrixRNN(Cell):
     """`H' = phi(U1^T X V1 + U2^T H V2 + B)` (Do et al. 2017; Renanse et al. 2021, Eq 6). States are matrices.
 
-    Inputs are flat at the boundary, (batch, features), row by row, and so is the output. With several input matrices,
-    one behind the other in the features, each has its own U1 and V1. From (p, p) to (q, q) there are 3 q^2 + 2 p q
-    numbers.
+    Inputs and outputs are flattened row by row, (batch, features). Several input matrices are concatenated in the
+    features, and each has separate U1 and V1. From (p, p) to (q, q) there are 3 q^2 + 2 p q parameters.
 
     Args:
         input_shape: rows and columns of X, or a list of shapes of several matrices.
         state_shape: rows and columns of H.
-        nonlinearity: as of `Elman`; modReLU has a bias for every entry.
-        rows: the connectivity that yields U2 (rows, rows); a free matrix by default.
-        columns: the connectivity that yields V2 (columns, columns); a free matrix by default.
+        nonlinearity: as for `Elman`; modReLU has a bias for every entry.
+        rows: the connectivity that yields U2 (rows, rows); an unconstrained matrix by default.
+        columns: the connectivity that yields V2 (columns, columns); an unconstrained matrix by default.
         bias: whether to add B.
 
     >>> cell = MatrixRNN((5, 5), (15, 15))
@@ -92,7 +91,7 @@ class MatrixRNN(Cell):
         return self.drive.maps[0].U.new_zeros(batch, *self.state_shape)
 
     def output(self, state: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch features"]:
-        """The entries, row by row."""
+        """Return the entries, row by row."""
         return state.flatten(-2)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -100,7 +99,7 @@ class MatrixRNN(Cell):
         return self.drive(xs), lambda u, H: self.activate(U.mT @ H @ V + u)
 
     def activate(self, Z: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows columns"]:
-        """Phi of every entry, which it sees as flat vectors: some have numbers of their own for every unit."""
+        """Return phi of every entry; it gets flat vectors, since it may have parameters for every unit."""
         return self.phi(Z.flatten(-2)).unflatten(-1, self.state_shape)
 
     def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch rows columns"]) -> Tensor:
@@ -108,30 +107,31 @@ class MatrixRNN(Cell):
         return step(u, state)
 
     def as_elman(self) -> Elman:
-        """The same network with vectors for states: N = rows times columns units and a matrix of Kronecker products, on
-        these parameters. Lenses that want an Elman cell take it.
+        """Return the equivalent Elman cell with N = rows times columns units, for lenses that need one.
+
+        Its matrix is a Kronecker product; it shares the parameters.
         """
         drive = _FlatDrive(self.drive)
         return Elman.from_parts(drive, self.connectivity, self.phi, sum(self.drive.sizes), self.hidden_size)
 
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
-        """That of the Elman cell, where its larger matrix pays."""
+        """Return the fast path of the equivalent Elman cell, where it is faster."""
         if not self.drive.is_linear:
             return NoFastPath("its drive is not the one it was made with")
         return vector_fast_path(self.as_elman, self.hidden_size, xs, state, mask)
 
     def pre_activation(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch rows columns"]:
-        """What phi is applied to."""
+        """Return the argument of phi."""
         U, V = self.connectivity.factors()
         return U.mT @ state @ V + self.drive(x)
 
     def jacobian(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch size size"]:
-        """`diag(phi'(Z)) (U2^T (x) V2^T)` with Z the pre-activations, row by row."""
+        """Return `diag(phi'(Z)) (U2^T (x) V2^T)` with Z the pre-activations, row by row."""
         slope = self.phi.derivative(self.pre_activation(x, state).flatten(1))
         return slope.unsqueeze(-1) * self.connectivity()
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """The range of phi, where it is finite."""
+        """Return the range of phi if it is finite."""
         if not (isfinite(self.phi.low) and isfinite(self.phi.high)):
             return None
         one = torch.ones_like(self.initial_state(1)).flatten()
@@ -141,7 +141,7 @@ class MatrixRNN(Cell):
         return {"pre": self.pre_activation(x, state)}
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> MatrixRNN:
-        """As for every cell; U2 and V2 are formed here once and for all."""
+        """Return a constant copy, as every cell does; U2 and V2 are formed here, once."""
         with torch.no_grad():
             factors = [factor.detach().clone().to(dtype=dtype, device=device) for factor in self.connectivity.factors()]
         cell = super().frozen(dtype, device)

@@ -1,4 +1,4 @@
-"""Several cells within one step."""
+"""Deep transitions: several cells within one step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mnemoscope.cells.state import State, leaves
 
 
 class DeepTransition(Cell):
-    """One recurrence through several layers: the first one goes on from the state of the last step, every other from
-    what the layer below has just made of it, and all see the input (the network of Renanse et al. 2021 as released).
+    """One recurrence through several layers, as in the released network of Renanse et al. (2021).
 
-    Where a `Stack` has a state for every layer, here there is one. The layers must have states of one shape and take
-    the same inputs.
+    The first layer starts from the state of the last step, every other one from the state that the layer below has just
+    computed, and all read the input. There is one state, where a `Stack` has one for each layer. The layers must have
+    states of the same shape and take the same inputs.
 
     >>> from mnemoscope.cells.matrix import MatrixRNN
     >>> cell = DeepTransition([MatrixRNN((5, 5), (4, 3)) for _ in range(3)])
@@ -45,19 +45,19 @@ class DeepTransition(Cell):
 
     @property
     def state_shape(self) -> tuple[int, int] | None:
-        """Rows and columns of the state, where the layers have such."""
+        """Rows and columns of the state; None if the layers have none."""
         return getattr(self._cells()[-1], "state_shape", None)
 
     @property
     def input_shapes(self) -> list[tuple[int, int]] | None:
-        """Rows and columns of each input matrix, where the layers take such."""
+        """Rows and columns of each input matrix; None if the layers take none."""
         return getattr(self._cells()[0], "input_shapes", None)
 
     def initial_state(self, batch: int) -> State:
         return self._cells()[0].initial_state(batch)
 
     def output(self, state: State) -> Inexact[Tensor, "*batch features"]:
-        """The last layer's."""
+        """Return the output of the last layer."""
         return self._cells()[-1].output(state)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -67,8 +67,8 @@ class DeepTransition(Cell):
         sizes = [prod(shape) for shape in shapes]
 
         def step(u: Tensor, state: State) -> State:
-            for part, shape, (_, own) in zip(u.split(sizes, dim=-1), shapes, driven, strict=True):
-                state = own(part.unflatten(-1, shape), state)
+            for part, shape, (_, layer_step) in zip(u.split(sizes, dim=-1), shapes, driven, strict=True):
+                state = layer_step(part.unflatten(-1, shape), state)
             return state
 
         return torch.cat([us.flatten(kept) for us, _ in driven], dim=-1), step
@@ -79,7 +79,7 @@ class DeepTransition(Cell):
         return state
 
     def jacobian(self, x: Tensor, state: State) -> Float[Tensor, "batch size size"] | None:
-        """The product of the layers' Jacobians."""
+        """Return the product of the layers' Jacobians."""
         product = None
         for layer in self._cells():
             J = layer.jacobian(x, state)
@@ -90,7 +90,7 @@ class DeepTransition(Cell):
         return product
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """The box of the layers, where all of them keep the same one."""
+        """Return the layers' box if all of them have the same one."""
         boxes = [layer.bounds(low, high) for layer in self._cells()]
         first = boxes[0]
         if first is None or not all(box is not None and all(map(torch.equal, box, first)) for box in boxes):
@@ -98,7 +98,7 @@ class DeepTransition(Cell):
         return first
 
     def intermediates(self, x: Tensor, state: State) -> dict[str, Tensor]:
-        """Those of every layer, `0.pre`, `1.pre` and so on."""
+        """Return the intermediates of every layer, `0.pre`, `1.pre` and so on."""
         named = {}
         for depth, layer in enumerate(self._cells()):
             named |= {f"{depth}.{name}": value for name, value in layer.intermediates(x, state).items()}
@@ -106,5 +106,5 @@ class DeepTransition(Cell):
         return named
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> DeepTransition:
-        """As for every cell, layer by layer: each knows best how to copy itself."""
+        """Return a constant copy, as every cell does, made of constant copies of the layers."""
         return DeepTransition([layer.frozen(dtype, device) for layer in self._cells()]).eval()

@@ -1,4 +1,4 @@
-"""Matrix cells run as the vector cells that compute the same, where that is faster."""
+"""Fast paths of matrix cells: the equivalent vector cells, where these are faster."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.state import State, map_state
 
 LARGEST_STATE = 256
-"""Entries of a state up to which the fused scan of the vector cell is taken. On one CPU core, forward and backward over
-50 steps, it takes a tenth to four fifths of the loop's time up to 225 entries (RNN, LSTM and GRU, batches of 16 and
-64), and with 400 about as long, or longer.
+"""Largest number of state entries for which the fused scan of the vector cell is used.
+
+On one CPU core, forward and backward over 50 steps (RNN, LSTM and GRU, batches of 16 and 64), it takes 0.1 to 0.8 of
+the loop's time up to 225 entries, and as long or longer with 400.
 """
 
 
 def no_vector_form(size: int, largest: int) -> NoFastPath | None:
-    """That a state of `size` entries is too large for the matrix of its vector form, or None."""
+    """Return why a state of `size` entries has no vector form that is faster, or None if it has one."""
     if size <= largest:
         return None
     return NoFastPath(f"its state has {size} entries; the matrix of its vector form pays up to {largest}")
@@ -27,8 +28,9 @@ def no_vector_form(size: int, largest: int) -> NoFastPath | None:
 def vector_fast_path(
     vector_cell: Callable[[], Cell], size: int, xs: Tensor, state: State, mask: Tensor | None
 ) -> FastPath | NoFastPath:
-    """The fast path of the vector cell, whose matrix has N^2 instead of rows^2 + columns^2 numbers; the work per step
-    is more, but the steps themselves are fused.
+    """Return the fast path of the vector cell.
+
+    Its matrix has N^2 instead of rows^2 + columns^2 entries, so that each step is more work, but the steps are fused.
     """
     if (too_large := no_vector_form(size, LARGEST_STATE)) is not None:
         return too_large
