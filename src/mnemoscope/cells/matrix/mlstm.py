@@ -32,7 +32,8 @@ class MLSTM(Cell):
     `C' = f C + i v k^T`, `n' = f n + i k`, `h' = o * C' q / max(|n'^T q|, 1)`; `i = exp(w_i x + b_i)`, f is the
     logistic function or exp of `w_f x + b_f`, `k = W_k x / sqrt(d) + b_k`, q and v are affine maps of x, and o is the
     logistic function of one; no gate depends on the state. C and n are stored divided by e^m, where
-    `m' = max(log f + m, log i)` (Eq 15-17), so that no gate overflows. The 1 then becomes e^-m: the output is that of the formula.
+    `m' = max(log f + m, log i)` (Eq 15-17), so that no gate overflows. The 1 then becomes e^-m, and the
+    output is unchanged.
 
     The projections and convolutions around the cell in the published blocks are not part of it.
 
