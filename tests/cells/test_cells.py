@@ -345,7 +345,7 @@ def test_complex_states_lie_flat():
         (lambda: ms.Dynamics(ms.adapt(lambda x, h: h @ torch.zeros(3, 3).double(), state_size=2)), "could not step"),
     ],
 )
-def test_bad_input_is_refused_in_words(make, message):
+def test_bad_input_is_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

@@ -27,7 +27,7 @@ def numbers(cell):
 
 
 def slow_states(cell, xs, state):
-    """Eq 22-23 unit by unit, with the feedback of z = W_o r as a term of its own."""
+    """Compute Eq 22-23 unit by unit, with the feedback of z = W_o r as a separate term."""
     W = numbers(cell)
     phi = {"tanh": np.tanh, "logistic": lambda v: 1 / (1 + np.exp(-v))}[cell.phi.extra_repr()]
     x, states, N = state.copy(), [], len(state)
@@ -263,7 +263,7 @@ def test_copies_of_reservoirs_run_together_as_well():
         (lambda: Reservoirs([EchoState(1, 5)]).run(torch.zeros(3, 1, 2)), "1 input features"),
     ],
 )
-def test_bad_input_is_told(make, message):
+def test_bad_input_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

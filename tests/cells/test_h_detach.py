@@ -8,7 +8,7 @@ from mnemoscope.cells import LSTM, HDetach
 
 
 def slow(cell, xs, draws):
-    """The four gates, written out; h without its gradient where a draw says so."""
+    """Compute the four gates explicitly; detach h where the random draw requires it."""
     h, c = torch.zeros(2, xs.shape[1], 6, dtype=xs.dtype)
     outputs = []
     for x, detached in zip(xs, draws, strict=True):
@@ -40,7 +40,7 @@ def test_it_is_a_slow_loop_with_the_same_draws(p):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
 
 
-def test_with_h_detached_the_gradient_goes_through_c_alone():
+def test_with_h_detached_the_gradient_flows_through_c_only():
     torch.manual_seed(1)
     cell = HDetach(3, 6, 1.0).double()
     state = cell.initial_state(2)._replace(c=torch.randn(2, 6, dtype=torch.float64, requires_grad=True))

@@ -42,14 +42,14 @@ def _xlogx(x):
 
 
 def assert_same(found, expected, digits=DIGITS, besides=1e-307):
-    """To a relative error, one for all or one each, but for what is below the smallest normal number."""
+    """Compare up to a relative error, ignoring differences below the smallest normal number."""
     allowed = digits if isinstance(digits, list) else [digits] * len(expected)
     for one, other, share in zip(found.tolist(), expected, allowed, strict=True):
         assert abs(one - other) <= share * abs(other) + mp.mpf(besides), (one, mp.nstr(other, 20))
 
 
 def units(values):
-    """Each value a unit of a batch of its own, since L is a sum over units."""
+    """Put each value into a separate batch member, since L is a sum over units."""
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
 
@@ -141,7 +141,7 @@ def test_softmax_to_all_digits(beta):
 
 
 @pytest.mark.parametrize("sigma", [*EACH, Softmax(), Softmax(3.0)], ids=lambda sigma: sigma.extra_repr())
-def test_a_lagrangian_and_its_conjugate_meet_at_what_is_fired(sigma):
+def test_fenchel_young_is_an_equality_at_g_equal_sigma_of_x(sigma):
     """Fenchel and Young: L(x) + L*(g) >= x.g, with equality where g = sigma(x)."""
     x, other = torch.randn(2, 200, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind(0)
     g = sigma(x)
@@ -151,8 +151,8 @@ def test_a_lagrangian_and_its_conjugate_meet_at_what_is_fired(sigma):
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-15, 1e-20])
-def test_tiny_states_have_an_energy_of_their_own_size(size):
-    """L and L* of tanh at x are x^2 / 2 to all digits, so that an energy of tiny states can be seen to fall."""
+def test_energies_of_tiny_states_are_accurate(size):
+    """L and L* of tanh at x are x^2 / 2 to rounding, so that the energy of tiny states visibly decreases."""
     x = torch.full((1, 3), size, dtype=torch.float64)
     half = 3 * mp.mpf(size) ** 2 / 2
     assert_same(Tanh().value(x), [half], 1e-15)
@@ -160,7 +160,7 @@ def test_tiny_states_have_an_energy_of_their_own_size(size):
 
 
 def test_the_energy_of_a_network_that_fades_falls_to_the_last_digit():
-    """Without bias states fade towards 0, where an energy that loses digits seems to rise."""
+    """Without bias states decay to 0, where an inaccurate energy would seem to rise."""
     net = torch.nn.RNN(1, 4, bias=False).double()
     net.weight_hh_l0.data = 0.5 * torch.eye(4).double()
     starts = torch.randn(16, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

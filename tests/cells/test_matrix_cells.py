@@ -107,7 +107,7 @@ RNNS = {
 
 @pytest.mark.parametrize("name", RNNS)
 def test_a_matrix_rnn_is_an_elman_cell_with_a_kronecker_matrix(name):
-    """The vector cell built here from nothing but the numbers of the matrices."""
+    """Build the equivalent vector cell from the entries of the matrices."""
     cell = with_random_bias(RNNS[name]())
     U, V = cell.connectivity.factors()
     vector = ms.cells.Elman(25, cell.hidden_size, cell.phi, Dense.from_matrix(kron(U, V)))
@@ -126,7 +126,7 @@ def test_a_matrix_rnn_is_an_elman_cell_with_a_kronecker_matrix(name):
 
 @pytest.mark.parametrize("name", RNNS)
 def test_the_formula_of_a_matrix_rnn(name):
-    """Eq 6 as it is printed, trial by trial."""
+    """Compute Eq 6 as printed, one trial at a time."""
     cell = with_random_bias(RNNS[name]())
     x, state = randn(3, 25), random_state(cell, 3)
     U2, V2 = cell.connectivity.factors()
@@ -314,7 +314,7 @@ def test_the_queue_against_a_list(slots):
 
 
 def test_a_queue_by_sizes():
-    """One of the class, with weights that learn from alpha on if they are to."""
+    """Return a queue memory, with learned weights if asked for."""
     cell = queue(6, 12, slots=3, alpha=0.2, nonlinearity="linear", matrices="normal", rows=4, input_rows=2)
     assert (cell.input_size, cell.hidden_size, cell.cell.state_shape) == (6, 12, (4, 3))
     assert sum(isinstance(part, Normal) for part in cell.modules()) == 2
@@ -347,7 +347,7 @@ def test_a_linear_queue_is_the_matrix_system_of_the_capacity():
 
 
 def unstabilised(cell, xs):
-    """Eq 19-27 of Beck et al. 2024, trial by trial, with exp as it stands."""
+    """Compute Eq 19-27 of Beck et al. 2024 one trial at a time, with an unscaled exp."""
     d, size, heads = cell.hidden_size, cell.size, cell.heads
     W, b = cell.project.weight, cell.project.bias
     sizes = [d] * 4 + [heads] * 2
@@ -433,7 +433,7 @@ def test_gated_deltanet_is_the_published_formula(heads):
 
 
 def test_gated_deltanet_replaces_what_a_key_held():
-    """With alpha = beta = 1 a key gives back its last value, and what orthogonal keys hold stays."""
+    """With alpha = beta = 1 a key returns its last value, and values of orthogonal keys are kept."""
     cell = GatedDeltaNet(3, 4).double()
     step = cell.prepare(torch.zeros(1, 3, dtype=torch.float64))[1]
     eye, state = torch.eye(4, dtype=torch.float64), cell.initial_state(1)
@@ -468,7 +468,7 @@ def test_a_frozen_cell_holds_the_matrices_that_were_formed():
     close(frozen.connectivity().float(), cell.connectivity().detach(), 0)
 
 
-def test_bad_input_is_refused_in_words():
+def test_bad_input_is_refused():
     for make, message in [
         (lambda: MatrixRNN((0, 5), (3, 3)), "at least one row"),
         (lambda: MatrixRNN((5, 5), (3, 4), rows=Dense(4)), "they have 4 and 4"),
@@ -495,7 +495,7 @@ def test_bad_input_is_refused_in_words():
 
 
 def built(cls, *args, **options):
-    """As users call it, without the check of types that the tests have."""
+    """Return the function as users call it, without the type checks of the tests."""
     cell = cls.__new__(cls)
     unwrap(cls.__init__)(cell, *args, **options)
     return cell
@@ -525,7 +525,7 @@ def built(cls, *args, **options):
         (lambda: Bilinear((1, 4), (3, 3), maps=2)(torch.zeros(2, 3, 4)), r"takes matrices \(..., 1, 4\)"),
     ],
 )
-def test_what_is_no_shape_or_number_is_refused_in_words(make, message):
+def test_bad_shapes_and_numbers_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -538,7 +538,7 @@ def test_layers_are_counted_and_depth_is_named():
         unwrap(_layers)(MatrixRNN, (5, 5), (3, 3), 2, "deep")
 
 
-def test_shapes_may_be_whole_numbers_of_numpy():
+def test_shapes_may_be_numpy_integers():
     cell = built(MatrixRNN, (np.int64(5), np.int32(2)), [np.int64(4), 3])
     assert cell.input_shapes == [(5, 2)]
     assert cell.state_shape == (4, 3)

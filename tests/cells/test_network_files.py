@@ -57,7 +57,7 @@ def test_cell_forms(tmp_path):
 
 
 class Evil:
-    """Pickled, it would create a file when opened."""
+    """An object whose unpickling would create a file."""
 
     def __init__(self, path):
         self.path = path
@@ -78,7 +78,7 @@ def test_code_in_a_file_is_never_run(tmp_path):
         load_network(path, "gru")
 
 
-def test_bad_files_are_refused_in_words(tmp_path):
+def test_bad_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no file"):
         load_network(tmp_path / "nowhere.pt", "gru")
     path = tmp_path / "bad.safetensors"
@@ -106,7 +106,7 @@ def test_bad_files_are_refused_in_words(tmp_path):
         ("rnn", {"nonlinearity": "ReLU"}, "Did you mean 'relu'?"),
     ],
 )
-def test_wrong_choices_are_refused_in_words(tmp_path, network, options, message):
+def test_wrong_choices_are_refused(tmp_path, network, options, message):
     path = tmp_path / "net.pt"
     torch.save(torch.nn.GRU(3, 4).state_dict(), path)
     with pytest.raises(ValueError, match=re.escape(message)):

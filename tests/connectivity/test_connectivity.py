@@ -91,7 +91,7 @@ def learned(module):
 
 
 def trained(matrix, steps=100):
-    """Towards some other matrix, far from where it started."""
+    """Train towards another matrix, far from the initial one."""
     matrix = matrix.double()
     optimiser = torch.optim.RMSprop(learned(matrix), lr=0.02)
     matrix.attach_to(optimiser)
@@ -106,7 +106,7 @@ def trained(matrix, steps=100):
 
 
 def assert_same_numbers(found, expected, bound):
-    """As sets of complex numbers."""
+    """Compare two spectra as sets of complex numbers."""
     distance = (found[:, None] - expected).abs()
     for row in range(len(found)):
         nearest = distance[row].argmin()
@@ -129,7 +129,7 @@ def test_the_claimed_spectrum_is_that_of_the_matrix(matrix, steps):
         torch.testing.assert_close(found, claim.singular_values.sort(descending=True)[0], rtol=0, atol=1e-10)
 
 
-def test_who_claims_what():
+def test_each_matrix_knows_the_documented_part_of_its_spectrum():
     assert Dense(4).spectrum() == KnownSpectrum(None, None)
     assert Schur(4, within_pairs=True).spectrum() == KnownSpectrum(None, None)
     for kind in (Exponential(4), Exponential(4, complex=True), Cayley(4, negative=0), Schur(4), Normal(4)):
@@ -368,7 +368,7 @@ def test_the_fisher_memory_of_a_normal_network_is_the_closed_form():
 
 
 def test_a_matrix_network_of_normal_matrices_loses_nothing_after_learning():
-    """Its total is `|W|^2`, which a learned one of free matrices does not have."""
+    """The total is `|W|^2`, unlike that of learned unconstrained matrices."""
     totals = {}
     for name, rows, columns in (
         ("normal", Normal(4, modulus=0.8, clamp=0.1), Normal(3, modulus=0.9, clamp=0.05, real=3)),
@@ -491,7 +491,7 @@ def test_a_moving_base_takes_the_step_of_wisdom_et_al():
         (lambda: GORU(3, 4, Fourier(4)), "yields a complex one"),
     ],
 )
-def test_bad_options_are_refused_in_words(make, words):
+def test_bad_options_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
 
@@ -512,7 +512,7 @@ def test_an_exponential_of_nan_says_so():
         matrix()
 
 
-def test_half_precision_is_refused_in_words(matrix):
+def test_half_precision_is_refused(matrix):
     if isinstance(matrix, Dense):
         assert matrix.bfloat16()().dtype == torch.bfloat16
         return
@@ -540,7 +540,7 @@ def test_sizes_as_published():
     assert matched_size(eurnn, 20_000, 10, 9, style="fft") in (256, 512)
 
 
-def test_an_irnn_adds_nothing_of_its_own():
+def test_an_irnn_starts_as_the_identity_plus_its_input():
     cell = irnn(1, 20)
     assert not cell(torch.zeros(3, 1), cell.initial_state(3)).any()
     assert cell.drive.weight.std() < 2e-3

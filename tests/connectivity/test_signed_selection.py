@@ -12,7 +12,7 @@ from mnemoscope.lenses.variables import angle_error
 
 @st.composite
 def parts(draw):
-    """What a selection is made of; made in the test, since the check of its types draws random numbers of its own."""
+    """Return the parts of a random selection; the test builds it, since the type checks draw random numbers."""
     s, d = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     lags = draw(st.lists(st.integers(1, s), min_size=d, max_size=d))
     elements = draw(st.lists(st.integers(0, d - 1), min_size=d, max_size=d))
@@ -81,7 +81,7 @@ def test_a_matrix_gives_its_selection_back(made_of):
 
 
 def slow_decode(task: tuple[int, int, int], s: int, d: int) -> torch.Tensor:
-    """From the words alone: digits as text, places moved one exchange after the other, F filled in."""
+    """Build F from the definition: digits as text, exchanges in order."""
     chosen, permutation, negated = task
     digits = format(chosen, "b")[::-1].ljust(s * d, "0")
     places = [place for place, digit in enumerate(digits) if digit == "1"]
@@ -182,7 +182,7 @@ def test_numbers_of_modes():
 @settings(max_examples=60, deadline=None)
 @given(parts())
 def test_cycles_are_the_elements_that_come_back(made_of):
-    """Slow: follow each element for d steps, and see whether it comes back."""
+    """Follow each element for d steps and check whether it returns (slow reference)."""
     F = SignedSelection(*made_of)
     lasting = set()
     for start in range(F.size):
@@ -270,6 +270,6 @@ def test_impossible_selections(change, words):
         (lambda: parse_selection("Repeat", 2, 2), "A rule is .* but is 'Repeat'"),
     ],
 )
-def test_bad_input_is_told(make, words):
+def test_bad_input_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
