@@ -24,7 +24,7 @@ from mnemoscope.engines import Job, Local, Outcome
 TARGET = 0.3
 """Largest overhead of a trial, in seconds."""
 STUDY_IMPORTS = "import mnemoscope.replication.runner"
-"""What the process of a study's trial imports."""
+"""Imports of a process that runs a trial of a study."""
 
 
 def main() -> None:

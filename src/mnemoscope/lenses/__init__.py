@@ -1,4 +1,4 @@
-"""The lenses."""
+"""Lenses: each analyses a network or a dynamical system and returns a `Result`."""
 
 from mnemoscope.lenses.attention import Attention, AttentionDependencies, record_attention
 from mnemoscope.lenses.attractors import (

@@ -1,4 +1,4 @@
-"""The roots found so far: separates new from known ones, and recognises early where an iteration converges to."""
+"""The catalogue of known roots: it detects new ones, and recognises early to which root a start converges."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _width(cloud: np.ndarray) -> float:
 def _against_time(
     points: np.ndarray, slow: np.ndarray, paths: np.ndarray, segments: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Add time as the first coordinate of one-dimensional states; fixed points stand where the trajectories end."""
+    """Add time as the first coordinate of one-dimensional states; fixed points are drawn at the last step."""
     steps = np.broadcast_to(np.arange(paths.shape[1], dtype=float)[:, None], (*paths.shape[:2], 1))
     end = max(paths.shape[1] - 1, 0)
 
