@@ -540,7 +540,7 @@ def test_sizes_as_published():
     assert matched_size(eurnn, 20_000, 10, 9, style="fft") in (256, 512)
 
 
-def test_an_irnn_starts_as_the_identity_plus_its_input():
+def test_an_irnn_stays_at_zero_without_input():
     cell = irnn(1, 20)
     assert not cell(torch.zeros(3, 1), cell.initial_state(3)).any()
     assert cell.drive.weight.std() < 2e-3
