@@ -121,8 +121,8 @@ def test_all_is_the_whole_bibliography(capsys):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], "Say what to cite"),
-        (["--all", "gru"], "Say what to cite"),
+        ([], "Name what to cite"),
+        (["--all", "gru"], "Name what to cite"),
         (["flipflop-cub"], "Did you mean 'flipflop-cube'"),
         (["runs/nothing/here"], "no file or folder"),
         (["copy-200", "--preset", "huge"], "presets smoke, cpu, paper"),
