@@ -33,8 +33,8 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/relational_runs.py
 	$(BIN)/python benchmarks/trials.py
 
-scoreboard: .venv/installed  ## after a result has changed: tell all of them as the code of today does, write SCOREBOARD.md and README's summary
-	$(BIN)/mnemoscope scoreboard --results results --root None --retell --markdown SCOREBOARD.md --summary README.md
+scoreboard: .venv/installed  ## after a result has changed: rewrite results with the current code, SCOREBOARD.md and the summary in README.md
+	$(BIN)/mnemoscope scoreboard --results results --root None --rewrite --markdown SCOREBOARD.md --summary README.md
 
 docs: .venv/installed  ## the documentation as build/site/index.html; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -122,7 +122,7 @@ def test_the_lens_is_on_the_page(house, capsys):
 
 def test_the_study_runs_in_processes_of_its_own(house, capsys):
     ran, _ = run("A study", capsys)
-    assert len(re.findall("agrees", ran)) == 2
+    assert len(re.findall("matches", ran)) == 2
     assert "| 5 units, noise 0: capacity per unit | at most 1 | 1.000 | [smoke]" in (house / "board.md").read_text()
     test_studies.test_a_study_is_whole("recallable")
     assert main(["study", "recallable", "--preset", "smoke", "--resume", "--json"]) == 0

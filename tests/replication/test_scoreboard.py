@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,10 +11,14 @@ import pytest
 from mnemoscope import registry
 from mnemoscope.base.files import read_json
 from mnemoscope.cli import main
-from mnemoscope.replication.results import Told, read_told, retell
-from mnemoscope.replication.scoreboard import COMPARED, KINDS, OTHERS, OURS, counts, make_scoreboard, work_of
+from mnemoscope.registry import citations
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Judgement, Row, Verdict
+from mnemoscope.replication.results import PresetResults, read_results, rewrite_results
+from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, counts, make_scoreboard
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
-from mnemoscope.replication.study import Finished, Row, Trial
+from mnemoscope.replication.study import Finished, Trial
+from mnemoscope.replication.trial_files import claim_as_json, row_as_json
 from mnemoscope.store import find_study_results
 
 pytestmark = pytest.mark.xdist_group("scoreboard")  # their fixture takes long: once, not in each process
@@ -26,9 +30,9 @@ AGAIN = "run `make scoreboard`"
 
 @pytest.fixture(scope="module")
 def committed():
-    told, problems = read_told(RESULTS, None)
+    found, problems = read_results(RESULTS, None)
     assert problems == []
-    return told
+    return found
 
 
 def test_the_scoreboard_is_up_to_date_with_the_results(committed, tmp_path):
@@ -51,104 +55,114 @@ def test_the_readme_has_the_summary_of_the_results(committed, tmp_path):
     assert (tmp_path / "README.md").read_text() == "no place"
 
 
-def test_results_tell_what_the_code_of_today_does(committed):
-    for one in committed:
-        content = read_json(one.path)
-        assert content["rows"] == [asdict(row) for row in one.rows], f"{one.path}: {AGAIN}"
-        assert list(content["of the preset"].values()) == list(one.of_preset), f"{one.path}: {AGAIN}"
-        assert content["published"] == json.loads(json.dumps([asdict(said) for said in one.study.published])), AGAIN
+def test_committed_results_are_those_of_the_current_code(committed):
+    for results in committed:
+        content = read_json(results.path)
+        rows, claims = json.loads(
+            json.dumps([[row_as_json(row) for row in results.rows], [*map(claim_as_json, results.study.claims)]])
+        )
+        assert content["rows"] == rows, f"{results.path}: {AGAIN}"
+        assert content["claims"] == claims, f"{results.path}: {AGAIN}"
+        assert list(content["of the preset"].values()) == list(results.of_preset), f"{results.path}: {AGAIN}"
 
 
-def test_every_verdict_stands_beside_something_published(committed):
-    for one in committed:
-        published = {said.quantity for said in one.study.published}
-        lost = [row.quantity for row in one.rows if row.verdict != "not compared"]
-        lost = [
-            row for row in lost if not published & {row, *(each.stated for each in one.rows if each.quantity == row)}
-        ]
-        assert lost == [], one.path
+def test_every_verdict_belongs_to_a_claim_of_its_study(committed):
+    for results in committed:
+        for row in results.rows:
+            assert row.claim in results.study.claims if row.verdict.compared else True, (results.path, row.quantity)
 
 
-def test_a_verdict_is_never_better_than_that_of_its_row(committed):
-    rows = {(one.path, row.quantity): row for one in committed for row in one.rows}
-    words = {"matches": "agrees", "in part": "agrees in", "not compared": "not compared"}
+def test_no_two_claims_of_a_study_are_about_the_same():
+    for entry in registry.studies:
+        about = [(claim.subject, claim.quantity) for claim in entry.load().claims]
+        assert len({*about}) == len(about), entry.name
+
+
+def test_a_verdict_is_that_of_its_row(committed):
+    rows = {(results.path, row.quantity, row.claim.name): row
+            for results in committed for row in results.rows if row.claim is not None}  # fmt: skip
     for item in make_scoreboard(committed).items:
         for line in item.lines:
-            if line.told is not None:
-                row = rows[line.told.path, line.quantity]
-                assert row.verdict.startswith(words.get(line.kind, line.kind))
-                assert line.ours == row.ours
+            if line.results is not None:
+                row = rows[line.results.path, line.quantity, line.claim.name]
+                assert (line.verdict, line.ours) == (row.verdict, row.ours)
             else:
-                assert line.kind in ("not run", "not compared")
+                assert line.verdict in (Verdict.NOT_RUN, Verdict.NOT_COMPARED)
 
 
-def test_all_that_was_published_is_counted_once(committed):
+def test_every_claim_is_counted_once(committed):
     board = make_scoreboard(committed)
-    assert len(board.items) == sum(len(entry.load().published) for entry in registry.studies)
-    assert sum(len(board.of_work(work)) for work in board.works()) == len(board.items)
+    assert len(board.items) == sum(len(entry.load().claims) for entry in registry.studies)
+    assert sum(len(board.claims_of(work)) for work in board.works()) == len(board.items)
     found = counts(board.published())
-    assert {*found} <= {*KINDS}
-    assert sum(found.values()) == len(board.items) - len(board.of_work(OURS))
+    assert sum(found.values()) == len(board.items) - len(board.claims_of(THIS_PROJECT))
     assert f"Of {len(board.published())} published" in board.summary()
-    assert f"{sum(found[kind] for kind in COMPARED)} are compared" in board.summary()
+    assert f"{sum(found[verdict] for verdict in Verdict if verdict.compared)} are compared" in board.summary()
 
 
 STUDY = registry.studies.load("flipflop-cube")
 
 
-def told(preset, *rows, path="results/x.json"):
+def results_of(preset, *rows, path="results/x.json"):
     command, finished = f"mnemoscope study flipflop-cube --preset {preset}", [Finished(Trial("gru", {}, 0))]
-    return Told(STUDY, preset, list(rows), command, (1, 2), finished, Path(path))
+    return PresetResults(STUDY, preset, list(rows), command, (1, 2), finished, Path(path))
 
 
-def row(name, verdict, ours="8", because=""):
-    return Row(f"{name}: stable fixed points", "8", ours, verdict, "", "stable fixed points", because)
+def row(name, verdict, ours="8", reason="", matching=None):
+    judgement = Judgement(Verdict(verdict), reason, matching)
+    return Row(f"{name}: stable fixed points", "8", ours, judgement, "", STUDY.claim("stable fixed points"))
 
 
-def stable(*all_told):
-    board = make_scoreboard(all_told)
+def stable(*results):
+    board = make_scoreboard(results)
     return next(item for item in board.items if item.study == STUDY.name and "stable" in item.lines[0].quantity)
 
 
 def test_what_was_not_run_and_what_is_not_measured():
     by_quantity = {item.lines[0].quantity: item for item in make_scoreboard([]).items if item.study == STUDY.name}
-    assert {item.kind for item in by_quantity.values()} == {"not run"}
-    run = make_scoreboard([told("cpu", row("elman", "agrees"))])
+    assert {item.verdict for item in by_quantity.values()} == {"not run"}
+    run = make_scoreboard([results_of("cpu", row("elman", "matches"))])
     by_quantity = {item.lines[0].quantity: item for item in run.items if item.study == STUDY.name}
     line = by_quantity["minutes for 20 points"].lines[0]
-    assert (line.verdict, line.because, line.told) == ("not compared", "it is not measured", None)
-    assert by_quantity["fixed points"].kind == "not run"
+    assert (line.verdict, line.judgement.reason, line.results) == ("not compared", "it is not measured", None)
+    assert by_quantity["fixed points"].verdict == "not run"
 
 
 def test_the_preset_nearest_to_what_was_published_is_shown_if_it_was_compared():
-    smoke, cpu, paper = (told(name, row(name, "agrees")) for name in ("smoke", "cpu", "paper"))
+    smoke, cpu, paper = (results_of(name, row(name, "matches")) for name in ("smoke", "cpu", "paper"))
     assert stable(smoke, cpu, paper).lines[0].preset == "paper"
-    assert stable(smoke, cpu, paper, told("published", row("published", "differs"))).kind == "differs"
+    assert stable(smoke, cpu, paper, results_of("published", row("published", "differs"))).verdict == "differs"
     assert stable(smoke, cpu).lines[0].preset == "cpu"
-    elsewhere = told("paper", row("paper", "not compared", because="other conditions"))
+    elsewhere = results_of("paper", row("paper", "not compared", reason="other conditions"))
     assert stable(smoke, cpu, elsewhere).lines[0].preset == "cpu"
     alone = stable(elsewhere)
-    assert (alone.kind, alone.lines[0].because) == ("not compared", "other conditions")
-    assert (stable(smoke).kind, stable(smoke).lines[0].ours) == ("not compared", "8")
+    assert (alone.verdict, alone.lines[0].judgement.reason) == ("not compared", "other conditions")
+    assert (stable(smoke).verdict, stable(smoke).lines[0].ours) == ("not compared", "8")
     own = replace(cpu, path=Path("runs/studies/flipflop-cube/cpu/page.html"))
-    assert stable(own, cpu).lines[0].told is own
+    assert stable(own, cpu).lines[0].results is own
 
 
 def test_several_networks_are_one_item():
-    assert stable(told("cpu", row("a", "agrees"), row("b", "agrees"))).kind == "matches"
-    assert stable(told("cpu", row("a", "agrees"), row("b", "worse"))).kind == "in part"
-    assert stable(told("cpu", row("a", "agrees in 1 of 2"))).lines[0].verdict == "matches in 1 of 2"
-    mixed = stable(told("cpu", row("a", "not compared"), row("b", "differs", because="a misprint")))
-    assert (mixed.kind, len(mixed.lines), mixed.lines[1].because) == ("differs", 2, "a misprint")
+    assert stable(results_of("cpu", row("a", "matches"), row("b", "matches"))).verdict == "matches"
+    assert stable(results_of("cpu", row("a", "matches"), row("b", "worse"))).verdict == "in part"
+    some = stable(results_of("cpu", row("a", "in part", matching=(1, 2)))).lines[0]
+    assert (str(some.judgement), some.judgement.reason) == ("matches in 1 of 2", "it is not known why")
+    mixed = stable(results_of("cpu", row("a", "not compared"), row("b", "differs", reason="a misprint")))
+    assert (mixed.verdict, len(mixed.lines), mixed.lines[1].judgement.reason) == ("differs", 2, "a misprint")
 
 
-def test_sources_are_told_apart():
-    assert work_of("Jang, section 6", "") == "Jang"
-    assert work_of("this project: |W|^2, unlike Kerg", "Kerg") == OURS
-    assert work_of("an earlier prototype of this machine, not published", "Renanse") == OURS
-    assert work_of("pytorch-ntm; an earlier prototype", "Renanse") == OTHERS
-    assert work_of("what the theory implies", "Karuvally et al. 2023, section 9") == "Karuvally et al. 2023"
-    assert work_of("notes on the energy, section 6", "Karuvally et al. 2023") == "Notes on its energy"
+def test_the_paper_of_a_plugin_has_a_section_of_its_own(monkeypatch, tmp_path):
+    entry = "@article{ada1843,\n  author = {Lovelace, Ada},\n  year = {1843}\n}"
+    monkeypatch.setattr(citations, "BIBTEX", {**citations.BIBTEX, "ada1843": entry})
+    claim = Claim(EVERYTHING, "Bernoulli numbers", "B7", Source("ada1843", "Note G"), tolerance=(0, 1))
+    monkeypatch.setattr(type(STUDY), "claims", (*STUDY.claims, claim))
+    board = make_scoreboard([])
+    assert board.works()[: len(BODIES_OF_WORK)] == list(BODIES_OF_WORK)
+    assert board.works()[-1] == THIS_PROJECT
+    assert [item.claim for item in board.claims_of("ada1843")] == [claim]
+    text = write_markdown(tmp_path / "board.md", board).read_text()
+    assert "## Lovelace 1843" in text
+    assert "| Lovelace 1843, Note G |" in text
 
 
 class Links(HTMLParser):
@@ -203,7 +217,7 @@ def test_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert len(lines) == 18
     assert lines[0]["command"] == "mnemoscope study fisher-table --preset cpu"
     assert len(error.splitlines()) == 3
-    for name, why in (("copy-200", "JSON"), ("denoise", "cannot be told"), ("tremolo", "no study")):
+    for name, why in (("copy-200", "JSON"), ("denoise", "cannot be read"), ("tremolo", "no study")):
         assert why in next(line for line in error.splitlines() if name in line)
     assert {each.name for each in tmp_path.iterdir()} == {"results"}  # nothing is written that was not asked for
     assert main(["scoreboard", "--results", "results", "--markdown", "board.md"]) == 0
@@ -219,16 +233,16 @@ def test_results_are_told_again_and_what_was_measured_stays(tmp_path):
     file = tmp_path / source.name
     file.write_text(json.dumps(older))
     assert find_study_results(tmp_path)[0].of_preset is None
-    retell(tmp_path)
+    rewrite_results(tmp_path)
     assert file.read_text() == source.read_text()
     newer = {**content, "environments": [{"mnemoscope": "99.0.0"}], "more": 1}
     file.write_text(json.dumps(newer))
     with pytest.raises(ValueError, match="newer than this one"):
-        retell(tmp_path)
+        rewrite_results(tmp_path)
     assert read_json(file) == newer
     file.write_text(json.dumps({"study": "fisher-table"}))
     with pytest.raises(ValueError, match="another version"):
-        retell(tmp_path)
+        rewrite_results(tmp_path)
 
 
 def test_pages_are_written_from_results_alone(tmp_path, capsys):

@@ -10,7 +10,8 @@ import torch
 from mnemoscope import registry
 from mnemoscope.base.files import lock_folder
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.replication import Finished, Preset, Published, Study, Trial, run_study
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication import EVERYTHING, Claim, Finished, Preset, Study, Trial, run_study
 from mnemoscope.replication.learning import take_trained
 from mnemoscope.studies.jang.flipflop_cube import STUDY, cube
 from mnemoscope.studies.kerg2022 import copy_200
@@ -25,8 +26,8 @@ def test_a_study_is_whole(name):
     assert isinstance(study, Study)
     assert study.name == name
     assert {"smoke", "cpu", "paper"} <= set(study.presets)
-    assert study.published
-    assert all(one.source for one in study.published)
+    assert study.claims
+    assert all(claim.source.work for claim in study.claims)
     trials = study.trials(study.presets["paper"].settings, (0, 1))
     assert len({trial.hash for trial in trials}) == len(trials)
 
@@ -43,7 +44,9 @@ def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     assert result.page.read_text().startswith("<!DOCTYPE html>")
     with pytest.raises(FileExistsError, match="--resume"):
         run_study(name, "smoke", root=tmp_path, progress=False)
-    monkeypatch.setattr("mnemoscope.replication.page.inline", lambda *_, **__: "")  # its figure is the same: drawn once
+    monkeypatch.setattr(
+        "mnemoscope.replication.page.inline_svg", lambda *_, **__: ""
+    )  # its figure is the same: drawn once
     again = run_study(name, "smoke", root=tmp_path, resume=True, progress=False)
     assert again.reused == again.trials
     assert again.rows == result.rows
@@ -106,49 +109,46 @@ def finished(results, **changes):
 
 
 def test_the_verdict_follows_the_declared_range():
-    published = Published("points", 8, "Fig 6", agreeing=(7, 9))
-    assert published.verdict([7, 8, 9]) == "agrees"
-    assert published.verdict([6, 10]) == "differs"
-    assert published.verdict([6, 9]) == "agrees in 1 of 2"
-    assert replace(published, agreeing=None).verdict([8]) == published.verdict([]) == "not compared"
+    claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), tolerance=(7, 9))
+    assert claim.judge([7, 8, 9]).verdict == "matches"
+    assert claim.judge([6, 10]).verdict == "differs"
+    assert str(claim.judge([6, 9])) == "matches in 1 of 2"
+    assert replace(claim, tolerance=None).judge([8]).verdict == claim.judge([]).verdict == "not compared"
 
 
 def test_what_lies_on_the_good_side_is_better():
-    error = Published("error", 8, "Table 1", agreeing=(7, 9), better="lower")
-    assert (error.verdict([6, 5]), error.verdict([10, 11])) == ("better", "worse")
-    assert error.verdict([6, 10]) == "differs"  # neither
-    assert error.verdict([6, 8]) == "agrees in 1 of 2"
+    error = Claim(EVERYTHING, "error", 8, Source("jang", "Table 1"), tolerance=(7, 9), better="lower")
+    assert (error.judge([6, 5]).verdict, error.judge([10, 11]).verdict) == ("better", "worse")
+    assert error.judge([6, 10]).verdict == "differs"  # neither
+    assert error.judge([6, 8]).matching == (1, 2)
     score = replace(error, better="higher")
-    assert (score.verdict([6, 5]), score.verdict([10, 11])) == ("worse", "better")
+    assert (score.judge([6, 5]).verdict, score.judge([10, 11]).verdict) == ("worse", "better")
 
 
 def test_a_row_tells_why_it_differs_and_why_it_is_not_compared():
-    stated = Published("points", 8, "Fig 6", agreeing=(8, 8), because="a misprint")
-    assert stated.beside("a: points", [8], "8").because == ""
-    assert stated.beside("a: points", [9], "9").because == "a misprint"
-    assert stated.beside("a: points", [], "none").because == "nothing was measured"
-    assert "no range" in replace(stated, agreeing=None).beside("a: points", [8], "8").because
-    other = stated.not_beside("a: points", "8", "2 seeds", "other conditions")
-    assert (other.verdict, other.remark, other.because) == (
+    claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), tolerance=(8, 8), reason="a misprint")
+    assert claim.compare("a: points", [8], "8").judgement.reason == ""
+    assert claim.compare("a: points", [9], "9").judgement.reason == "a misprint"
+    assert claim.compare("a: points", [], "none").judgement.reason == "nothing was measured"
+    assert "no range" in replace(claim, tolerance=None).compare("a: points", [8], "8").judgement.reason
+    other = claim.not_compared("a: points", "8", "2 seeds", "other conditions")
+    assert (other.verdict, other.remark, other.judgement.reason) == (
         "not compared",
         "2 seeds; other conditions",
         "other conditions",
     )
-    assert other.stated == "points"
+    assert other.claim is claim
 
 
 def test_the_cube_is_summarised_beside_what_was_published():
     rows = STUDY.summarise(finished([WHOLE, PART, WHOLE]))
-    assert [list(vars(row).values())[:5] for row in rows] == [
-        ["elman 12: stable fixed points", "8", "8, 7, 8", "agrees in 2 of 3", "accuracy 0.9000"],
-        ["elman 12: fixed points", "9-26", "27, 11, 27", "agrees in 1 of 3", "8 + 12 + 6 + 1 = 27 in 2 of 3 networks"],
-        ["elman 12: index sum 1", "not checked", "2 of 3", "not compared", "necessary for a complete set"],
+    assert [(row.quantity, row.published, row.ours, str(row.judgement), row.remark) for row in rows] == [
+        ("elman 12: stable fixed points", "8", "8, 7, 8", "matches in 2 of 3", "accuracy 0.9000"),
+        ("elman 12: fixed points", "9-26", "27, 11, 27", "matches in 1 of 3", "8 + 12 + 6 + 1 = 27 in 2 of 3 networks"),
+        ("elman 12: index sum 1", "not checked", "2 of 3", "not compared", "necessary for a complete set"),
     ]
-    assert [(row.stated, row.because) for row in rows] == [
-        ("stable fixed points", ""),
-        ("fixed points", "a cube has 27"),
-        ("", ""),
-    ]
+    assert [row.claim for row in rows] == [*STUDY.claims[:2], None]
+    assert [row.judgement.reason for row in rows] == ["", "a cube has 27", ""]
 
 
 def test_a_cube_of_other_bits_is_counted_but_not_compared():
@@ -179,7 +179,7 @@ def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
     assert summary["command"].endswith("--preset smoke --seeds 0 1 2")
     assert summary["not run"] == []
     page = result.page.read_text()
-    assert "<td>agrees</td>" in page  # 8 stable points
+    assert "<td>matches</td>" in page  # 8 stable points
     assert "<td>differs</td>" in page  # 27 points, where 9 to 26 were published
 
 
@@ -191,7 +191,7 @@ def test_what_of_a_command_was_not_run_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(STUDY, "trials", lambda settings, seeds: [*run, *more])
     result = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, finished_only=True, progress=False)
     assert json.loads((folder / "summary.json").read_text())["not run"] == ["another, seed 0", "another, seed 1"]
-    assert "not run: another, seed 0; another, seed 1." in result.page.read_text()
+    assert "Not run: another, seed 0; another, seed 1." in result.page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def learned(study, network, preset, **result):
 
 
 def test_networks_are_compared_under_the_published_conditions_alone():
-    for preset, verdict in (("cpu", "agrees"), ("smoke", "not compared")):
+    for preset, verdict in (("cpu", "matches"), ("smoke", "not compared")):
         rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "nnrnn", preset, accuracy=0.995, loss=0.01)])
         assert [row.verdict for row in rows] == [verdict, "not compared"]
         assert rows[0].published == "solves it"

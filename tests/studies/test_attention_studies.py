@@ -8,6 +8,7 @@ from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.lenses.attention import record_attention
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.replication import Finished
+from mnemoscope.replication.claims import about
 from mnemoscope.studies.kerg2022 import (
     copy_table,
     denoise,
@@ -103,7 +104,7 @@ def test_a_solved_network_is_compared_however_soon_it_was():
     study = transfer_copy.STUDY
     one = learned(study, "relrnn", [[100, 1.0], [5000, 0.9]], accuracy=0.999)
     rows = {row.quantity: row for row in study.summarise([one])}
-    assert rows["relrnn: recall at delay 100"].verdict == "agrees"
+    assert rows["relrnn: recall at delay 100"].verdict == "matches"
     assert rows["relrnn: recall at delay 5000"].verdict == "worse"
     assert rows["relrnn: recall at delay 5000"].published == "99%"
     assert rows["relrnn: iterations to 99% recall"].ours == "200"
@@ -115,18 +116,18 @@ def test_a_network_that_had_less_time_is_not_compared():
     one = learned(denoise.STUDY, "lstm, delay 100", accuracy=0.3)
     row = denoise.STUDY.summarise([one])[0]
     assert (row.published, row.ours, row.verdict) == ("82%", "0.3", "not compared")
-    assert row.because == "200 iterations; 200,000 were published"
-    assert row.because in row.remark
+    assert row.judgement.reason == "200 iterations; 200,000 were published"
+    assert row.judgement.reason in row.remark
     whole = learned(denoise.STUDY, "lstm, delay 100", accuracy=0.3, steps=200_000)
     assert denoise.STUDY.summarise([whole])[0].verdict == "worse"
 
 
 def test_out_of_memory_is_told_and_not_compared():
-    stated = transfer_copy.STUDY.stated("memrnn: recall at delay 5000")
-    assert (stated.value, stated.verdict([1.0])) == ("out of memory", "not compared")
+    claim = transfer_copy.STUDY.claim("recall at delay 5000", about("memrnn"))
+    assert (claim.value, claim.judge([1.0]).verdict) == ("out of memory", "not compared")
 
 
-@pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "agrees"), ([-1.0, -2.0], "differs")])
+@pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "matches"), ([-1.0, -2.0], "differs")])
 def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
     study = screening_tradeoff.STUDY
     one = learned(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5)
@@ -144,9 +145,9 @@ def test_two_data_sets_are_compared_under_their_own_conditions():
     characters = learned(study, "ptb, rellstm", preset="paper", accuracy=0.6, bpc=1.37)
     rows = {row.quantity: row.verdict for row in study.summarise([digits, characters])}
     assert rows == {
-        "pmnist, rellstm: accuracy": "agrees",
+        "pmnist, rellstm: accuracy": "matches",
         "ptb, rellstm: accuracy": "worse",
-        "ptb, rellstm: bits per character": "agrees",
+        "ptb, rellstm: bits per character": "matches",
     }
     few = learned(study, "pmnist, rellstm", accuracy=0.94)
     assert [row.verdict for row in study.summarise([few])] == ["not compared"]
@@ -155,6 +156,6 @@ def test_two_data_sets_are_compared_under_their_own_conditions():
 
 def test_every_network_that_is_trained_was_published():
     for study in (transfer_copy.STUDY, denoise.STUDY, copy_table.STUDY, ptb_pmnist_attention.STUDY):
-        stated = {one.quantity.replace(",", ":").split(":")[0] for one in study.published}
+        published = {claim.network for claim in study.claims}
         for trial in study.trials(study.presets["paper"].settings, (0,)):
-            assert trial.name.replace(",", ":").split(":")[0] in stated, trial.name
+            assert trial.subject.network in published, trial.name

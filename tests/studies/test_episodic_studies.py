@@ -20,7 +20,7 @@ def test_the_recall_study_reports_gains_without_fault(tmp_path):
     results = [Finished(trial, study.run(trial, tmp_path, progress=False)) for trial in study.trials(settings, (0,))]
     rows = {row.quantity: row for row in study.summarise(results)}
     assert rows[sequence_recall.AT_ONE].ours == "0%"
-    assert all(published.agreeing is None for published in study.published)  # the source states no number
+    assert all(claim.tolerance is None for claim in study.claims)  # the source states no number
     assert {row.verdict for row in rows.values()} == {"not compared"}
     assert rows["k = 1: gains without fault"].ours == "none"
     assert "3" in rows["k = 20: gains without fault"].ours
@@ -68,10 +68,10 @@ def test_the_energy_study_agrees_where_the_source_states_a_number():
     trials = STUDY.trials(preset.settings, preset.seeds)
     results = [Finished(trial, STUDY.run(trial, Path(), progress=False)) for trial in trials[:1] + trials[3:4]]
     verdicts = {row.quantity: row.verdict for row in STUDY.summarise(results)}
-    assert list(verdicts) == [published.quantity for published in STUDY.published]
+    assert list(verdicts) == [claim.name for claim in STUDY.claims]
     not_stated = ("Eq 25/26", "Eq 28/29", "Eq 35", "Eq 25, V_d following", "the same")  # the notes do not state these
     fails = ("Eq 45/47", "Eq 3, flow: ", "relu")
     for quantity, verdict in verdicts.items():
-        expected = "differs" if quantity.startswith(fails) else "agrees"
+        expected = "differs" if quantity.startswith(fails) else "matches"
         assert verdict == ("not compared" if quantity.startswith(not_stated) else expected), quantity
     assert STUDY.figure(results).axes

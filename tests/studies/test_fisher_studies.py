@@ -73,10 +73,10 @@ def test_totals_with_120_digits(network):
 def test_the_table_is_as_printed_without_a_diagonal_and_as_corrected_with_one():
     told = rows(fisher_table.STUDY, finished(fisher_table.STUDY, "cpu"))
     verdicts = {name: row.verdict for name, row in told.items()}
-    assert [verdicts[f"{fisher_table._name(one)}: printed"] for one in fisher_table.PRINTED] == (
-        ["agrees"] * 6 + ["differs"] * 3 + ["agrees"] + ["differs"] * 2  # 12.1 is right to its digits
+    assert [verdicts[f"{fisher_table._subject(one).name}: printed"] for one in fisher_table.PRINTED] == (
+        ["matches"] * 6 + ["differs"] * 3 + ["matches"] + ["differs"] * 2  # 12.1 is right to its digits
     )
-    assert all(verdicts[f"{fisher_table._name(one)}: corrected"] == "agrees" for one in fisher_table.CORRECTED)
+    assert all(verdicts[f"{fisher_table._subject(one).name}: corrected"] == "matches" for one in fisher_table.CORRECTED)
     assert told["alpha 1, beta 0.005, d 0: printed"].published == "5.30"
 
 
@@ -91,7 +91,7 @@ def test_a_plain_inverse_loses_the_ill_conditioned_rows_alone():
 
 def test_what_is_read_from_the_curves():
     told = list(rows(fisher_curves.STUDY, finished(fisher_curves.STUDY, "cpu")).values())
-    assert [row.verdict for row in told] == ["differs", *["agrees"] * 7]
+    assert [row.verdict for row in told] == ["differs", *["matches"] * 7]
 
 
 def test_the_matrix_of_gram_schmidt():
@@ -154,16 +154,16 @@ def test_random_networks_are_what_they_are_called(size):
 def test_matrix_networks():
     study = matrix_capacity.STUDY
     told = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] <= 6))
-    verdicts = [told[one.quantity].verdict for one in study.published]
-    assert verdicts == ["agrees", "differs", "agrees", "agrees", "agrees", "differs"]
+    verdicts = [told[claim.name].verdict for claim in study.claims]
+    assert verdicts == ["matches", "differs", "matches", "matches", "matches", "differs"]
     assert "at 0 lags" in told["normal: published formulas"].remark
 
 
 def test_queues():
     study = queue_capacity.STUDY
     told = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))
-    verdicts = [told[one.quantity].verdict for one in study.published]
-    assert verdicts == ["differs", "differs", *["agrees"] * 6]
+    verdicts = [told[claim.name].verdict for claim in study.claims]
+    assert verdicts == ["differs", "differs", *["matches"] * 6]
     assert "3 of 3" in told["weight 1: spectral radius"].remark
 
 

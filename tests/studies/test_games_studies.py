@@ -11,7 +11,7 @@ from mnemoscope.networks.relational import MODELS, relational_model
 from mnemoscope.relational.similarity import Mixture
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import comparison, parameter_match, relational_games
-from mnemoscope.studies.kerg2022.relational import EXTREME, Condition, Reported, crossed, named
+from mnemoscope.studies.kerg2022.relational import EXTREME, Reported, crossed, named
 from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
 from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
@@ -24,7 +24,7 @@ def finished(study, preset, accuracy, **more):
     """Trials of a preset, with the accuracies that a function gives for a condition and what it is tested with."""
     found = []
     for trial in study.trials(study.presets[preset].settings, (0, 1)):
-        condition = Condition.of(trial)
+        condition = trial.subject
         values = {key: accuracy(condition, key) for key in (*study.unseen, "validation")}
         curve = {"step": [100.0], "accuracy": [0.5], "loss": [1.0]}
         result = {"parameters": 7, "steps": 100, "seconds": 6.0, "baseline": log(2), "loss": 0.1, "curve": curve}
@@ -38,13 +38,13 @@ def finished(study, preset, accuracy, **more):
 def test_trials_are_of_known_networks_and_tasks(study):
     for preset in study.presets.values():
         for trial in study.trials(preset.settings, (0,)):
-            condition = Condition.of(trial)
+            condition = trial.subject
             assert condition.name == trial.name
             assert trial.settings["cell"] in MODELS
             task = build_task(RunConfig(**trial.settings)).relational
             if isinstance(task, RelationalGame):
                 assert task == PUBLISHED[f"game: {condition.task}"]
-            elif condition.m is not None:
+            elif condition["m"] is not None:
                 assert task == PUBLISHED[condition.task]
     assert all(study.as_published(trial) for trial in study.trials(study.presets["paper"].settings, (0,)))
     assert not any(study.as_published(trial) for trial in study.trials(study.presets["smoke"].settings, (0,)))
@@ -60,32 +60,26 @@ def test_each_seed_holds_out_other_shapes():
 
 @EACH
 def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
-    names = {trial.name for trial in study.trials(study.presets["paper"].settings, (0,))}
-    for one in study.published:
-        if one.agreeing is not None and not any(one is each.published for each in study.claims):
-            assert one.quantity.rpartition(": ")[0] in names
-    for one in study.claims:
-        assert {condition.name for condition in (*one.better, *one.worse)} <= names
-    quantities = [one.quantity for one in study.published]
-    assert len(set(quantities)) == len(quantities)
+    trained = {trial.subject for trial in study.trials(study.presets["paper"].settings, (0,))}
+    for claim in study.claims:
+        if claim.tolerance is not None and not any(claim is each.claim for each in study.contrasts):
+            assert claim.subject in trained
+    for contrast in study.contrasts:
+        assert {*contrast.better, *contrast.worse} <= trained
+    names = [claim.name for claim in study.claims]
+    assert len(set(names)) == len(names)
 
 
 def test_the_tables_of_games_are_whole():
-    stated = [one for one in relational_games.STUDY.published if isinstance(one, Reported)]
-    assert len(stated) == 9 * (5 * 2 + 2)  # networks; games with hexominoes and stripes, or with hexominoes alone
+    claims = [claim for claim in relational_games.STUDY.claims if isinstance(claim, Reported)]
+    assert len(claims) == 9 * (5 * 2 + 2)  # networks; games with hexominoes and stripes, or with hexominoes alone
     games = [(task.rule, task.test_set) for task in PUBLISHED.values() if isinstance(task, RelationalGame)]
     for network in relational_games.TABLE:
-        own = {
-            tuple(one.quantity.partition(", ")[2].split(": "))
-            for one in stated
-            if one.quantity.startswith(network + ",")
-        }
-        assert own == set(games)
+        assert {(claim.task, claim.quantity) for claim in claims if claim.network == network} == set(games)
     chance = {"row matching": 50, "colour/shape": 25}
-    for one in stated:
-        network, game = one.quantity.partition(":")[0].split(", ")
-        if (network, game) != ("esbn", "left-of"):
-            assert one.mean * 100 > chance.get(game, 50) - 0.5
+    for claim in claims:
+        if (claim.network, claim.task) != ("esbn", "left-of"):
+            assert claim.mean * 100 > chance.get(claim.task, 50) - 0.5
 
 
 def test_games_are_tested_with_what_they_can_be_played_with():
@@ -109,16 +103,16 @@ def test_games_are_better_or_worse_than_published_and_those_without_stripes_have
         return {"corelnet": 0.93, "esbn": 0.4, "corelnet-multi": 0.9}.get(condition.network, 0.6)
 
     rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", accuracy))}
-    assert rows["corelnet, same: hexominoes"].verdict == "agrees"  # 94.7 ± 5.4
+    assert rows["corelnet, same: hexominoes"].verdict == "matches"  # 94.7 ± 5.4
     assert rows["corelnet, same: hexominoes"].published == "94.7% ± 5.4"
-    assert rows["corelnet, xoccurs: stripes"].verdict == "agrees"  # 83.6 ± 10.9
+    assert rows["corelnet, xoccurs: stripes"].verdict == "matches"  # 83.6 ± 10.9
     assert rows["corelnet, between: hexominoes"].verdict == "worse"  # 96.6 ± 2.2
     assert rows["corelnet, colour/shape: hexominoes"].verdict == "better"  # 47.2 ± 3.7
     assert rows["esbn, left-of: hexominoes"].verdict == "worse"
-    assert rows["corelnet-multi, colour/shape: hexominoes"].verdict == "agrees"
+    assert rows["corelnet-multi, colour/shape: hexominoes"].verdict == "matches"
     assert "corelnet, left-of: stripes" not in rows
     (better,) = [row for name, row in rows.items() if name.startswith("colour/shape: corelnet-multi against")]
-    assert better.verdict == "agrees"
+    assert better.verdict == "matches"
     titles = [axes.get_title().replace("\n", " ") for axes in study.figure(finished(study, "cpu", accuracy)).axes]
     assert titles[:2] == ["same, hexominoes", "same, stripes"]
     assert "left-of, stripes" not in titles
@@ -128,7 +122,7 @@ def test_parameters_are_compared_however_long_networks_were_trained():
     study = parameter_match.STUDY
     found = finished(study, "smoke", lambda condition, key: 1.0, parameters=205026)
     rows = {row.quantity: row for row in study.summarise(found)}
-    assert rows["corelnet, RMTS, m 95: parameters"].verdict == "agrees"
+    assert rows["corelnet, RMTS, m 95: parameters"].verdict == "matches"
     assert rows["esbn, RMTS, m 95: parameters"].verdict == "differs"
     assert rows["corelnet-l1, RMTS, m 95: parameters"].published == ""
     assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "not compared"

@@ -5,6 +5,7 @@ from statistics import mean
 import pytest
 
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.registry.citations import Source
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import (
     ablations,
@@ -15,7 +16,7 @@ from mnemoscope.studies.kerg2022 import (
     spurious,
     unseen_relations,
 )
-from mnemoscope.studies.kerg2022.relational import Condition, crossed, named, over_seeds, reported
+from mnemoscope.studies.kerg2022.relational import crossed, named, network_on, over_seeds, reported
 from mnemoscope.tasks.relational import PUBLISHED
 from mnemoscope.training import build_model, build_task
 
@@ -39,7 +40,7 @@ def finished(study, preset, accuracies, seeds=(0,), **changes):
     settings = study.presets[preset].settings
     found = []
     for trial in study.trials({**settings, "changes": {**settings["changes"], **changes}}, seeds):
-        condition = Condition.of(trial)
+        condition = trial.subject
         values = accuracies.get(condition, accuracies.get(condition.network, 0.5))
         unseen = values[trial.seed] if isinstance(values, list) else values
         best = [max(unseen, 0.96)] * 5  # for a while
@@ -55,11 +56,11 @@ def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
     hardest = {}
     for preset in ("cpu", "paper"):
         for trial in study.trials(study.presets[preset].settings, (0,)):
-            condition = Condition.of(trial)
+            condition = trial.subject
             assert condition.name == trial.name
-            assert trial.settings["task_options"]["m"] == condition.m
-            if condition.m >= hardest.get(condition.task, (-1,))[0]:
-                hardest[condition.task] = condition.m, build_task(RunConfig(**trial.settings)).of
+            assert trial.settings["task_options"]["m"] == condition["m"]
+            if condition["m"] >= hardest.get(condition.task, (-1,))[0]:
+                hardest[condition.task] = condition["m"], build_task(RunConfig(**trial.settings)).relational
     assert hardest
     for name, (_, task) in hardest.items():
         assert task == PUBLISHED[AS_PUBLISHED[name]], name
@@ -67,15 +68,15 @@ def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
-    names = {trial.name for preset in study.presets.values() for trial in study.trials(preset.settings, (0,))}
-    for one in study.published:
-        if one.agreeing is not None and one.quantity.endswith(tuple(study.unseen.values())):
-            assert one.quantity.rpartition(": ")[0] in names
-    for one in study.claims:
-        assert {condition.name for condition in (*one.better, *one.worse)} <= names
-        assert one.published in study.published
-    quantities = [one.quantity for one in study.published]
-    assert len(set(quantities)) == len(quantities)
+    trained = {*study.subjects().values()}
+    for claim in study.claims:
+        if claim.tolerance is not None and any(claim.quantity in names for names in study.unseen.values()):
+            assert claim.subject in trained
+    for contrast in study.contrasts:
+        assert {*contrast.better, *contrast.worse} <= trained
+        assert contrast.claim in study.claims
+    names = [claim.name for claim in study.claims]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -93,9 +94,15 @@ def test_every_network_can_be_built_for_its_tasks(study):
 def test_a_grid_has_every_network_on_every_task_at_every_m():
     grid = crossed(named("esbn", "lstm"), {"RMTS": {"task": "rmts"}, "dist3": {"task": "distribution-of-n"}},
                    {"RMTS": (0, 50), "dist3": (95,)})  # fmt: skip
-    assert list(grid) == ["esbn, RMTS, m 0", "lstm, RMTS, m 0", "esbn, RMTS, m 50", "lstm, RMTS, m 50",
-                          "esbn, dist3, m 95", "lstm, dist3, m 95"]  # fmt: skip
-    assert list(crossed(named("esbn"), {"same": {"task": "relational-game"}})) == ["esbn, same"]
+    assert [subject.name for subject in grid] == [
+        "esbn, RMTS, m 0",
+        "lstm, RMTS, m 0",
+        "esbn, RMTS, m 50",
+        "lstm, RMTS, m 50",
+        "esbn, dist3, m 95",
+        "lstm, dist3, m 95",
+    ]
+    assert list(crossed(named("esbn"), {"same": {"task": "relational-game"}})) == [network_on("esbn", "same")]
 
 
 def test_slow_networks_may_have_fewer_seeds():
@@ -108,21 +115,21 @@ def test_slow_networks_may_have_fewer_seeds():
 
 def test_the_mean_over_seeds_is_compared_and_drift_is_told():
     study = relational_cognitive.STUDY
-    drifting = Condition("corelnet", "identity rules", 95)
-    lost = Condition("esbn", "identity rules", 95)
+    drifting = network_on("corelnet", "identity rules", 95)
+    lost = network_on("esbn", "identity rules", 95)
     found = finished(study, "cpu", {drifting: [1.0, 0.96, 0.97], "corelnet": 1.0, lost: 0.85}, (0, 1, 2))
     rows = {row.quantity: row for row in study.summarise(found)}
     row = rows["corelnet, identity rules, m 95: unseen shapes"]
     assert row.ours == "97.7% ± 2.1 (96.0 to 100.0)"
     assert row.verdict == "differs"
-    assert row.because == "seeds vary; 1 of 3 is within what agrees"
+    assert row.judgement.reason == "seeds vary; 1 of 3 is within what agrees"
     assert "lost" not in row.remark  # the best evaluation was no better than the last
-    assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "agrees"
+    assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "matches"
     assert rows["predinet, identity rules, m 95: unseen shapes"].verdict == "differs"  # 50%, where 32% were seen
     assert "up to 46.0 points lost after the best evaluation" in rows["predinet, RMTS, m 95: unseen shapes"].remark
     assert rows["corelnet-cosine, identity rules, m 95: unseen shapes"].published == ""
-    assert rows[f"{lost.name}: unseen shapes"].because == "drift; at its best it had 11.0 points more"
-    assert rows["esbn, RMTS, m 95: unseen shapes"].because == relational_cognitive.TOGETHER
+    assert rows[f"{lost.name}: unseen shapes"].judgement.reason == "drift; at its best it had 11.0 points more"
+    assert rows["esbn, RMTS, m 95: unseen shapes"].judgement.reason == relational_cognitive.TOGETHER
 
 
 def test_fewer_iterations_are_not_compared():
@@ -136,21 +143,19 @@ def test_claims_are_differences_of_means():
     study = ablations.STUDY
     accuracies = {"corelnet": 1.0, "corelnet-t": 0.9, "esbn": 0.8, **dict.fromkeys(ablations.ablated("random"), 0.885),
                   **dict.fromkeys(ablations.ablated("sensory"), 0.7),
-                  Condition("esbn-sensory", "dist3", 95): 1.0}  # fmt: skip
+                  network_on("esbn-sensory", "dist3", 95): 1.0}  # fmt: skip
     rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies, (0, 1)))}
     sensory = rows[
         "RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"
     ]
     assert sensory.ours == "+20.0 points: 90.0% against 70.0% (corelnet +30.0, corelnet-t +20.0, esbn +10.0)"
-    assert sensory.verdict == "agrees"
+    assert sensory.verdict == "matches"
     random = rows["RMTS, m 95: corelnet-random + corelnet-t-random + esbn-random against corelnet + corelnet-t + esbn"]
     assert random.ours.startswith("-1.5 points: 88.5% against 90.0%")
-    assert (random.verdict, random.because) == (
-        "agrees in 2 of 3",
-        "not so for corelnet-random",
-    )  # worse by over two points
+    assert random.judgement.matching == (2, 3)
+    assert random.judgement.reason == "not so for corelnet-random"  # worse by over two points
     least = rows[ablations.LEAST]
-    assert (least.ours, least.verdict) == ("dist3, 10.0 points", "agrees")
+    assert (least.ours, least.verdict) == ("dist3, 10.0 points", "matches")
 
 
 def test_of_pairs_one_may_be_missing():
@@ -166,54 +171,54 @@ def test_of_pairs_one_may_be_missing():
 
 def test_why_a_claim_does_not_hold():
     study = unseen_relations.STUDY
-    accuracies = {Condition("corelnet-random", "RMTS3", 94): 0.9, Condition("corelnet", "RMTS3", 94): 0.95}
-    rows = {row.quantity: row.because for row in study.summarise(finished(study, "paper", accuracies))}
+    accuracies = {network_on("corelnet-random", "RMTS3", 94): 0.9, network_on("corelnet", "RMTS3", 94): 0.95}
+    rows = {row.quantity: row.judgement.reason for row in study.summarise(finished(study, "paper", accuracies))}
     assert rows["RMTS3, m 94: corelnet-random against corelnet"] == "drift; at its best the first had 5.0 points more"
     assert rows["esbn, m 94: identity rules 4 against missing"] == "the first is hardly above chance, 50.0%"
 
 
 def test_seeds_of_which_some_would_do():
     study = unseen_relations.STUDY
-    own, other = Condition("corelnet", "RMTS3", 94), Condition("esbn", "RMTS3", 94)
+    own, other = network_on("corelnet", "RMTS3", 94), network_on("esbn", "RMTS3", 94)
     claimed, rows = "RMTS3, m 94: corelnet against esbn", {}
     for name, best in (("some", 0.95), ("none", 0.8)):
         found = finished(study, "paper", {own: [0.7, best], other: [0.8, 0.9]}, (0, 1))
         rows[name] = {row.quantity: row for row in study.summarise(found)}[claimed]
     assert {row.verdict for row in rows.values()} == {"differs"}
-    assert rows["some"].because == "seeds vary; the first is at 70.0% to 95.0%, the second at 80.0% to 90.0%"
-    assert rows["none"].because == ""
+    assert rows["some"].judgement.reason == "seeds vary; the first is at 70.0% to 95.0%, the second at 80.0% to 90.0%"
+    assert rows["none"].judgement.reason == ""
 
 
 def test_what_cannot_be_told_from_a_claim():
     study = parameter_match.STUDY
-    accuracies = {"corelnet": 0.995, "esbn": 1.0, Condition("corelnet", "identity rules", 95): 0.97}
+    accuracies = {"corelnet": 0.995, "esbn": 1.0, network_on("corelnet", "identity rules", 95): 0.97}
     rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}
     full, below = (rows[f"{task}: corelnet against esbn"] for task in ("dist3, m 95", "identity rules, m 95"))
-    assert (full.verdict, full.because) == ("not compared", "the second leaves no room to be better")
+    assert (full.verdict, full.judgement.reason) == ("not compared", "the second leaves no room to be better")
     assert below.verdict == "differs"
     study = unseen_relations.STUDY
-    accuracies = {Condition("esbn-random", "RMTS3", 94): 0.53, Condition("esbn", "RMTS3", 94): 0.51}
+    accuracies = {network_on("esbn-random", "RMTS3", 94): 0.53, network_on("esbn", "RMTS3", 94): 0.51}
     row = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}[
         "RMTS3, m 94: esbn-random against esbn"
     ]
-    assert (row.verdict, row.because) == ("not compared", "neither is much above chance, 50.0%")
+    assert (row.verdict, row.judgement.reason) == ("not compared", "neither is much above chance, 50.0%")
 
 
 def test_seeds_of_mixtures_vary():
     study = comparison.STUDY
     found = {
-        Condition("corelnet-mix", "same/diff", 98): [1.0, 0.6],
-        Condition("corelnet-mix", "RMTS", 95): [0.92, 0.94],
+        network_on("corelnet-mix", "same/diff", 98): [1.0, 0.6],
+        network_on("corelnet-mix", "RMTS", 95): [0.92, 0.94],
     }
     rows = {row.quantity: row for row in study.summarise(finished(study, "paper", found, (0, 1)))}
-    told = [rows[comparison.varies(task)] for task in ("same/diff", "RMTS")]
-    assert [(row.ours, row.verdict) for row in told] == [("28.3 points", "agrees"), ("1.4 points", "differs")]
-    assert comparison.varies("dist3") not in rows
+    told = [rows[f"{comparison.mixture_on(task).name}: {comparison.DEVIATION}"] for task in ("same/diff", "RMTS")]
+    assert [(row.ours, row.verdict) for row in told] == [("28.3 points", "matches"), ("1.4 points", "differs")]
+    assert f"{comparison.mixture_on('dist3').name}: {comparison.DEVIATION}" not in rows
 
 
 def test_a_claim_needs_all_of_its_networks():
     study = unseen_relations.STUDY
-    found = [one for one in finished(study, "paper", {"corelnet": 1.0}) if Condition.of(one.trial).network != "esbn"]
+    found = [one for one in finished(study, "paper", {"corelnet": 1.0}) if one.trial.subject.network != "esbn"]
     quantities = [row.quantity for row in study.summarise(found)]
     assert "RMTS3, m 94: corelnet against transformer" in quantities
     assert not any("corelnet against esbn" in quantity for quantity in quantities)
@@ -221,8 +226,8 @@ def test_a_claim_needs_all_of_its_networks():
 
 def test_the_figure_shows_every_seed_and_what_was_published(monkeypatch):
     study = relational_cognitive.STUDY
-    stated = reported("esbn, RMTS, m 95: unseen shapes", 80.0, 5.0, "a table")
-    monkeypatch.setattr(study, "published", (stated,))
+    claim = reported(network_on("esbn", "RMTS", 95), "unseen shapes", 80.0, 5.0, Source("webb2021"))
+    monkeypatch.setattr(study, "claims", (claim,))
     found = finished(study, "cpu", {"corelnet": [1.0, 0.9], "esbn": 0.8}, (0, 1))
     figure = study.figure(found)
     titles = [axes.get_title() for axes in figure.axes]
@@ -247,14 +252,14 @@ def test_over_m_seen_and_unseen_are_lines():
 def test_without_shapes_held_out_none_are_called_unseen():
     study = spurious.STUDY
     rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", {"corelnet": 1.0}))}
-    assert rows["corelnet, same/diff separated, m 0: seen shapes"].verdict == "agrees"
-    assert rows["corelnet, same/diff separated, m 98: unseen shapes"].verdict == "agrees"
+    assert rows["corelnet, same/diff separated, m 0: seen shapes"].verdict == "matches"
+    assert rows["corelnet, same/diff separated, m 98: unseen shapes"].verdict == "matches"
     assert "corelnet, same/diff separated, m 0: unseen shapes" not in rows
 
 
 def test_mean_and_spread_are_in_percent():
     assert over_seeds([0.5, 0.7]) == "60.0% ± 14.1 (50.0 to 70.0)"
-    assert reported("x: y", 94.7, 5.4, "Table 1").agreeing == pytest.approx((0.893, 1.0))
+    assert reported(network_on("x", "y"), "z", 94.7, 5.4, Source("webb2021")).tolerance == pytest.approx((0.893, 1.0))
 
 
 def test_corelnet_tells_unseen_shapes_apart_after_a_hundred_iterations(tmp_path):

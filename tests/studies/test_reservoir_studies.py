@@ -9,7 +9,8 @@ import torch
 
 from mnemoscope.cells import EchoState
 from mnemoscope.replication import Finished
-from mnemoscope.replication.study import NOT_COMPARED, Trial
+from mnemoscope.replication.claims import Verdict
+from mnemoscope.replication.study import Trial
 from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer
 from mnemoscope.studies.jang.flipflop_noise import area, half_level, perturbed
 from mnemoscope.studies.jang.reservoirs import Recipe, corners, transferred, tried, writing, written
@@ -189,15 +190,15 @@ def test_verdicts_on_noise():
         for kind, error in zip(flipflop_noise.KINDS, errors, strict=True)
     ]
     rows = flipflop_noise.STUDY.summarise(results)
-    assert [row.verdict for row in rows[:4]] == ["agrees in 1 of 2"] * 4  # no seed is alike and less
-    assert {row.verdict for row in rows[4:]} == {NOT_COMPARED}
+    assert [str(row.judgement) for row in rows[:4]] == ["matches in 1 of 2"] * 4  # no seed is alike and less
+    assert {row.verdict for row in rows[4:]} == {Verdict.NOT_COMPARED}
     stubborn = [*results, shaken("tanh", [[0.0, 0.1, 0.1]], [[16, 16, 15]], 2)]
     halves = next(
         row for row in flipflop_noise.STUDY.summarise(stubborn) if row.quantity == "tanh: eta that leaves half"
     )
     assert halves.ours == "0.015 +- 0; above 0.03 in 1 of 3"
     smaller = [replace(one, trial=replace(one.trial, settings={**one.trial.settings, "units": 100})) for one in results]
-    assert {row.verdict for row in flipflop_noise.STUDY.summarise(smaller)} == {NOT_COMPARED}
+    assert {row.verdict for row in flipflop_noise.STUDY.summarise(smaller)} == {Verdict.NOT_COMPARED}
     assert flipflop_noise.STUDY.figure(results).axes
 
 
@@ -215,9 +216,9 @@ def test_verdicts_on_shapes():
     study = flipflop_transfer.STUDY
     results = [shaped(prism, cuboid, 0), shaped(prism, cube, 1), shaped(prism, prism, 2)]
     rows = {row.quantity: row for row in study.summarise(results)}
-    assert rows["fresh: bits along the view"].verdict == "agrees"
+    assert rows["fresh: bits along the view"].verdict == "matches"
     assert rows["fresh: bits along the view"].ours == "3, 3, 3"
-    assert rows["transferred: bits along the view"].verdict == "agrees in 2 of 3"
+    assert str(rows["transferred: bits along the view"].judgement) == "matches in 2 of 3"
     assert "1 nearest to a hexagonal prism" in rows["transferred: bits along the view"].remark
     assert rows["fresh: corners of the hull"].ours == "12"
     assert study.figure(results).axes

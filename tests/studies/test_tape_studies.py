@@ -7,7 +7,8 @@ import torch
 
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.replication import Finished, Published
+from mnemoscope.replication import Finished
+from mnemoscope.replication.claims import as_subject
 from mnemoscope.replication.learning import first_step
 from mnemoscope.replication.study import Trial
 from mnemoscope.studies.renanse2021 import controller_comparison, length_generalisation
@@ -93,11 +94,11 @@ def test_networks_that_know_nothing_stand_beside_every_result():
 
 def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterations():
     rows = told(COPY, [learned(COPY, "cpu", "matntm", seed) for seed in (0, 1)])
-    assert rows["matntm: wrong bits"].verdict == "agrees"
+    assert rows["matntm: wrong bits"].verdict == "matches"
     assert rows["matntm: wrong bits"].remark.endswith(
         "other recipe: learning_rate 0.0005, curriculum 2 4 7 12, mixed True"
     )
-    assert rows["matntm: parameters"].verdict == "agrees"
+    assert rows["matntm: parameters"].verdict == "matches"
     assert rows["matntm: seeds that did not stay finite"].ours == "0 of 2"
     assert rows["matntm: iterations to the first evaluation with at most 1 wrong bit"].ours == "200, 200"
     assert rows["matntm: iterations to the first evaluation with no wrong bit"].ours == "300, 300"
@@ -109,7 +110,7 @@ def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterat
 
 
 def test_a_network_without_a_tape_is_compared_after_as_many_iterations_and_a_logistic_output_never():
-    for steps, wrong, verdict in ((1000, 15.02, "not compared"), (53_000, 15.02, "agrees"), (53_000, 9.8, "better")):
+    for steps, wrong, verdict in ((1000, 15.02, "not compared"), (53_000, 15.02, "matches"), (53_000, 9.8, "better")):
         row = told(COPY, [learned(COPY, "cpu", "matrix-rnn", wrong=wrong, steps=steps)])["matrix-rnn: wrong bits"]
         assert row.verdict == verdict
     name = "matrix-rnn, logistic output"  # 15 wrong bits whatever it learns
@@ -135,7 +136,7 @@ def test_the_longest_length_without_fault_ends_at_the_first_fault():
     results = [learned(study, "cpu", "matntm", seed, tested=tested) for seed, tested in enumerate(faults)]
     row = told(study, results)[f"matntm: {length_generalisation.LONGEST}"]
     assert row.ours == "40, 20, 0, 120"
-    assert row.verdict == "agrees in 1 of 4"
+    assert str(row.judgement) == "matches in 1 of 4"
 
 
 def test_seeds_that_do_not_stay_finite_are_counted_and_the_rest_is_told_and_drawn():
@@ -156,7 +157,7 @@ def test_controllers_are_compared_over_the_whole_training():
     study = controller_comparison.STUDY
     end = study.presets["cpu"].settings["changes"]["steps"]
     results = [learned(study, "cpu", "matrix rnn, 3 layers", wrong=1.0), learned(study, "cpu", "matrix lstm")]
-    row = told(study, results)[controller_comparison.BETTER]
+    row = told(study, results)[controller_comparison.BETTER.name]
     first, second = ((100 * (10 + 0.9) + (end - 200) * wrong) / end for wrong in (1.0, 0.0))
     assert row.ours == f"matrix rnn, 3 layers {first:.3g}, matrix lstm {second:.3g}"
     assert controller_comparison.BETTER not in told(study, results[:1])
@@ -219,13 +220,14 @@ def test_recall_is_tested_with_longer_lists_and_other_items(tmp_path):
 
 def test_published_quantities_are_those_of_rows():
     """A misspelt quantity would never be compared."""
-    for study, names in ((COPY, COPY.as_told), (RECALL, RECALL.as_told), (NTM, NTM.as_told)):
-        rows = told(study, [learned(study, "cpu", name) for name in names])
-        assert {one.quantity for one in study.published} <= set(rows)
+    for study in (COPY, RECALL, NTM):
+        rows = told(study, [learned(study, "cpu", name) for name in study.published_changes])
+        assert {claim.name for claim in study.claims} <= set(rows)
     study = length_generalisation.STUDY
-    rows = told(study, [learned(study, "cpu", name) for name in study.presets["cpu"].settings["networks"]])
-    assert {one.quantity for one in study.published} - set(rows) == {"matntm: wrong bits over length"}
-    assert isinstance(study.published[0], Published)
+    rows = told(
+        study, [learned(study, "cpu", as_subject(key).name) for key in study.presets["cpu"].settings["networks"]]
+    )
+    assert {claim.name for claim in study.claims} - set(rows) == {"matntm: wrong bits over length"}
 
 
 def test_the_first_step_within_bounds():

@@ -556,9 +556,9 @@ def test_rewards_are_compared_after_as_many_steps_as_published():
     assert [(row.published, row.ours) for row in few[:2]] == [("0.93", "0.95 ± 0.01"), ("0.44", "0.40 ± 0.01")]
     assert {row.verdict for row in few} == {"not compared"}
     assert "other conditions than published" in few[0].remark
-    assert [row.verdict for row in many] == ["agrees", "agrees", "not compared"]
+    assert [row.verdict for row in many] == ["matches", "matches", "not compared"]
     far = study.STUDY.summarise([minigrid_result("memlstm", "paper", after=(0.95, 0.5))])
-    assert [row.verdict for row in far[:2]] == ["agrees", "better"]
+    assert [row.verdict for row in far[:2]] == ["matches", "better"]
 
 
 def test_unpublished_and_failed_agents_are_reported():
@@ -573,7 +573,7 @@ def test_unpublished_and_failed_agents_are_reported():
 def test_every_published_reward_has_its_place_in_the_paper_preset():
     trials = study.STUDY.trials(study.STUDY.presets["paper"].settings, (0,))
     assert len(trials) == 18
-    assert {row.quantity.split(":")[0] for row in study.STUDY.published} < {trial.name for trial in trials}
+    assert {claim.subject for claim in study.STUDY.claims} < {trial.subject for trial in trials}
     for trial in trials:
         assert PPO(**trial.settings["ppo"]).steps == 5_000_000
         for place in study.ROOMS[trial.settings["room"]]:

@@ -291,7 +291,9 @@ class RunStudy:
             print(json.dumps(content, indent=2))
             return 1 if result.failed else 0
         for row in result.rows:
-            print(f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.verdict:16} {row.remark}")
+            print(
+                f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.judgement!s:16} {row.remark}"
+            )
         print(f"Page: {result.page}")
         for failed in result.failed:
             print(f"Failed: {failed}", file=sys.stderr)

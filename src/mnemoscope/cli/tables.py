@@ -96,23 +96,23 @@ class Scoreboard:
     <!-- end of scoreboard -->."""
     pages: Path | None = None
     """Folder for one page per file of --results, with its table and its figure; nothing is run again."""
-    retell: bool = False
+    rewrite: bool = False
     """First rewrite every file of --results: recompute its table from its trials with the current code."""
     json: bool = False
     """Print the scoreboard as JSON."""
 
     def run(self) -> int:
-        from mnemoscope.replication.results import read_told, retell, write_pages
+        from mnemoscope.replication.results import read_results, rewrite_results, write_pages
         from mnemoscope.replication.scoreboard import make_scoreboard
         from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 
         results = results_folder(self.results)
         if results is None and (self.root is None or not self.root.is_dir()):
             raise FileNotFoundError(f"There is nothing to show. {NO_RESULTS}")
-        if self.retell and results is not None:
-            retell(results)
-        told, problems = read_told(results, self.root)
-        board = make_scoreboard(told)
+        if self.rewrite and results is not None:
+            rewrite_results(results)
+        found, problems = read_results(results, self.root)
+        board = make_scoreboard(found)
         written = []  # reported last: the reader may close the pipe after one line
         if self.markdown is not None:
             written.append(f"Table: {write_markdown(self.markdown, board).resolve()}")
@@ -121,7 +121,7 @@ class Scoreboard:
         if self.pages is not None:
             if results is None:
                 raise FileNotFoundError(f"There are no results for the pages. {NO_RESULTS}")
-            of_results = [one for one in told if one.path.suffix == ".json"]  # the user's runs have pages
+            of_results = [one for one in found if one.path.suffix == ".json"]  # the user's runs have pages
             written.append(f"Pages: {len(write_pages(of_results, self.pages))} in {self.pages.resolve()}")
         asked = (self.markdown, self.summary, self.pages)
         if self.output is not None or (not any(asked) and not self.json):

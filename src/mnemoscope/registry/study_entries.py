@@ -81,7 +81,7 @@ matrix-recall | which networks learn to recall the matrix that follows the one s
     Renanse et al. 2021, section 6.2, Table 1, Fig 7 and 9 | mnemoscope.studies.renanse2021.matrix_recall:STUDY
     renanse2021 graves2014 | external memory
 ntm-copy | iterations until a neural Turing machine reproduces up to 20 random vectors
-    Graves et al. 2014, section 4.1 | mnemoscope.studies.renanse2021.ntm_copy:STUDY | graves2014 collier2018
+    Graves et al. 2014, section 4.1 | mnemoscope.studies.renanse2021.ntm_copy:STUDY | graves2014 collier2018 pytorch_ntm
     external memory
 length-generalisation | train to copy up to 20 matrices or vectors, test with up to 120
     Renanse et al. 2021, Fig 9; Graves et al. 2014, section 4.1
@@ -103,7 +103,7 @@ sequence-recall | stored memories recalled in sequence: mixed by the map, separa
     episodic memory
 energy-descent | on how many steps each printed energy of the episodic memory rises; the corrected one never does
     Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47
-    mnemoscope.studies.karuvally2023.energy_descent:STUDY | karuvally2023 | energy
+    mnemoscope.studies.karuvally2023.energy_descent:STUDY | karuvally2023 energy_notes | energy
 relational-cognitive | accuracy on unseen shapes: same-different, match-to-sample, distribution of three, identity rules
     Kerg 2022, 5.6 Fig 3, C.8 Fig 6 and 13 | mnemoscope.studies.kerg2022.relational_cognitive:STUDY
     kerg2022 webb2021 shanahan2020 santoro2017 vaswani2017 kerg2022thesis | relations

@@ -5,21 +5,26 @@ from typing import TYPE_CHECKING
 from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
+    from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, Verdict, about
     from mnemoscope.replication.computing import ComputedStudy
     from mnemoscope.replication.learning import LearningStudy
     from mnemoscope.replication.runner import StudyResult, run_study
-    from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+    from mnemoscope.replication.study import Finished, Preset, Study, Trial
 
 __all__ = [
+    "EVERYTHING",
+    "Claim",
     "ComputedStudy",
     "Finished",
     "LearningStudy",
     "Preset",
-    "Published",
     "Row",
     "Study",
     "StudyResult",
+    "Subject",
     "Trial",
+    "Verdict",
+    "about",
     "run_study",
 ]
 

@@ -32,7 +32,8 @@ def cited_by_study(study: Study, preset: str | None = None, trials: Iterable[Tri
     uses = [own, *(Use("lens", name) for name in study.lenses)]
     for trial in trials:
         uses += _of_settings(dict(trial.settings), seen)
-    return merged([cited(uses), {key: [str(own)] for key in study.cites}])
+    works = dict.fromkeys([*study.cites, *(claim.source.work for claim in study.claims)])
+    return merged([cited(uses), {key: [str(own)] for key in works}])
 
 
 def cited_by_path(path: Path) -> Cited:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,8 +12,9 @@ from mnemoscope import registry
 from mnemoscope.base.files import lock_folder, write_json
 from mnemoscope.engines import Engine, InProcess, Job, Local, Outcome
 from mnemoscope.engines.job_display import JobDisplay
+from mnemoscope.replication.claims import Row
 from mnemoscope.replication.page import render_study
-from mnemoscope.replication.study import Row, Study, Trial
+from mnemoscope.replication.study import Study, Trial
 from mnemoscope.replication.trial_files import (
     command_of,
     finished_trials,
@@ -21,7 +22,8 @@ from mnemoscope.replication.trial_files import (
     preset_of,
     read_trial,
     study_folder,
-    summary,
+    summary_of,
+    trial_as_json,
     trial_file,
     written_by_newer,
 )
@@ -107,7 +109,7 @@ def run_study(
     reused = len(finished) if finished_only else len(trials) - len(to_do)
     rows = study.summarise(finished)
     environments = [one.environment for one in finished]
-    write_json(folder / "summary.json", summary(study, preset, finished, rows, environments))
+    write_json(folder / "summary.json", summary_of(study, preset, finished, rows, environments))
     command, missing = command_of(study, preset, finished), missing_trials(study, chosen, finished)
     page = folder / "page.html"
     page.write_text(render_study(study, chosen, folder, finished, rows, command, missing), encoding="utf-8")
@@ -164,5 +166,5 @@ def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None
     own.mkdir(parents=True, exist_ok=True)
     result = study.run(trial, own, progress)
     made_by = study.environment(trial, own)
-    write_json(own / "trial.json", {"trial": asdict(trial), "result": result, "environment": made_by})
+    write_json(own / "trial.json", {"trial": trial_as_json(trial), "result": result, "environment": made_by})
     (own / FAILED).unlink(missing_ok=True)  # of an earlier time

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from mnemoscope import registry
 from mnemoscope.base.files import write_atomically
-from mnemoscope.replication.results import Told
-from mnemoscope.replication.scoreboard import KINDS, OTHERS, OURS, WORKS, Item, Line, Scoreboard, counts
+from mnemoscope.registry.citations import short_name
+from mnemoscope.replication.claims import Verdict
+from mnemoscope.replication.results import PresetResults
+from mnemoscope.replication.scoreboard import THIS_PROJECT, Item, Line, Scoreboard, counts
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import render_template, table_markup
 from mnemoscope.store import StoredResults
@@ -18,84 +20,87 @@ from mnemoscope.store import StoredResults
 HEADINGS = ("quantity", "published", "ours", "preset", "verdict", "source")
 COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
 MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
-"""Around the summary in a Markdown file that says other things too."""
+"""Lines around the summary in a Markdown file that has other content too."""
 LEAD = (
-    "Each line has one published number or statement, and what came out here with the preset that is nearest to it. "
-    "A verdict is by the range that the study has declared beside what was published; where conditions differ, there "
-    "is none. A preset links to what was measured."
+    "Each line has one published number or statement, and what the preset nearest to it measured here. The verdict "
+    "follows from the tolerance that the study declares for the claim; where the conditions differ from the published "
+    "ones, nothing is compared. A preset links to its measurements."
 )
 _ABOUT = {
-    "Karuvally et al. 2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
-    "Notes on its energy": "Whether the energy of the episodic memory falls.",
-    "Kerg 2022": "Inductive biases for efficient information transfer: non-normal networks, attention, screening.",
-    "Renanse et al. 2021": "Memory capacity of recurrent networks with matrix representation, and their tapes.",
-    "Jang": "Recurrent neural networks, a dynamical systems perspective: flip-flops, and how their memories are born.",
-    OTHERS: "Neural Turing machines.",
-    OURS: "Not published: what the studies have derived themselves, put to the test beside what was.",
+    "karuvally2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
+    "energy_notes": "Does the energy of the episodic memory fall?",
+    "kerg2022thesis": "Inductive biases for efficient information transfer: non-normal networks, attention, screening.",
+    "renanse2021": "Memory capacity of recurrent networks with matrix representation, and their tapes.",
+    "jang": "Recurrent neural networks as dynamical systems: flip-flops, and how their memories emerge.",
+    THIS_PROJECT: "Not published: claims that the studies derive, and test together with the published ones.",
 }
+_NAMES = {"energy_notes": "Notes on its energy", THIS_PROJECT: "This project"}
+"""Headings of works whose short name would not explain itself."""
 
 
 @dataclass(frozen=True)
-class OfStudy:
-    """What one study has to say of one work."""
+class StudySection:
+    """The claims of one work that one study tests."""
 
     name: str
     title: str
     anchor: str
     runs: list[tuple[str, str, str]]
-    """Of each preset, how much of it was run, the command, and where the results are."""
+    """For each preset: how much of it was run, the command, and the address of the results."""
     lines: list[tuple[Line, str]]
-    """With the address of what was measured, or nothing."""
+    """Each with the address of its measurement, or an empty text."""
 
 
 def write_scoreboard(path: str | Path, board: Scoreboard) -> Path:
-    """Write the page as one HTML file, with links from where it lies to the results."""
+    """Write the page as one HTML file, with relative links to the results."""
     path = Path(path)
     facts = render_template("scoreboard_summary.html", summary=board.summary(), counts=_counted(board.published()))
-    sections = [Section("By source", LEAD, table_markup("By source", ("source", *KINDS, "all"), _by_work(board)))]
+    sections = [Section("By source", LEAD, table_markup("By source", ("source", *Verdict, "all"), _by_work(board)))]
     for work in board.works():
         studies = list(_studies(board, work, path.parent))
         sections.append(
-            Section(work, _ABOUT[work], render_template("scoreboard.html", studies=studies, headings=HEADINGS))
+            Section(
+                heading(work),
+                _ABOUT.get(work, ""),
+                render_template("scoreboard.html", studies=studies, headings=HEADINGS),
+            )
         )
     return _write(path, render_document("Scoreboard", facts + render_template("scoreboard_style.html"), sections))
 
 
 def write_markdown(path: str | Path, board: Scoreboard) -> Path:
-    """Write the tables as one Markdown file, with links from where it lies to the results."""
+    """Write the tables as one Markdown file, with relative links to the results."""
     path = Path(path)
     lines = ["# Scoreboard", "", board.summary(), "", LEAD, "", f"Written by `{COMMAND}`.", ""]
-    lines += _table(("source", *KINDS, "all"), _by_work(board))
+    lines += _table(("source", *Verdict, "all"), _by_work(board))
     for work in board.works():
-        lines += ["", f"## {work}", "", _ABOUT[work]]
+        lines += ["", f"## {heading(work)}", "", *([_ABOUT[work]] if work in _ABOUT else [])]
         for study in _studies(board, work, path.parent):
             lines += ["", f"### {study.title}", ""]
-            lines += [f"- [{words}]({target}): `{command}`" for words, command, target in study.runs]
+            lines += [f"- [{how_much}]({target}): `{command}`" for how_much, command, target in study.runs]
             lines += [] if study.runs else [f"- never run: `mnemoscope study {study.name}`"]
             lines += ["", *_table(HEADINGS, [_cells(line, target) for line, target in study.lines])]
     return _write(path, "\n".join(lines) + "\n")
 
 
 def write_summary(path: str | Path, board: Scoreboard) -> Path:
-    """Write how all that was published fared between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->`
-    of a Markdown file; the rest of it stays.
-    """
+    """Write the summary between the lines `<!-- scoreboard -->` and `<!-- end of scoreboard -->` of a Markdown file."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     before, begin, rest = text.partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not begin or not end:
         raise ValueError(f"{path} has no place for the summary: it must have the lines {MARKS[0]} and {MARKS[1]}.")
-    table = _table(("source", *KINDS, "all"), _by_work(board))
+    table = _table(("source", *Verdict, "all"), _by_work(board))
     return _write(path, "\n".join([before + begin, "", board.summary(), "", *table, "", end + after]))
 
 
 def _by_work(board: Scoreboard) -> list[list[str]]:
-    """A row for each work and one for all that was published."""
-    groups = {work: board.of_work(work) for work in board.works() if work != OURS}
-    groups |= {"all published": board.published(), OURS: board.of_work(OURS)}
+    """Return a row for each work and one for all published claims."""
+    groups = {heading(work): board.claims_of(work) for work in board.works() if work != THIS_PROJECT}
+    groups |= {"all published": board.published(), heading(THIS_PROJECT): board.claims_of(THIS_PROJECT)}
     return [
-        [name, *(str(counts(items)[kind]) for kind in KINDS), str(len(items))]
+        [name, *(str(counts(items)[verdict]) for verdict in Verdict), str(len(items))]
         for name, items in groups.items()
         if items
     ]
@@ -103,23 +108,27 @@ def _by_work(board: Scoreboard) -> list[list[str]]:
 
 def _counted(items: Sequence[Item]) -> list[tuple[str, int]]:
     found = counts(items)
-    return [(kind, found[kind]) for kind in KINDS]
+    return [(verdict.value, found[verdict]) for verdict in Verdict]
 
 
-def _studies(board: Scoreboard, work: str, base: Path) -> Iterator[OfStudy]:
-    items = board.of_work(work)
-    order = [*WORKS, OTHERS, OURS].index(work)
+def heading(work: str) -> str:
+    """Return the name of a work: author and year, or the one that this project gives it."""
+    return _NAMES.get(work) or short_name(work)
+
+
+def _studies(board: Scoreboard, work: str, base: Path) -> Iterator[StudySection]:
+    items = board.claims_of(work)
     for name in dict.fromkeys(item.study for item in items):
-        told = [one for one in board.told if one.study.name == name]
-        runs = [(_how_much(one), one.command, _address(one.path, base)) for one in told]
+        results = [each for each in board.results if each.study.name == name]
+        runs = [(_how_much(each), each.command, _address(each.path, base)) for each in results]
         lines = [line for item in items if item.study == name for line in item.lines]
-        linked = [(line, _address(line.told.path, base) if line.told else "") for line in lines]
-        yield OfStudy(name, registry.studies.load(name).title, f"{name}-{order}", runs, linked)
+        linked = [(line, _address(line.results.path, base) if line.results else "") for line in lines]
+        yield StudySection(name, registry.studies.load(name).title, f"{name}-{work}", runs, linked)
 
 
-def _how_much(one: Told) -> str:
-    held = StoredResults(one.study.name, one.preset, one.path, len(one.finished), one.of_preset)
-    return f"{one.preset}, trials: {held.progress}"
+def _how_much(results: PresetResults) -> str:
+    held = StoredResults(results.study.name, results.preset, results.path, len(results.finished), results.of_preset)
+    return f"{results.preset}, trials: {held.progress}"
 
 
 def _address(path: Path, base: Path) -> str:
@@ -128,8 +137,8 @@ def _address(path: Path, base: Path) -> str:
 
 def _cells(line: Line, target: str) -> list[str]:
     preset = f"[{line.preset}]({target})" if target else ""
-    verdict = f"{line.verdict}: {line.because}" if line.because else line.verdict
-    return [line.quantity, line.published, line.ours, preset, verdict, line.source]
+    verdict = ": ".join(filter(None, (str(line.judgement), line.judgement.reason)))
+    return [line.quantity, str(line.claim.value), line.ours, preset, verdict, str(line.claim.source)]
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

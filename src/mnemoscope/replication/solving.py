@@ -1,80 +1,89 @@
-"""Studies of tasks that can be solved: a network that does so early is compared all the same."""
+"""Studies of tasks that can be solved: a network that solves its task early is compared too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig, changed
+from mnemoscope.replication.claims import Claim, Row, Verdict, with_reason
 from mnemoscope.replication.learning import LearningStudy, finite
-from mnemoscope.replication.study import Finished, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Trial
 
-RECIPE = ("hidden_size", "optimiser", "learning_rate", "momentum", "weight_decay", "schedule", "clip", "leave_out",
-          "batch_size", "cell_options")  # fmt: skip
-"""Settings in which a training may differ from a published one."""
-TAUGHT = ("curriculum", "mixed")
-"""Options of tasks that change how they are taught, and not what is to be learned."""
+RECIPE = (
+    "hidden_size",
+    "optimiser",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "schedule",
+    "clip",
+    "leave_out",
+    "batch_size",
+    "cell_options",
+)
+"""Settings in which a training may differ from the published one."""
+CURRICULUM_OPTIONS = ("curriculum", "mixed")
+"""Options of tasks that change the order of the examples, but not the task."""
 
 
 class SolvingStudy(LearningStudy):
     """Networks that are trained until they have solved their task, with recipes that need not be the published ones."""
 
-    told: RunConfig
-    """How the published networks were trained."""
-    as_told: Mapping[str, Mapping[str, Any]]
-    """Changes of it, network by network."""
+    published_base: RunConfig
+    """Recipe by which the published networks were trained."""
+    published_changes: Mapping[str, Mapping[str, Any]]
+    """Changes of this recipe for single networks, by name."""
 
     def solved(self, result: Mapping[str, Any]) -> bool:
         """Whether a network that stayed finite has solved its task."""
         raise NotImplementedError(f"{type(self).__name__} must define solved(result).")
 
-    def compared(
-        self, own: Sequence[Finished], stated: Published, quantity: str, measured: Sequence[float], ours: str,
-        remark: str,
-    ) -> Row:  # fmt: skip
-        """A network that has solved its task is compared however few iterations it took; one that has not, only after
-        as many as published.
-        """
-        whole = finite(own)
-        if len(whole) < len(own):  # those that are left are no fair sample
-            row = stated.beside(quantity, (), ours, remark)
-            return replace(row, because=f"{len(own) - len(whole)} of {len(own)} did not stay finite")
-        steps = self.published_recipe(own[0].trial).steps
-        other = self.other_recipe(own[0].trial)
+    def compare(
+        self,
+        trials: Sequence[Finished],
+        claim: Claim,
+        quantity: str,
+        measured: Sequence[float],
+        ours: str,
+        remark: str = "",
+    ) -> Row:
+        """Compare networks that have solved their task, and others only after as many iterations as published."""
+        stable = finite(trials)
+        if len(stable) < len(trials):  # the remaining ones are no fair sample
+            row = claim.compare(quantity, (), ours, remark)
+            return with_reason(row, f"{len(trials) - len(stable)} of {len(trials)} did not stay finite")
+        steps = self.published_recipe(trials[0].trial).steps
+        other = self.other_recipe(trials[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
-        if all(self.solved(one.result) or one.result["steps"] >= steps for one in whole):
-            row = super().compared(own, stated, quantity, measured, ours, remark)
-            plain = row.verdict == "agrees" or row.because or not other
-            return row if plain else replace(row, because=f"other recipe: {other}")
-        short = f"{max(one.result['steps'] for one in whole):,} iterations; {steps:,} were published"
-        return stated.not_beside(quantity, ours, remark, short)
+        if all(self.solved(each.result) or each.result["steps"] >= steps for each in stable):
+            row = super().compare(trials, claim, quantity, measured, ours, remark)
+            explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
+            return row if explained else with_reason(row, f"other recipe: {other}")
+        too_short = f"{max(each.result['steps'] for each in stable):,} iterations; {steps:,} were published"
+        return claim.not_compared(quantity, ours, remark, too_short)
 
     def published_recipe(self, trial: Trial) -> RunConfig:
-        """How the published network of that name was trained."""
-        return changed(self.told, self.as_told.get(trial.name, self.as_told.get(network_of(trial), {})))
+        """Return the recipe by which the published network was trained."""
+        changes = self.published_changes
+        return changed(self.published_base, changes.get(trial.name, changes.get(trial.subject.network, {})))
 
     def other_recipe(self, trial: Trial) -> str:
-        """In which settings a network was trained otherwise than published, in words; empty where in none."""
+        """Return the settings that differ from the published recipe, as text; empty if none does."""
         published, used = self.published_recipe(trial), RunConfig(**trial.settings)
         pairs = [(name, getattr(used, name), getattr(published, name)) for name in RECIPE]
-        pairs += [(name, used.task_options.get(name), published.task_options.get(name)) for name in TAUGHT]
+        pairs += [(name, used.task_options.get(name), published.task_options.get(name)) for name in CURRICULUM_OPTIONS]
         return ", ".join(f"{name} {_words(ours)}" for name, ours, theirs in pairs if ours != theirs)
 
 
 def changed_options(network: Mapping[str, Any], task_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The network with more options of its task."""
+    """Return the network with more options of its task."""
     return {**network, "task_options": {**network.get("task_options", {}), **task_options}}
 
 
-def network_of(trial: Trial) -> str:
-    """Its name, without the conditions behind a comma, such as the delay at which it was trained."""
-    return trial.name.split(",")[0]
-
-
-def ended(own: Sequence[Finished]) -> str:
-    """After how many iterations the training of each network ended."""
-    return f"training ended after {', '.join(_end(one.result) for one in own)}"
+def ended(trials: Sequence[Finished]) -> str:
+    """Return the number of iterations after which the training of each network ended, as text."""
+    return f"training ended after {', '.join(_end(each.result) for each in trials)}"
 
 
 def _end(result: Mapping[str, Any]) -> str:

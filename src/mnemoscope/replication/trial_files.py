@@ -1,36 +1,36 @@
-"""The trials of a study on disk, and the summary of those that are finished."""
+"""The trials of a study on disk, and the summary of the finished ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mnemoscope.base.files import read_json
-from mnemoscope.replication.study import Finished, Preset, Row, Study, Trial
+from mnemoscope.replication.claims import Claim, Row, Subject
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.store import newer_version_note
 
 
 def study_folder(study: Study, preset: str, root: str | Path) -> Path:
-    """Where the trials of a preset live, a folder for each."""
+    """Return the folder of a preset, which has a folder for each trial."""
     return Path(root) / "studies" / study.name / preset
 
 
 def trial_file(folder: Path, trial: Trial) -> Path:
-    """What a trial has measured, once it is finished."""
+    """Return the file with the result of a trial, which exists once the trial is finished."""
     return folder / trial.hash / "trial.json"
 
 
 def preset_of(study: Study, name: str) -> Preset:
-    """A preset by its name."""
+    """Return a preset by its name."""
     if name not in study.presets:
         raise ValueError(f"The study {study.name!r} has the presets {', '.join(study.presets)}, but not {name!r}.")
     return study.presets[name]
 
 
 def read_trial(path: Path) -> dict[str, Any]:
-    """What a `trial.json` holds."""
+    """Read a `trial.json`."""
     content = read_json(path)
     trial, result = content.get("trial"), content.get("result")
     if not isinstance(result, dict) or not isinstance(trial, dict) or not isinstance(trial.get("seed"), int):
@@ -42,12 +42,12 @@ def read_trial(path: Path) -> dict[str, Any]:
 
 
 def written_by_newer(environment: Mapping[str, Any]) -> str:
-    """What is to be said of a trial with these versions, if it was made by a newer one of mnemoscope."""
+    """Return a remark if a newer version of mnemoscope made a trial, else an empty text."""
     return newer_version_note(str(environment.get("mnemoscope", "")))
 
 
 def finished_trials(study: Study, preset: Preset, folder: Path) -> list[Finished]:
-    """All trials of the preset that the folder holds, with whichever seeds they were asked for, in the grid's order."""
+    """Return the finished trials of a preset in a folder, with any seeds, in the order of the grid."""
     seeds = sorted({read_trial(path)["trial"]["seed"] for path in folder.glob("*/trial.json")})
     trials = [trial for trial in study.trials(preset.settings, seeds) if trial_file(folder, trial).exists()]
     contents = [read_trial(trial_file(folder, trial)) for trial in trials]
@@ -58,35 +58,35 @@ def finished_trials(study: Study, preset: Preset, folder: Path) -> list[Finished
 
 
 def command_of(study: Study, preset: str, finished: Sequence[Finished]) -> str:
-    """What runs these trials."""
-    seeds = tuple(dict.fromkeys(one.trial.seed for one in finished))
+    """Return the command that runs these trials."""
+    seeds = tuple(dict.fromkeys(each.trial.seed for each in finished))
     chosen = "" if seeds == study.presets[preset].seeds else f" --seeds {' '.join(map(str, seeds))}"
     return f"mnemoscope study {study.name} --preset {preset}{chosen}"
 
 
 def missing_trials(study: Study, preset: Preset, finished: Sequence[Finished]) -> list[str]:
-    """Which trials of the command are not finished, in words."""
-    there = {one.trial.hash for one in finished}
-    seeds = tuple(dict.fromkeys(one.trial.seed for one in finished))
+    """Return the names of the trials of the command that are not finished."""
+    there = {each.trial.hash for each in finished}
+    seeds = tuple(dict.fromkeys(each.trial.seed for each in finished))
     trials = study.trials(preset.settings, seeds)
     return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in there]
 
 
 def of_the_preset(study: Study, preset: Preset, finished: Sequence[Finished]) -> dict[str, int]:
-    """How many trials the preset has, with its own seeds, and how many of these are finished."""
-    there = {one.trial.hash for one in finished}
+    """Count the trials of a preset with the preset's seeds, and those of them that are finished."""
+    there = {each.trial.hash for each in finished}
     trials = [trial.hash for trial in study.trials(preset.settings, preset.seeds)]
-    return {"finished": sum(one in there for one in trials), "trials": len(trials)}
+    return {"finished": sum(trial in there for trial in trials), "trials": len(trials)}
 
 
-def summary(
+def summary_of(
     study: Study,
     preset: str,
     finished: Sequence[Finished],
     rows: Sequence[Row],
     environments: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What `summary.json` holds; a file of `results/` is a copy of one."""
+    """Return the content of `summary.json`; a file of `results/` is a copy of one."""
     chosen = preset_of(study, preset)
     return {
         "study": study.name,
@@ -94,8 +94,43 @@ def summary(
         "command": command_of(study, preset, finished),
         "of the preset": of_the_preset(study, chosen, finished),
         "not run": missing_trials(study, chosen, finished),
-        "environments": [one for n, one in enumerate(environments) if one not in environments[:n]],
-        "published": [asdict(one) for one in study.published],
-        "rows": [asdict(row) for row in rows],
-        "trials": [{"trial": asdict(one.trial), "result": one.result} for one in finished],
+        "environments": [each for n, each in enumerate(environments) if each not in environments[:n]],
+        "claims": [claim_as_json(claim) for claim in study.claims],
+        "rows": [row_as_json(row) for row in rows],
+        "trials": [{"trial": trial_as_json(each.trial), "result": each.result} for each in finished],
     }
+
+
+def claim_as_json(claim: Claim) -> dict[str, Any]:
+    """Return a claim as plain data."""
+    return {
+        **_subject_as_json(claim.subject),
+        "quantity": claim.quantity,
+        "value": claim.value,
+        "tolerance": claim.tolerance,
+        "source": {"work": claim.source.work, "locus": claim.source.locus},
+    }
+
+
+def row_as_json(row: Row) -> dict[str, Any]:
+    """Return a row as plain data; rows with a claim say what they are about."""
+    subject = {} if row.claim is None else {"about": _subject_as_json(row.claim.subject)}
+    return {
+        "quantity": row.quantity,
+        **subject,
+        "published": row.published,
+        "ours": row.ours,
+        "verdict": row.verdict.value,
+        "matching": row.judgement.matching,
+        "reason": row.judgement.reason,
+        "remark": row.remark,
+    }
+
+
+def trial_as_json(trial: Trial) -> dict[str, Any]:
+    """Return a trial as plain data."""
+    return {"name": trial.name, "settings": dict(trial.settings), "seed": trial.seed}
+
+
+def _subject_as_json(subject: Subject) -> dict[str, Any]:
+    return {"network": subject.network, "task": subject.task, "condition": dict(subject.condition)}

@@ -14,7 +14,9 @@ from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.inspection import InspectionOptions, inspect_run
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.training import build_task, train
 
 if TYPE_CHECKING:
@@ -39,26 +41,35 @@ class FlipFlopCube(Study):
     name = "flipflop-cube"
     title = "The cube of a 3-bit flip-flop"
     question = "How many fixed points does a network that holds three bits have, and is the set complete?"
-    published = (
-        Published("stable fixed points", 8, "Jang, section 6 and Fig 6", agreeing=(8, 8)),
-        Published(
+    claims = (
+        Claim(EVERYTHING, "stable fixed points", 8, Source("jang", "section 6 and Fig 6"), tolerance=(8, 8)),
+        Claim(
+            EVERYTHING,
             "fixed points",
             "9-26",
-            "Jang, section 6: depending on the tolerance",
-            agreeing=(9, 26),
-            because="a cube has 27",
+            Source("jang", "section 6: depending on the tolerance"),
+            tolerance=(9, 26),
+            reason="a cube has 27",
         ),
-        Published("minutes for 20 points", 3, "Jang, section 10.3 (N = 1000 reservoir)"),
+        Claim(EVERYTHING, "minutes for 20 points", 3, Source("jang", "section 10.3 (N = 1000 reservoir)")),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("One small tanh network, some seconds of training: it shows that the machinery works, no more.",
-                        {"networks": {"elman": 12}, "changes": {"steps": 60}}),
-        "cpu": Preset("tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",
-                      {"networks": {"elman": 64, "gru": 64}, "changes": {}}, (0, 1, 2)),
-        "paper": Preset("tanh, GRU and LSTM networks of 64 and 128 units, five seeds each, trained by gradients; the "
-                        "published network is a reservoir of 1000 units trained by FORCE.",
-                        {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "changes": {}}, (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "One small tanh network, some seconds of training: it shows that the machinery works, no more.",
+            {"networks": {"elman": 12}, "changes": {"steps": 60}},
+        ),
+        "cpu": Preset(
+            "tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",
+            {"networks": {"elman": 64, "gru": 64}, "changes": {}},
+            (0, 1, 2),
+        ),
+        "paper": Preset(
+            "tanh, GRU and LSTM networks of 64 and 128 units, five seeds each, trained by gradients; the "
+            "published network is a reservoir of 1000 units trained by FORCE.",
+            {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "changes": {}},
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("jang", "sussillo2013")
     lenses = ("fixed-points", "spectra", "fisher")
     caption = (
@@ -72,6 +83,7 @@ class FlipFlopCube(Study):
                 f"{cell} {size}",
                 asdict(replace(base, cell=cell, hidden_size=size, seed=seed, **settings["changes"])),
                 seed,
+                about(cell, units=size),
             )
             for cell, size in settings["networks"].items()
             for seed in seeds
@@ -118,7 +130,7 @@ class FlipFlopCube(Study):
         ours = ", ".join(map(str, measured))
         if bits != BITS:
             return Row(f"{name}: {quantity}", f"for {BITS} bits only", ours, remark=remark)
-        return self.stated(quantity).beside(f"{name}: {quantity}", measured, ours, remark)
+        return self.claim(quantity).compare(f"{name}: {quantity}", measured, ours, remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.1)

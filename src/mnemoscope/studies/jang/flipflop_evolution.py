@@ -28,11 +28,13 @@ from mnemoscope.lenses import (
     interpolate_weights,
     track_fixed_points,
 )
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import by_name
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
-from mnemoscope.report import render_document
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.report.bifurcations import bifurcations_section
+from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang.reservoirs import Lesson, Recipe, lesson, tried, written
 from mnemoscope.training.run_folder import environment
@@ -58,27 +60,65 @@ class FlipFlopEvolution(Study):
     name = "flipflop-evolution"
     title = "How a reservoir comes to hold three bits"
     question = "By which bifurcations do the memories of a reservoir appear while it is taught?"
-    published = (
-        Published("stable fixed points before the lesson", 1, "Jang, Fig 7a: a single fixed point at the origin",
-                  agreeing=(1, 1)),
-        Published("fixed points before the lesson", 1, "Jang, Fig 7a", agreeing=(1, 1)),
-        Published("the origin is no longer stable at step", "200", "Jang, Fig 7b", agreeing=(0, 200)),
-        Published("how the origin loses its stability", "transcritical bifurcation", "Jang, section 9"),
-        Published("stable fixed points after the lesson", 8, "Jang, section 6 and Fig 6", agreeing=(8, 8)),
-    )  # fmt: skip
+    claims = (
+        Claim(
+            EVERYTHING,
+            "stable fixed points before the lesson",
+            1,
+            Source("jang", "Fig 7a: a single fixed point at the origin"),
+            tolerance=(1, 1),
+        ),
+        Claim(EVERYTHING, "fixed points before the lesson", 1, Source("jang", "Fig 7a"), tolerance=(1, 1)),
+        Claim(
+            EVERYTHING, "the origin is no longer stable at step", "200", Source("jang", "Fig 7b"), tolerance=(0, 200)
+        ),
+        Claim(
+            EVERYTHING, "how the origin loses its stability", "transcritical bifurcation", Source("jang", "section 9")
+        ),
+        Claim(
+            EVERYTHING,
+            "stable fixed points after the lesson",
+            8,
+            Source("jang", "section 6 and Fig 6"),
+            tolerance=(8, 8),
+        ),
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A small reservoir and four snapshots: it shows that the machinery works, no more.",
-                        {"cases": {"small": {**Recipe(bits=1, units=30, gain=0.9, steps=400, test_steps=300).settings(),
-                                             "at": [0, 60, 150, 400]}}}),
-        "cpu": Preset("A reservoir of 300 units that is at rest before the lesson (g = 0.9), ten snapshots.",
-                      {"cases": {"300 units, g = 0.9": {
-                          **Recipe(units=300, gain=0.9, steps=10_000).settings(),
-                          "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000]}}}),
-        "paper": Preset("Reservoirs of 1000 units, g = 0.9, over the published 30,000 steps: hours.",
-                        {"cases": {"1000 units, g = 0.9": {
-                            **Recipe(gain=0.9).settings(),
-                            "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000, 20_000, 30_000]}}}, (0, 1, 2)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A small reservoir and four snapshots: it shows that the machinery works, no more.",
+            {
+                "cases": {
+                    "small": {
+                        **Recipe(bits=1, units=30, gain=0.9, steps=400, test_steps=300).settings(),
+                        "at": [0, 60, 150, 400],
+                    }
+                }
+            },
+        ),
+        "cpu": Preset(
+            "A reservoir of 300 units that is at rest before the lesson (g = 0.9), ten snapshots.",
+            {
+                "cases": {
+                    "300 units, g = 0.9": {
+                        **Recipe(units=300, gain=0.9, steps=10_000).settings(),
+                        "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000],
+                    }
+                }
+            },
+        ),
+        "paper": Preset(
+            "Reservoirs of 1000 units, g = 0.9, over the published 30,000 steps: hours.",
+            {
+                "cases": {
+                    "1000 units, g = 0.9": {
+                        **Recipe(gain=0.9).settings(),
+                        "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000, 20_000, 30_000],
+                    }
+                }
+            },
+            (0, 1, 2),
+        ),
+    }
     cites = ("jang", "sussillo2009", "sussillo2013")
     lenses = ("bifurcations",)
     caption = (
@@ -87,7 +127,9 @@ class FlipFlopEvolution(Study):
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        return [Trial(name, dict(case), seed) for name, case in settings["cases"].items() for seed in seeds]
+        return [
+            Trial(name, dict(case), seed, about(name)) for name, case in settings["cases"].items() for seed in seeds
+        ]
 
     def as_published(self, trial: Trial) -> bool:
         recipe = Recipe.of(dict(trial.settings))
@@ -123,8 +165,8 @@ class FlipFlopEvolution(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for name, own in by_name(results).items():
-            all_of = [one.result for one in own]
+        for name, trials in by_name(results).items():
+            all_of = [one.result for one in trials]
             first = [one["unstable"][0].get("stable", 0) for one in all_of]
             last = [one["unstable"][-1].get("stable", 0) for one in all_of]
             lost = [one["origin_loses_stability"] for one in all_of if one["origin_loses_stability"] is not None]
@@ -133,28 +175,45 @@ class FlipFlopEvolution(Study):
                 ("stable fixed points before the lesson", first, _listed(first), ""),
                 ("fixed points before the lesson", points, _listed(points), ""),
                 ("the origin is no longer stable at step", [at for at, _ in lost], _listed([at for at, _ in lost]), ""),
-                ("stable fixed points after the lesson", last, _listed(last),
-                 f"of {_listed([one['points'][-1] for one in all_of])} points"),
-            ]  # fmt: skip
+                (
+                    "stable fixed points after the lesson",
+                    last,
+                    _listed(last),
+                    f"of {_listed([one['points'][-1] for one in all_of])} points",
+                ),
+            ]
             rows += [
-                self.compared(own, self.stated(quantity), f"{name}: {quantity}", measured, ours, remark)
+                self.compare(trials, self.claim(quantity), f"{name}: {quantity}", measured, ours, remark)
                 for quantity, measured, ours, remark in told
             ]
             whole = sum(all(one == 1 for one in each["index_sum"]) for each in all_of)
             events = [Counter(event["name"] for event in one["events"]) for one in all_of]
             rows += [
-                self.stated("how the origin loses its stability").not_beside(
-                    f"{name}: how the origin loses its stability", _listed([kind for _, kind in lost]), "",
-                    "the network is odd, F(-x) = -F(x)"),
-                Row(f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}", "0 (Fig 7a)",
+                self.claim("how the origin loses its stability").not_compared(
+                    f"{name}: how the origin loses its stability",
+                    _listed([kind for _, kind in lost]),
+                    "",
+                    "the network is odd, F(-x) = -F(x)",
+                ),
+                Row(
+                    f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}",
+                    "0 (Fig 7a)",
                     _listed([one["origin_at_published_gain"] for one in all_of]),
-                    remark="at the published gain the untaught reservoir is not at rest"),
-                Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{whole} of {len(own)}"),
-                Row(f"{name}: bifurcations", "", "; ".join(
-                    ", ".join(f"{count} {kind}" for kind, count in one.items()) for one in events)),
-                Row(f"{name}: corners held after the lesson", "", _listed([one["held"] for one in all_of]),
-                    remark=f"sign accuracy {min(one['accuracy'] for one in all_of):.4f} or better"),
-            ]  # fmt: skip
+                    remark="at the published gain the untaught reservoir is not at rest",
+                ),
+                Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{whole} of {len(trials)}"),
+                Row(
+                    f"{name}: bifurcations",
+                    "",
+                    "; ".join(", ".join(f"{count} {kind}" for kind, count in one.items()) for one in events),
+                ),
+                Row(
+                    f"{name}: corners held after the lesson",
+                    "",
+                    _listed([one["held"] for one in all_of]),
+                    remark=f"sign accuracy {min(one['accuracy'] for one in all_of):.4f} or better",
+                ),
+            ]
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -170,8 +229,9 @@ class FlipFlopEvolution(Study):
         for height, change in ((1, "appeared"), (-1, "vanished"), (0, "changed stability")):
             places = [event["at"] for event in first["events"] if event["change"] == change]
             lower.scatter(places, [height] * len(places), marker="|", s=90, color=COLOUR["ink"])
-        lower.set(yticks=[1, 0, -1], yticklabels=["born", "changed", "died"], ylim=(-1.7, 1.7),
-                  xlabel="steps of the lesson")  # fmt: skip
+        lower.set(
+            yticks=[1, 0, -1], yticklabels=["born", "changed", "died"], ylim=(-1.7, 1.7), xlabel="steps of the lesson"
+        )
         lower.set_xscale("symlog", linthresh=50)
         lower.set_xlim(-4, 1.15 * first["at"][-1])
         lower.set_xticks(
@@ -188,8 +248,14 @@ def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progre
     """The evolution, read from its file where that was made in the same way, and followed anew otherwise."""
     saved, at = folder / "evolution.safetensors", list(trial.settings["at"])
     starts = Several([FromTrajectories(recipe.test(trial.seed).inputs, STARTS), FromOutputs(STARTS, *OUTPUTS)])
-    made = {"recipe": recipe.settings(), "seed": trial.seed, "at": at, "starts": STARTS, "outputs": OUTPUTS,
-            "within": WITHIN}  # fmt: skip
+    made = {
+        "recipe": recipe.settings(),
+        "seed": trial.seed,
+        "at": at,
+        "starts": STARTS,
+        "outputs": OUTPUTS,
+        "within": WITHIN,
+    }
     about = json.dumps(made, sort_keys=True)
     if saved.exists() and (kept := BifurcationDiagram.load(saved)).about == about:
         return kept
@@ -244,8 +310,11 @@ def _write_page(
         f"flip-flop by FORCE. Its fixed points are followed through the lesson, between the snapshots too, where W_o "
         f"is taken to change evenly."
     )
-    html = render_document("Evolution of a reservoir's memories", f"<p>{escape(lead)}</p>",
-                        [section, citation_section(FlipFlopEvolution.cites), provenance_section("")])  # fmt: skip
+    html = render_document(
+        "Evolution of a reservoir's memories",
+        f"<p>{escape(lead)}</p>",
+        [section, citation_section(FlipFlopEvolution.cites), provenance_section("")],
+    )
     (folder / "page.html").write_text(html, encoding="utf-8")
 
 

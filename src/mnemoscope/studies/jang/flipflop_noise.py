@@ -16,8 +16,10 @@ from mnemoscope.base.progress import Bar
 from mnemoscope.cells import EchoState, Reservoirs
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computing import above
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
     LEFT_ALONE,
     Recipe,
@@ -76,23 +78,53 @@ class FlipFlopNoise(Study):
     name = "flipflop-noise"
     title = "Memories under noise on the weights"
     question = "How much noise on the recurrent weights do the memories survive, by nonlinearity and by beginning?"
-    published = (
-        Published("area of logistic / tanh: alike", "performed similarly", "Jang, section 8", agreeing=(0.67, 1.5)),
-        Published("area of logistic / tanh: less", "logistic most robust", "Jang, Fig 9", agreeing=(0, 0.67)),
-        Published("area of tanh / transferred", "transferred more sensitive", "Jang, section 8", agreeing=(0, 1)),
-        Published("area of worst other / transferred", "transferred worst", "Jang, Fig 9", agreeing=(0, 1)),
+    claims = (
+        Claim(
+            EVERYTHING,
+            "area of logistic / tanh: alike",
+            "performed similarly",
+            Source("jang", "section 8"),
+            tolerance=(0.67, 1.5),
+        ),
+        Claim(
+            EVERYTHING,
+            "area of logistic / tanh: less",
+            "logistic most robust",
+            Source("jang", "Fig 9"),
+            tolerance=(0, 0.67),
+        ),
+        Claim(
+            EVERYTHING,
+            "area of tanh / transferred",
+            "transferred more sensitive",
+            Source("jang", "section 8"),
+            tolerance=(0, 1),
+        ),
+        Claim(
+            EVERYTHING,
+            "area of worst other / transferred",
+            "transferred worst",
+            Source("jang", "Fig 9"),
+            tolerance=(0, 1),
+        ),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Two bits, small reservoirs, short lessons: it shows that the machinery works, no more.",
-                        Recipe(bits=2, units=60, steps=600, test_steps=200).settings()
-                        | {"levels": (0.0, 0.01, 0.03), "draws": 2, "left_alone": 100}),
-        "cpu": Preset("N = 1000 as published, five seeds, three draws of the noise.",
-                      Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 3, "left_alone": LEFT_ALONE},
-                      (0, 1, 2, 3, 4)),
-        "paper": Preset("The same with ten seeds and ten draws.",
-                        Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 10, "left_alone": LEFT_ALONE},
-                        tuple(range(10))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Two bits, small reservoirs, short lessons: it shows that the machinery works, no more.",
+            Recipe(bits=2, units=60, steps=600, test_steps=200).settings()
+            | {"levels": (0.0, 0.01, 0.03), "draws": 2, "left_alone": 100},
+        ),
+        "cpu": Preset(
+            "N = 1000 as published, five seeds, three draws of the noise.",
+            Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 3, "left_alone": LEFT_ALONE},
+            (0, 1, 2, 3, 4),
+        ),
+        "paper": Preset(
+            "The same with ten seeds and ten draws.",
+            Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 10, "left_alone": LEFT_ALONE},
+            tuple(range(10)),
+        ),
+    }
     cites = ("jang", "sussillo2009")
     caption = (
         "Gaussian noise of standard deviation eta on all entries of W_r. Left: mean squared error on the test; dotted: "
@@ -101,7 +133,7 @@ class FlipFlopNoise(Study):
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        return [Trial(kind, {"kind": kind, **settings}, seed) for seed in seeds for kind in KINDS]
+        return [Trial(kind, {"kind": kind, **settings}, seed, about(kind)) for seed in seeds for kind in KINDS]
 
     def as_published(self, trial: Trial) -> bool:
         recipe = Recipe.of(dict(trial.settings))
@@ -128,7 +160,7 @@ class FlipFlopNoise(Study):
         return {"mse": [[float(f"{error:.4g}") for error in row] for row in errors], "held": held}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        alike, less, sensitive, worst = self.published
+        alike, less, sensitive, worst = self.claims
         told = [row for kind in KINDS for row in _kind(kind, [one for one in results if one.trial.name == kind])]
         by_seed: dict[int, dict[str, Finished]] = {}
         for one in results:
@@ -141,7 +173,7 @@ class FlipFlopNoise(Study):
         def ratios(kinds: Sequence[str], other: str, most: float = inf) -> list[float]:
             return [max(area(one[kind], most) for kind in kinds) / area(one[other], most) for one in whole]
 
-        for stated, kinds, other in (
+        for claim, kinds, other in (
             (alike, ("logistic",), "tanh"),
             (less, ("logistic",), "tanh"),
             (sensitive, ("tanh",), "transferred"),
@@ -151,7 +183,7 @@ class FlipFlopNoise(Study):
             capped = spread_in_words(ratios(kinds, other, SILENT), ".2f")
             ours = spread_in_words(measured, ".2f")
             remark = f"by seed {', '.join(f'{value:.2f}' for value in measured)}; errors above 1 taken as 1: {capped}"
-            rows.append(self.compared(own, stated, stated.quantity, measured, ours, remark))
+            rows.append(self.compare(own, claim, claim.name, measured, ours, remark))
         return rows + told
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -167,8 +199,16 @@ class FlipFlopNoise(Study):
                 values = torch.tensor([one.result[quantity] for one in own], dtype=torch.float64)
                 values = values.mean(1) if len(own) > 1 else values[0]  # (networks or draws, levels)
                 bars = values.std(0, correction=min(1, len(values) - 1)).tolist()
-                axes.errorbar(levels, values.mean(0).tolist(), bars, color=COLOUR[colour], marker="o", markersize=4,
-                              capsize=3, label=kind if axes is left else None)  # fmt: skip
+                axes.errorbar(
+                    levels,
+                    values.mean(0).tolist(),
+                    bars,
+                    color=COLOUR[colour],
+                    marker="o",
+                    markersize=4,
+                    capsize=3,
+                    label=kind if axes is left else None,
+                )
         left.axhline(SILENT, color=COLOUR["muted"], linestyle="dotted")
         left.set(xlabel="eta", ylabel="mean squared error", ylim=(0, None))
         right.set(xlabel="eta", ylabel="memories held", ylim=(0, 1.06 * 2**bits))
@@ -205,20 +245,27 @@ def half_level(one: Finished) -> float:
     return inf
 
 
-def _kind(kind: str, own: Sequence[Finished]) -> list[Row]:
-    if not own:
+def _kind(kind: str, trials: Sequence[Finished]) -> list[Row]:
+    if not trials:
         return []
-    intact = [fmean(row[0] for row in one.result["mse"]) for one in own]
-    held = ", ".join(f"{one.result['held'][0][0]}" for one in own)
-    halves = _halves_in_words([half_level(one) for one in own], own[0].trial.settings["levels"][-1])
+    intact = [fmean(row[0] for row in one.result["mse"]) for one in trials]
+    held = ", ".join(f"{one.result['held'][0][0]}" for one in trials)
+    halves = _halves_in_words([half_level(one) for one in trials], trials[0].trial.settings["levels"][-1])
     return [
-        Row(f"{kind}: MSE without noise", "not published", spread_in_words(intact, ".2g"),
-            remark=f"memories held: {held} of {2 ** own[0].trial.settings['bits']}"),
-        Row(f"{kind}: eta that leaves half", "not published", halves,
-            remark="of the corners, on average over draws"),
-        Row(f"{kind}: area under the MSE", "drawn only", spread_in_words([area(one) for one in own], ".2f"),
-            remark="mean over eta; 1: the error of an output that is always 0"),
-    ]  # fmt: skip
+        Row(
+            f"{kind}: MSE without noise",
+            "not published",
+            spread_in_words(intact, ".2g"),
+            remark=f"memories held: {held} of {2 ** trials[0].trial.settings['bits']}",
+        ),
+        Row(f"{kind}: eta that leaves half", "not published", halves, remark="of the corners, on average over draws"),
+        Row(
+            f"{kind}: area under the MSE",
+            "drawn only",
+            spread_in_words([area(one) for one in trials], ".2f"),
+            remark="mean over eta; 1: the error of an output that is always 0",
+        ),
+    ]
 
 
 def _halves_in_words(halves: Sequence[float], last: float) -> str:

@@ -26,10 +26,13 @@ from mnemoscope.lenses import (
     find_attractors,
     find_fixed_points,
 )
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computing import above, spread
 from mnemoscope.replication.learning import by_name
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
-from mnemoscope.report import NetworkPage, Section, write_page
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.report import NetworkPage, write_page
+from mnemoscope.report.document import Section
 from mnemoscope.report.markup import table_markup
 from mnemoscope.studies.jang.reservoirs import Recipe, corners, hearing, lesson, released, table, tried, written
 from mnemoscope.studies.jang.saddles import NEAR, Way, neighbours, ways_down
@@ -55,31 +58,43 @@ class FlipFlopReservoir(Study):
         "points."
     )
 
-    def __init__(self, bits: int, title: str, published: Sequence[Published]) -> None:
+    def __init__(self, bits: int, title: str, claims: Sequence[Claim]) -> None:
         self.bits = bits
         self.name = f"flipflop-{bits}"
         self.title = title
         self.question = f"Does a reservoir that learned to hold {bits} bits rest at the corners of a cube?"
-        self.published = published
+        self.claims = claims
         small = Recipe(bits=2, units=60, steps=1000, test_steps=300)
         whole, calm = Recipe(bits=bits), Recipe(bits=bits, gain=0.9)
         logistic = Recipe(bits=bits, nonlinearity="logistic")
         self.presets: Mapping[str, Preset] = {
-            "smoke": Preset("One small reservoir, a short lesson: it shows that the machinery works, no more.",
-                            {"recipes": {"small": small.settings()}, "starts": 40}),
-            "cpu": Preset("Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9), "
-                          "two seeds, some minutes each.",
-                          {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings()}, "starts": 400},
-                          (0, 1)),
-            "paper": Preset("The same and the logistic function, five seeds, a longer search.",
-                            {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings(),
-                                         "g = 1.5, logistic": logistic.settings()}, "starts": 1000},
-                            (0, 1, 2, 3, 4)),
-        }  # fmt: skip
+            "smoke": Preset(
+                "One small reservoir, a short lesson: it shows that the machinery works, no more.",
+                {"recipes": {"small": small.settings()}, "starts": 40},
+            ),
+            "cpu": Preset(
+                "Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9), "
+                "two seeds, some minutes each.",
+                {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings()}, "starts": 400},
+                (0, 1),
+            ),
+            "paper": Preset(
+                "The same and the logistic function, five seeds, a longer search.",
+                {
+                    "recipes": {
+                        "g = 1.5": whole.settings(),
+                        "g = 0.9": calm.settings(),
+                        "g = 1.5, logistic": logistic.settings(),
+                    },
+                    "starts": 1000,
+                },
+                (0, 1, 2, 3, 4),
+            ),
+        }
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
-            Trial(name, {**recipe, "starts": settings["starts"]}, seed)
+            Trial(name, {**recipe, "starts": settings["starts"]}, seed, about(name))
             for name, recipe in settings["recipes"].items()
             for seed in seeds
         ]
@@ -134,40 +149,63 @@ class FlipFlopReservoir(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for name, own in by_name(results).items():
-            all_of, bits = [one.result for one in own], own[0].trial.settings["bits"]
-            seeds = f"{len(own)} seed{'s' if len(own) > 1 else ''}"
+        for name, trials in by_name(results).items():
+            all_of, bits = [one.result for one in trials], trials[0].trial.settings["bits"]
+            seeds = f"{len(trials)} seed{'s' if len(trials) > 1 else ''}"
 
             def told(key: str, form: str = ".3g", all_of: Sequence[Mapping[str, Any]] = all_of) -> str:
                 return ", ".join(f"{one[key]:{form}}" for one in all_of)
 
             pairs = [
-                ("stable fixed points at the corners", [one["stable_corners"] for one in all_of], "stable_corners",
-                 f"of {2**bits}; {seeds}"),
-                ("fixed points", [one["points"] for one in all_of], "points",
-                 "index sums " + ", ".join(str(one["index_sum"]) for one in all_of)),
-            ]  # fmt: skip
+                (
+                    "stable fixed points at the corners",
+                    [one["stable_corners"] for one in all_of],
+                    "stable_corners",
+                    f"of {2**bits}; {seeds}",
+                ),
+                (
+                    "fixed points",
+                    [one["points"] for one in all_of],
+                    "points",
+                    "index sums " + ", ".join(str(one["index_sum"]) for one in all_of),
+                ),
+            ]
             for quantity, measured, key, remark in pairs:
-                stated = next((one for one in self.published if one.quantity == quantity), None)
+                claim = self.find_claim(quantity)
                 label = f"{name}: {quantity}"
-                if stated is None:
+                if claim is None:
                     rows.append(Row(label, "", told(key), remark=remark))
                 else:
-                    rows.append(self.compared(own, stated, label, measured, told(key), remark))
+                    rows.append(self.compare(trials, claim, label, measured, told(key), remark))
             rows += [
                 Row(f"{name}: sign accuracy", "outputs follow", told("accuracy", ".5f"), remark="frozen, on the test"),
                 Row(f"{name}: mean squared error", "", told("mse"), remark="on the test"),
                 Row(f"{name}: corners held when left alone", "", told("held"), remark=f"of {2**bits}"),
-                Row(f"{name}: edges with a saddle", "", told("edges"),
-                    remark=f"of {bits * 2 ** (bits - 1)} pairs of corners one bit apart"),
-                Row(f"{name}: random outputs inside the cube that go to a corner", "",
-                    ", ".join(f"{one['thrown']['inside']['corner']:.0%}" for one in all_of), remark=f"of {THROWS}"),
-                Row(f"{name}: random outputs outside the cube that go to a corner", "",
-                    ", ".join(f"{one['thrown']['outside']['corner']:.0%}" for one in all_of), remark=f"of {THROWS}"),
-                Row(f"{name}: CPU seconds of the search per start", "",
-                    ", ".join(f"{one['search_cpu_seconds'] / max(one['starts'], 1):.3f}" for one in all_of)),
+                Row(
+                    f"{name}: edges with a saddle",
+                    "",
+                    told("edges"),
+                    remark=f"of {bits * 2 ** (bits - 1)} pairs of corners one bit apart",
+                ),
+                Row(
+                    f"{name}: random outputs inside the cube that go to a corner",
+                    "",
+                    ", ".join(f"{one['thrown']['inside']['corner']:.0%}" for one in all_of),
+                    remark=f"of {THROWS}",
+                ),
+                Row(
+                    f"{name}: random outputs outside the cube that go to a corner",
+                    "",
+                    ", ".join(f"{one['thrown']['outside']['corner']:.0%}" for one in all_of),
+                    remark=f"of {THROWS}",
+                ),
+                Row(
+                    f"{name}: CPU seconds of the search per start",
+                    "",
+                    ", ".join(f"{one['search_cpu_seconds'] / max(one['starts'], 1):.3f}" for one in all_of),
+                ),
                 Row(f"{name}: seconds of the lesson", "", spread([one["lesson_seconds"] for one in all_of])),
-            ]  # fmt: skip
+            ]
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -187,15 +225,17 @@ def _search(cell: EchoState, inputs: Tensor, memories: Tensor, starts: int, seed
     """
     each, dynamics = max(8, starts // 10), Dynamics(cell)
     middles = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0])] * cell.output_size)
-    first = Several([
-        dynamics.origin,
-        memories.double(),
-        hearing(cell, middles).double(),
-        FromTrajectories(inputs, each, rest=25),
-        FromTrajectories(inputs, each, noise=0.3, rest=25),
-        FromOutputs(each, -1.0, 1.0),
-        FromOutputs(each, -2.0, 2.0),
-    ])  # fmt: skip
+    first = Several(
+        [
+            dynamics.origin,
+            memories.double(),
+            hearing(cell, middles).double(),
+            FromTrajectories(inputs, each, rest=25),
+            FromTrajectories(inputs, each, noise=0.3, rest=25),
+            FromOutputs(each, -1.0, 1.0),
+            FromOutputs(each, -2.0, 2.0),
+        ]
+    )
     return find_fixed_points(dynamics, Adaptive(first, max_starts=starts), seed=seed, progress=progress)
 
 
@@ -251,8 +291,14 @@ def _draw_points(figure: Any, grid: Any, result: Mapping[str, Any], bits: int) -
         axes = figure.add_subplot(grid[bits, place])
         for least, colour, label in reversed(names):
             own = [z for z, up in zip(result["outputs"], ups, strict=True) if min(up, 3) == least]
-            axes.scatter([z[a] for z in own], [z[b] for z in own], s=22, color=COLOUR[colour],
-                         label=label if place == 0 and own else None, zorder=4 - least)  # fmt: skip
+            axes.scatter(
+                [z[a] for z in own],
+                [z[b] for z in own],
+                s=22,
+                color=COLOUR[colour],
+                label=label if place == 0 and own else None,
+                zorder=4 - least,
+            )
         axes.set(xlabel=f"output {a + 1}", ylabel=f"output {b + 1}")
         style_page_axes(axes)
 
@@ -271,14 +317,17 @@ def _write_page(
     with torch.no_grad():
         paths = run_with_cache(dynamics.cell, silence, begin.to(dynamics.input))[1].flat()
     facts = [
-        ("Cell", f"echo state network, {recipe.units} units, {recipe.nonlinearity}, g = {recipe.gain:g}, tau = "
-                 f"{recipe.tau:g}"),
+        (
+            "Cell",
+            f"echo state network, {recipe.units} units, {recipe.nonlinearity}, g = {recipe.gain:g}, tau = "
+            f"{recipe.tau:g}",
+        ),
         ("Task", f"{recipe.bits}-bit flip-flop"),
         ("Lesson", f"FORCE, {recipe.steps:,} steps, an update every {recipe.every}, {result['lesson_seconds']:.1f} s"),
         ("Test", f"sign accuracy {result['accuracy']:.4f}, mean squared error {result['mse']:.2g}"),
         ("Left alone", result["verdict"]),
         ("Seed", str(trial.seed)),
-    ]  # fmt: skip
+    ]
     content = NetworkPage(
         title=f"{recipe.bits}-bit flip-flop in a reservoir of {recipe.units} units",
         fixed_points=fp,
@@ -327,13 +376,21 @@ def _lesson_section(curve: Mapping[str, Sequence[float]]) -> Section:
 
 
 _CUBE = (
-    Published("stable fixed points at the corners", 8, "Jang, section 6 and Fig 6", agreeing=(8, 8)),
-    Published("fixed points", "9-26", "Jang, section 6: depending on the tolerance", agreeing=(9, 26)),
-    Published("minutes for 20 points", 3, "Jang, section 10.3"),
+    Claim(EVERYTHING, "stable fixed points at the corners", 8, Source("jang", "section 6 and Fig 6"), tolerance=(8, 8)),
+    Claim(
+        EVERYTHING, "fixed points", "9-26", Source("jang", "section 6: depending on the tolerance"), tolerance=(9, 26)
+    ),
+    Claim(EVERYTHING, "minutes for 20 points", 3, Source("jang", "section 10.3")),
 )
 _TESSERACT = (
-    Published("stable fixed points at the corners", 16, "Jang, section 7: a tesseract", agreeing=(16, 16)),
-)  # fmt: skip
+    Claim(
+        EVERYTHING,
+        "stable fixed points at the corners",
+        16,
+        Source("jang", "section 7: a tesseract"),
+        tolerance=(16, 16),
+    ),
+)
 
 THREE = FlipFlopReservoir(3, "The cube of a 3-bit reservoir", _CUBE)
 FOUR = FlipFlopReservoir(4, "The tesseract of a 4-bit reservoir", _TESSERACT)

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, add_legend, style_page_axes
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, about
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
     LEFT_ALONE,
     Lesson,
@@ -51,19 +53,43 @@ class FlipFlopTransfer(Study):
     name = "flipflop-transfer"
     title = "Four bits from nothing, or from three"
     question = "Does a flip-flop that begins with a taught one of three bits place its 16 memories otherwise?"
-    published = (
-        Published("fresh: bits along the view", "3: hexagonal prism", "Jang, section 7 and Fig 8a", agreeing=(3, 3)),
-        Published("fresh: spread of the edges", "roughly equidistant", "Jang, section 7.1", agreeing=(0, 0.1)),
-        Published("transferred: bits along the view", "1 or 2: cuboid", "Jang, section 7.1, Fig 8b", agreeing=(1, 2)),
+    claims = (
+        Claim(
+            about("fresh"),
+            "bits along the view",
+            "3: hexagonal prism",
+            Source("jang", "section 7 and Fig 8a"),
+            tolerance=(3, 3),
+        ),
+        Claim(
+            about("fresh"),
+            "spread of the edges",
+            "roughly equidistant",
+            Source("jang", "section 7.1"),
+            tolerance=(0, 0.1),
+        ),
+        Claim(
+            about("transferred"),
+            "bits along the view",
+            "1 or 2: cuboid",
+            Source("jang", "section 7.1, Fig 8b"),
+            tolerance=(1, 2),
+        ),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Three bits from two, a small reservoir, a short lesson: it shows that the machinery works.",
-                        Recipe(bits=3, units=300, steps=3000, every=4, test_steps=200).settings() | {"left_alone": 50}),
-        "cpu": Preset("N = 1000 as published, eight seeds.",
-                      Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE}, tuple(range(8))),
-        "paper": Preset("The same with twenty seeds.",
-                        Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE}, tuple(range(20))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Three bits from two, a small reservoir, a short lesson: it shows that the machinery works.",
+            Recipe(bits=3, units=300, steps=3000, every=4, test_steps=200).settings() | {"left_alone": 50},
+        ),
+        "cpu": Preset(
+            "N = 1000 as published, eight seeds.",
+            Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE},
+            tuple(range(8)),
+        ),
+        "paper": Preset(
+            "The same with twenty seeds.", Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE}, tuple(range(20))
+        ),
+    }
     cites = ("jang", "sussillo2009")
     caption = (
         "Above: the memory states of one reservoir in the first principal components of its currents, with the edges "
@@ -75,7 +101,8 @@ class FlipFlopTransfer(Study):
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        return [Trial(f"{settings['bits']} bits", dict(settings), seed) for seed in seeds]
+        subject = about("", f"{settings['bits']} bits")
+        return [Trial(subject.name, dict(settings), seed, subject) for seed in seeds]
 
     def as_published(self, trial: Trial) -> bool:
         recipe = Recipe.of(dict(trial.settings))
@@ -103,8 +130,9 @@ class FlipFlopTransfer(Study):
             if memories.held.all():  # the corners of a shape are memories, all of them
                 rates = one.cell.output(memories.states).detach()
                 found[name] |= {"currents": _told(geometry(states[name])), "rates": _told(geometry(rates))}
-        found["before_held"] = int(written(before.cell, Recipe.of({**trial.settings, "bits": recipe.bits - 1}),
-                                           alone).held.sum())  # fmt: skip
+        found["before_held"] = int(
+            written(before.cell, Recipe.of({**trial.settings, "bits": recipe.bits - 1}), alone).held.sum()
+        )
         found["steps"] = keep
         found["readouts_apart"] = [
             float((after.snapshots[step] - fresh.snapshots[step]).norm() / fresh.snapshots[step].norm())
@@ -120,33 +148,33 @@ class FlipFlopTransfer(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         bits = results[0].trial.settings["bits"]
-        fresh, equidistant, transferred = self.published
+        fresh, equidistant, transferred = self.claims
         compared, rest = [], []
-        for name, stated in zip(BEGINNINGS, (fresh, transferred), strict=True):
+        for name, claim in zip(BEGINNINGS, (fresh, transferred), strict=True):
             rest.append(_taught(results, name, bits))
             own = [one for one in results if "currents" in one.result[name]]
             if not own:
                 continue
-            compared.append(self._view(own, name, stated, bits))
+            compared.append(self._view(own, name, claim, bits))
             if name == "fresh":
                 compared.append(self._edges(own, equidistant))
             rest += _measures(own, name, bits)
         return [*compared, *_differences([one for one in results if "moved" in one.result]), *rest]
 
-    def _view(self, own: Sequence[Finished], name: str, stated: Published, bits: int) -> Row:
-        along, in_rates = ([one.result[name][kind]["along"] for one in own] for kind in ("currents", "rates"))
+    def _view(self, trials: Sequence[Finished], name: str, claim: Claim, bits: int) -> Row:
+        along, in_rates = ([one.result[name][kind]["along"] for one in trials] for kind in ("currents", "rates"))
         named = dict(enumerate(SHAPES[bits], 1))
         counts = ", ".join(
             f"{along.count(count)} nearest to a {shape}" for count, shape in named.items() if count in along
         )
         remark = f"{counts}; in rates {', '.join(map(str, in_rates))}"
-        return self.compared(own, stated, stated.quantity, along, ", ".join(map(str, along)), remark)
+        return self.compare(trials, claim, claim.name, along, ", ".join(map(str, along)), remark)
 
-    def _edges(self, own: Sequence[Finished], stated: Published) -> Row:
-        spreads = {kind: [one.result["fresh"][kind]["edge_spread"] for one in own] for kind in ("currents", "rates")}
+    def _edges(self, trials: Sequence[Finished], claim: Claim) -> Row:
+        spreads = {kind: [one.result["fresh"][kind]["edge_spread"] for one in trials] for kind in ("currents", "rates")}
         remark = f"standard deviation of the edges over their mean; in rates {spread_in_words(spreads['rates'], '.2f')}"
         ours = spread_in_words(spreads["currents"], ".2f")
-        return self.compared(own, stated, stated.quantity, spreads["currents"], ours, remark)
+        return self.compare(trials, claim, claim.name, spreads["currents"], ours, remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(9.0, 8.0)
@@ -167,14 +195,22 @@ class FlipFlopTransfer(Study):
                     [fmean(one[key][at] / one["distances"][0] for one in own) for at in range(bits)]
                     for key in ("distances", "deviations")
                 )
-                left.errorbar([at + 0.12 * place - 0.06 for at in numbers], means, bars, color=COLOUR[colour],
-                              fmt="o", capsize=4, label=name)  # fmt: skip
+                left.errorbar(
+                    [at + 0.12 * place - 0.06 for at in numbers],
+                    means,
+                    bars,
+                    color=COLOUR[colour],
+                    fmt="o",
+                    capsize=4,
+                    label=name,
+                )
         left.plot(numbers, [at**0.5 for at in numbers], color=COLOUR["muted"], linestyle="dotted")
         left.set(xlabel="bits that differ", ylabel="distance", ylim=(0, None))
         left.set_xticks(list(numbers))
         for one in results:
-            right.plot(one.result["steps"], one.result["readouts_apart"], color=COLOUR["path"], marker="o",
-                       markersize=4)  # fmt: skip
+            right.plot(
+                one.result["steps"], one.result["readouts_apart"], color=COLOUR["path"], marker="o", markersize=4
+            )
         right.set(xlabel="steps of the lesson", ylabel="readouts apart", xscale="log", ylim=(0, None))
         right.set_xticks(results[0].result["steps"], [f"{step:,}" for step in results[0].result["steps"]])
         right.set_xticks([], minor=True)
@@ -208,16 +244,17 @@ def _told(shape: Geometry) -> dict[str, Any]:
 
 def _taught(results: Sequence[Finished], name: str, bits: int) -> Row:
     own = [one.result[name] for one in results]
-    accuracy, error = (spread_in_words([one[key] for one in own], form) for key, form in (("accuracy", ".4f"),
-                                                                                          ("mse", ".2g")))  # fmt: skip
+    accuracy, error = (
+        spread_in_words([one[key] for one in own], form) for key, form in (("accuracy", ".4f"), ("mse", ".2g"))
+    )
     moving = max(one["moving"] for one in own)
     remark = f"of {2**bits}; accuracy {accuracy}, MSE {error}; a current still moves by {moving:.0e} a step at most"
     return Row(f"{name}: memories held", "not published", _several([one["held"] for one in own]), remark=remark)
 
 
-def _measures(own: Sequence[Finished], name: str, bits: int) -> list[Row]:
+def _measures(trials: Sequence[Finished], name: str, bits: int) -> list[Row]:
     """What nothing was published of, in currents."""
-    seen = [one.result[name]["currents"] for one in own]
+    seen = [one.result[name]["currents"] for one in trials]
     angles = [angle for one in seen for angle in one["angles"]]
     likeness = [
         f"{shape} {spread_in_words([one['likeness'][place] for one in seen], '.2f')}"
@@ -226,38 +263,68 @@ def _measures(own: Sequence[Finished], name: str, bits: int) -> list[Row]:
     chances = ", ".join(f"{shape} {share:.0%}" for shape, share in zip(SHAPES[bits], by_chance(bits), strict=True))
     ideal = "12 of a prism, 8 of a cuboid" if bits == BITS else "not published"
     return [
-        Row(f"{name}: likeness to", "not published", "; ".join(likeness),
-            remark=f"cosine of the directions of view; random views: {chances}"),
-        Row(f"{name}: corners of the hull", ideal, _several([one["hull"] for one in seen]),
+        Row(
+            f"{name}: likeness to",
+            "not published",
+            "; ".join(likeness),
+            remark=f"cosine of the directions of view; random views: {chances}",
+        ),
+        Row(
+            f"{name}: corners of the hull",
+            ideal,
+            _several([one["hull"] for one in seen]),
             remark=f"of the projection; closest pair {spread_in_words([one['closest'] for one in seen], '.2f')} of the "
-                   f"mean distance, 0 in both"),
+            f"mean distance, 0 in both",
+        ),
         Row(f"{name}: last edge / others", "not published", spread_in_words([one["last_edge"] for one in seen])),
-        Row(f"{name}: angles of edges", "not published", f"{min(angles):.0f} to {max(angles):.0f} degrees",
-            remark=f"c + E s tells {spread_in_words([one['additive'] for one in seen], '.2f')} of the variance"),
-        Row(f"{name}: variance left out / others", "not published",
+        Row(
+            f"{name}: angles of edges",
+            "not published",
+            f"{min(angles):.0f} to {max(angles):.0f} degrees",
+            remark=f"c + E s tells {spread_in_words([one['additive'] for one in seen], '.2f')} of the variance",
+        ),
+        Row(
+            f"{name}: variance left out / others",
+            "not published",
             spread_in_words([one["last_variance"] for one in seen], ".2f"),
-            remark=f"of principal component {bits}; at 1, accidents choose the view"),
-    ]  # fmt: skip
+            remark=f"of principal component {bits}; at 1, accidents choose the view",
+        ),
+    ]
 
 
-def _differences(own: Sequence[Finished]) -> list[Row]:
+def _differences(trials: Sequence[Finished]) -> list[Row]:
     """The two reservoirs of a seed beside each other."""
-    if not own:
+    if not trials:
         return []
-    found = [one.result for one in own]
+    found = [one.result for one in trials]
     apart = [[one["readouts_apart"][place] for one in found] for place in (0, -1)]
     early = [spread_in_words([one[name]["early_error"] for one in found], ".2g") for name in BEGINNINGS]
     return [
-        Row("between both: memories apart", "not published", spread_in_words([one["moved"] for one in found], ".2f"),
-            remark="mean distance of the same memory, in edges; of currents"),
-        Row("between both: views apart", "not published",
+        Row(
+            "between both: memories apart",
+            "not published",
+            spread_in_words([one["moved"] for one in found], ".2f"),
+            remark="mean distance of the same memory, in edges; of currents",
+        ),
+        Row(
+            "between both: views apart",
+            "not published",
             f"{spread_in_words([one['views_apart'] for one in found], '.0f')} degrees",
-            remark=f"two random ones: {degrees(RANDOM_VIEWS[own[0].trial.settings['bits']]):.0f} on average"),
-        Row("between both: readouts apart", "not published", spread_in_words(apart[1], ".2f"),
-            remark=f"of the length of W_o; after a thirtieth of the lesson {spread_in_words(apart[0], '.2f')}"),
-        Row("both: error before the early updates", "not published", " against ".join(early),
-            remark="fresh against transferred; a thirtieth of the lesson"),
-    ]  # fmt: skip
+            remark=f"two random ones: {degrees(RANDOM_VIEWS[trials[0].trial.settings['bits']]):.0f} on average",
+        ),
+        Row(
+            "between both: readouts apart",
+            "not published",
+            spread_in_words(apart[1], ".2f"),
+            remark=f"of the length of W_o; after a thirtieth of the lesson {spread_in_words(apart[0], '.2f')}",
+        ),
+        Row(
+            "both: error before the early updates",
+            "not published",
+            " against ".join(early),
+            remark="fresh against transferred; a thirtieth of the lesson",
+        ),
+    ]
 
 
 def _several(counts: Sequence[int]) -> str:

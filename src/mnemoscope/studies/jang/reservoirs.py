@@ -103,9 +103,16 @@ class Lesson:
     def at(self, step: int) -> EchoState:
         """The reservoir as it was after so many steps."""
         W = dict(self.cell.named_parameters())
-        return EchoState.from_weights(W["recurrent"], W["drive"], feedback=W["feedback"], readout=self.snapshots[step],
-                                    bias=W["bias"], leak=self.cell.leak, nonlinearity=self.cell.phi,
-                                    form=self.cell.form)  # fmt: skip
+        return EchoState.from_weights(
+            W["recurrent"],
+            W["drive"],
+            feedback=W["feedback"],
+            readout=self.snapshots[step],
+            bias=W["bias"],
+            leak=self.cell.leak,
+            nonlinearity=self.cell.phi,
+            form=self.cell.form,
+        )
 
     def curve(self, points: int = 100) -> dict[str, list[float]]:
         """Errors before the updates, averaged over as many spans of steps, for JSON."""
@@ -176,8 +183,15 @@ def transferred(
     W_fb, W_o = cell.feedback, cell.readout
     assert W_fb is not None
     assert W_o is not None
-    small = EchoState.from_weights(cell.recurrent, cell.drive[:, :fewer], feedback=W_fb[:, :fewer], bias=cell.bias,
-                                 leak=cell.leak, nonlinearity=cell.phi, form=cell.form)  # fmt: skip
+    small = EchoState.from_weights(
+        cell.recurrent,
+        cell.drive[:, :fewer],
+        feedback=W_fb[:, :fewer],
+        bias=cell.bias,
+        leak=cell.leak,
+        nonlinearity=cell.phi,
+        form=cell.form,
+    )
     before = lesson(replace(recipe, bits=fewer), seed, folder / "before.safetensors", cell=small, progress=progress)
     with torch.no_grad():
         W_o[:fewer] = before.cell.get_parameter("readout")

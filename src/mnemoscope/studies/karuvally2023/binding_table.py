@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import plain_powers
 from mnemoscope.replication.learning import by_name
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.karuvally2023.variable_binding import CURRICULUM, LEARNED, SMOKE, BindingStudy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SOURCE = "Karuvally et al. 2023, Table 1 (20 seeds, from the released notebook)"
+SOURCE = Source("karuvally2023", "Table 1 (20 seeds, from the released notebook)")
 TASKS, SIZES, DECAYS = ("T1", "T2", "T3", "T4"), (64, 128), (0.0, 0.001, 0.1)
 TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
     ("T1", 64): ((None, 0.97), (None, 0.88), (None, 0.50)),
@@ -31,32 +33,42 @@ TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
 }
 """Mean angle error of the networks that learned the task, and accuracy, for each weight decay."""
 
-PUBLISHED = replace(BindingStudy.base, name="binding-table", learning_rate=1e-3, schedule="constant", steps=20_000,
-                    curriculum_score=0.98, evaluate_every=500, checkpoint_every=1000,
-                    task_options={"variables": 8, "size": 8, "horizon": 100, "curriculum": CURRICULUM})  # fmt: skip
-SHORTER = {name: getattr(BindingStudy.base, name) for name in ("learning_rate", "schedule", "steps", "curriculum_score",
-                                                               "evaluate_every")}  # fmt: skip
+PUBLISHED = replace(
+    BindingStudy.base,
+    name="binding-table",
+    learning_rate=1e-3,
+    schedule="constant",
+    steps=20_000,
+    curriculum_score=0.98,
+    evaluate_every=500,
+    checkpoint_every=1000,
+    task_options={"variables": 8, "size": 8, "horizon": 100, "curriculum": CURRICULUM},
+)
+SHORTER = {
+    name: getattr(BindingStudy.base, name)
+    for name in ("learning_rate", "schedule", "steps", "curriculum_score", "evaluate_every")
+}
 
 
-def _name(task: str, size: int, decay: float) -> str:
-    return f"{task}, {size} units, L2 {decay:g}"
+def _subject(task: str, size: int, decay: float) -> Subject:
+    return about("", task, units=size, L2=decay, label=f"{task}, {size} units, L2 {decay:g}")
 
 
-def _networks(sizes: Sequence[int], decays: Sequence[float]) -> dict[str, dict[str, Any]]:
+def _networks(sizes: Sequence[int], decays: Sequence[float]) -> dict[Subject, dict[str, Any]]:
     return {
-        _name(task, size, decay): {"hidden_size": size, "weight_decay": decay, "task_options": {"rule": task}}
+        _subject(task, size, decay): {"hidden_size": size, "weight_decay": decay, "task_options": {"rule": task}}
         for task, size, decay in product(TASKS, sizes, decays)
     }
 
 
-def _stated() -> Iterator[Published]:
+def _claims() -> Iterator[Claim]:
     for (task, size), cells in TABLE.items():
         for decay, (angle, accuracy) in zip(DECAYS, cells, strict=True):
-            name = _name(task, size, decay)
-            yield Published(f"{name}: {BindingStudy.score_in_words}", accuracy, SOURCE,
-                            agreeing=(accuracy - 0.03, min(accuracy + 0.03, 1)), better="higher")  # fmt: skip
+            subject = _subject(task, size, decay)
+            tolerance = (accuracy - 0.03, min(accuracy + 0.03, 1))
+            yield Claim(subject, BindingStudy.score_in_words, accuracy, SOURCE, tolerance, better="higher")
             if angle is not None:
-                yield Published(f"{name}: mean angle error", angle, SOURCE, agreeing=(0, 1.5 * angle), better="lower")
+                yield Claim(subject, "mean angle error", angle, SOURCE, (0, 1.5 * angle), better="lower")
 
 
 class BindingTable(BindingStudy):
@@ -65,27 +77,34 @@ class BindingTable(BindingStudy):
     name = "binding-table"
     title = "Eigenvalues of networks that bind variables"
     question = "How near are the eigenvalues of trained networks to the roots of unity that the theory expects?"
-    published = tuple(_stated())
+    claims = tuple(_claims())
     base = PUBLISHED
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Two variables of two bits: it shows that the machinery works.",
-                        {"networks": {"2 x 2": {"task_options": {"rule": "repeat"}}}, "changes": SMOKE}),
-        "cpu": Preset("All cells by a shorter recipe, one seed: 3,000 steps with a learning rate of 0.003 that falls "
-                      "to 0, and horizons that grow only once 99.9% of the bits are right. Twenty minutes on one core.",
-                      {"networks": _networks(SIZES, DECAYS), "changes": SHORTER}),
-        "paper": Preset("All cells by the published recipe: 20,000 steps; three seeds (published: 20). Two hours for "
-                        "each seed on one core.",
-                        {"networks": _networks(SIZES, DECAYS), "changes": {}}, (0, 1, 2)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Two variables of two bits: it shows that the machinery works.",
+            {"networks": {"2 x 2": {"task_options": {"rule": "repeat"}}}, "changes": SMOKE},
+        ),
+        "cpu": Preset(
+            "All cells by a shorter recipe, one seed: 3,000 steps with a learning rate of 0.003 that falls "
+            "to 0, and horizons that grow only once 99.9% of the bits are right. Twenty minutes on one core.",
+            {"networks": _networks(SIZES, DECAYS), "changes": SHORTER},
+        ),
+        "paper": Preset(
+            "All cells by the published recipe: 20,000 steps; three seeds (published: 20). Two hours for "
+            "each seed on one core.",
+            {"networks": _networks(SIZES, DECAYS), "changes": {}},
+            (0, 1, 2),
+        ),
+    }
     caption = "Mean angle error of the eigenvalues, ours over published, of the networks that learned their task."
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        learned = [one.result for one in own if one.result.get("accuracy", 0) >= LEARNED]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        learned = [one.result for one in trials if one.result.get("accuracy", 0) >= LEARNED]
         known = [one["angle_error"] for one in learned if one["angle_error"] is not None]
         explained = sum(one["status"] == "explained" for one in learned)
         rules = sum(one["rule_found"] for one in learned)
-        remark = f"{len(learned)} of {len(own)} learned it; F found in {rules}, explained {explained}"
-        return [self.row(own, "mean angle error", known, ".2g", remark)]
+        remark = f"{len(learned)} of {len(trials)} learned it; F found in {rules}, explained {explained}"
+        return [self.row(trials, "mean angle error", known, ".2g", remark)]
 
     def as_published(self, trial: Trial) -> bool:
         kept = ("steps", "batch_size", "learning_rate", "schedule")
@@ -96,16 +115,17 @@ class BindingTable(BindingStudy):
         figure = new_figure(7.2, 4.4)
         axes = figure.add_subplot()
         marks = {0.0: ("o", "stable"), 0.001: ("D", "saddle-1"), 0.1: ("s", "unstable")}
-        for name, own in by_name(results).items():
-            stated = [one for one in self.published if one.quantity == f"{name}: mean angle error"]
-            mine = [one.result["angle_error"] for one in own if one.result.get("accuracy", 0) >= LEARNED]
+        for trials in by_name(results).values():
+            subject = trials[0].trial.subject
+            claim = self.find_claim("mean angle error", subject)
+            mine = [one.result["angle_error"] for one in trials if one.result.get("accuracy", 0) >= LEARNED]
             mine = [value for value in mine if value]
-            if not stated or not mine:
+            if claim is None or not mine:
                 continue
-            marker, colour = marks[own[0].trial.settings["weight_decay"]]
-            axes.plot([stated[0].value] * len(mine), mine, marker, color=COLOUR[colour], markersize=6)
-            axes.annotate(name.split(",")[0], (stated[0].value, max(mine)), xytext=(4, 4), textcoords="offset points",
-                          color=COLOUR["muted"])  # fmt: skip
+            marker, colour = marks[trials[0].trial.settings["weight_decay"]]
+            axes.plot([claim.value] * len(mine), mine, marker, color=COLOUR[colour], markersize=6)
+            place = (float(claim.value), max(mine))
+            axes.annotate(subject.task, place, xytext=(4, 4), textcoords="offset points", color=COLOUR["muted"])
         for decay, (marker, colour) in list(marks.items())[:2]:
             axes.plot([], [], marker, color=COLOUR[colour], label=f"L2 {decay:g}")
         edges = (2e-5, 2e-2)

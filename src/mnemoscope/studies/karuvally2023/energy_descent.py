@@ -12,6 +12,7 @@ Eq 27, on both sides of it; the others with any V_d that stays during the step: 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,8 +29,10 @@ from mnemoscope.lenses.energy.recurrence import Recurrence
 from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy_rate, map_energy
 from mnemoscope.lenses.energy.weights import Weights
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computing import ComputedStudy, above, kept
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +50,8 @@ STARTS = 16
 TRACE = 12
 """Steps of the trajectory that is drawn."""
 EXACT = 1e-12
-_NOTES = "notes on the energy"
+_notes = partial(Source, "energy_notes")
+_derived = Source("mnemoscope")
 _NAMES = {
     "exact": "Eq 25, V_d frozen",
     "following": "Eq 25, V_d following",
@@ -164,33 +168,59 @@ class EnergyDescent(ComputedStudy):
     name = "energy-descent"
     title = "Which energy of the episodic memory falls"
     question = "Does any printed energy fall at every step, and can it fall for ever?"
-    published = (
-        Published("Eq 25/26, V_d frozen: rising steps", "not stated", f"{_NOTES}: its update is called not complete"),
-        Published("Eq 28/29: rising steps", "not stated", f"{_NOTES}, 4.1: ends in a question"),
-        Published("Eq 35, tanh: rising steps", "not stated", f"{_NOTES}, section 5: breaks off"),
-        Published("Eq 45/47: rising steps", "none: a proof is begun", f"{_NOTES}, section 6: not finished",
-                  agreeing=(0, 0), because="it has other signs than Eq 25, which falls"),
-        Published("Eq 25, V_d following: rising steps", "not stated", f"{_NOTES}, Eq 3-7: T_d -> 0"),
-        Published("the same, after ten steps: rising steps", "not stated", f"{_NOTES}, Eq 3-7: T_d -> 0"),
-        Published("Eq 3, flow: rising states", "none", "Karuvally et al. 2023, Eq 3 and the definition before it",
-                  agreeing=(0, 0), because="V_d moves; frozen, it falls"),
-        Published("Eq 3, flow, V_d frozen: rising states", "none", "this project", agreeing=(0, 0)),
-        Published("Eq 25: worst error of the identity", "below 1e-12", "this project", agreeing=(0, EXACT)),
-        Published("any sigma_h, alphas: rising steps", "none", "this project", agreeing=(0, 0)),
-        Published("any sigma_h, alphas: worst error", "below 1e-12", "this project", agreeing=(0, EXACT)),
-        Published("below the bound, where one exists", "none", "this project", agreeing=(0, 0)),
-        Published("relu, polynomial, linear: unbounded memories", "none, assumed", f"{_NOTES}, section 6",
-                  agreeing=(0, 0), because="their rates are unbounded"),
-        Published("Elman: rises of functions that exist", "none", "this project", agreeing=(0, 0)),
-    )  # fmt: skip
+    claims = (
+        Claim(about("Eq 25/26, V_d frozen"), "rising steps", "not stated", _notes("its update is called not complete")),
+        Claim(about("Eq 28/29"), "rising steps", "not stated", _notes("4.1: ends in a question")),
+        Claim(about("Eq 35, tanh"), "rising steps", "not stated", _notes("section 5: breaks off")),
+        Claim(
+            about("Eq 45/47"),
+            "rising steps",
+            "none: a proof is begun",
+            _notes("section 6: not finished"),
+            tolerance=(0, 0),
+            reason="it has other signs than Eq 25, which falls",
+        ),
+        Claim(about("Eq 25, V_d following"), "rising steps", "not stated", _notes("Eq 3-7: T_d -> 0")),
+        Claim(about("the same, after ten steps"), "rising steps", "not stated", _notes("Eq 3-7: T_d -> 0")),
+        Claim(
+            about("Eq 3, flow"),
+            "rising states",
+            "none",
+            Source("karuvally2023", "Eq 3 and the definition before it"),
+            tolerance=(0, 0),
+            reason="V_d moves; frozen, it falls",
+        ),
+        Claim(about("Eq 3, flow, V_d frozen"), "rising states", "none", _derived, tolerance=(0, 0)),
+        Claim(about("Eq 25"), "worst error of the identity", "below 1e-12", _derived, tolerance=(0, EXACT)),
+        Claim(about("any sigma_h, alphas"), "rising steps", "none", _derived, tolerance=(0, 0)),
+        Claim(about("any sigma_h, alphas"), "worst error", "below 1e-12", _derived, tolerance=(0, EXACT)),
+        Claim(EVERYTHING, "below the bound, where one exists", "none", _derived, tolerance=(0, 0)),
+        Claim(
+            about("relu, polynomial, linear"),
+            "unbounded memories",
+            "none, assumed",
+            _notes("section 6"),
+            tolerance=(0, 0),
+            reason="their rates are unbounded",
+        ),
+        Claim(about("Elman"), "rises of functions that exist", "none", _derived, tolerance=(0, 0)),
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("120 steps, by six memories, of each activation: it shows that the machinery works.",
-                        {"cases": _cases(120, networks=6)}),
-        "cpu": Preset("20,000 steps of each of six activations, three seeds; a minute or two on one core.",
-                      {"cases": _cases(20_000)}, (0, 1, 2)),
-        "paper": Preset("200,000 steps of each of six activations, five seeds; minutes. The source has no experiment.",
-                        {"cases": _cases(200_000)}, (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "120 steps, by six memories, of each activation: it shows that the machinery works.",
+            {"cases": _cases(120, networks=6)},
+        ),
+        "cpu": Preset(
+            "20,000 steps of each of six activations, three seeds; a minute or two on one core.",
+            {"cases": _cases(20_000)},
+            (0, 1, 2),
+        ),
+        "paper": Preset(
+            "200,000 steps of each of six activations, five seeds; minutes. The source has no experiment.",
+            {"cases": _cases(200_000)},
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("karuvally2023",)
     lenses = ("energy",)
     caption = (
@@ -231,48 +261,70 @@ class EnergyDescent(ComputedStudy):
             counts["lyapunov"], followed = counts["lyapunov"] + rises, followed + steps
         worst = {name: float(torch.stack(own).max()) for name, own in errors.items()}  # NaN, if there were any, is kept
         trace = _trace(generator) if sigma == "tanh" else {}
-        return {"steps": networks * each, "followed": followed, "rises": counts, "error": worst, "states": states,
-                "gap": gap, "unbounded": unbounded, "unknown": unknown, "trace": trace}  # fmt: skip
+        return {
+            "steps": networks * each,
+            "followed": followed,
+            "rises": counts,
+            "error": worst,
+            "states": states,
+            "gap": gap,
+            "unbounded": unbounded,
+            "unknown": unknown,
+            "trace": trace,
+        }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         bounded = [one for one in results if one.trial.settings["sigma"] in BOUNDED]
         free = [one for one in results if one not in bounded]
 
         def count(
-            number: int, key: str, own: Sequence[Finished] = results, counted: str = "steps", remark: str = ""
+            number: int, key: str, trials: Sequence[Finished] = results, counted: str = "steps", remark: str = ""
         ) -> Row:
-            rises = [one.result["rises"][key] for one in own]
-            steps = sum(one.result[counted] for one in own)
+            rises = [one.result["rises"][key] for one in trials]
+            steps = sum(one.result[counted] for one in trials)
             share = sum(rises) / steps
             ours = f"{sum(rises):,} of {steps:,}" + (f" ({share:.0%})" if sum(rises) else "")
-            remark = remark or (_by_activation(own, key) if sum(rises) else "")
-            return self.row(own, self.published[number].quantity, rises, ours, remark)
+            remark = remark or (_by_activation(trials, key) if sum(rises) else "")
+            return self.row(trials, self.claims[number], rises, ours, remark)
 
         def error(number: int, key: str) -> Row:
             errors = [one.result["error"][key] for one in results]
             remark = "relative to the absolute sum of all terms"
-            return self.row(results, self.published[number].quantity, errors, f"{max(errors):.1e}", remark)
+            return self.row(results, self.claims[number], errors, f"{max(errors):.1e}", remark)
 
         tanh = [one for one in results if one.trial.settings["sigma"] == "tanh"]
         pooled = f"with its sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
-        gaps = [min((one.result["gap"] for one in own if one.result["states"]), default=1.0) for own in (bounded, free)]
+        gaps = [
+            min((one.result["gap"] for one in trials if one.result["states"]), default=1.0)
+            for trials in (bounded, free)
+        ]
         searched = (
             f"random states, and such as a descent on V_f finds; least height above it, of |bound|: {gaps[0]:.2g} for "
             f"{', '.join(BOUNDED)}, {gaps[1]:.1e} for others"
         )
         unbounded, unknown = (sum(one.result[key] for one in free) for key in ("unbounded", "unknown"))
         return [
-            count(0, "exact"), count(1, "printed 28"),
+            count(0, "exact"),
+            count(1, "printed 28"),
             count(2, "printed 35", tanh, remark=pooled + _by_activation(results, "printed 35")),
-            count(3, "printed 45"), count(4, "following"),
-            count(5, "later", bounded), count(6, "flow"), count(7, "flow frozen"),
-            error(8, "exact"), count(9, "general"), error(10, "general"),
+            count(3, "printed 45"),
+            count(4, "following"),
+            count(5, "later", bounded),
+            count(6, "flow"),
+            count(7, "flow frozen"),
+            error(8, "exact"),
+            count(9, "general"),
+            error(10, "general"),
             count(11, "below", [one for one in results if one.result["states"]], "states", searched),
-            self.row(free, self.published[12].quantity, [one.result["unbounded"] for one in free],
-                     f"{unbounded} of {sum(_networks(one.trial.settings) for one in free)}",
-                     f"not known of {unknown}; the rest has alpha_s |Xi|^2 < 1"),
+            self.row(
+                free,
+                self.claims[12],
+                [one.result["unbounded"] for one in free],
+                f"{unbounded} of {sum(_networks(one.trial.settings) for one in free)}",
+                f"not known of {unknown}; the rest has alpha_s |Xi|^2 < 1",
+            ),
             count(13, "lyapunov", counted="followed"),
-        ]  # fmt: skip
+        ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.6)

@@ -25,8 +25,10 @@ from mnemoscope.cells.lagrangians import Tanh
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import measure_recall
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import ComputedStudy, above, kept
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +38,12 @@ GAINS = (0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 STEPS = (1, 2, 5, 20)
 EXAMPLE, SHOWN = 1.2, 40
 """The gain whose overlaps are drawn, and for how many inner steps."""
-AT_ONE = "k = 1, gain 1: networks that follow Phi"
+AT_ONE = Claim(
+    about(k=1, gain=1, label="k = 1, gain 1"),
+    "networks that follow Phi",
+    "Phi is the temporal interaction of memories; no number",
+    Source("karuvally2023", "section 3, Eq 8 and 11"),
+)
 EXPECTED = {
     1: ("memories mix in every network", lambda gain, share: share == 0),
     5: ("without fault from 1.2 on", lambda gain, share: gain < 1.2 or share == 1),
@@ -57,10 +64,16 @@ def cyclic_memory(patterns: Float[Tensor, "features memories"], gain: float, bet
     return EpisodicMemory(patterns / features**0.5, gain * cycle, Tanh(beta))
 
 
-def _cases(steps: Sequence[int], gains: Sequence[float], networks: int) -> dict[str, dict[str, Any]]:
-    same = {"gains": [*gains], "networks": networks, "features": FEATURES, "memories": MEMORIES, "beta": BETA,
-            "periods": PERIODS}  # fmt: skip
-    return {f"k {k}": {"k": k, **same} for k in steps}
+def _cases(steps: Sequence[int], gains: Sequence[float], networks: int) -> dict[Subject, dict[str, Any]]:
+    same = {
+        "gains": [*gains],
+        "networks": networks,
+        "features": FEATURES,
+        "memories": MEMORIES,
+        "beta": BETA,
+        "periods": PERIODS,
+    }
+    return {about(k=k): {"k": k, **same} for k in steps}
 
 
 class SequenceRecall(ComputedStudy):
@@ -69,10 +82,7 @@ class SequenceRecall(ComputedStudy):
     name = "sequence-recall"
     title = "Recall of stored memories, one after the other"
     question = "Does an episodic memory step through its memories as Phi says, and what does it take?"
-    published = (
-        Published(AT_ONE, "Phi is the temporal interaction of memories; no number",
-                  "Karuvally et al., section 3, Eq 8 and 11"),
-    )  # fmt: skip
+    claims = (AT_ONE,)
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Three networks, three gains.", {"cases": _cases((1, 20), (0.5, 1.0, 3.0), 3)}),
         "cpu": Preset(
@@ -101,9 +111,12 @@ class SequenceRecall(ComputedStudy):
             right.append(exact.double().mean())
             least.append(torch.stack([one.margin.min() for one in seen]).median())
         example = measure_recall(cyclic_memory(drawn[0], EXAMPLE, case["beta"]), 0, -(-SHOWN // case["k"]), case["k"])
-        return {"exact": kept(torch.stack(whole)), "periods": kept(torch.stack(right)),
-                "margin": kept(torch.stack(least)),
-                "example": [kept(one) for one in example.overlaps[: SHOWN + 1, 0].mT]}  # fmt: skip
+        return {
+            "exact": kept(torch.stack(whole)),
+            "periods": kept(torch.stack(right)),
+            "margin": kept(torch.stack(least)),
+            "example": [kept(one) for one in example.overlaps[: SHOWN + 1, 0].mT],
+        }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
@@ -128,8 +141,14 @@ class SequenceRecall(ComputedStudy):
         grid = figure.add_gridspec(2, 2)
         left, drawn = figure.add_subplot(grid[:, 0]), sorted(results, key=lambda one: one.trial.settings["k"])
         for one, colour in zip(drawn, COLOURS, strict=False):
-            left.plot(one.trial.settings["gains"], one.result["exact"], color=COLOUR[colour], marker="o", markersize=4,
-                      label=f"k = {one.trial.settings['k']}")  # fmt: skip
+            left.plot(
+                one.trial.settings["gains"],
+                one.result["exact"],
+                color=COLOUR[colour],
+                marker="o",
+                markersize=4,
+                label=f"k = {one.trial.settings['k']}",
+            )
         left.set(xscale="log", xlabel="gain of Phi", ylabel="networks without fault", ylim=(-0.03, 1.03))
         left.set_xticks([0.3, 1, 3, 8], labels=["0.3", "1", "3", "8"])
         left.minorticks_off()

@@ -11,8 +11,10 @@ from typing import Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning import LearningStudy
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section
 from mnemoscope.report.variables import variables_section
@@ -33,10 +35,22 @@ class BindingStudy(LearningStudy):
     caption = "Share of bits right in tests, while learning: median and range of the seeds."
     cites = ("karuvally2023",)
     lenses = ("variables",)
-    base = RunConfig("binding", task="binding", cell="elman", cell_options={"bias": False}, readout_bias=False,
-                     task_options={"horizon": 100, "curriculum": CURRICULUM}, learning_rate=3e-3, schedule="cosine",
-                     steps=3000, batch_size=64, clip=1.0, curriculum_score=0.999, evaluate_every=100,
-                     threads=1)  # fmt: skip
+    base = RunConfig(
+        "binding",
+        task="binding",
+        cell="elman",
+        cell_options={"bias": False},
+        readout_bias=False,
+        task_options={"horizon": 100, "curriculum": CURRICULUM},
+        learning_rate=3e-3,
+        schedule="cosine",
+        steps=3000,
+        batch_size=64,
+        clip=1.0,
+        curriculum_score=0.999,
+        evaluate_every=100,
+        threads=1,
+    )
 
     def look(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
@@ -73,25 +87,44 @@ class BindingStudy(LearningStudy):
 class SolvedStudy(BindingStudy):
     """What the theory says of any network that solves the task, beside what is found in trained ones."""
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        whole = [one.result for one in own if "failed" not in one.result]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        whole = [one.result for one in trials if "failed" not in one.result]
         causal = [min([*one["causal"].values()], default=0.0) for one in whole]
         remarks = " ".join(f"[{' '.join(map(str, one['rank_profile']))}]" for one in whole)
         found = sum(one["rule_found"] for one in whole)
         return [
-            self.row(own, "variables", [one["variables"] for one in whole], "d", f"rank of the readings {remarks}"),
-            self.row(own, "memory modes", [one["modes"] for one in whole], "d",
-                     "next score lower by " + ", ".join(f"{one['gap']:.3g}" for one in whole)),
-            self.row(own, "mean angle error", _known(one["angle_error"] for one in whole), ".2g",
-                     f"eigenvalues where it rests; F found in {found} of {len(whole)}"),
-            self.row(own, "mean angle error along states",
-                     _known(one["angle_error_along_states"] for one in whole), ".2g",
-                     "of a linear step fitted to the states"),
-            self.row(own, "signs decoded", [one["decoded"] for one in whole], ".5g",
-                     "by the published way " + ", ".join(f"{one['decoded_by_published_way']:.4g}" for one in whole)),
-            self.row(own, "least causal test", causal, ".4g", "of six; as predicted, also of what should change"),
-            self.row(own, "size left at the end", [one["kept"] for one in whole], ".3g", "of what is decoded"),
-        ]  # fmt: skip
+            self.row(trials, "variables", [one["variables"] for one in whole], "d", f"rank of the readings {remarks}"),
+            self.row(
+                trials,
+                "memory modes",
+                [one["modes"] for one in whole],
+                "d",
+                "next score lower by " + ", ".join(f"{one['gap']:.3g}" for one in whole),
+            ),
+            self.row(
+                trials,
+                "mean angle error",
+                _known(one["angle_error"] for one in whole),
+                ".2g",
+                f"eigenvalues where it rests; F found in {found} of {len(whole)}",
+            ),
+            self.row(
+                trials,
+                "mean angle error along states",
+                _known(one["angle_error_along_states"] for one in whole),
+                ".2g",
+                "of a linear step fitted to the states",
+            ),
+            self.row(
+                trials,
+                "signs decoded",
+                [one["decoded"] for one in whole],
+                ".5g",
+                "by the published way " + ", ".join(f"{one['decoded_by_published_way']:.4g}" for one in whole),
+            ),
+            self.row(trials, "least causal test", causal, ".4g", "of six; as predicted, also of what should change"),
+            self.row(trials, "size left at the end", [one["kept"] for one in whole], ".3g", "of what is decoded"),
+        ]
 
     def as_published(self, trial: Trial) -> bool:
         """The theory speaks of every network that solves the task."""
@@ -107,24 +140,27 @@ def _known(values: Any) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _stated(name: str, variables: int, modes: int, angle: float, where: str) -> tuple[Published, ...]:
-    """What the theory says of a network that solves the task; `angle` is what was measured of 8 x 8."""
-    theory, table = f"Karuvally et al. 2023, {where}", "ibid., Table 1: 8 x 8, 128 units, no L2"
-    measured = Published(f"{name}: mean angle error", f"{angle:g}", table, agreeing=(0, angle), better="lower")
+def _size(variables: int, size: int, units: int) -> Subject:
+    return about("", "", variables=variables, size=size, units=units, label=f"{variables} x {size}, {units} units")
+
+
+def _claims(subject: Subject, modes: int, section: str, angle: float | None = None) -> tuple[Claim, ...]:
+    """Return what the theory states about a network that solves the task; `angle` is the published mean angle error."""
+    variables = int(subject["variables"] or 0)
+    published = []
+    if angle is not None:
+        table = Source("karuvally2023", "Table 1: 8 x 8, 128 units, no L2")
+        published = [Claim(subject, "mean angle error", f"{angle:g}", table, (0, angle), better="lower")]
+    theory = Source("karuvally2023", section)
+    cycles = Source("karuvally2023", f"{section}; the cycles of F")
+    subspaces = Source("karuvally2023", f"{section}: each variable in its subspace")
+    implied = Source("karuvally2023", "what the theory implies")
     return (
-        Published(f"{name}: variables", variables, theory, agreeing=(variables, variables)),
-        Published(f"{name}: memory modes", modes, f"{theory}; the cycles of F", agreeing=(modes, modes)),
-        *([measured] if name.startswith("8 x 8") else []),
-        Published(
-            f"{name}: signs decoded",
-            "all",
-            f"{theory}: each variable in its subspace",
-            agreeing=(0.998, 1),
-            better="higher",
-        ),
-        Published(
-            f"{name}: least causal test", "as predicted", "what the theory implies", agreeing=(0.99, 1), better="higher"
-        ),
+        Claim(subject, "variables", variables, theory, (variables, variables)),
+        Claim(subject, "memory modes", modes, cycles, (modes, modes)),
+        *published,
+        Claim(subject, "signs decoded", "all", subspaces, (0.998, 1), better="higher"),
+        Claim(subject, "least causal test", "as predicted", implied, (0.99, 1), better="higher"),
     )
 
 
@@ -132,9 +168,13 @@ def _network(variables: int, size: int, hidden: int, rule: str) -> dict[str, Any
     return {"hidden_size": hidden, "task_options": {"variables": variables, "size": size, "rule": rule}}
 
 
-SMOKE: dict[str, Any] = {"steps": 150, "batch_size": 16, "hidden_size": 24, "evaluate_every": 50,
-                         "task_options": {"variables": 2, "size": 2, "horizon": 10, "test_horizon": 20,
-                                          "curriculum": ""}}  # fmt: skip
+SMOKE: dict[str, Any] = {
+    "steps": 150,
+    "batch_size": 16,
+    "hidden_size": 24,
+    "evaluate_every": 50,
+    "task_options": {"variables": 2, "size": 2, "horizon": 10, "test_horizon": 20, "curriculum": ""},
+}
 
 
 class RepeatCopy(SolvedStudy):
@@ -143,23 +183,26 @@ class RepeatCopy(SolvedStudy):
     name = "repeat-copy"
     title = "Repeat copy: variables that go round"
     question = "Does a trained network hold each vector in a subspace of its own, and pass it on from one to the next?"
-    networks: Mapping[str, dict[str, Any]] = {
-        "5 x 4, 64 units": _network(5, 4, 64, "repeat"),
-        "8 x 4, 96 units": _network(8, 4, 96, "repeat"),
-        "8 x 8, 128 units": _network(8, 8, 128, "repeat"),
+    networks: Mapping[Subject, dict[str, Any]] = {
+        _size(5, 4, 64): _network(5, 4, 64, "repeat"),
+        _size(8, 4, 96): _network(8, 4, 96, "repeat"),
+        _size(8, 8, 128): _network(8, 8, 128, "repeat"),
     }
-    published = (
-        *_stated("5 x 4, 64 units", 5, 20, 0.0005, "section 9"),
-        *_stated("8 x 4, 96 units", 8, 32, 0.0005, "section 9"),
-        *_stated("8 x 8, 128 units", 8, 64, 0.0005, "section 9"),
+    claims = (
+        *_claims(_size(5, 4, 64), 20, "section 9"),
+        *_claims(_size(8, 4, 96), 32, "section 9"),
+        *_claims(_size(8, 8, 128), 64, "section 9", 0.0005),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Two variables of two bits: it shows that the machinery works.",
-                        {"networks": {"2 x 2": {}}, "changes": SMOKE}),
-        "cpu": Preset("Three sizes, three seeds each, some minutes on one core.",
-                      {"networks": networks, "changes": {}}, (0, 1, 2)),
+        "smoke": Preset(
+            "Two variables of two bits: it shows that the machinery works.",
+            {"networks": {"2 x 2": {}}, "changes": SMOKE},
+        ),
+        "cpu": Preset(
+            "Three sizes, three seeds each, some minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
+        ),
         "paper": Preset("Three sizes, ten seeds each.", {"networks": networks, "changes": {}}, tuple(range(10))),
-    }  # fmt: skip
+    }
 
 
 class ComposeCopy(SolvedStudy):
@@ -168,23 +211,28 @@ class ComposeCopy(SolvedStudy):
     name = "compose-copy"
     title = "Compose copy: new variables of old ones"
     question = "Does a trained network make each new vector of the old ones by the boundary map of the theory?"
-    networks: Mapping[str, dict[str, Any]] = {
-        # without weight decay it saturates more, and its angles where it rests are further off
-        "5 x 5, 75 units": {**_network(5, 5, 75, "compose"), "weight_decay": 1e-3},
-        "8 x 8, 128 units": _network(8, 8, 128, "compose"),
+    networks: Mapping[Subject, dict[str, Any]] = {
+        # Without weight decay it saturates more, and its angles at the fixed point are further off.
+        _size(5, 5, 75): {**_network(5, 5, 75, "compose"), "weight_decay": 1e-3},
+        _size(8, 8, 128): _network(8, 8, 128, "compose"),
     }
-    published = (
-        *_stated("5 x 5, 75 units", 5, 15, 0.0055, "section 10"),
-        *_stated("8 x 8, 128 units", 8, 36, 0.0055, "section 10"),
+    claims = (
+        *_claims(_size(5, 5, 75), 15, "section 10"),
+        *_claims(_size(8, 8, 128), 36, "section 10", 0.0055),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Two variables of two bits: it shows that the machinery works.",
-                        {"networks": {"2 x 2": {}}, "changes": {
-                            **SMOKE, "task_options": {**SMOKE["task_options"], "rule": "compose"}}}),
-        "cpu": Preset("Two sizes, three seeds each, some minutes on one core.",
-                      {"networks": networks, "changes": {}}, (0, 1, 2)),
+        "smoke": Preset(
+            "Two variables of two bits: it shows that the machinery works.",
+            {
+                "networks": {"2 x 2": {}},
+                "changes": {**SMOKE, "task_options": {**SMOKE["task_options"], "rule": "compose"}},
+            },
+        ),
+        "cpu": Preset(
+            "Two sizes, three seeds each, some minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
+        ),
         "paper": Preset("Two sizes, ten seeds each.", {"networks": networks, "changes": {}}, tuple(range(10))),
-    }  # fmt: skip
+    }
 
 
 REPEAT_COPY = RepeatCopy()

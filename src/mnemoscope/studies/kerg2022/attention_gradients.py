@@ -17,10 +17,12 @@ from mnemoscope.inspection.gradients import AFTER, BEFORE, gradients_before_and_
 from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_bound
 from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.computing import kept
 from mnemoscope.replication.learning import LearningStudy, by_name
 from mnemoscope.replication.solving import changed_options
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.denoise import SCREENED
 from mnemoscope.studies.kerg2022.recall import BASE, OURS, in_stages
 from mnemoscope.tasks import Copy
@@ -40,18 +42,18 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
 BACK = "decades from the last step to the first symbol"
 STABLE = 2.0
 """Decades by which a gradient may differ there and be called stable; our reading, not the source's."""
-SOURCE = "Kerg, section 4.7 and Fig 2 (left)"
+SOURCE = Source("kerg2022thesis", "section 4.7 and Fig 2 (left)")
 SEQUENCES = 10
 BOUNDS = {"1/T": (0, (1, 2)), "1/κᵈ": (0, (6, 2))}
 """The theory's lines, and how they are dashed."""
 
 
-def _published() -> Iterable[Published]:
-    claims = {"rnn": ("explodes", (STABLE, 300)), "lstm": ("vanishes", (-300, -STABLE))}
+def _claims() -> Iterable[Claim]:
+    effects = {"rnn": ("explodes", (STABLE, 300)), "lstm": ("vanishes", (-300, -STABLE))}
     for network in NETWORKS:
         if network != "rnn-orth":
-            value, agreeing = claims.get(network, ("stable", (-STABLE, STABLE)))
-            yield Published(f"{network}, denoise: {AFTER}, {BACK}", value, SOURCE, agreeing=agreeing)
+            value, tolerance = effects.get(network, ("stable", (-STABLE, STABLE)))
+            yield Claim(about(network, "denoise"), f"{AFTER}, {BACK}", value, SOURCE, tolerance)
 
 
 class AttentionGradients(LearningStudy):
@@ -66,24 +68,44 @@ class AttentionGradients(LearningStudy):
     question = "What of the loss reaches back to the symbols that must be recalled?"
     score = "accuracy"
     score_in_words = "recall"
-    published = tuple(_published())
+    claims = tuple(_claims())
     base = replace(BASE, name="attention-gradients", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations at a delay of 12: it shows that the machinery works.",
-                        {"networks": ("lstm", "memrnn", "relrnn", "sab"), "tasks": ("copy",), "delay": 12,
-                         "changes": {"hidden_size": 12, "steps": 6, "evaluate_every": 3, "evaluate_batches": 1}}),
-        "cpu": Preset("A delay of 100, 64 units, at most 1,000 iterations, learning rate 0.001; one seed.",
-                      {"networks": NETWORKS, "tasks": TASKS, "delay": 100,
-                       "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3}}),
-        "paper": Preset("A delay of 100 (published: 1,000), 128 units, recipes by which RelRNN and RelLSTM learn both "
-                        "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
-                        "MemRNN and SAB), on a GPU; one seed.",
-                        {"networks": NETWORKS, "tasks": TASKS, "delay": 100, "recipes": True,
-                         "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}}),
-        "published": Preset("As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one "
-                            "seed.",
-                            {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}}),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations at a delay of 12: it shows that the machinery works.",
+            {
+                "networks": ("lstm", "memrnn", "relrnn", "sab"),
+                "tasks": ("copy",),
+                "delay": 12,
+                "changes": {"hidden_size": 12, "steps": 6, "evaluate_every": 3, "evaluate_batches": 1},
+            },
+        ),
+        "cpu": Preset(
+            "A delay of 100, 64 units, at most 1,000 iterations, learning rate 0.001; one seed.",
+            {
+                "networks": NETWORKS,
+                "tasks": TASKS,
+                "delay": 100,
+                "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3},
+            },
+        ),
+        "paper": Preset(
+            "A delay of 100 (published: 1,000), 128 units, recipes by which RelRNN and RelLSTM learn both "
+            "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
+            "MemRNN and SAB), on a GPU; one seed.",
+            {
+                "networks": NETWORKS,
+                "tasks": TASKS,
+                "delay": 100,
+                "recipes": True,
+                "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4},
+            },
+        ),
+        "published": Preset(
+            "As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one seed.",
+            {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}},
+        ),
+    }
     cites = ("kerg2020", "jing2019")
     lenses = ("attention", "gradients")
     caption = (
@@ -95,7 +117,7 @@ class AttentionGradients(LearningStudy):
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         networks = {
-            f"{network}, {task}": changed_options(
+            about(network, task): changed_options(
                 {**(_recipe(network, task) if settings.get("recipes") else {}), "cell": network, "task": task},
                 {"delay": settings["delay"]},
             )
@@ -130,21 +152,21 @@ class AttentionGradients(LearningStudy):
         own = ("task", "task_options", "hidden_size", "steps")
         return all(trial.settings[name] == getattr(self.base, name) for name in own)
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        looked = [one.result for one in own if "curves" in one.result]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        looked = [one.result for one in trials if "curves" in one.result]
         rows = []
         for place, when in enumerate((BEFORE, AFTER)):
             measured = [one["back"][place] for one in looked]
             told = ", ".join(f"{10**value:.2g}" for value in measured)
             each = ", ".join(f"{one['decay'][place]:.3f}" for one in looked)
             remark = f"{told} times the norm at the last step; from step to step back {each} of itself in the mean"
-            rows.append(self.row(own, f"{when}, {BACK}", measured, ".2f", remark if looked else ""))
+            rows.append(self.row(trials, f"{when}, {BACK}", measured, ".2f", remark if looked else ""))
         for bound in BOUNDS:
             above = [_above(one, bound) for one in looked]
             found = [value for value in above if value is not None]
             if found:
                 remark = "above the bound at every step" if min(found) >= 0 else "below the bound somewhere"
-                rows.append(self.row(own, f"{AFTER}, least decades above {bound}", found, ".2f", remark))
+                rows.append(self.row(trials, f"{AFTER}, least decades above {bound}", found, ".2f", remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -153,11 +175,11 @@ class AttentionGradients(LearningStudy):
         tasks = list(dict.fromkeys(one.trial.settings["task"] for one in looked)) or [""]
         figure = new_figure(7.2, 0.7 + 1.75 * len(networks))
         panels = figure.subplots(len(networks), len(tasks), squeeze=False, sharex="col")
-        for own in by_name(looked).values():
-            settings, result = own[0].trial.settings, own[0].result
+        for trials in by_name(looked).values():
+            settings, result = trials[0].trial.settings, trials[0].result
             axes = panels[networks.index(settings["cell"])][tasks.index(settings["task"])]
             axes.plot(result["curves"][0], color=COLOUR["path"], linewidth=1.4, label=BEFORE)
-            for one in own:
+            for one in trials:
                 axes.plot(one.result["curves"][1], color=COLOUR["stable"], linewidth=1.8, label=AFTER)
             for bound, style in BOUNDS.items():
                 line = bound_of(result, bound)
@@ -173,8 +195,15 @@ class AttentionGradients(LearningStudy):
         named = {
             label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=4, frameon=False,
-                      labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
+        figure.legend(
+            named.values(),
+            named.keys(),
+            loc="outside upper center",
+            ncols=4,
+            frameon=False,
+            labelcolor=COLOUR["ink"],
+            fontsize=PAGE_FONT_SIZE,
+        )
         return figure
 
 

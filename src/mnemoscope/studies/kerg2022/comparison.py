@@ -11,26 +11,29 @@ from typing import Any
 import torch
 from torch.nn.functional import one_hot
 
+from mnemoscope.registry.citations import Source
 from mnemoscope.relational import CoRelNet
 from mnemoscope.relational.similarity import Mixture
+from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.learning import finite
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.relational import (
+    AND_PROTOTYPE,
     BASE,
     BASIC,
     CAPTION,
     EXTREME,
     FEW_STEPS,
     NEAR_PERFECT,
-    PROTOTYPE,
     TASKS,
+    UNSEEN_SHAPES,
     VERY_GOOD,
-    Condition,
     RelationalStudy,
     at_extreme,
-    claim,
+    contrast,
     crossed,
     named,
+    network_on,
     over_seeds,
 )
 from mnemoscope.training import load_model
@@ -62,26 +65,42 @@ TOLD: dict[str, tuple[str, tuple[float, float]]] = {
     "corelnet-mix": ("decent; a prototype: 99 to 100%", VERY_GOOD),
 }
 """What is said of networks on both tasks; the numbers stand in a figure alone."""
-SOURCE = f"Kerg, 7.2, 7.3 and Fig 2; {PROTOTYPE}"
+SOURCE = Source("kerg2022thesis", f"7.2, 7.3 and Fig 2; {AND_PROTOTYPE}")
 
 
-CLAIMS = (
-    *(claim("an asymmetric similarity enhances the ability to learn the task", "Kerg, 7.2 and Fig 2", task, M,
-            [directed], [symmetric])
-      for task in COMPARED for symmetric, directed in zip(SYMMETRIC, ASYMMETRIC, strict=True)),
-    *(claim("some similarity measures work well on some tasks, and worse on others", "Kerg, 7.3, Fig 2 and 3", task,
-            EXTREME[task], ["corelnet"], ["corelnet-diff"])
-      for task in BASIC),
-)  # fmt: skip
+CONTRASTS = (
+    *(
+        contrast(
+            "an asymmetric similarity enhances the ability to learn the task",
+            Source("kerg2022thesis", "7.2 and Fig 2"),
+            task,
+            M,
+            [directed],
+            [symmetric],
+        )
+        for task in COMPARED
+        for symmetric, directed in zip(SYMMETRIC, ASYMMETRIC, strict=True)
+    ),
+    *(
+        contrast(
+            "some similarity measures work well on some tasks, and worse on others",
+            Source("kerg2022thesis", "7.3, Fig 2 and 3"),
+            task,
+            EXTREME[task],
+            ["corelnet"],
+            ["corelnet-diff"],
+        )
+        for task in BASIC
+    ),
+)
 
 
-def varies(task: str) -> str:
-    """The quantity by which the seeds of a mixture differ.
+DEVIATION = "deviation over seeds"
 
-    >>> varies("RMTS")
-    'corelnet-mix, RMTS, m 95: deviation over seeds'
-    """
-    return f"{Condition('corelnet-mix', task, EXTREME[task]).name}: deviation over seeds"
+
+def mixture_on(task: str) -> Subject:
+    """Return the trials of the mixture on a task, with the most shapes held out."""
+    return network_on("corelnet-mix", task, EXTREME[task])
 
 
 class ComparisonStudy(RelationalStudy):
@@ -96,32 +115,66 @@ class ComparisonStudy(RelationalStudy):
     )
     base = replace(BASE, name="comparison", task="comparison")
     tasks: Mapping[str, Mapping[str, Any]] = COMPARED | BASIC_TASKS
-    claims = CLAIMS
-    published = (
-        *(Published(f"{network}, {task}, m {M}: unseen shapes", words, SOURCE, agreeing)
-          for network, (words, agreeing) in TOLD.items() for task in COMPARED),
-        *(Published(f"corelnet-mix, {task}, m {EXTREME[task]}: unseen shapes", "decent across a variety of tasks",
-                    "Kerg, 7.3, Fig 2 and 3") for task in BASIC),
-        *(one.published for one in CLAIMS),
-        *(Published(varies(task), "a high variance, as the competition depends on how it starts", "Kerg, 7.3 and Fig 3",
-                    (VARYING, 1.0)) for task in ("same/diff", "RMTS")),
-    )  # fmt: skip
+    contrasts = CONTRASTS
+    claims = (
+        *(
+            Claim(network_on(network, task, M), UNSEEN_SHAPES[0], words, SOURCE, tolerance)
+            for network, (words, tolerance) in TOLD.items()
+            for task in COMPARED
+        ),
+        *(
+            Claim(
+                mixture_on(task),
+                UNSEEN_SHAPES[0],
+                "decent across a variety of tasks",
+                Source("kerg2022thesis", "7.3, Fig 2 and 3"),
+            )
+            for task in BASIC
+        ),
+        *(one.claim for one in CONTRASTS),
+        *(
+            Claim(
+                mixture_on(task),
+                DEVIATION,
+                "a high variance, as the competition depends on how it starts",
+                Source("kerg2022thesis", "7.3 and Fig 3"),
+                (VARYING, 1.0),
+            )
+            for task in ("same/diff", "RMTS")
+        ),
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of three networks: it shows that the machinery works.",
-                        {"networks": crossed(named("corelnet", "corelnet-diff", "corelnet-mix"),
-                                             {"transitive comparison": COMPARED["transitive comparison"]},
-                                             {"transitive comparison": (M,)}),
-                         "changes": FEW_STEPS}),
-        "cpu": Preset("5,000 iterations, as in chapter 5; comparisons with all networks and a Transformer, other tasks "
-                      "with CoRelNet's variants; five seeds.",
-                      {"networks": crossed(named(*OF_CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                       | crossed(named("corelnet", "corelnet-diff", "corelnet-mix"), BASIC_TASKS,
-                                 at_extreme(BASIC)), "changes": {}}, (0, 1, 2, 3, 4)),
-        "paper": Preset("All networks on all tasks, ten seeds as published, on a GPU.",
-                        {"networks": crossed(named(*OF_CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                         | crossed(named(*OF_CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
-                         "changes": {"device": "cuda"}}, tuple(range(10))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of three networks: it shows that the machinery works.",
+            {
+                "networks": crossed(
+                    named("corelnet", "corelnet-diff", "corelnet-mix"),
+                    {"transitive comparison": COMPARED["transitive comparison"]},
+                    {"transitive comparison": (M,)},
+                ),
+                "changes": FEW_STEPS,
+            },
+        ),
+        "cpu": Preset(
+            "5,000 iterations, as in chapter 5; comparisons with all networks and a Transformer, other tasks "
+            "with CoRelNet's variants; five seeds.",
+            {
+                "networks": crossed(named(*OF_CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
+                | crossed(named("corelnet", "corelnet-diff", "corelnet-mix"), BASIC_TASKS, at_extreme(BASIC)),
+                "changes": {},
+            },
+            (0, 1, 2, 3, 4),
+        ),
+        "paper": Preset(
+            "All networks on all tasks, ten seeds as published, on a GPU.",
+            {
+                "networks": crossed(named(*OF_CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
+                | crossed(named(*OF_CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
+                "changes": {"device": "cuda"},
+            },
+            tuple(range(10)),
+        ),
+    }
     cites = ("kerg2022", "webb2021", "vaswani2017")
     caption = f"{CAPTION} Transitive: trained with small and medium, medium and large; tested with small and large."
 
@@ -132,20 +185,20 @@ class ComparisonStudy(RelationalStudy):
         """Also how much the seeds of mixtures differ, where there are several."""
         rows = super().claimed(results)
         for task in BASIC:
-            own = [one for one in finite(results) if Condition.of(one.trial)[:2] == ("corelnet-mix", task)]
-            stated = next((one for one in self.published if one.quantity == varies(task)), None)
-            if stated is not None and len(own) > 1:
-                found = stdev(one.result[next(iter(self.unseen))] for one in own)
-                rows.append(self.compared(own, stated, stated.quantity, [found], f"{100 * found:.1f} points", ""))
+            trials = [one for one in finite(results) if one.trial.subject == mixture_on(task)]
+            claim = self.find_claim(DEVIATION, mixture_on(task))
+            if claim is not None and len(trials) > 1:
+                found = stdev(one.result[next(iter(self.unseen))] for one in trials)
+                rows.append(self.compare(trials, claim, claim.name, [found], f"{100 * found:.1f} points"))
         return rows
 
-    def remark(self, own: Sequence[Finished], key: str = "") -> str:
-        said = super().remark(own, key)
-        shares = [one.result[WINS] for one in finite(own) if WINS in one.result]
+    def remark(self, trials: Sequence[Finished], key: str = "") -> str:
+        said = super().remark(trials, key)
+        shares = [one.result[WINS] for one in finite(trials) if WINS in one.result]
         if not shares:
             return said
         wins = f"{WINS} in {over_seeds(shares)} of problems"
-        told = [one.result[TELLS] for one in finite(own) if TELLS in one.result]
+        told = [one.result[TELLS] for one in finite(trials) if TELLS in one.result]
         return "; ".join([wins, *([f"{TELLS} in {over_seeds(told)} of them"] if told else []), said])
 
 

@@ -7,8 +7,10 @@ from statistics import median
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.learning import LearningStudy, first_step
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "nnrnn": {"cell": "nnrnn", "learning_rate": 5e-4, "orthogonal_learning_rate": 1e-6, "smoothing": 0.99},
@@ -37,33 +39,95 @@ class Copy200(LearningStudy):
     question = "Which networks learn to recall ten symbols after 200 steps, and after how many iterations?"
     score = "accuracy"
     score_in_words = "recall"
-    published = (
-        Published("nnrnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
-        Published("exprnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
-        Published("rnn-orth: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
-        Published("eurnn: recall", "solves it", "Kerg, 3.6.1 and Fig 2", agreeing=(SOLVED, 1), better="higher"),
-        Published("lstm: recall", "struggles", "Kerg, 3.6.1 and Fig 2", agreeing=(0, SOLVED), better="higher"),
-        Published("rnn: recall", "fails", "Kerg, 3.6.1 and Fig 2", agreeing=(0, 0.2), better="higher"),
-        Published("baseline loss", 0.095, "Kerg, 3.6.1"),
+    claims = (
+        Claim(
+            about("nnrnn"),
+            "recall",
+            "solves it",
+            Source("kerg2022thesis", "3.6.1 and Fig 2"),
+            tolerance=(SOLVED, 1),
+            better="higher",
+        ),
+        Claim(
+            about("exprnn"),
+            "recall",
+            "solves it",
+            Source("kerg2022thesis", "3.6.1 and Fig 2"),
+            tolerance=(SOLVED, 1),
+            better="higher",
+        ),
+        Claim(
+            about("rnn-orth"),
+            "recall",
+            "solves it",
+            Source("kerg2022thesis", "3.6.1 and Fig 2"),
+            tolerance=(SOLVED, 1),
+            better="higher",
+        ),
+        Claim(
+            about("eurnn"),
+            "recall",
+            "solves it",
+            Source("kerg2022thesis", "3.6.1 and Fig 2"),
+            tolerance=(SOLVED, 1),
+            better="higher",
+        ),
+        Claim(
+            about("lstm"),
+            "recall",
+            "struggles",
+            Source("kerg2022thesis", "3.6.1 and Fig 2"),
+            tolerance=(0, SOLVED),
+            better="higher",
+        ),
+        Claim(
+            about("rnn"),
+            "recall",
+            "fails",
+            Source("kerg2022thesis", "3.6.1 and Fig 2"),
+            tolerance=(0, 0.2),
+            better="higher",
+        ),
+        Claim(EVERYTHING, "baseline loss", 0.095, Source("kerg2022thesis", "3.6.1")),
     )
-    base = RunConfig("copy-200", task="copy", task_options={"delay": 200}, cell="nnrnn", hidden_size=128,
-                     optimiser="rmsprop", steps=1500, batch_size=10, evaluate_every=25, evaluate_batches=10,
-                     checkpoint_every=250, threads=1)  # fmt: skip
+    base = RunConfig(
+        "copy-200",
+        task="copy",
+        task_options={"delay": 200},
+        cell="nnrnn",
+        hidden_size=128,
+        optimiser="rmsprop",
+        steps=1500,
+        batch_size=10,
+        evaluate_every=25,
+        evaluate_batches=10,
+        checkpoint_every=250,
+        threads=1,
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Ten iterations of two small networks at a delay of 5: it shows that the machinery works.",
-                        {"networks": {name: NETWORKS[name] for name in ("nnrnn", "eurnn")},
-                         "changes": {"task_options": {"delay": 5}, "hidden_size": 12, "steps": 10,
-                                     "evaluate_every": 5}}),
-        "cpu": Preset("As published: 128 units, 1,500 iterations of 10 sequences; three seeds.",
-                      {"networks": NETWORKS, "changes": {}}, (0, 1, 2)),
-        "paper": Preset("As published, with networks of as many units and of as many parameters; five seeds.",
-                        {"networks": NETWORKS | MATCHED, "changes": {}}, (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Ten iterations of two small networks at a delay of 5: it shows that the machinery works.",
+            {
+                "networks": {name: NETWORKS[name] for name in ("nnrnn", "eurnn")},
+                "changes": {"task_options": {"delay": 5}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
+            },
+        ),
+        "cpu": Preset(
+            "As published: 128 units, 1,500 iterations of 10 sequences; three seeds.",
+            {"networks": NETWORKS, "changes": {}},
+            (0, 1, 2),
+        ),
+        "paper": Preset(
+            "As published, with networks of as many units and of as many parameters; five seeds.",
+            {"networks": NETWORKS | MATCHED, "changes": {}},
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("kerg2019", "hochreiter1997", "arjovsky2016")
     caption = "Recall while learning: median over the seeds, and between which values they lie."
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in own]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in trials]
         told = ", ".join("never" if step is None else f"{step:.0f}" for step in found)
         middle = median(float("inf") if step is None else step for step in found)
         remark = "" if middle == float("inf") else f"median {middle:.0f}"

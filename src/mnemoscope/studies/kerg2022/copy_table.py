@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import about
 from mnemoscope.replication.solving import changed_options
 from mnemoscope.replication.study import Preset, Trial
 from mnemoscope.studies.kerg2022.recall import OURS, RecallStudy, at_delays, in_stages, published_recall
@@ -56,26 +58,53 @@ class CopyTable(RecallStudy):
     title = "Copying after longer and longer delays"
     question = "Up to which delay does each network learn to recall ten symbols?"
     table = PUBLISHED
-    published = tuple(
-        published_recall(f"{network}, delay {delay}: recall", percent, "Kerg, B.4 Table 2")
+    claims = tuple(
+        published_recall(about(network, delay=delay), "recall", percent, Source("kerg2022thesis", "B.4 Table 2"))
         for network, row in PUBLISHED.items()
         for delay, percent in row.items()
     )
-    base = RunConfig("copy-table", task="copy", cell="exprnn", hidden_size=190, optimiser="rmsprop", steps=4000,
-                     learning_rate=2e-4, batch_size=128, evaluate_every=50, evaluate_batches=2, checkpoint_every=500,
-                     target_score=0.999, threads=1)  # fmt: skip
+    base = RunConfig(
+        "copy-table",
+        task="copy",
+        cell="exprnn",
+        hidden_size=190,
+        optimiser="rmsprop",
+        steps=4000,
+        learning_rate=2e-4,
+        batch_size=128,
+        evaluate_every=50,
+        evaluate_batches=2,
+        checkpoint_every=500,
+        target_score=0.999,
+        threads=1,
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations at short delays: it shows that the machinery works.",
-                        {"networks": {"exprnn": NETWORKS["exprnn"]}, "delays": (3, 5),
-                         "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5, "batch_size": 4}}),
-        "cpu": Preset("Delays of 100 and 200, 128 units, batches of 10, at most 3,000 iterations; one seed.",
-                      {"networks": NETWORKS, "delays": (100, 200),
-                       "changes": {"hidden_size": 128, "batch_size": 10, "steps": 3000, "evaluate_batches": 10}}),
-        "paper": Preset("190 units (128 with attention), batches of 128 (expRNN's own setting), at most 4,000 "
-                        "iterations, RelLSTM and beyond 100 steps RelRNN with shorter delays first, on a GPU.",
-                        {"networks": NETWORKS | ATTENTION, "delays": (100, 200, 300, 500, 1000, 2000),
-                         "changes": {"device": "cuda"}}),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations at short delays: it shows that the machinery works.",
+            {
+                "networks": {"exprnn": NETWORKS["exprnn"]},
+                "delays": (3, 5),
+                "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5, "batch_size": 4},
+            },
+        ),
+        "cpu": Preset(
+            "Delays of 100 and 200, 128 units, batches of 10, at most 3,000 iterations; one seed.",
+            {
+                "networks": NETWORKS,
+                "delays": (100, 200),
+                "changes": {"hidden_size": 128, "batch_size": 10, "steps": 3000, "evaluate_batches": 10},
+            },
+        ),
+        "paper": Preset(
+            "190 units (128 with attention), batches of 128 (expRNN's own setting), at most 4,000 "
+            "iterations, RelLSTM and beyond 100 steps RelRNN with shorter delays first, on a GPU.",
+            {
+                "networks": NETWORKS | ATTENTION,
+                "delays": (100, 200, 300, 500, 1000, 2000),
+                "changes": {"device": "cuda"},
+            },
+        ),
+    }
     cites = ("kerg2020", "lezcano2019", "henaff2016", "hochreiter1997")
     caption = "Left: recall while learning. Right: recall at the end (dots and lines), and as published (circles)."
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Subject, about
 from mnemoscope.replication.solving import changed_options
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.recall import (
@@ -65,10 +67,10 @@ def longer(network: Mapping[str, Any], delay: int) -> dict[str, Any]:
 
 
 SCREENED = {name: NETWORKS[name] for name in ("relrnn", "rellstm")}
-AT_DELAYS: dict[str, dict[str, Any]] = {
+AT_DELAYS: dict[Subject, dict[str, Any]] = {
     **at_delays(NETWORKS, (100,)),
     **{
-        f"{name}, delay {delay}": longer(network, delay)
+        about(name, delay=delay): longer(network, delay)
         for name, network in SCREENED.items()
         for delay in (300, 500, 1000, 2000)
     },
@@ -93,29 +95,39 @@ class DenoiseTable(RecallStudy):
     title = "Recalling symbols that were scattered among blanks"
     question = "Up to which delay does each network learn to pick out ten symbols and recall them?"
     table = TABLE
-    as_told = AS_PUBLISHED
-    published = tuple(
-        published_recall(f"{network}, delay {delay}: recall", percent, "Kerg, chapter 4 Table 2")
+    published_changes = AS_PUBLISHED
+    claims = tuple(
+        published_recall(about(network, delay=delay), "recall", percent, Source("kerg2022thesis", "chapter 4 Table 2"))
         for network, row in TABLE.items()
         for delay, percent in row.items()
     )
     base = replace(BASE, name="denoise", task="denoise")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations at delays of 12 and 15: it shows that the machinery works.",
-                        {"networks": at_delays({name: AS_PUBLISHED[name] for name in ("relrnn", "lstm")}, (12, 15)),
-                         "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5}}),
-        "cpu": Preset("A delay of 100, recipes of ours; batches of 64, at most 10,000 iterations; one seed.",
-                      {"networks": at_delays({**SCREENED, "lstm": {**NETWORKS["lstm"], "steps": 3000}}, (100,)),
-                       "changes": {"batch_size": 64, "evaluate_batches": 4}}),
-        "paper": Preset("Sizes as published, recipes of ours (RelLSTM with shorter delays first, and dot products); "
-                        "delays as published for RelRNN and RelLSTM, 100 for the others; batches of 64, at most 3,000 "
-                        "to 10,000 iterations, on a GPU; one seed.",
-                        {"networks": AT_DELAYS,
-                         "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}}),
-        "published": Preset("As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
-                            {"networks": at_delays(AS_PUBLISHED, (100, 300, 500, 1000, 2000)),
-                             "changes": {"device": "cuda"}}),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations at delays of 12 and 15: it shows that the machinery works.",
+            {
+                "networks": at_delays({name: AS_PUBLISHED[name] for name in ("relrnn", "lstm")}, (12, 15)),
+                "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5},
+            },
+        ),
+        "cpu": Preset(
+            "A delay of 100, recipes of ours; batches of 64, at most 10,000 iterations; one seed.",
+            {
+                "networks": at_delays({**SCREENED, "lstm": {**NETWORKS["lstm"], "steps": 3000}}, (100,)),
+                "changes": {"batch_size": 64, "evaluate_batches": 4},
+            },
+        ),
+        "paper": Preset(
+            "Sizes as published, recipes of ours (RelLSTM with shorter delays first, and dot products); "
+            "delays as published for RelRNN and RelLSTM, 100 for the others; batches of 64, at most 3,000 "
+            "to 10,000 iterations, on a GPU; one seed.",
+            {"networks": AT_DELAYS, "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}},
+        ),
+        "published": Preset(
+            "As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
+            {"networks": at_delays(AS_PUBLISHED, (100, 300, 500, 1000, 2000)), "changes": {"device": "cuda"}},
+        ),
+    }
     cites = ("kerg2020", "jing2019")
     caption = "Left: recall while learning. Right: recall at the end (dots and lines), and as published (circles)."
 

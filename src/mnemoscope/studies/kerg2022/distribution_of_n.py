@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim
 from mnemoscope.replication.solving import changed_options
-from mnemoscope.replication.study import Preset, Published
+from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.relational import (
     BASE,
     CAPTION,
@@ -17,9 +19,11 @@ from mnemoscope.studies.kerg2022.relational import (
     NO_NUMBERS,
     PROTOTYPE,
     TASKS,
+    UNSEEN_SHAPES,
     RelationalStudy,
     crossed,
     named,
+    network_on,
 )
 
 RESTRICTED: dict[str, dict[str, Any]] = {
@@ -44,25 +48,53 @@ class DistributionOfTen(RelationalStudy):
     question = "Does a rule still hold for unseen shapes where rows have ten objects, and in orders never trained?"
     base = replace(BASE, name="distribution-of-n")
     tasks = ALL
-    published = (
-        *(Published(f"{task}, m {M[task][0]}: unseen shapes", "bars alone", "Kerg, C.4 Fig 2", because=NO_NUMBERS)
-          for task in ("dist10", "dist10 restricted (thesis)")),
-        Published("corelnet, dist3, m 95: unseen shapes", "a prototype: 99.7 to 100%", PROTOTYPE,
-                  agreeing=NEAR_PERFECT),
-        Published("abstractor, dist3, m 95: unseen shapes", "a prototype: 99.6%", PROTOTYPE, agreeing=NEAR_PERFECT),
-    )  # fmt: skip
+    claims = (
+        *(
+            Claim(
+                network_on("", task, M[task][0]),
+                UNSEEN_SHAPES[0],
+                "bars alone",
+                Source("kerg2022thesis", "C.4 Fig 2"),
+                reason=NO_NUMBERS,
+            )
+            for task in ("dist10", "dist10 restricted (thesis)")
+        ),
+        Claim(
+            network_on("corelnet", "dist3", 95),
+            UNSEEN_SHAPES[0],
+            "a prototype: 99.7 to 100%",
+            PROTOTYPE,
+            tolerance=NEAR_PERFECT,
+        ),
+        Claim(
+            network_on("abstractor", "dist3", 95),
+            UNSEEN_SHAPES[0],
+            "a prototype: 99.6%",
+            PROTOTYPE,
+            tolerance=NEAR_PERFECT,
+        ),
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of CoRelNet, with rows of three and of ten: it shows that the machinery "
-                        "works.",
-                        {"networks": crossed(named("corelnet"), ALL, M), "changes": FEW_STEPS}),
-        "cpu": Preset("As published, but without ESBN and PrediNet, which are slow, and with others that were not "
-                      "published; two seeds, one of Transformer and Abstractor.",
-                      {"networks": crossed(named("corelnet", "corelnet-t", "transformer", *BEYOND), ALL, M),
-                       "changes": {}, "seeds": dict.fromkeys(("transformer", "abstractor"), (0,))}, (0, 1)),
-        "paper": Preset("As published, and with networks that were not; ten seeds as published, on a GPU.",
-                        {"networks": crossed(NETWORKS | BEYOND, ALL, M), "changes": {"device": "cuda"}},
-                        tuple(range(10))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of CoRelNet, with rows of three and of ten: it shows that the machinery works.",
+            {"networks": crossed(named("corelnet"), ALL, M), "changes": FEW_STEPS},
+        ),
+        "cpu": Preset(
+            "As published, but without ESBN and PrediNet, which are slow, and with others that were not "
+            "published; two seeds, one of Transformer and Abstractor.",
+            {
+                "networks": crossed(named("corelnet", "corelnet-t", "transformer", *BEYOND), ALL, M),
+                "changes": {},
+                "seeds": dict.fromkeys(("transformer", "abstractor"), (0,)),
+            },
+            (0, 1),
+        ),
+        "paper": Preset(
+            "As published, and with networks that were not; ten seeds as published, on a GPU.",
+            {"networks": crossed(NETWORKS | BEYOND, ALL, M), "changes": {"device": "cuda"}},
+            tuple(range(10)),
+        ),
+    }
     cites = ("kerg2022", "webb2021", "shanahan2020", "vaswani2017", "altabaa2024")
     caption = CAPTION
 

@@ -10,8 +10,10 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, about
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.linear_networks import feed_forward, first_unit
 
 if TYPE_CHECKING:
@@ -22,9 +24,9 @@ ALPHAS, BETAS, DIAGONALS = (0.95, 1.0, 1.05), (0.0, 0.005), (0.0, 0.2)
 HUGE = 1e9
 
 
-def _cases(size: int, lags: int) -> dict[str, dict[str, float]]:
+def _cases(size: int, lags: int) -> dict[Subject, dict[str, float]]:
     return {
-        f"alpha {alpha:g}, beta {beta:g}, d {d:g}": {"alpha": alpha, "beta": beta, "d": d, "size": size, "lags": lags}
+        about(alpha=alpha, beta=beta, d=d): {"alpha": alpha, "beta": beta, "d": d, "size": size, "lags": lags}
         for d in DIAGONALS
         for beta in BETAS
         for alpha in ALPHAS
@@ -37,19 +39,55 @@ class FisherCurves(ComputedStudy):
     name = "fisher-curves"
     title = "What feed-forward chains hold of every past signal"
     question = "Which chain remembers best up to its length, and does a diagonal carry memory beyond it?"
-    published = (
-        Published("delay line / best other, k < N", "1 or more", "Kerg, 3.4.2, of alpha > 1",
-                  agreeing=(1 - 1e-9, HUGE), because="with a diagonal of 0.2 a chain lies above the delay line"),
-        Published("delay line / amplification bound", "1", "Ganguli et al. 2008; Kerg, 2.6",
-                  agreeing=(1 - 1e-9, 1 + 1e-9)),
-        Published("others / amplification bound", "at most 1", "Ganguli et al. 2008; Kerg, 2.6",
-                  agreeing=(0, 1 + 1e-9)),
-        Published("d = 0: held from step N on", "nothing", "Kerg, 3.4.2", agreeing=(0, 0)),
-        Published("beta = 0.005 / 0: total", "not degraded", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
-        Published("d = 0.2 / delay line, k < N", "almost 1", "Kerg, 3.4.2", agreeing=(0.95, HUGE)),
-        Published("d = 0.2: held from step N on", "something", "Kerg, 3.4.2", agreeing=(0.01, HUGE)),
-        Published("d = 0.2 / delay line: total", "above 1", "Kerg, 3.4.2", agreeing=(1, HUGE)),
-    )  # fmt: skip
+    claims = (
+        Claim(
+            EVERYTHING,
+            "delay line / best other, k < N",
+            "1 or more",
+            Source("kerg2022thesis", "3.4.2, of alpha > 1"),
+            tolerance=(1 - 1e-9, HUGE),
+            reason="with a diagonal of 0.2 a chain lies above the delay line",
+        ),
+        Claim(
+            EVERYTHING,
+            "delay line / amplification bound",
+            "1",
+            Source("kerg2022thesis", "2.6; Ganguli et al. 2008"),
+            tolerance=(1 - 1e-9, 1 + 1e-9),
+        ),
+        Claim(
+            EVERYTHING,
+            "others / amplification bound",
+            "at most 1",
+            Source("kerg2022thesis", "2.6; Ganguli et al. 2008"),
+            tolerance=(0, 1 + 1e-9),
+        ),
+        Claim(about("d = 0"), "held from step N on", "nothing", Source("kerg2022thesis", "3.4.2"), tolerance=(0, 0)),
+        Claim(
+            about("beta = 0.005 / 0"),
+            "total",
+            "not degraded",
+            Source("kerg2022thesis", "3.4.2"),
+            tolerance=(0.95, HUGE),
+        ),
+        Claim(
+            EVERYTHING,
+            "d = 0.2 / delay line, k < N",
+            "almost 1",
+            Source("kerg2022thesis", "3.4.2"),
+            tolerance=(0.95, HUGE),
+        ),
+        Claim(
+            about("d = 0.2"),
+            "held from step N on",
+            "something",
+            Source("kerg2022thesis", "3.4.2"),
+            tolerance=(0.01, HUGE),
+        ),
+        Claim(
+            about("d = 0.2 / delay line"), "total", "above 1", Source("kerg2022thesis", "3.4.2"), tolerance=(1, HUGE)
+        ),
+    )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),
         "cpu": Preset("All twelve networks as published, some seconds.", {"cases": _cases(SIZE, LAGS)}),
@@ -66,8 +104,12 @@ class FisherCurves(ComputedStudy):
         lags = case.pop("lags")
         memory = fisher_memory(feed_forward(**case), first_unit(case["size"]), lags=lags)
         bound = memory.amplification_bound.nan_to_num(0)  # 1 / inf where nothing is left to amplify
-        return {"curve": memory.curve.tolist(), "bound": kept(bound), "total": float(memory.total),
-                "optimality": _worst_and_best(memory.curve[1:] / bound[1:])}  # fmt: skip
+        return {
+            "curve": memory.curve.tolist(),
+            "bound": kept(bound),
+            "total": float(memory.total),
+            "optimality": _worst_and_best(memory.curve[1:] / bound[1:]),
+        }
 
     def as_published(self, trial: Trial) -> bool:
         return trial.settings["size"] == SIZE
@@ -83,7 +125,7 @@ class FisherCurves(ComputedStudy):
         others = [key for key in held if any(key[1:])]
 
         def row(number: int, measured: Sequence[float], remark: str, form: str = ".3g") -> Row:
-            return self.row(results, self.published[number].quantity, measured, spread(measured, form), remark)
+            return self.row(results, self.claims[number], measured, spread(measured, form), remark)
 
         def over_line(key: tuple[float, float, float]) -> list[float]:
             return [mine / line for mine, line in zip(held[key]["curve"][:size], lines[key[0]]["curve"], strict=False)]
@@ -95,12 +137,15 @@ class FisherCurves(ComputedStudy):
             row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the best of all that amplify as much"),
             row(2, [held[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
             row(3, [beyond[key] for key in held if key[2] == 0], "Theta^N = 0"),
-            row(4, [held[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
-                f"at single lags as little as {spread(weakest)}"),
+            row(
+                4,
+                [held[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
+                f"at single lags as little as {spread(weakest)}",
+            ),
             row(5, [min(over_line(key)) for key in diagonal], "lowest; mostly far above 1"),
             row(6, [beyond[key] for key in diagonal], "of the totals of Table 5"),
             row(7, [held[key]["total"] / lines[key[0]]["total"] for key in diagonal], "delay line of the same alpha"),
-        ]  # fmt: skip
+        ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.2)
@@ -110,8 +155,14 @@ class FisherCurves(ComputedStudy):
             alpha, beta, d = _key(one)
             axes, lags = panels[d], range(len(one.result["curve"]))
             drawn = [value or float("nan") for value in one.result["curve"]]
-            axes.plot(lags, drawn, color=colour[alpha], linestyle="dashed" if beta else "solid", linewidth=1.4,
-                      label=None if beta or d else f"alpha = {alpha:g}")  # fmt: skip
+            axes.plot(
+                lags,
+                drawn,
+                color=colour[alpha],
+                linestyle="dashed" if beta else "solid",
+                linewidth=1.4,
+                label=None if beta or d else f"alpha = {alpha:g}",
+            )
             if not beta and d:
                 bound = [value or float("nan") for value in one.result["bound"]]
                 axes.plot(lags, bound, color=colour[alpha], linestyle="dotted", linewidth=1)

@@ -22,8 +22,10 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.lenses import fisher_memory
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computing import ComputedStudy, kept, spread
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.linear_networks import first_unit, random_chain
 
 if TYPE_CHECKING:
@@ -79,35 +81,76 @@ class FisherDelayLine(ComputedStudy):
     name = "fisher-delay-line"
     title = "Delay lines, and what else is strictly triangular"
     question = "Does a network with a delay line in it hold nearly as much as the delay line, and is that proved?"
-    published = (
-        Published("delay line: error of its formula", "an equality", "Ganguli et al. 2008; Kerg, 3.4.2",
-                  agreeing=(0, 1e-10)),
-        Published("log10 J(k) / bound", "at least 0", "Kerg, Prop 3.4.1", agreeing=(0, HUGE)),
-        Published("A.2.3: relative error", "an equality", "Kerg, A.2.3", agreeing=(0, 1e-10),
-                  because="Theta^k is D A D A ..., not D^k A"),
-        Published("A.2.5: log10 C / bound", "at most 0", "Kerg, A.2.5",
-                  agreeing=(-HUGE, 0)),
-        Published("A.2.6: log10 J(k) / bound", "at least 0",
-                  "Kerg, A.2.6: its end has sigma^2, not sigma^(2(N-1))", agreeing=(0, HUGE), because="a misprint"),
-        Published("sharper: log10 J(k) / bound", "at least 0",
-                  "this project: a^k / sum_(m <= k) (sigma^2 a)^m", agreeing=(0, HUGE)),
-    )  # fmt: skip
+    claims = (
+        Claim(
+            about("delay line"),
+            "error of its formula",
+            "an equality",
+            Source("kerg2022thesis", "3.4.2; Ganguli et al. 2008"),
+            tolerance=(0, 1e-10),
+        ),
+        Claim(
+            EVERYTHING, "log10 J(k) / bound", "at least 0", Source("kerg2022thesis", "Prop 3.4.1"), tolerance=(0, HUGE)
+        ),
+        Claim(
+            about("A.2.3"),
+            "relative error",
+            "an equality",
+            Source("kerg2022thesis", "A.2.3"),
+            tolerance=(0, 1e-10),
+            reason="Theta^k is D A D A ..., not D^k A",
+        ),
+        Claim(about("A.2.5"), "log10 C / bound", "at most 0", Source("kerg2022thesis", "A.2.5"), tolerance=(-HUGE, 0)),
+        Claim(
+            about("A.2.6"),
+            "log10 J(k) / bound",
+            "at least 0",
+            Source("kerg2022thesis", "A.2.6: its end has sigma^2, not sigma^(2(N-1))"),
+            tolerance=(0, HUGE),
+            reason="a misprint",
+        ),
+        Claim(
+            about("sharper"),
+            "log10 J(k) / bound",
+            "at least 0",
+            Source("mnemoscope", "a^k / sum_(m <= k) (sigma^2 a)^m"),
+            tolerance=(0, HUGE),
+        ),
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Some chains of 8 units.", {"cases": {
-            "delay line": {"size": 8, "strengths": (0.0,), "trials": 1},
-            "random": {"size": 8, "strengths": (0.1, 1.0), "trials": 2}}}),
-        "cpu": Preset("Delay lines of 100 units; random chains of 5, 20 and 100 units, 1,680 in all; half a minute.", {
-            "cases": {"delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
-                      "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
-                      "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
-                      "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10}}}),
-        "paper": Preset("The same with five times as many chains, in five seeds.", {
-            "cases": {"delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
-                      "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
-                      "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
-                      "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10}}},
-                        (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Some chains of 8 units.",
+            {
+                "cases": {
+                    "delay line": {"size": 8, "strengths": (0.0,), "trials": 1},
+                    "random": {"size": 8, "strengths": (0.1, 1.0), "trials": 2},
+                }
+            },
+        ),
+        "cpu": Preset(
+            "Delay lines of 100 units; random chains of 5, 20 and 100 units, 1,680 in all; half a minute.",
+            {
+                "cases": {
+                    "delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
+                    "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
+                    "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
+                    "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10},
+                }
+            },
+        ),
+        "paper": Preset(
+            "The same with five times as many chains, in five seeds.",
+            {
+                "cases": {
+                    "delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
+                    "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
+                    "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
+                    "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10},
+                }
+            },
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
     caption = (
@@ -139,7 +182,7 @@ class FisherDelayLine(ComputedStudy):
             return [value for one in of for value in one[name]]
 
         def row(number: int, measured: Sequence[float], remark: str = "") -> Row:
-            return self.row(results, self.published[number].quantity, measured, spread(measured, ".2g"), remark)
+            return self.row(results, self.claims[number], measured, spread(measured, ".2g"), remark)
 
         count = f"{len(gathered('sigma')):,} random chains"
         fails = [one for one in chains if min(one["squared"]) < 0]
@@ -159,9 +202,14 @@ class FisherDelayLine(ComputedStudy):
                 loose, sharp = spread(gathered("loosest", own), ".2g"), spread(gathered("loosest_sharper", own), ".2g")
                 line = f"J(k) / delay line, lowest: {spread(gathered('against_line', own), '.2g')}"
                 sigma = f"sigma {spread(gathered('sigma', own), '.2f')}"
-                rows.append(Row(f"N = {size}, strength {strength:g}: loosest log10", "not told",
-                                f"{loose}; sharper {sharp}",
-                                remark=f"{sigma}; {line}"))  # fmt: skip
+                rows.append(
+                    Row(
+                        f"N = {size}, strength {strength:g}: loosest log10",
+                        "not told",
+                        f"{loose}; sharper {sharp}",
+                        remark=f"{sigma}; {line}",
+                    )
+                )
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -172,8 +220,13 @@ class FisherDelayLine(ComputedStudy):
         names = ("slow", "saddle-1", "unstable", "marginal")
         for place, one in reversed(list(enumerate(shown))):
             for name, style in (("curve", "solid"), ("sharper", "dotted"), ("proposition", "dashed")):
-                axes.plot(one["curves"][name], color=COLOUR[names[place % 4]], linestyle=style, linewidth=1.4,
-                          label=f"strength {one['strength']:g}" if name == "curve" else None)  # fmt: skip
+                axes.plot(
+                    one["curves"][name],
+                    color=COLOUR[names[place % 4]],
+                    linestyle=style,
+                    linewidth=1.4,
+                    label=f"strength {one['strength']:g}" if name == "curve" else None,
+                )
         line = delay_line_curve(1.0, largest.trial.settings["size"]).log10().tolist()
         axes.plot(line, color=COLOUR["ink"], linewidth=1)
         axes.set(xlabel="steps ago, k", ylabel="log10 J(k)", ylim=(-12, 0.8))

@@ -12,8 +12,10 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import ComputedStudy, above, kept, spread
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.linear_networks import feed_forward, first_unit
 
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ STEPS = 1024
 """Steps after which the plain sums are cut off; all of these networks have forgotten by then."""
 
 
-def _name(network: tuple[float, float, float]) -> str:
+def _subject(network: tuple[float, float, float]) -> Subject:
     alpha, beta, d = network
-    return f"alpha {alpha:g}, beta {beta:g}, d {d:g}"
+    return about(alpha=alpha, beta=beta, d=d)
 
 
 def _digits(printed: float) -> int:
@@ -53,8 +55,8 @@ def _half_a_digit(value: float, digits: int) -> tuple[float, float]:
     return round(value - 0.5 * 10**-digits, digits + 1), round(value + 0.5 * 10**-digits, digits + 1)
 
 
-def _cases(networks: Sequence[tuple[float, float, float]], size: int) -> dict[str, dict[str, float]]:
-    return {_name(one): dict(zip(("alpha", "beta", "d", "size"), (*one, size), strict=True)) for one in networks}
+def _cases(networks: Sequence[tuple[float, float, float]], size: int) -> dict[Subject, dict[str, float]]:
+    return {_subject(one): dict(zip(("alpha", "beta", "d", "size"), (*one, size), strict=True)) for one in networks}
 
 
 def plain_totals(
@@ -85,12 +87,29 @@ class FisherTable(ComputedStudy):
     name = "fisher-table"
     title = "What feed-forward chains hold in all"
     question = "How much Fisher information about past signals does a chain hold, and which printed values are exact?"
-    published = (
-        *(Published(f"{_name(one)}: printed", f"{value:.{_digits(value)}f}", "Kerg, A.2 Table 5",
-                    _half_a_digit(value, _digits(value)), because=ROUND_OFF) for one, value in PRINTED.items()),
-        *(Published(f"{_name(one)}: corrected", f"{value:.2f}", "this project, computed with 120 digits",
-                    _half_a_digit(value, 2)) for one, value in CORRECTED.items()),
-    )  # fmt: skip
+    claims = (
+        *(
+            Claim(
+                _subject(one),
+                "printed",
+                f"{value:.{_digits(value)}f}",
+                Source("kerg2022thesis", "A.2 Table 5"),
+                _half_a_digit(value, _digits(value)),
+                reason=ROUND_OFF,
+            )
+            for one, value in PRINTED.items()
+        ),
+        *(
+            Claim(
+                _subject(one),
+                "corrected",
+                f"{value:.2f}",
+                Source("mnemoscope", "computed with 120 digits"),
+                _half_a_digit(value, 2),
+            )
+            for one, value in CORRECTED.items()
+        ),
+    )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Two chains of 20 units.", {"cases": _cases([(1.0, 0.0, 0.0), (1.0, 0.005, 0.2)], 20)}),
         "cpu": Preset("All twelve networks as published, some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
@@ -125,10 +144,11 @@ class FisherTable(ComputedStudy):
             remark = (
                 f"a plain inverse gives {spread(one.result['plain'], '.2f')}; condition {one.result['condition']:.0e}"
             )
-            rows.append(self.row([one], f"{one.trial.name}: printed", [total], f"{total:.4f}", remark))
-            if f"{one.trial.name}: corrected" in {said.quantity for said in self.published}:
+            printed = self.claim("printed", one.trial.subject)
+            rows.append(self.row([one], printed, [total], f"{total:.4f}", remark))
+            if corrected := self.find_claim("corrected", one.trial.subject):
                 error = f"solves its equation to {one.result['error']:.0e}"
-                rows.append(self.row([one], f"{one.trial.name}: corrected", [total], f"{total:.4f}", error))
+                rows.append(self.row([one], corrected, [total], f"{total:.4f}", error))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -137,13 +157,25 @@ class FisherTable(ComputedStudy):
         for place, one in enumerate(reversed(results)):
             total, plain = one.result["total"], one.result["plain"]
             first = place == 0
-            axes.plot([_percent(value, total) for value in plain], [place] * len(plain), "o", color=COLOUR["unstable"],
-                      markersize=3.5, label="plain inverse" if first else None)  # fmt: skip
+            axes.plot(
+                [_percent(value, total) for value in plain],
+                [place] * len(plain),
+                "o",
+                color=COLOUR["unstable"],
+                markersize=3.5,
+                label="plain inverse" if first else None,
+            )
             if not self.as_published(one.trial):
                 continue
-            low, high = self.stated(f"{one.trial.name}: printed").agreeing or (0.0, 0.0)
-            axes.plot([_percent(low, total), _percent(high, total)], [place, place], "|-", color=COLOUR["ink"],
-                      markersize=9, label="printed" if first else None)  # fmt: skip
+            low, high = self.claim("printed", one.trial.subject).tolerance or (0.0, 0.0)
+            axes.plot(
+                [_percent(low, total), _percent(high, total)],
+                [place, place],
+                "|-",
+                color=COLOUR["ink"],
+                markersize=9,
+                label="printed" if first else None,
+            )
         axes.axvline(0, color=COLOUR["stable"], linewidth=1, label="exact")
         axes.set_yticks(range(len(results)), [one.trial.name for one in reversed(results)])
         axes.set_xscale("symlog", linthresh=0.1)

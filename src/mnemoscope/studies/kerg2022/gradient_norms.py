@@ -10,9 +10,11 @@ import numpy as np
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import add_legend, style_page_axes
-from mnemoscope.lenses.gradients import gradient_norms
+from mnemoscope.lenses.gradients.lens import gradient_norms
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, as_subject
 from mnemoscope.replication.learning import colours
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.ptb_bpc import GammaClamp
 from mnemoscope.training import load_model
 
@@ -26,8 +28,14 @@ class GradientNorms(GammaClamp):
     name = "gradient-norms"
     title = "Gradients of nnRNN through time"
     question = "How does the gradient grow or fade from step to step back, and over training?"
-    published = tuple(
-        Published(f"{name}: growth back through time", "polynomial", "Kerg, A.6 Fig 3 (left)", agreeing=(0, 1))
+    claims = tuple(
+        Claim(
+            as_subject(name),
+            "growth back through time",
+            "polynomial",
+            Source("kerg2022thesis", "A.6 Fig 3 (left)"),
+            tolerance=(0, 1),
+        )
         for name in GammaClamp.networks
     )
     presets: Mapping[str, Preset] = {
@@ -51,13 +59,13 @@ class GradientNorms(GammaClamp):
         back = result.norms[0].float().mean(1).flip(0)  # in the precision of the network
         return super().look(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        found = [one.result["gradient"] for one in own if "gradient" in one.result]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        found = [one.result["gradient"] for one in trials if "gradient" in one.result]
         better = [polynomial(norms)[1] for norms in found]
         told = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in found)
         remark = f"{told}, k steps back; here: what a power explains of log |gradient| beyond an exponential"
         remark = remark if found else ""
-        return [self.row(own, "growth back through time", better, ".2f", remark)]
+        return [self.row(trials, "growth back through time", better, ".2f", remark)]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.4)

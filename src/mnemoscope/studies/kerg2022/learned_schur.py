@@ -13,8 +13,10 @@ from mnemoscope.config.run_config import changed
 from mnemoscope.connectivity import Schur
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning import LearningStudy, colours
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022 import copy_200, psmnist, ptb_bpc
 from mnemoscope.training import load_model
 
@@ -34,22 +36,49 @@ class LearnedSchur(LearningStudy):
     question = "Which tasks are solved by rotations alone, and which by non-normal dynamics?"
     score = "loss"
     score_in_words = "loss"
-    published = (
-        Published("copy: T / Lambda", "practically 0", "Kerg, 3.6.3 and Fig 3a", agreeing=(0, 0.1)),
-        Published("copy: mean modulus", "about 1", "Kerg, 3.6.3", agreeing=(0.98, 1.02)),
-        Published("copy: mean cosine of the angles", "about uniform", "Kerg, 3.6.3", agreeing=(-0.2, 0.2)),
-        Published("ptb: T / Lambda", "a lot of structure", "Kerg, 3.6.3 and Fig 3b", agreeing=(0.1, 1e9)),
-        Published("ptb: mean modulus", 0.958, "Kerg, 3.6.3", agreeing=(0.938, 0.978)),
-        Published("ptb: mean cosine of the angles", "strongly aligned", "Kerg, 3.6.3", agreeing=(0.3, 1)),
-        Published("psmnist: T / Lambda", "weaker than ptb, not absent", "Kerg, A.5 Fig 2"),
+    claims = (
+        Claim(
+            about("", "copy"),
+            "T / Lambda",
+            "practically 0",
+            Source("kerg2022thesis", "3.6.3 and Fig 3a"),
+            tolerance=(0, 0.1),
+        ),
+        Claim(about("", "copy"), "mean modulus", "about 1", Source("kerg2022thesis", "3.6.3"), tolerance=(0.98, 1.02)),
+        Claim(
+            about("", "copy"),
+            "mean cosine of the angles",
+            "about uniform",
+            Source("kerg2022thesis", "3.6.3"),
+            tolerance=(-0.2, 0.2),
+        ),
+        Claim(
+            about("", "ptb"),
+            "T / Lambda",
+            "a lot of structure",
+            Source("kerg2022thesis", "3.6.3 and Fig 3b"),
+            tolerance=(0.1, 1e9),
+        ),
+        Claim(about("", "ptb"), "mean modulus", 0.958, Source("kerg2022thesis", "3.6.3"), tolerance=(0.938, 0.978)),
+        Claim(
+            about("", "ptb"),
+            "mean cosine of the angles",
+            "strongly aligned",
+            Source("kerg2022thesis", "3.6.3"),
+            tolerance=(0.3, 1),
+        ),
+        Claim(about("", "psmnist"), "T / Lambda", "weaker than ptb, not absent", Source("kerg2022thesis", "A.5 Fig 2")),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations on the copy task: it shows that the machinery works.",
-                        {"as": "smoke", "tasks": ("copy",)}),
+        "smoke": Preset(
+            "A few iterations on the copy task: it shows that the machinery works.", {"as": "smoke", "tasks": ("copy",)}
+        ),
         "cpu": Preset("The copy task as published; one seed.", {"as": "cpu", "tasks": ("copy",)}),
-        "paper": Preset("The copy task, permuted MNIST and the Penn Treebank as published, on a GPU; one seed.",
-                        {"as": "paper", "tasks": ("copy", "psmnist", "ptb")}),
-    }  # fmt: skip
+        "paper": Preset(
+            "The copy task, permuted MNIST and the Penn Treebank as published, on a GPU; one seed.",
+            {"as": "paper", "tasks": ("copy", "psmnist", "ptb")},
+        ),
+    }
     cites = ("kerg2019",)
     caption = (
         "Left: mean magnitude of the entries of T on each sub-diagonal. Right: angles of the eigenvalues, as shares."
@@ -57,7 +86,12 @@ class LearnedSchur(LearningStudy):
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
-            Trial(task, asdict(changed(changed(TASKS[task].base, _nnrnn(task, settings["as"])), {"seed": seed})), seed)
+            Trial(
+                task,
+                asdict(changed(changed(TASKS[task].base, _nnrnn(task, settings["as"])), {"seed": seed})),
+                seed,
+                about("", task),
+            )
             for task in settings["tasks"]
             for seed in seeds
         ]
@@ -79,14 +113,22 @@ class LearnedSchur(LearningStudy):
                 "angles": [round(value, 5) for value in shares.tolist()],
             }
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        quantities = {"T / Lambda": "non_normal", "mean modulus": "mean_modulus",
-                      "mean cosine of the angles": "mean_cosine"}  # fmt: skip
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        quantities = {
+            "T / Lambda": "non_normal",
+            "mean modulus": "mean_modulus",
+            "mean cosine of the angles": "mean_cosine",
+        }
         return [
-            self.row(own, quantity, [one.result[key] for one in own if key in one.result], ".4f",
-                     "Frobenius norms" if key == "non_normal" else "")
+            self.row(
+                trials,
+                quantity,
+                [one.result[key] for one in trials if key in one.result],
+                ".4f",
+                "Frobenius norms" if key == "non_normal" else "",
+            )
             for quantity, key in quantities.items()
-        ]  # fmt: skip
+        ]
 
     def as_published(self, trial: Trial) -> bool:
         return TASKS[trial.name].as_published(trial)

@@ -14,9 +14,11 @@ from torch import nn
 from mnemoscope.base.files import read_json
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.training import NonFiniteLoss
 from mnemoscope.training.reinforcement import PPO, ActorCritic, build_grid_agent, minigrid, play_episodes, train_agent
 
@@ -58,18 +60,25 @@ sentence, is not shown: in Fetch and GoTo an agent has to guess which object is 
 suggest that those agents had."""
 
 
-def _published() -> tuple[Published, ...]:
-    told = []
-    for room, row in TABLE.items():
-        for network, rewards in row.items():
-            for place, reward in zip(ROOMS[room], rewards, strict=True):
-                agreeing = (reward - TOLERANCE, reward + TOLERANCE)
-                told.append(Published(_quantity(room, network, place), reward, "Kerg, B.2 Table 1", agreeing, "higher"))
-    return tuple(told)
+def _claims() -> tuple[Claim, ...]:
+    source = Source("kerg2022thesis", "B.2 Table 1")
+    return tuple(
+        Claim(
+            _subject(room, network),
+            f"reward in {place}",
+            reward,
+            source,
+            (reward - TOLERANCE, reward + TOLERANCE),
+            "higher",
+        )
+        for room, row in TABLE.items()
+        for network, rewards in row.items()
+        for place, reward in zip(ROOMS[room], rewards, strict=True)
+    )
 
 
-def _quantity(room: str, network: str, place: str) -> str:
-    return f"{room}, {network}: reward in {place}"
+def _subject(room: str, network: str) -> Subject:
+    return about(network, room, label=f"{room}, {network}")
 
 
 class MiniGrid(Study):
@@ -80,17 +89,33 @@ class MiniGrid(Study):
     question = (
         "Does an agent that attends to few of its past states do better in larger rooms than one that attends to all?"
     )
-    published = _published()
+    claims = _claims()
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few steps of tiny agents in one environment: it shows that the machinery works.",
-                        {"networks": NETWORKS, "rooms": ("GoToObject-6x6",), "hidden_size": 8, "episodes": 2,
-                         "ppo": {"steps": 256, "environments": 4, "rollout": 32, "minibatches": 2, "epochs": 1}}),
-        "cpu": Preset("DoorKey alone, 150,000 steps in place of 5,000,000; one seed, 32 episodes of each test.",
-                      {"networks": NETWORKS, "rooms": ("DoorKey-5x5",), "hidden_size": 64, "episodes": 32,
-                       "ppo": {"steps": 150_000}}),
-        "paper": Preset("All six environments, 5,000,000 steps as published; one seed, 100 episodes of each test.",
-                        {"networks": NETWORKS, "rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}}),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few steps of tiny agents in one environment: it shows that the machinery works.",
+            {
+                "networks": NETWORKS,
+                "rooms": ("GoToObject-6x6",),
+                "hidden_size": 8,
+                "episodes": 2,
+                "ppo": {"steps": 256, "environments": 4, "rollout": 32, "minibatches": 2, "epochs": 1},
+            },
+        ),
+        "cpu": Preset(
+            "DoorKey alone, 150,000 steps in place of 5,000,000; one seed, 32 episodes of each test.",
+            {
+                "networks": NETWORKS,
+                "rooms": ("DoorKey-5x5",),
+                "hidden_size": 64,
+                "episodes": 32,
+                "ppo": {"steps": 150_000},
+            },
+        ),
+        "paper": Preset(
+            "All six environments, 5,000,000 steps as published; one seed, 100 episodes of each test.",
+            {"networks": NETWORKS, "rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}},
+        ),
+    }
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
     caption = (
         "Lines: reward of the episodes that end while learning; the first to end are those that reached their goal, so "
@@ -110,6 +135,7 @@ class MiniGrid(Study):
                     "ppo": asdict(replace(BASE, **settings["ppo"], seed=seed)),
                 },
                 seed,
+                _subject(room, name),
             )
             for room in settings["rooms"]
             for name, network in settings["networks"].items()
@@ -147,41 +173,41 @@ class MiniGrid(Study):
         return trial.settings["ppo"]["steps"] >= STEPS
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        return [row for own in by_name(results).values() for row in self._rows(own)]
+        return [row for trials in by_name(results).values() for row in self._rows(trials)]
 
-    def _rows(self, own: Sequence[Finished]) -> list[Row]:
-        room, network = own[0].trial.name.split(", ")
-        whole = [one.result for one in own if "failed" not in one.result]
-        failed = [f"{len(own) - len(whole)} did not stay finite"] if len(whole) < len(own) else []
+    def _rows(self, trials: Sequence[Finished]) -> list[Row]:
+        subject = trials[0].trial.subject
+        whole = [one.result for one in trials if "failed" not in one.result]
+        failed = [f"{len(trials) - len(whole)} did not stay finite"] if len(whole) < len(trials) else []
         if not whole:
-            return [Row(f"{own[0].trial.name}: reward", "", "none", remark=failed[0])]
+            return [Row(f"{trials[0].trial.name}: reward", "", "none", remark=failed[0])]
         rows = []
-        for at, place in enumerate(ROOMS[room]):
-            quantity, measured = _quantity(room, network, place), [one["after"][at]["mean"] for one in whole]
+        for at, place in enumerate(ROOMS[subject.task]):
+            quantity, measured = f"{subject.name}: reward in {place}", [one["after"][at]["mean"] for one in whole]
             ours = ", ".join(_with_error(one["after"][at]) for one in whole)
             random = ", ".join(f"{one['random'][at]['mean']:.2f}" for one in whole)
             told = [f"{whole[0]['steps']:,} steps of learning; {random} at random", *failed]
-            stated = next((one for one in self.published if one.quantity == quantity), None)
-            if stated is None:
+            claim = self.find_claim(f"reward in {place}", subject)
+            if claim is None:
                 rows.append(Row(quantity, "", ours, remark="; ".join(told)))
             else:
-                rows.append(self.compared(own, stated, quantity, measured, ours, "; ".join(told)))
+                rows.append(self.compare(trials, claim, quantity, measured, ours, "; ".join(told)))
         spent = ", ".join(f"{one['seconds']:,.0f}" for one in whole)
         last = ", ".join(_last(one["curve"]) for one in whole)
-        remark = f"{own[0].result['parameters']:,} parameters; {spent} s"
-        rows.append(Row(f"{own[0].trial.name}: reward at the end of learning", "", last, remark=remark))
+        remark = f"{trials[0].result['parameters']:,} parameters; {spent} s"
+        rows.append(Row(f"{trials[0].trial.name}: reward at the end of learning", "", last, remark=remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and what each agent reaches in both sizes."""
         rooms = list(dict.fromkeys(one.trial.settings["room"] for one in results))
-        networks = list(dict.fromkeys(one.trial.name.split(", ")[1] for one in results))
+        networks = list(dict.fromkeys(one.trial.subject.network for one in results))
         figure, learning, tested = _panels(rooms)
         places = [place for room in rooms for place in ROOMS[room]]
         for number, (network, colour) in enumerate(zip(networks, colours(), strict=False)):
             shift, label = (number - (len(networks) - 1) / 2) * 0.22, network
             for room in rooms:
-                own = [one.result for one in results if one.trial.name == f"{room}, {network}"]
+                own = [one.result for one in results if one.trial.subject == about(network, room)]
                 own = [one for one in own if "after" in one]
                 for one in own:
                     learning[room].plot(one["curve"]["step"], one["curve"]["reward"], color=colour, linewidth=1.4)

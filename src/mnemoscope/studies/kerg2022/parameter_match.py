@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.learning import by_name
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.relational import (
     BASE,
     CAPTION,
@@ -15,12 +17,12 @@ from mnemoscope.studies.kerg2022.relational import (
     FEW_STEPS,
     NO_WORSE,
     TASKS,
-    Condition,
     RelationalStudy,
     at_extreme,
-    claim,
+    contrast,
     crossed,
     named,
+    network_on,
 )
 
 COUNTED = ("corelnet", "corelnet-nhid", "esbn")
@@ -45,33 +47,50 @@ MANY = {task: TASKS[task] for task in TABLE}
 FEW = {task: TASKS[task] for task in ("same/diff", "RMTS", "dist3", "identity rules")}
 
 
-def _counts() -> tuple[Published, ...]:
+def _counts() -> tuple[Claim, ...]:
     found = []
     for task, row in TABLE.items():
         for network, number in zip(COUNTED, row, strict=True):
             misprinted = (network, task) == ("corelnet-nhid", "same/diff 6")
             value = f"{MISPRINT:,}, a misprint" if misprinted else f"{number:,}"
-            quantity = f"{Condition(network, task, EXTREME[task]).name}: parameters"
-            found.append(Published(quantity, value, "Kerg, C.7 Table 3", agreeing=(number, number)))
+            subject, source = network_on(network, task, EXTREME[task]), Source("kerg2022thesis", "C.7 Table 3")
+            found.append(Claim(subject, "parameters", value, source, (number, number)))
     return tuple(found)
 
 
-CLAIMS = tuple(
+CONTRASTS = tuple(
     made
     for task in TABLE
     for made in (
-        claim("more parameters do not degrade performance", "Kerg, C.7 and Fig 5", task, EXTREME[task],
-              ("corelnet-nhid",), ("corelnet",), NO_WORSE),
-        claim("superior with much fewer parameters", "Kerg, C.7 and Fig 5", task, EXTREME[task],
-              ("corelnet",), ("esbn",), because=DRIFTS if task == "identity rules" else ""),
+        contrast(
+            "more parameters do not degrade performance",
+            Source("kerg2022thesis", "C.7 and Fig 5"),
+            task,
+            EXTREME[task],
+            ("corelnet-nhid",),
+            ("corelnet",),
+            NO_WORSE,
+        ),
+        contrast(
+            "superior with much fewer parameters",
+            Source("kerg2022thesis", "C.7 and Fig 5"),
+            task,
+            EXTREME[task],
+            ("corelnet",),
+            ("esbn",),
+            reason=DRIFTS if task == "identity rules" else "",
+        ),
     )
-)  # fmt: skip
+)
 
 
-def _grid(tasks: Mapping[str, Mapping[str, object]], *networks: str) -> dict[str, dict[str, object]]:
+def _grid(tasks: Mapping[str, Mapping[str, object]], *networks: str) -> dict[Subject, dict[str, object]]:
     """All networks on all tasks at their largest m, and CoRelNet with a sparse map too."""
-    sparse = {name: one for task in tasks for name, one in
-              crossed(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()}  # fmt: skip
+    sparse = {
+        name: one
+        for task in tasks
+        for name, one in crossed(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()
+    }
     return crossed(named(*networks), tasks, at_extreme(tasks)) | sparse
 
 
@@ -82,19 +101,29 @@ class ParameterMatch(RelationalStudy):
     title = "As many parameters for CoRelNet as for ESBN"
     question = "Does CoRelNet do well because it has a tenth of ESBN's parameters, or does it not matter how many?"
     base = replace(BASE, name="parameter-match")
-    claims = CLAIMS
-    published = (*_counts(), *(one.published for one in CLAIMS))
+    contrasts = CONTRASTS
+    claims = (*_counts(), *(one.claim for one in CONTRASTS))
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of RMTS: it shows that the machinery works.",
-                        {"networks": _grid({"RMTS": TASKS["RMTS"]}, *COUNTED), "changes": FEW_STEPS}),
-        "cpu": Preset("As published, CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the "
-                      "four basic ones, one seed.",
-                      {"networks": _grid(MANY, "corelnet", "corelnet-nhid")
-                       | crossed(named("esbn"), FEW, at_extreme(FEW)), "changes": {}, "seeds": {"esbn": (0,)}},
-                      (0, 1, 2, 3, 4)),
-        "paper": Preset("As published, all networks on all tasks, ten seeds, on a GPU.",
-                        {"networks": _grid(MANY, *COUNTED), "changes": {"device": "cuda"}}, tuple(range(10))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of RMTS: it shows that the machinery works.",
+            {"networks": _grid({"RMTS": TASKS["RMTS"]}, *COUNTED), "changes": FEW_STEPS},
+        ),
+        "cpu": Preset(
+            "As published, CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the "
+            "four basic ones, one seed.",
+            {
+                "networks": _grid(MANY, "corelnet", "corelnet-nhid") | crossed(named("esbn"), FEW, at_extreme(FEW)),
+                "changes": {},
+                "seeds": {"esbn": (0,)},
+            },
+            (0, 1, 2, 3, 4),
+        ),
+        "paper": Preset(
+            "As published, all networks on all tasks, ten seeds, on a GPU.",
+            {"networks": _grid(MANY, *COUNTED), "changes": {"device": "cuda"}},
+            tuple(range(10)),
+        ),
+    }
     cites = ("kerg2022", "webb2021")
     caption = (
         f"{CAPTION} CoRelNet-nhid has as many parameters as ESBN, about nine times as many as CoRelNet has; "
@@ -103,14 +132,14 @@ class ParameterMatch(RelationalStudy):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         counts = []
-        for name, own in by_name(results).items():
-            found = own[0].result["parameters"]
+        for name, trials in by_name(results).items():
+            found = trials[0].result["parameters"]
             quantity = f"{name}: parameters"
-            stated = next((one for one in self.published if one.quantity == quantity), None)
-            if stated is None:
+            claim = self.find_claim("parameters", trials[0].trial.subject)
+            if claim is None:
                 counts.append(Row(quantity, "", f"{found:,}"))
             else:  # numbers of weights do not depend on how they are trained
-                counts.append(Row(quantity, str(stated.value), f"{found:,}", stated.verdict([found])))
+                counts.append(claim.compare(quantity, [found], f"{found:,}"))
         return [*counts, *super().summarise(results)]
 
 

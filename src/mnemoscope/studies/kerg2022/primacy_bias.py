@@ -12,9 +12,11 @@ from mnemoscope import registry
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import ComputedStudy, kept, plain_powers, spread
 from mnemoscope.replication.learning import by_name, colours
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,21 +29,29 @@ AT_ONCE = 10
 """Sequences whose weights, time^2 of each, are recorded at once."""
 
 
-def _cases(delay: int, units: int, sequences: int) -> dict[str, dict[str, Any]]:
+def _cases(delay: int, units: int, sequences: int) -> dict[Subject, dict[str, Any]]:
     size = {"delay": delay, "units": units, "sequences": sequences}
     return {
-        f"{cell}, {task}, {score} score": {"cell": cell, "task": task, "score": score, **size}
+        about(cell, task, score=score, label=f"{cell}, {task}, {score} score"): {
+            "cell": cell,
+            "task": task,
+            "score": score,
+            **size,
+        }
         for task in ("copy", "denoise")
         for cell in CELLS
         for score in SCORES
     }
 
 
-def _published(task: str) -> tuple[Published, ...]:
-    first = Published(f"{task}: {FIRST}", "all", "follows from Kerg, Algorithm 1, for equal attention",
-                      agreeing=(0.9, 1.0))  # fmt: skip
-    what = "the relevant ones" if task == "denoise" else "all"
-    return first, Published(f"{task}: {SYMBOLS}", what, "Kerg, 4.5 and 4.6.1, of trained networks")
+def _claims(task: str) -> tuple[Claim, ...]:
+    follows = Source("kerg2022thesis", "follows from Algorithm 1, for equal attention")
+    stated = Source("kerg2022thesis", "4.5 and 4.6.1, of trained networks")
+    symbols = "the relevant ones" if task == "denoise" else "all"
+    return (
+        Claim(about("", task), FIRST, "all", follows, tolerance=(0.9, 1.0)),
+        Claim(about("", task), SYMBOLS, symbols, stated),
+    )
 
 
 class PrimacyBias(ComputedStudy):
@@ -55,15 +65,22 @@ class PrimacyBias(ComputedStudy):
     name = "primacy-bias"
     title = "What an untrained network keeps"
     question = "Does a screen by attention keep what is relevant, or what came first?"
-    published = (*_published("copy"), *_published("denoise"))
+    claims = (*_claims("copy"), *_claims("denoise"))
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Two networks of each kind with 12 units: it shows that the machinery works.",
-                        {"cases": _cases(30, 12, 4)}, (0, 1)),
-        "cpu": Preset("128 units, delay 100, nu = rho = 10; ten networks of each kind, 100 sequences each; a minute.",
-                      {"cases": _cases(100, 128, 100)}, tuple(range(10))),
-        "paper": Preset("As cpu, at a delay of 1,000; some minutes.",
-                        {"cases": _cases(1000, 128, 100)}, tuple(range(10))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Two networks of each kind with 12 units: it shows that the machinery works.",
+            {"cases": _cases(30, 12, 4)},
+            (0, 1),
+        ),
+        "cpu": Preset(
+            "128 units, delay 100, nu = rho = 10; ten networks of each kind, 100 sequences each; a minute.",
+            {"cases": _cases(100, 128, 100)},
+            tuple(range(10)),
+        ),
+        "paper": Preset(
+            "As cpu, at a delay of 1,000; some minutes.", {"cases": _cases(1000, 128, 100)}, tuple(range(10))
+        ),
+    }
     cites = ("kerg2020",)
     lenses = ("attention",)
     caption = (
@@ -97,13 +114,13 @@ class PrimacyBias(ComputedStudy):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for name, own in by_name(results).items():
-            task = own[0].trial.settings["task"]
+        for name, trials in by_name(results).items():
+            task = trials[0].trial.settings["task"]
             for quantity, key in ((FIRST, "first"), (SYMBOLS, "symbols")):
-                values = [one.result[key] for one in own]
+                values = [one.result[key] for one in trials]
                 remark = f"mean of {len(values)} networks {mean(values):.3f}"
-                stated = self.stated(f"{task}: {quantity}")
-                rows.append(self.compared(own, stated, f"{name}: {quantity}", values, spread(values, ".2f"), remark))
+                claim = self.claim(quantity, about("", task))
+                rows.append(self.compare(trials, claim, f"{name}: {quantity}", values, spread(values, ".2f"), remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -132,8 +149,14 @@ class PrimacyBias(ComputedStudy):
             style_page_axes(axes)
         panels["published"].set_ylabel("relevance / mean")
         named = panels["published"].get_legend_handles_labels()
-        figure.legend(*named, loc="outside upper center", ncols=2, frameon=False, labelcolor=COLOUR["ink"],
-                      fontsize=PAGE_FONT_SIZE)  # fmt: skip
+        figure.legend(
+            *named,
+            loc="outside upper center",
+            ncols=2,
+            frameon=False,
+            labelcolor=COLOUR["ink"],
+            fontsize=PAGE_FONT_SIZE,
+        )
         return figure
 
 

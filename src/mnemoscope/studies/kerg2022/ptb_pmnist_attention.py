@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import LearningStudy, colours
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.psmnist import EPOCH as MNIST_EPOCH
 from mnemoscope.studies.kerg2022.psmnist import PermutedMNIST
 from mnemoscope.studies.kerg2022.ptb_bpc import BASE as TREEBANK
@@ -53,7 +55,7 @@ TABLE: dict[str, tuple[float | None, int | None, float]] = {
     "rellstm": (1.36, 73, 94.3),
 }
 """Bits per character and accuracy in percent on the Penn Treebank, accuracy in percent on permuted MNIST."""
-SOURCE = "Kerg, chapter 4 Table 3"
+SOURCE = Source("kerg2022thesis", "chapter 4 Table 3")
 TASKS: dict[str, RunConfig] = {
     "pmnist": replace(PermutedMNIST.base, name="ptb-pmnist-attention", optimiser="adam", clip=1.0),
     # Fig 5 of B.4 has windows of 125 steps; neither units nor epochs are told: those of the study ptb-bpc
@@ -61,16 +63,20 @@ TASKS: dict[str, RunConfig] = {
 }
 
 
-def _published() -> tuple[Published, ...]:
+def _claims() -> tuple[Claim, ...]:
     found = []
     for network, (bits, characters, digits) in TABLE.items():
         if bits is not None:
-            found.append(bpc(f"ptb, {network}", bits, SOURCE))
-        for name, percent, off in ((f"ptb, {network}", characters, 1.0), (f"pmnist, {network}", digits, 1.0)):
+            found.append(bpc(_subject("ptb", network), bits, SOURCE))
+        for task, percent, off in (("ptb", characters, 1.0), ("pmnist", digits, 1.0)):
             if percent is not None:
-                near = ((percent - off) / 100, (percent + off) / 100)
-                found.append(Published(f"{name}: accuracy", f"{percent}%", SOURCE, agreeing=near, better="higher"))
+                near, subject = ((percent - off) / 100, (percent + off) / 100), _subject(task, network)
+                found.append(Claim(subject, "accuracy", f"{percent}%", SOURCE, tolerance=near, better="higher"))
     return tuple(found)
+
+
+def _subject(task: str, network: str) -> Subject:
+    return about(network, task, label=f"{task}, {network}")
 
 
 class AttentionOnData(LearningStudy):
@@ -81,63 +87,112 @@ class AttentionOnData(LearningStudy):
     question = "Does attention to a few past states help where what matters is everywhere?"
     score = "accuracy"
     score_in_words = "accuracy"
-    published = _published()
+    claims = _claims()
     base = TASKS["pmnist"]
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of a small network on each task: it shows that the machinery works.", {
-            "pmnist": {"networks": {"relrnn": DIGITS["relrnn"]},
-                       "changes": {"task_options": {"group": 56}, "hidden_size": 12, "steps": 10, "batch_size": 10,
-                                   "evaluate_every": 5, "evaluate_batches": 2}},
-            "ptb": {"networks": {"rellstm": CHARACTERS["rellstm"]},
-                    "changes": {"task_options": {"length": 10}, "hidden_size": 12, "embedding": 8, "steps": 10,
-                                "batch_size": 4, "evaluate_every": 5, "evaluate_batches": 2}},
-        }),
-        "cpu": Preset("64 units, 1,000 iterations, 7 pixels a step: the beginning of learning, far from its end.", {
-            "pmnist": {"networks": {name: DIGITS[name] for name in ("relrnn", "rellstm", "lstm")},
-                       "changes": {"task_options": {"group": 7}, "hidden_size": 64, "steps": 1000,
-                                   "learning_rate": 1e-3, "evaluate_every": 100, "evaluate_batches": 5}},
-            "ptb": {"networks": {name: CHARACTERS[name] for name in ("relrnn", "rellstm", "lstm")},
-                    "changes": {"hidden_size": 64, "embedding": 32, "steps": 1000, "learning_rate": 1e-3,
-                                "batch_size": 32, "evaluate_every": 100, "evaluate_batches": 2}},
-        }),
-        "paper": Preset("20 epochs, 512 units on permuted MNIST, 1,024 units on the Penn Treebank, on a GPU.", {
-            "pmnist": {"networks": DIGITS, "changes": {"device": "cuda", "steps": 20 * MNIST_EPOCH}},
-            "ptb": {"networks": CHARACTERS, "changes": {"device": "cuda", "steps": 20 * TREEBANK_EPOCH}},
-        }),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of a small network on each task: it shows that the machinery works.",
+            {
+                "pmnist": {
+                    "networks": {"relrnn": DIGITS["relrnn"]},
+                    "changes": {
+                        "task_options": {"group": 56},
+                        "hidden_size": 12,
+                        "steps": 10,
+                        "batch_size": 10,
+                        "evaluate_every": 5,
+                        "evaluate_batches": 2,
+                    },
+                },
+                "ptb": {
+                    "networks": {"rellstm": CHARACTERS["rellstm"]},
+                    "changes": {
+                        "task_options": {"length": 10},
+                        "hidden_size": 12,
+                        "embedding": 8,
+                        "steps": 10,
+                        "batch_size": 4,
+                        "evaluate_every": 5,
+                        "evaluate_batches": 2,
+                    },
+                },
+            },
+        ),
+        "cpu": Preset(
+            "64 units, 1,000 iterations, 7 pixels a step: the beginning of learning, far from its end.",
+            {
+                "pmnist": {
+                    "networks": {name: DIGITS[name] for name in ("relrnn", "rellstm", "lstm")},
+                    "changes": {
+                        "task_options": {"group": 7},
+                        "hidden_size": 64,
+                        "steps": 1000,
+                        "learning_rate": 1e-3,
+                        "evaluate_every": 100,
+                        "evaluate_batches": 5,
+                    },
+                },
+                "ptb": {
+                    "networks": {name: CHARACTERS[name] for name in ("relrnn", "rellstm", "lstm")},
+                    "changes": {
+                        "hidden_size": 64,
+                        "embedding": 32,
+                        "steps": 1000,
+                        "learning_rate": 1e-3,
+                        "batch_size": 32,
+                        "evaluate_every": 100,
+                        "evaluate_batches": 2,
+                    },
+                },
+            },
+        ),
+        "paper": Preset(
+            "20 epochs, 512 units on permuted MNIST, 1,024 units on the Penn Treebank, on a GPU.",
+            {
+                "pmnist": {"networks": DIGITS, "changes": {"device": "cuda", "steps": 20 * MNIST_EPOCH}},
+                "ptb": {"networks": CHARACTERS, "changes": {"device": "cuda", "steps": 20 * TREEBANK_EPOCH}},
+            },
+        ),
+    }
     cites = ("kerg2020", "le2015", "marcus1993", "mikolov2012")
     caption = "Validation accuracy while learning."
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
-            Trial(f"{task}, {network}", asdict(changed(changed(TASKS[task], changes), own["changes"], seed=seed)), seed)
-            for task, own in settings.items()
-            for network, changes in own["networks"].items()
+            Trial(
+                f"{task}, {network}",
+                asdict(changed(changed(TASKS[task], changes), chosen["changes"], seed=seed)),
+                seed,
+                _subject(task, network),
+            )
+            for task, chosen in settings.items()
+            for network, changes in chosen["networks"].items()
             for seed in seeds
         ]
 
     def as_published(self, trial: Trial) -> bool:
         """Whether a trial has the task and the units; how many epochs there were is not told."""
-        base = TASKS[task_of(trial)]
+        base = TASKS[trial.subject.task]
         return all(
             trial.settings[name] == getattr(base, name) for name in ("task_options", "hidden_size", "batch_size")
         )
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        bits = [one.result["bpc"] for one in own if "bpc" in one.result]
-        return [self.row(own, "bits per character", bits)] if bits else []
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        bits = [one.result["bpc"] for one in trials if "bpc" in one.result]
+        return [self.row(trials, "bits per character", bits)] if bits else []
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.6)
-        tasks = list(dict.fromkeys(task_of(one.trial) for one in results))
+        tasks = list(dict.fromkeys(one.trial.subject.task for one in results))
         panels = dict(zip(tasks, figure.subplots(1, len(tasks), squeeze=False)[0], strict=True))
-        networks = dict.fromkeys(one.trial.name.split(", ")[1] for one in results)
+        networks = dict.fromkeys(one.trial.subject.network for one in results)
         colour_of = dict(zip(networks, colours(), strict=False))
         told = set()
         for one in results:
-            network, curve = one.trial.name.split(", ")[1], one.result["curve"]
-            panels[task_of(one.trial)].plot(curve["step"], curve["accuracy"], color=colour_of[network],
-                                            label=None if network in told else network)  # fmt: skip
+            network, curve = one.trial.subject.network, one.result["curve"]
+            panels[one.trial.subject.task].plot(
+                curve["step"], curve["accuracy"], color=colour_of[network], label=None if network in told else network
+            )
             told.add(network)
         for task, axes in panels.items():
             axes.set(xlabel=f"iterations, {task}")
@@ -145,11 +200,6 @@ class AttentionOnData(LearningStudy):
         panels[tasks[0]].set_ylabel("accuracy")
         above(figure, 4)
         return figure
-
-
-def task_of(trial: Trial) -> str:
-    """The task that a trial's name begins with."""
-    return trial.name.split(", ")[0]
 
 
 STUDY = AttentionOnData()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import colours, first_step
-from mnemoscope.replication.solving import SolvingStudy, changed_options, ended, network_of
-from mnemoscope.replication.study import Finished, Published, Row, Trial
+from mnemoscope.replication.solving import SolvingStudy, changed_options, ended
+from mnemoscope.replication.study import Finished, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,10 +49,10 @@ state over any delay, where tanh with h + c learns a delay of 100 and no longer 
 weight decay lets its memory forget, so that a long delay ends as a short one does."""
 
 
-def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """Every network at every delay."""
+def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> dict[Subject, dict[str, Any]]:
+    """Return every network at every delay."""
     return {
-        f"{name}, delay {delay}": changed_options(network, {"delay": delay})
+        about(name, delay=delay): changed_options(network, {"delay": delay})
         for name, network in networks.items()
         for delay in delays
     }
@@ -64,18 +66,32 @@ def in_stages(networks: Mapping[str, dict[str, Any]], curriculum: str) -> dict[s
     }
 
 
-BASE = RunConfig("recall", task="copy", task_options={"delay": 100}, cell="relrnn", hidden_size=128, optimiser="adam",
-                 learning_rate=2e-4, clip=1.0, steps=200_000, batch_size=10, evaluate_every=100, evaluate_batches=10,
-                 checkpoint_every=500, target_score=0.999, threads=1)  # fmt: skip
+BASE = RunConfig(
+    "recall",
+    task="copy",
+    task_options={"delay": 100},
+    cell="relrnn",
+    hidden_size=128,
+    optimiser="adam",
+    learning_rate=2e-4,
+    clip=1.0,
+    steps=200_000,
+    batch_size=10,
+    evaluate_every=100,
+    evaluate_batches=10,
+    checkpoint_every=500,
+    target_score=0.999,
+    threads=1,
+)
 """As the authors' code has it: 128 units, at most 200,000 batches of 10, gradients no longer than 1."""
 
 
-def published_recall(quantity: str, percent: int | str, source: str) -> Published:
-    """A percentage of a table, and what agrees with it: from 99% on, at least that; else 10 points up and down."""
+def published_recall(subject: Subject, quantity: str, percent: int | str, source: Source) -> Claim:
+    """Return the claim for a percentage of a table; 99% and more matches 99% to 100%, the rest within 10 points."""
     if isinstance(percent, str):
-        return Published(quantity, percent, source)
+        return Claim(subject, quantity, percent, source)
     low, high = (SOLVED, 1.0) if percent >= 99 else (max(0.0, percent / 100 - 0.1), percent / 100 + 0.1)
-    return Published(quantity, f"{percent}%", source, agreeing=(low, high), better="higher")
+    return Claim(subject, quantity, f"{percent}%", source, tolerance=(low, high), better="higher")
 
 
 class RecallStudy(SolvingStudy):
@@ -86,15 +102,15 @@ class RecallStudy(SolvingStudy):
     score_in_words = "recall"
     table: Mapping[str, Mapping[int, int | str]]
     """Published percentages: network, delay."""
-    told = BASE
-    as_told: Mapping[str, Mapping[str, Any]] = PUBLISHED
+    published_base = BASE
+    published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
 
     def recalled(self, one: Finished) -> dict[int, float]:
         """What a network recalls at each delay at which it was tested."""
         return {one.trial.settings["task_options"]["delay"]: one.result["accuracy"]} if "loss" in one.result else {}
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        return [until_solved(name, own)]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        return [until_solved(name, trials)]
 
     def as_published(self, trial: Trial) -> bool:
         """Whether the network is no smaller than the published one; what else differs is told beside."""
@@ -107,15 +123,15 @@ class RecallStudy(SolvingStudy):
         """Learning curves, and recall at every delay beside what was published."""
         figure = new_figure(7.2, 3.6)
         learning, lengths = figure.subplots(1, 2, width_ratios=(1, 1))
-        networks = dict.fromkeys(network_of(one.trial) for one in results)
+        networks = dict.fromkeys(one.trial.subject.network for one in results)
         colour_of = dict(zip(networks, colours(), strict=False))
         for one in results:
-            curve, colour = one.result["curve"], colour_of[network_of(one.trial)]
+            curve, colour = one.result["curve"], colour_of[one.trial.subject.network]
             learning.plot(curve["step"], curve["accuracy"], color=colour, linewidth=1.2)
         for network, colour in colour_of.items():
             found: dict[int, list[float]] = {}
             for one in results:
-                if network_of(one.trial) == network:
+                if one.trial.subject.network == network:
                     for delay, recall in self.recalled(one).items():
                         found.setdefault(delay, []).append(recall)
             means = {delay: mean(found[delay]) for delay in sorted(found)}
@@ -134,8 +150,8 @@ class RecallStudy(SolvingStudy):
         return figure
 
 
-def until_solved(name: str, own: Sequence[Finished]) -> Row:
+def until_solved(name: str, trials: Sequence[Finished]) -> Row:
     """How long it took to recall 99%, and when training stopped."""
-    found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in own]
+    found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in trials]
     told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
-    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=ended(own))
+    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=ended(trials))

@@ -10,8 +10,10 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig, changed
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, Verdict, about, with_reason
 from mnemoscope.replication.learning import LearningStudy, by_name, finite
-from mnemoscope.replication.study import NOT_COMPARED, Finished, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.studies.kerg2022.relational_figure import Panel, accuracies
 from mnemoscope.studies.kerg2022.relational_reasons import LEARNED, chance_of, drift, percent, why_not, why_not_better
 from mnemoscope.tasks import Split, Task
@@ -20,12 +22,25 @@ from mnemoscope.training import evaluate, load_model
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PROTOTYPE = "an earlier prototype of these networks, not published"
+PROTOTYPE = Source("mnemoscope", "an earlier prototype of these networks, not published")
+AND_PROTOTYPE = "and an earlier prototype of these networks, not published"
+"""Behind the place in a source, where a prototype gave the number."""
 DRIFT = 0.005
 """Accuracy on unseen shapes that was lost again while learning, from which on a row tells of it."""
 
-BASE = RunConfig("relational", task="rmts", cell="corelnet", optimiser="adam", learning_rate=5e-4, steps=5000,
-                 batch_size=96, evaluate_every=100, evaluate_batches=4, checkpoint_every=1000, threads=1)  # fmt: skip
+BASE = RunConfig(
+    "relational",
+    task="rmts",
+    cell="corelnet",
+    optimiser="adam",
+    learning_rate=5e-4,
+    steps=5000,
+    batch_size=96,
+    evaluate_every=100,
+    evaluate_batches=4,
+    checkpoint_every=1000,
+    threads=1,
+)
 """Kerg, C.1 Table 1, and the released code: Adam without a schedule, 5,000 batches, and the last network is tested."""
 TASKS: dict[str, dict[str, Any]] = {
     "same/diff": {"task": "same-different"},
@@ -38,8 +53,16 @@ TASKS: dict[str, dict[str, Any]] = {
     "dist10": {"task": "distribution-of-n", "task_options": {"n": 10}},
 }
 """Tasks by their published names, with the problems of a batch where they are not 96."""
-EXTREME = {"same/diff": 98, "RMTS": 95, "dist3": 95, "identity rules": 95, "RMTS3": 94, "same/diff 6": 98,
-           "identity rules 4": 94, "dist10": 89}  # fmt: skip
+EXTREME = {
+    "same/diff": 98,
+    "RMTS": 95,
+    "dist3": 95,
+    "identity rules": 95,
+    "RMTS3": 94,
+    "same/diff 6": 98,
+    "identity rules 4": 94,
+    "dist10": 89,
+}
 """Held out of 100 shapes, at most: as many are left as the problems need."""
 HELD_OUT = (0, 50, 85)
 """Fewer that are held out; Webb et al. 2021 and Kerg, C.8."""
@@ -51,42 +74,29 @@ FEW_STEPS: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "evaluate_batches"
 """Settings that show in seconds that the machinery works."""
 
 
-class Condition(NamedTuple):
-    """What a trial trains, on which task, with how many shapes held out (None: the task has no shapes)."""
+def network_on(network: str, task: str, m: int | None = None) -> Subject:
+    """Return the subject of a trial: a network, a task, and how many shapes are held out (None: it has no shapes).
 
-    network: str
-    task: str
-    m: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Of the trial.
-
-        >>> Condition("corelnet", "RMTS", 95).name
-        'corelnet, RMTS, m 95'
-        """
-        return f"{self.network}, {self.task}" + ("" if self.m is None else f", m {self.m}")
-
-    @classmethod
-    def of(cls, trial: Trial) -> Condition:
-        """From the name of a trial."""
-        network, task, *m = trial.name.split(", ")
-        return cls(network, task, int(m[0].removeprefix("m ")) if m else None)
+    >>> network_on("corelnet", "RMTS", 95).name
+    'corelnet, RMTS, m 95'
+    """
+    return about(network, task) if m is None else about(network, task, m=m)
 
 
 def crossed(
     networks: Mapping[str, Mapping[str, Any]],
     tasks: Mapping[str, Mapping[str, Any]],
     held_out: Mapping[str, Sequence[int]] | None = None,
-) -> dict[str, dict[str, Any]]:
+) -> dict[Subject, dict[str, Any]]:
     """Every network on every task, at every m of the task, as the `networks` of a preset.
 
     Args:
-        networks: by names without a comma, each with changes of a run (`cell`, `cell_options`, ...).
+        networks: by name, each with changes of a run (`cell`, `cell_options`, ...).
         tasks: likewise (`task`, `task_options`, `batch_size`, ...); these go first.
         held_out: numbers m of each task; None where tasks have no shapes to hold out.
 
-    >>> crossed({"esbn": {"cell": "esbn"}}, {"RMTS": {"task": "rmts"}}, {"RMTS": (50,)})
+    >>> grid = crossed({"esbn": {"cell": "esbn"}}, {"RMTS": {"task": "rmts"}}, {"RMTS": (50,)})
+    >>> {subject.name: changes for subject, changes in grid.items()}
     {'esbn, RMTS, m 50': {'task': 'rmts', 'cell': 'esbn', 'task_options': {'m': 50}, 'cell_options': {}}}
 
     """
@@ -99,7 +109,7 @@ def crossed(
                     name: {**problem.get(name, {}), **own.get(name, {})} for name in ("task_options", "cell_options")
                 }
                 together["task_options"] |= options
-                grid[Condition(network, task, m).name] = {**problem, **own, **together}
+                grid[network_on(network, task, m)] = {**problem, **own, **together}
     return grid
 
 
@@ -114,21 +124,21 @@ def named(*networks: str) -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Reported(Published):
-    """A published accuracy with its number, so that a figure can show it."""
+class Reported(Claim):
+    """A published accuracy with its mean, so that a figure can show it."""
 
     mean: float | None = None
 
 
-def reported(quantity: str, percent: float, deviation: float, source: str) -> Reported:
-    """A mean and its deviation over seeds, in percent; what is within one deviation agrees with it, more is better.
+def reported(subject: Subject, quantity: str, percent: float, deviation: float, source: Source) -> Reported:
+    """Return the claim for a mean and its deviation over seeds, in percent; values within one deviation match.
 
-    >>> reported("corelnet, same: hexominoes", 94.7, 5.4, "Table 1").value
+    >>> reported(network_on("corelnet", "same"), "hexominoes", 94.7, 5.4, Source("kerg2022thesis", "Table 1")).value
     '94.7% ± 5.4'
     """
-    low, high = (percent - deviation) / 100, min(1.0, (percent + deviation) / 100)
-    return Reported(quantity, f"{percent}% ± {deviation}", source, agreeing=(low, high), better="higher",
-                    mean=percent / 100)  # fmt: skip
+    tolerance = (percent - deviation) / 100, min(1.0, (percent + deviation) / 100)
+    value = f"{percent}% ± {deviation}"
+    return Reported(subject, quantity, value, source, tolerance, better="higher", mean=percent / 100)
 
 
 DRIFTS = "its encoder brings unseen shapes together; one that stays random misses nothing (relational-cognitive)"
@@ -144,18 +154,18 @@ NO_WORSE = (-0.02, 1.0)
 
 
 @dataclass(frozen=True)
-class Claim:
-    """That one is better than another, or no worse, told in words: compared by the difference of mean accuracies."""
+class Contrast:
+    """The claim that some networks are better than others, or no worse, tested by the difference of accuracies."""
 
-    published: Published
-    """Its range is of the difference, 1 for 100 points."""
-    better: tuple[Condition, ...]
-    worse: tuple[Condition, ...]
+    claim: Claim
+    """Its tolerance is a range of differences between mean accuracies; 1 is 100 points."""
+    better: tuple[Subject, ...]
+    worse: tuple[Subject, ...]
     paired: bool = False
-    """Whether each is compared with one of the others, so that a pair may be missing."""
+    """Whether each network is compared with one of the others, so that a pair may be missing."""
 
-    def among(self, there: Collection[Condition]) -> tuple[tuple[Condition, ...], tuple[Condition, ...]] | None:
-        """Both sides, if they are there; of pairs those that are, if any."""
+    def among(self, there: Collection[Subject]) -> tuple[tuple[Subject, ...], tuple[Subject, ...]] | None:
+        """Return both sides if all of their networks are there, or the pairs that are; None if none is."""
         if not self.paired:
             return (self.better, self.worse) if {*self.better, *self.worse} <= {*there} else None
         pairs = [pair for pair in zip(self.better, self.worse, strict=True) if {*pair} <= {*there}]
@@ -177,23 +187,37 @@ class Sides(NamedTuple):
         return self.better - self.worse
 
 
-def claim(
-    words: str, source: str, task: str, m: int | None, better: Sequence[str], worse: Sequence[str],
-    agreeing: tuple[float, float] = BETTER, *, paired: bool = False, because: str = "",
-) -> Claim:  # fmt: skip
-    """What the words say, of networks against others on a task.
+def contrast(
+    statement: str,
+    source: Source,
+    task: str,
+    m: int | None,
+    better: Sequence[str],
+    worse: Sequence[str],
+    tolerance: tuple[float, float] = BETTER,
+    *,
+    paired: bool = False,
+    reason: str = "",
+) -> Contrast:
+    """Return what a statement says about networks against others on a task.
 
-    >>> claim("outperforms", "Fig 5", "RMTS3", 94, ["corelnet"], ["esbn"]).published.quantity
+    >>> source = Source("kerg2022thesis", "Fig 5")
+    >>> contrast("outperforms", source, "RMTS3", 94, ["corelnet"], ["esbn"]).claim.name
     'RMTS3, m 94: corelnet against esbn'
     """
-    quantity = f"{Condition('', task, m).name[2:]}: {' + '.join(better)} against {' + '.join(worse)}"
-    first, second = (tuple(Condition(network, task, m) for network in side) for side in (better, worse))
-    return Claim(Published(quantity, words, source, agreeing, because=because), first, second, paired)
+    quantity = f"{' + '.join(better)} against {' + '.join(worse)}"
+    first, second = (tuple(network_on(network, task, m) for network in side) for side in (better, worse))
+    claim = Claim(network_on("", task, m), quantity, statement, source, tolerance, reason=reason)
+    return Contrast(claim, first, second, paired)
 
 
 CAPTION = "Accuracy on unseen shapes, a dot for each seed; diamonds are means on what was trained, dashed lines chance."
 OVER_M = " Where several m were held out, unseen are lines with dots, seen are dashes."
 """Of figures."""
+
+
+UNSEEN_SHAPES = ("unseen shapes", "seen shapes")
+"""Name of the accuracy on the test shapes, and its name where no shapes are held out."""
 
 
 class RelationalStudy(LearningStudy):
@@ -209,9 +233,11 @@ class RelationalStudy(LearningStudy):
     score_in_words = "accuracy"
     tasks: Mapping[str, Mapping[str, Any]] = TASKS
     """Every task of the study, with what is published of its training."""
-    claims: Sequence[Claim] = ()
-    unseen: Mapping[str, str] = {"test": "unseen shapes"}
-    """What a network is tested with that it has not seen: keys of `tests`, and words."""
+    contrasts: Sequence[Contrast] = ()
+    """Claims about networks against others; `claims` has them too."""
+    unseen: Mapping[str, tuple[str, str]] = {"test": UNSEEN_SHAPES}
+    """What a network is tested with that it has not seen: keys of `tests`, each with the name of the quantity, and its
+    name where no shapes are held out."""
     watched: Mapping[str, Sequence[str]] = {}
     """Networks of which the figure shows how they learn, by task."""
     evaluations = 8
@@ -226,7 +252,7 @@ class RelationalStudy(LearningStudy):
         return [
             with_other_shapes(trial)
             for trial in super().trials(settings, seeds)
-            if trial.seed in own.get(Condition.of(trial).network, seeds)
+            if trial.seed in own.get(trial.subject.network, seeds)
         ]
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
@@ -246,87 +272,88 @@ class RelationalStudy(LearningStudy):
 
     def as_published(self, trial: Trial) -> bool:
         """Whether a trial has the published recipe."""
-        told = changed(self.base, self.tasks[Condition.of(trial).task])
-        return all(trial.settings[name] == getattr(told, name) for name in self.recipe)
+        published = changed(self.base, self.tasks[trial.subject.task])
+        return all(trial.settings[name] == getattr(published, name) for name in self.recipe)
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for own in by_name(results).values():
-            for key, words in self.tested(own).items():
-                found = [one.result[key] for one in finite(own)]
+        for trials in by_name(results).values():
+            for key, words in self.tested(trials).items():
+                found = [one.result[key] for one in finite(trials)]
                 measured = [mean(found)] if found else []  # seeds together, as published
                 ours = over_seeds(found) + (", one seed" if len(found) == 1 else "")
-                row = self.row(own, words, measured, ours=ours, remark=self.remark(own, key))
-                rows.append(self.explained(row, finite(own), found, key))
+                row = self.row(trials, words, measured, ours=ours, remark=self.remark(trials, key))
+                rows.append(self.explained(row, finite(trials), found, key))
         return [*rows, *self.claimed(results)]
 
-    def explained(self, row: Row, own: Sequence[Finished], found: Sequence[float], key: str) -> Row:
+    def explained(self, row: Row, trials: Sequence[Finished], found: Sequence[float], key: str) -> Row:
         """With why it differs, where the runs tell."""
-        if row.verdict not in ("differs", "worse") or row.because:
+        claim = row.claim
+        if claim is None or row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason:
             return row
-        stated = self.stated(row.stated)
-        assert stated.agreeing is not None
-        told = stated.mean if isinstance(stated, Reported) and stated.mean is not None else stated.agreeing[0]
+        assert claim.tolerance is not None
+        published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.tolerance[0]
         watched = key == next(iter(self.unseen))  # of the first, curves are kept
-        return replace(row, because=why_not(own, found, stated.agreeing, told, watched))
+        return with_reason(row, why_not(trials, found, claim.tolerance, published, watched))
 
-    def tested(self, own: Sequence[Finished]) -> dict[str, str]:
+    def tested(self, trials: Sequence[Finished]) -> dict[str, str]:
         """What of `unseen` a network was tested with: not every task has all of it."""
-        there = {key: words for key, words in self.unseen.items() if all(key in one.result for one in finite(own))}
-        return {key: words_at(words, Condition.of(own[0].trial).m) for key, words in there.items()}
+        there = {key: names for key, names in self.unseen.items() if all(key in one.result for one in finite(trials))}
+        return {key: names[trials[0].trial.subject["m"] == 0] for key, names in there.items()}
 
-    def remark(self, own: Sequence[Finished], key: str = "") -> str:
+    def remark(self, trials: Sequence[Finished], key: str = "") -> str:
         """What was seen in training, how much of the unseen was lost again, and how long it took."""
-        whole = finite(own)
+        whole = finite(trials)
         if not whole:
-            return super().remark(own)
+            return super().remark(trials)
         said = [f"seen {percent(mean(one.result['validation'] for one in whole))}"]
         lost = max(drift(one) for one in whole)
         said += [f"up to {100 * lost:.1f} points lost after the best evaluation"] if lost >= DRIFT else []
-        return "; ".join([*said, super().remark(own), f"{mean(one.result['seconds'] for one in whole):,.0f} s"])
+        return "; ".join([*said, super().remark(trials), f"{mean(one.result['seconds'] for one in whole):,.0f} s"])
 
     def claimed(self, results: Sequence[Finished]) -> list[Row]:
         """A row for each claim of which all networks are there, or some of its pairs."""
         rows = []
-        for one in self.claims:
+        for one in self.contrasts:
             if (found := self.sides(results, one)) is None:
                 continue
             ours = f"{100 * found.gain:+.1f} points: {percent(found.better)} against {percent(found.worse)}"
             if len(found.gains) > 1:
                 ours += f" ({', '.join(f'{network} {100 * gain:+.1f}' for network, gain in found.gains.items())})"
-            there = Counter(Condition.of(each.trial) for each in found.own)
+            there = Counter(each.trial.subject for each in found.own)
             missing = [each.network for each in (*one.better, *one.worse) if each not in there]
             ours += f"; without {', '.join(missing)}" if missing else ""
             single = dict.fromkeys(each.network for each, seeds in there.items() if seeds == 1)
             ours += f"; one seed of {' and '.join(single)}" if single else ""
-            row = self.compared(found.own, one.published, one.published.quantity, list(found.gains.values()), ours, "")
+            row = self.compare(found.own, one.claim, one.claim.name, list(found.gains.values()), ours)
             rows.append(self.weighed(row, one, found))
         return rows
 
-    def weighed(self, row: Row, one: Claim, found: Sides) -> Row:
+    def weighed(self, row: Row, one: Contrast, found: Sides) -> Row:
         """With why the claim does not hold, where the runs tell; not compared where they could not tell."""
-        if row.verdict == NOT_COMPARED or one.published.agreeing is None:
+        if not row.verdict.compared or one.claim.tolerance is None:
             return row
-        low, chance = one.published.agreeing[0], chance_of(found.own)
+        low, chance = one.claim.tolerance[0], chance_of(found.own)
         if low < 0 and max(found.better, found.worse) < chance + LEARNED:
-            because = f"neither is much above chance, {percent(chance)}"
-            return one.published.not_beside(row.quantity, row.ours, "", because)
+            reason = f"neither is much above chance, {percent(chance)}"
+            return one.claim.not_compared(row.quantity, row.ours, "", reason)
         if found.worse > 1 - low and NO_WORSE[0] <= found.gain < low:
-            return one.published.not_beside(row.quantity, row.ours, "", "the second leaves no room to be better")
-        if row.verdict == "differs" and not row.because:
-            first, second = ([each for each in found.own if Condition.of(each.trial) in side]
-                             for side in (one.better, one.worse))  # fmt: skip
-            return replace(row, because=why_not_better(first, second, next(iter(self.unseen)), found.gain, low))
-        if row.verdict.startswith("agrees in"):
+            return one.claim.not_compared(row.quantity, row.ours, "", "the second leaves no room to be better")
+        if row.verdict is Verdict.DIFFERS and not row.judgement.reason:
+            first, second = (
+                [each for each in found.own if each.trial.subject in side] for side in (one.better, one.worse)
+            )
+            return with_reason(row, why_not_better(first, second, next(iter(self.unseen)), found.gain, low))
+        if row.verdict is Verdict.IN_PART:
             others = [network for network, gain in found.gains.items() if gain < low]
-            return replace(row, because=f"not so for {' and '.join(others)}")
+            return with_reason(row, f"not so for {' and '.join(others)}")
         return row
 
-    def sides(self, results: Sequence[Finished], one: Claim) -> Sides | None:
+    def sides(self, results: Sequence[Finished], one: Contrast) -> Sides | None:
         """What was measured of both sides of a claim; None where networks are missing."""
-        key, found = next(iter(self.unseen)), dict[Condition, list[Finished]]()
+        key, found = next(iter(self.unseen)), dict[Subject, list[Finished]]()
         for each in finite(results):
-            found.setdefault(Condition.of(each.trial), []).append(each)
+            found.setdefault(each.trial.subject, []).append(each)
         if (sides := one.among(found)) is None:
             return None
         of_each = [{where: mean(each.result[key] for each in found[where]) for where in side} for side in sides]
@@ -339,22 +366,24 @@ class RelationalStudy(LearningStudy):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Accuracy of each network on each task: a dot for each seed, over m where there are several."""
-        stated = {one.quantity: one.mean for one in self.published if isinstance(one, Reported)}
+        means = {(one.subject, one.quantity): one.mean for one in self.claims if isinstance(one, Reported)}
         panels: dict[tuple[str, str], Panel] = {}
         for one in finite(results):
-            condition = Condition.of(one.trial)
+            subject = one.trial.subject
+            m = subject["m"]
+            held_out = None if m is None else int(m)
             for key, words in self.tested([one]).items():
-                title = condition.task if len(self.unseen) == 1 else f"{condition.task}, {words}"
-                panel = panels.setdefault((condition.task, key), Panel(title, chance_of([one])))
-                panel.add(condition.network, condition.m, one.result[key], one.result["validation"])
-                told = stated.get(f"{one.trial.name}: {words}")
-                if told is not None:
-                    panel.told[condition.network, condition.m] = told
+                title = subject.task if len(self.unseen) == 1 else f"{subject.task}, {words}"
+                panel = panels.setdefault((subject.task, key), Panel(title, chance_of([one])))
+                panel.add(subject.network, held_out, one.result[key], one.result["validation"])
+                published = means.get((subject, words))
+                if published is not None:
+                    panel.told[subject.network, held_out] = published
         curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
         for one in finite(results):
-            condition = Condition.of(one.trial)
-            if condition.network in self.watched.get(condition.task, ()):
-                own = curves.setdefault(condition.task, {}).setdefault(condition.network, [])
+            subject = one.trial.subject
+            if subject.network in self.watched.get(subject.task, ()):
+                own = curves.setdefault(subject.task, {}).setdefault(subject.network, [])
                 own.append(one.result["curve"])
         return accuracies(list(panels.values()), curves)
 
@@ -365,17 +394,6 @@ def with_other_shapes(trial: Trial) -> Trial:
     if "m" not in options:
         return trial
     return replace(trial, settings={**trial.settings, "task_options": {**options, "shape_seed": trial.seed}})
-
-
-def words_at(words: str, m: int | None) -> str:
-    """Where no shapes are held out, those of the test are none that were unseen.
-
-    >>> words_at("unseen shapes", 95), words_at("unseen shapes", 0), words_at("unseen shapes and relations", 0)
-    ('unseen shapes', 'seen shapes', 'unseen relations')
-    """
-    if m != 0:
-        return words
-    return words.replace("unseen shapes and", "unseen").replace("unseen shapes", "seen shapes")
 
 
 def over_seeds(values: Sequence[float]) -> str:

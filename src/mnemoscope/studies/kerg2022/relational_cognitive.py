@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemoscope.replication.study import Preset, Published
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Subject
+from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.relational import (
+    AND_PROTOTYPE,
     BASE,
     BASIC,
     CAPTION,
@@ -20,12 +23,14 @@ from mnemoscope.studies.kerg2022.relational import (
     PROTOTYPE,
     SIMPLE,
     TASKS,
+    UNSEEN_SHAPES,
     VERY_GOOD,
     RelationalStudy,
     at_extreme,
-    claim,
+    contrast,
     crossed,
     named,
+    network_on,
 )
 
 RELATIONAL = ("corelnet", "corelnet-t", "esbn")
@@ -46,9 +51,9 @@ TOGETHER = "all its pairs are normalised together; see esbn-segmented of --prese
 DRIFTING = ("identity rules",)
 """Tasks of which accuracy on unseen shapes falls again while that on seen ones stays."""
 TOLD = {
-    "corelnet": ("optimal", NEAR_PERFECT, "Kerg, 5.6 and Fig 3"),
-    "corelnet-t": ("exceptionally well", VERY_GOOD, "Kerg, 5.6 and Fig 3"),
-    "esbn": ("nearly perfect", VERY_GOOD, "Webb et al. 2021; Kerg, 5.6 and Fig 3: exceptionally well"),
+    "corelnet": ("optimal", NEAR_PERFECT, "5.6 and Fig 3"),
+    "corelnet-t": ("exceptionally well", VERY_GOOD, "5.6 and Fig 3"),
+    "esbn": ("nearly perfect", VERY_GOOD, "5.6 and Fig 3: exceptionally well; nearly perfect in Webb et al. 2021"),
 }
 """What is said of networks on all four tasks; the numbers stand in figures alone."""
 MEASURED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
@@ -65,38 +70,62 @@ MEASURED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
 """Of the prototype; what agrees is 10 points up and down where the task was not learned."""
 
 
-def _published() -> tuple[Published, ...]:
+def _claims() -> tuple[Claim, ...]:
     found = []
     for task in BASIC:
         for network in dict.fromkeys((*TOLD, *(network for network, _ in MEASURED))):
-            quantity = f"{network}, {task}, m {EXTREME[task]}: unseen shapes"
-            words, agreeing, source = TOLD.get(network, ("", None, ""))
-            own, near = MEASURED.get((network, task), ("", None))
-            said = "; ".join(part for part in (words, f"a prototype: {own}" if own else "") if part)
-            told = "; ".join(part for part in (source, PROTOTYPE if own else "") if part)
-            if said:
-                because = TOGETHER if (network, task) == ("esbn", "RMTS") else ""
-                found.append(Published(quantity, said, told, agreeing=agreeing or near, because=because))
+            statement, tolerance, locus = TOLD.get(network, ("", None, ""))
+            measured, near = MEASURED.get((network, task), ("", None))
+            value = "; ".join(part for part in (statement, f"a prototype: {measured}" if measured else "") if part)
+            if not value:
+                continue
+            source = PROTOTYPE
+            if locus:
+                source = Source("kerg2022thesis", f"{locus}; {AND_PROTOTYPE}" if measured else locus)
+            subject = network_on(network, task, EXTREME[task])
+            reason = TOGETHER if (network, task) == ("esbn", "RMTS") else ""
+            found.append(Claim(subject, UNSEEN_SHAPES[0], value, source, tolerance or near, reason=reason))
     return tuple(found)
 
 
-CLAIMS = (
-    *(claim("exceptionally well, as opposed to models that rely on sensory details", "Kerg, 5.6 and Fig 3",
-            task, EXTREME[task], RELATIONAL, ("transformer", "relation-network", "lstm"))
-      for task in BASIC),
-    *(claim(SIMPLE, "Kerg, 5.6", task, EXTREME[task], ("corelnet",), (other,),
-            because=DRIFTS if task in DRIFTING else "")
-      for task in BASIC for other in ("esbn", "corelnet-t")),
-)  # fmt: skip
+CONTRASTS = (
+    *(
+        contrast(
+            "exceptionally well, as opposed to models that rely on sensory details",
+            Source("kerg2022thesis", "5.6 and Fig 3"),
+            task,
+            EXTREME[task],
+            RELATIONAL,
+            ("transformer", "relation-network", "lstm"),
+        )
+        for task in BASIC
+    ),
+    *(
+        contrast(
+            SIMPLE,
+            Source("kerg2022thesis", "5.6"),
+            task,
+            EXTREME[task],
+            ("corelnet",),
+            (other,),
+            reason=DRIFTS if task in DRIFTING else "",
+        )
+        for task in BASIC
+        for other in ("esbn", "corelnet-t")
+    ),
+)
 FOUR = {task: TASKS[task] for task in BASIC}
 DRIFT = {task: TASKS[task] for task in DRIFTING}
 
 
-def _grid(*networks: str) -> dict[str, dict[str, Any]]:
+def _grid(*networks: str) -> dict[Subject, dict[str, Any]]:
     """All tasks at their largest m, those that drift with the remedies too, and RMTS with pairs normalised apart."""
     rmts = {"RMTS": FOUR["RMTS"]}
-    return (crossed(named(*networks), FOUR, at_extreme(FOUR)) | crossed(REMEDIES, DRIFT, at_extreme(DRIFT))
-            | crossed(PAIRS, rmts, at_extreme(rmts)))  # fmt: skip
+    return (
+        crossed(named(*networks), FOUR, at_extreme(FOUR))
+        | crossed(REMEDIES, DRIFT, at_extreme(DRIFT))
+        | crossed(PAIRS, rmts, at_extreme(rmts))
+    )
 
 
 class Cognitive(RelationalStudy):
@@ -106,33 +135,66 @@ class Cognitive(RelationalStudy):
     title = "Cognitive tests on unseen shapes"
     question = "Who has learned a rule from a handful of shapes, such that it holds for shapes never seen?"
     base = replace(BASE, name="relational-cognitive")
-    claims = CLAIMS
-    published = (*_published(), *(one.published for one in CLAIMS))
+    contrasts = CONTRASTS
+    claims = (*_claims(), *(one.claim for one in CONTRASTS))
     watched: Mapping[str, Sequence[str]] = dict.fromkeys(DRIFTING, ("corelnet", *REMEDIES))
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations on two tasks: it shows that the machinery works.",
-                        {"networks": crossed(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
-                         | crossed(named("corelnet"), DRIFT, at_extreme(DRIFT)),
-                         "changes": FEW_STEPS}),
-        "cpu": Preset("As published, with the most shapes held out, for identity rules with remedies against drift "
-                      "too; five seeds of CoRelNet, two of CoRelNet-T, one of the others, which are slow.",
-                      {"networks": _grid(*RELATIONAL, *OTHERS), "changes": {},
-                       "seeds": {"corelnet-t": (0, 1), **dict.fromkeys(("esbn", *PAIRS, *OTHERS), (0,))}},
-                      (0, 1, 2, 3, 4)),
-        "held-out": Preset("Fewer shapes held out, down to none; one seed.",
-                           {"networks": crossed(named("corelnet", "transformer", "predinet"), FOUR,
-                                                {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}),
-                            "changes": {}}),
-        "paper": Preset("As cpu, with NTM and MNM, ten seeds as published, on a GPU.",
-                        {"networks": _grid(*RELATIONAL, *OTHERS, *RECURRENT), "changes": {"device": "cuda"}},
-                        tuple(range(10))),
-        "published": Preset("All networks at all m, ten seeds, on a GPU.",
-                            {"networks": crossed(named(*RELATIONAL, *OTHERS, *RECURRENT), FOUR,
-                                                 {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}),
-                             "changes": {"device": "cuda"}}, tuple(range(10))),
-    }  # fmt: skip
-    cites = ("kerg2022", "webb2021", "webb2020", "shanahan2020", "santoro2017", "vaswani2017", "munkhdalai2019",
-             "graves2014", "hochreiter1997")  # fmt: skip
+        "smoke": Preset(
+            "A few iterations on two tasks: it shows that the machinery works.",
+            {
+                "networks": crossed(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
+                | crossed(named("corelnet"), DRIFT, at_extreme(DRIFT)),
+                "changes": FEW_STEPS,
+            },
+        ),
+        "cpu": Preset(
+            "As published, with the most shapes held out, for identity rules with remedies against drift "
+            "too; five seeds of CoRelNet, two of CoRelNet-T, one of the others, which are slow.",
+            {
+                "networks": _grid(*RELATIONAL, *OTHERS),
+                "changes": {},
+                "seeds": {"corelnet-t": (0, 1), **dict.fromkeys(("esbn", *PAIRS, *OTHERS), (0,))},
+            },
+            (0, 1, 2, 3, 4),
+        ),
+        "held-out": Preset(
+            "Fewer shapes held out, down to none; one seed.",
+            {
+                "networks": crossed(
+                    named("corelnet", "transformer", "predinet"),
+                    FOUR,
+                    {task: (*HELD_OUT, EXTREME[task]) for task in FOUR},
+                ),
+                "changes": {},
+            },
+        ),
+        "paper": Preset(
+            "As cpu, with NTM and MNM, ten seeds as published, on a GPU.",
+            {"networks": _grid(*RELATIONAL, *OTHERS, *RECURRENT), "changes": {"device": "cuda"}},
+            tuple(range(10)),
+        ),
+        "published": Preset(
+            "All networks at all m, ten seeds, on a GPU.",
+            {
+                "networks": crossed(
+                    named(*RELATIONAL, *OTHERS, *RECURRENT), FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}
+                ),
+                "changes": {"device": "cuda"},
+            },
+            tuple(range(10)),
+        ),
+    }
+    cites = (
+        "kerg2022",
+        "webb2021",
+        "webb2020",
+        "shanahan2020",
+        "santoro2017",
+        "vaswani2017",
+        "munkhdalai2019",
+        "graves2014",
+        "hochreiter1997",
+    )
     caption = (
         f"{CAPTION}{OVER_M} Below, accuracy on unseen shapes while learning, where it may fall again: thin lines for "
         "seeds, thick ones for their median."

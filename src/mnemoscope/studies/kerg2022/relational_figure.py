@@ -77,8 +77,14 @@ def accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
         draw(part)
     if in_lines:
         handles = [_handle(name, colour_of[name]) for name in in_lines]
-        figure.legend(handles=handles, loc="outside upper center", ncols=BESIDE, frameon=False,
-                      labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
+        figure.legend(
+            handles=handles,
+            loc="outside upper center",
+            ncols=BESIDE,
+            frameon=False,
+            labelcolor=COLOUR["ink"],
+            fontsize=PAGE_FONT_SIZE,
+        )
     return figure
 
 

@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from mnemoscope.config.run_config import changed
-from mnemoscope.replication.study import Preset, Published, Trial
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim
+from mnemoscope.replication.study import Preset, Trial
 from mnemoscope.studies.kerg2022.relational import (
     BASE,
     FEW_STEPS,
     PROTOTYPE,
-    Condition,
     RelationalStudy,
-    claim,
+    contrast,
     crossed,
     named,
+    network_on,
     reported,
 )
 from mnemoscope.tasks import Split, Task
@@ -85,8 +87,9 @@ LONGER: dict[str, Any] = {"batch_size": 128, "steps": 5000, "schedule": "cosine"
 colour and identity sooner than shape where colours differ, and may end there."""
 SEVERAL: dict[str, dict[str, Any]] = {"corelnet-multi": {"cell": "corelnet-multi", **LONGER}}
 OTHERWISE: dict[str, dict[str, Any]] = {
-    "corelnet-longer": {"cell": "corelnet", **LONGER}, "corelnet-multi-brief": {"cell": "corelnet-multi"},
-}  # fmt: skip
+    "corelnet-longer": {"cell": "corelnet", **LONGER},
+    "corelnet-multi-brief": {"cell": "corelnet-multi"},
+}
 """One relation trained as long as several, and several as briefly as one: what is due to which."""
 BEYOND = {**SEVERAL, **named("abstractor")}
 """Not in the thesis: many relations at once, and symbols moved by relations."""
@@ -94,14 +97,20 @@ ENOUGH = 0.85
 """Of colour/shape, for several relations."""
 
 
-def _published() -> tuple[Published, ...]:
-    found: list[Published] = []
+def _claims() -> tuple[Claim, ...]:
+    found: list[Claim] = []
     for network, games in TABLE.items():
-        source = "Kerg, chapter 5 Table 1" if network in FIRST else "Kerg, C.2 Table 2"
+        source = (
+            Source("kerg2022thesis", "chapter 5 Table 1")
+            if network in FIRST
+            else Source("kerg2022thesis", "C.2 Table 2")
+        )
         for game, row in games.items():
             for test_set, (percent, deviation) in zip(TESTED, row, strict=False):
-                found.append(reported(f"{network}, {game}: {test_set}", percent, deviation, source))
-    several = Published("corelnet-multi, colour/shape: hexominoes", "a prototype: 87.4%", PROTOTYPE, (ENOUGH, 1.0))
+                found.append(reported(network_on(network, game), test_set, percent, deviation, source))
+    several = Claim(
+        network_on("corelnet-multi", "colour/shape"), "hexominoes", "a prototype: 87.4%", PROTOTYPE, (ENOUGH, 1.0)
+    )
     return (*found, several)
 
 
@@ -111,15 +120,27 @@ def game(rule: str) -> dict[str, Any]:
 
 
 SWAPPED = crossed(OTHERWISE, {"colour/shape": game("colour/shape")})
-CLAIMS = (
-    claim("one relation cannot tell colour from shape", "this project: why the tables' CoRelNet is at 47.2%",
-          "colour/shape", None, ("corelnet-multi",), ("corelnet-longer",)),
+CONTRASTS = (
+    contrast(
+        "one relation cannot tell colour from shape",
+        Source("mnemoscope", "why the tables' CoRelNet is at 47.2%"),
+        "colour/shape",
+        None,
+        ("corelnet-multi",),
+        ("corelnet-longer",),
+    ),
     *(
-        claim("at chance, but for networks that see relations alone", "Kerg, chapter 5 Table 1", "row matching", None,
-              ("corelnet", "corelnet-t"), (other,))
+        contrast(
+            "at chance, but for networks that see relations alone",
+            Source("kerg2022thesis", "chapter 5 Table 1"),
+            "row matching",
+            None,
+            ("corelnet", "corelnet-t"),
+            (other,),
+        )
         for other in ("predinet", "transformer")
     ),
-)  # fmt: skip
+)
 
 
 class Games(RelationalStudy):
@@ -131,31 +152,52 @@ class Games(RelationalStudy):
         "Who has learned a relation among pentominoes, such that it holds for hexominoes and stripes in colours never "
         "seen? What is within the published deviation, or better, agrees."
     )
-    base = replace(BASE, name="relational-games", task="relational-game", steps=2500, batch_size=32,
-                   evaluate_batches=12)  # fmt: skip
+    base = replace(
+        BASE, name="relational-games", task="relational-game", steps=2500, batch_size=32, evaluate_batches=12
+    )
     tasks: Mapping[str, Mapping[str, Any]] = {rule: game(rule) for rule in GAMES}
-    unseen: Mapping[str, str] = {test_set: test_set for test_set in TESTED}
-    claims = CLAIMS
-    published = (*_published(), *(one.published for one in CLAIMS))
+    unseen: Mapping[str, tuple[str, str]] = {test_set: (test_set, test_set) for test_set in TESTED}
+    contrasts = CONTRASTS
+    claims = (*_claims(), *(one.claim for one in CONTRASTS))
     watched: Mapping[str, Sequence[str]] = {
         "colour/shape": ("corelnet", *OTHERWISE, "corelnet-multi", "transformer"),
         "row matching": ("corelnet", "transformer"),
     }
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of two games: it shows that the machinery works.",
-                        {"networks": crossed({**named("corelnet"), **SEVERAL},
-                                             {rule: game(rule) for rule in ("same", "colour/shape")}),
-                         "changes": FEW_STEPS}),
-        "cpu": Preset("As published, the networks of Table 1 and several relations; five seeds.",
-                      {"networks": {**crossed({**named(*FIRST), **SEVERAL}, tasks), **SWAPPED}, "changes": {}},
-                      (0, 1, 2, 3, 4)),
-        "paper": Preset("As published, all networks of both tables and those beyond; ten seeds, on a GPU.",
-                        {"networks": {**crossed({**named(*FIRST, *SECOND), **BEYOND}, tasks), **SWAPPED},
-                         "changes": {"device": "cuda"}},
-                        tuple(range(10))),
-    }  # fmt: skip
-    cites = ("kerg2022", "shanahan2020", "webb2021", "altabaa2024", "santoro2017", "vaswani2017", "munkhdalai2019",
-             "graves2014", "hochreiter1997")  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of two games: it shows that the machinery works.",
+            {
+                "networks": crossed(
+                    {**named("corelnet"), **SEVERAL}, {rule: game(rule) for rule in ("same", "colour/shape")}
+                ),
+                "changes": FEW_STEPS,
+            },
+        ),
+        "cpu": Preset(
+            "As published, the networks of Table 1 and several relations; five seeds.",
+            {"networks": {**crossed({**named(*FIRST), **SEVERAL}, tasks), **SWAPPED}, "changes": {}},
+            (0, 1, 2, 3, 4),
+        ),
+        "paper": Preset(
+            "As published, all networks of both tables and those beyond; ten seeds, on a GPU.",
+            {
+                "networks": {**crossed({**named(*FIRST, *SECOND), **BEYOND}, tasks), **SWAPPED},
+                "changes": {"device": "cuda"},
+            },
+            tuple(range(10)),
+        ),
+    }
+    cites = (
+        "kerg2022",
+        "shanahan2020",
+        "webb2021",
+        "altabaa2024",
+        "santoro2017",
+        "vaswani2017",
+        "munkhdalai2019",
+        "graves2014",
+        "hochreiter1997",
+    )
     caption = (
         "Accuracy on unseen objects, a dot for each seed; circles are published means, diamonds means on pentominoes, "
         "dashed lines chance. Below, accuracy on hexominoes while learning: thin lines for seeds, thick ones for their "
@@ -164,7 +206,7 @@ class Games(RelationalStudy):
 
     def as_published(self, trial: Trial) -> bool:
         """Networks that are not in the thesis are compared by the recipe that is declared here."""
-        own = {**BEYOND, **OTHERWISE}.get(Condition.of(trial).network)
+        own = {**BEYOND, **OTHERWISE}.get(trial.subject.network)
         if own is None:
             return super().as_published(trial)
         told = changed(self.base, own)

@@ -18,12 +18,12 @@ WINDOW = 5
 
 
 def why_not(
-    own: Sequence[Finished], found: Sequence[float], agreeing: tuple[float, float], told: float, watched: bool
+    trials: Sequence[Finished], found: Sequence[float], agreeing: tuple[float, float], told: float, watched: bool
 ) -> str:
     """Why the mean of what seeds have found is not within what agrees; empty where it is not known.
 
     Args:
-        own: the runs of the seeds.
+        trials: the runs of the seeds.
         found: their accuracies.
         agreeing: lowest and highest that agrees.
         told: the published mean, or what is nearest to it.
@@ -31,7 +31,7 @@ def why_not(
 
     """
     low, high = agreeing
-    chance, lost = chance_of(own), drifted(own) if watched else 0.0
+    chance, lost = chance_of(trials), drifted(trials) if watched else 0.0
     among = sum(low <= each <= high for each in found)
     if max(told, mean(found)) < chance + LEARNED:
         return f"neither is much above chance, {percent(chance)}"
@@ -62,9 +62,9 @@ def why_not_better(
     return ""
 
 
-def chance_of(own: Sequence[Finished]) -> float:
+def chance_of(trials: Sequence[Finished]) -> float:
     """Accuracy of a guess."""
-    return exp(-own[0].result["baseline"])
+    return exp(-trials[0].result["baseline"])
 
 
 def drift(one: Finished) -> float:
@@ -72,13 +72,13 @@ def drift(one: Finished) -> float:
     return max(one.result["curve"]["accuracy"]) - one.result["curve"]["accuracy"][-1]
 
 
-def drifted(own: Sequence[Finished]) -> float:
+def drifted(trials: Sequence[Finished]) -> float:
     """How much more accuracy on unseen shapes networks had at their best for a while than in the end, in the mean; 0
     where they have not kept what they were trained with.
     """
-    if mean(one.result["validation"] for one in own) < KEPT:
+    if mean(one.result["validation"] for one in trials) < KEPT:
         return 0.0
-    return mean(max(smooth) - smooth[-1] for smooth in (_medians(one.result["curve"]["accuracy"]) for one in own))
+    return mean(max(smooth) - smooth[-1] for smooth in (_medians(one.result["curve"]["accuracy"]) for one in trials))
 
 
 def _medians(curve: Sequence[float]) -> list[float]:

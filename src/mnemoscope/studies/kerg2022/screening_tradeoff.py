@@ -13,9 +13,11 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import task_gradients
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import kept
 from mnemoscope.replication.learning import LearningStudy, by_name, colours
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Trial
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.denoise import SCREENED
 from mnemoscope.studies.kerg2022.recall import BASE, until_solved
 from mnemoscope.training import load_model
@@ -25,9 +27,15 @@ if TYPE_CHECKING:
 
 SIZES = (3, 8, 18, 25)
 FIXED = 15
-NETWORKS: dict[str, dict[str, Any]] = {
-    **{f"rho = {rho}": {"cell_options": {"relevant": rho, "short_term": FIXED}} for rho in SIZES},
-    **{f"nu = {nu}": {"cell_options": {"relevant": FIXED, "short_term": nu}} for nu in SIZES},
+
+
+def _screen(symbol: str, size: int) -> Subject:
+    return about(**{symbol: size}, label=f"{symbol} = {size}")
+
+
+NETWORKS: dict[Subject, dict[str, Any]] = {
+    **{_screen("rho", rho): {"cell_options": {"relevant": rho, "short_term": FIXED}} for rho in SIZES},
+    **{_screen("nu", nu): {"cell_options": {"relevant": FIXED, "short_term": nu}} for nu in SIZES},
 }
 """rho, places for relevant states, with nu = 15; nu, the short-term buffer, with rho = 15. The source has "MemLSTM",
 but only a screened network has rho and nu."""
@@ -53,36 +61,79 @@ class ScreeningTradeoff(LearningStudy):
     question = "How do the two sizes of a screen change how far gradients reach, and what is learned?"
     score = "accuracy"
     score_in_words = "recall"
-    published = (
-        Published(f"rho = 3: {SPREAD}", "unstable", "Kerg, B.3 Fig 1 (left)", agreeing=(STABLE, 300)),
+    claims = (
+        Claim(
+            _screen("rho", 3), SPREAD, "unstable", Source("kerg2022thesis", "B.3 Fig 1 (left)"), tolerance=(STABLE, 300)
+        ),
         *(
-            Published(f"rho = {rho}: {SPREAD}", "stable", "Kerg, B.3 Fig 1 (left)", agreeing=(0, STABLE))
+            Claim(
+                _screen("rho", rho),
+                SPREAD,
+                "stable",
+                Source("kerg2022thesis", "B.3 Fig 1 (left)"),
+                tolerance=(0, STABLE),
+            )
             for rho in SIZES[1:]
         ),
-        Published(f"nu = 3: {SPREAD}", "slightly less stable", "Kerg, B.3 Fig 1 (right)", agreeing=(0, STABLE)),
+        Claim(
+            _screen("nu", 3),
+            SPREAD,
+            "slightly less stable",
+            Source("kerg2022thesis", "B.3 Fig 1 (right)"),
+            tolerance=(0, STABLE),
+        ),
         *(
-            Published(f"nu = {nu}: {SPREAD}", "stable", "Kerg, B.3 Fig 1 (right)", agreeing=(0, STABLE))
+            Claim(
+                _screen("nu", nu),
+                SPREAD,
+                "stable",
+                Source("kerg2022thesis", "B.3 Fig 1 (right)"),
+                tolerance=(0, STABLE),
+            )
             for nu in SIZES[1:]
         ),
     )
     base = replace(BASE, name="screening-tradeoff", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations at a delay of 20: it shows that the machinery works.",
-                        {"networks": {name: NETWORKS[name] for name in ("rho = 3", "nu = 3")},
-                         "changes": {"task_options": {"delay": 20}, "hidden_size": 12, "steps": 10,
-                                     "evaluate_every": 5}}),
-        "cpu": Preset("A delay of 30, 64 units, at most 500 iterations, learning rate 0.001; one seed.",
-                      {"networks": NETWORKS,
-                       "changes": {"task_options": {"delay": 30}, "hidden_size": 64, "steps": 500,
-                                   "evaluate_every": 50, "learning_rate": 1e-3}}),
-        "paper": Preset("A delay of 100 (published: 1,000) and the recipe by which RelLSTM learns it in the study "
-                        "denoise; batches of 64, at most 6,000 iterations, on a GPU; one seed.",
-                        {"networks": {name: learning(network) for name, network in NETWORKS.items()},
-                         "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4, "steps": 6000,
-                                     "task_options": {"delay": 100}}}),
-        "published": Preset("As published: a delay of 1,000, at most 200,000 iterations, on a GPU; one seed.",
-                            {"networks": NETWORKS, "changes": {"device": "cuda"}}),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations at a delay of 20: it shows that the machinery works.",
+            {
+                "networks": {screen: NETWORKS[screen] for screen in (_screen("rho", 3), _screen("nu", 3))},
+                "changes": {"task_options": {"delay": 20}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
+            },
+        ),
+        "cpu": Preset(
+            "A delay of 30, 64 units, at most 500 iterations, learning rate 0.001; one seed.",
+            {
+                "networks": NETWORKS,
+                "changes": {
+                    "task_options": {"delay": 30},
+                    "hidden_size": 64,
+                    "steps": 500,
+                    "evaluate_every": 50,
+                    "learning_rate": 1e-3,
+                },
+            },
+        ),
+        "paper": Preset(
+            "A delay of 100 (published: 1,000) and the recipe by which RelLSTM learns it in the study "
+            "denoise; batches of 64, at most 6,000 iterations, on a GPU; one seed.",
+            {
+                "networks": {name: learning(network) for name, network in NETWORKS.items()},
+                "changes": {
+                    "device": "cuda",
+                    "batch_size": 64,
+                    "evaluate_batches": 4,
+                    "steps": 6000,
+                    "task_options": {"delay": 100},
+                },
+            },
+        ),
+        "published": Preset(
+            "As published: a delay of 1,000, at most 200,000 iterations, on a GPU; one seed.",
+            {"networks": NETWORKS, "changes": {"device": "cuda"}},
+        ),
+    }
     cites = ("kerg2020", "jing2019")
     caption = (
         "Norm of the gradient of the loss at the states of the trained networks, from the last step back; mean over "
@@ -103,30 +154,36 @@ class ScreeningTradeoff(LearningStudy):
         own = ("task_options", "hidden_size", "steps")
         return all(trial.settings[name] == getattr(self.base, name) for name in own)
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        found = [one.result["gradient"] for one in own if "gradient" in one.result]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        found = [one.result["gradient"] for one in trials if "gradient" in one.result]
         decades = [max(values) - min(values) for values in found]
         slope = ", ".join(f"{10 ** (values[-1] - values[0]):.2g}" for values in found)
         return [
-            self.row(own, SPREAD, decades, ".2f", f"at the first step {slope} times what it is at the last"),
-            until_solved(name, own),
+            self.row(trials, SPREAD, decades, ".2f", f"at the first step {slope} times what it is at the last"),
+            until_solved(name, trials),
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.2)
         panels = dict(zip(("rho", "nu"), figure.subplots(1, 2), strict=True))
-        groups = by_name([one for one in results if "gradient" in one.result])
+        looked = [one for one in results if "gradient" in one.result]
         for symbol, axes in panels.items():
-            names = [name for name in groups if name.startswith(symbol)]
-            for name, colour in zip(names, colours(), strict=False):
-                curves = [one.result["gradient"] for one in groups[name]]
+            groups = by_name([one for one in looked if one.trial.subject[symbol] is not None])
+            for (name, trials), colour in zip(groups.items(), colours(), strict=False):
+                curves = [one.result["gradient"] for one in trials]
                 axes.plot([mean(at) for at in zip(*curves, strict=True)], color=colour, label=name)
             axes.set(xlabel="steps back")
             axes.set_title(f"{symbol} varies", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])
             style_page_axes(axes)
-            if names:
-                axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=2, frameon=False,
-                            labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
+            if groups:
+                axes.legend(
+                    loc="lower center",
+                    bbox_to_anchor=(0.5, 1.08),
+                    ncols=2,
+                    frameon=False,
+                    labelcolor=COLOUR["ink"],
+                    fontsize=PAGE_FONT_SIZE,
+                )
         panels["rho"].set_ylabel("log10 of the gradient's norm")
         return figure
 

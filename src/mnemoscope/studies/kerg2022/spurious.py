@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Subject
 from mnemoscope.replication.solving import changed_options
-from mnemoscope.replication.study import Preset, Published
+from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.relational import (
     BASE,
     BASIC,
@@ -18,59 +20,82 @@ from mnemoscope.studies.kerg2022.relational import (
     HELD_OUT,
     OVER_M,
     TASKS,
+    UNSEEN_SHAPES,
     VERY_GOOD,
-    Claim,
-    Condition,
+    Contrast,
     RelationalStudy,
-    claim,
+    contrast,
     crossed,
     named,
-    words_at,
+    network_on,
 )
 
 
 def with_feature(feature: str) -> dict[str, dict[str, Any]]:
-    """The four cognitive tests with a feature that says nothing of the answer."""
+    """Return the four cognitive tests with a feature that does not matter for the answer."""
     return {f"{task} {feature}": changed_options(TASKS[task], {"spurious": feature}) for task in BASIC}
 
 
 COLOURED, MIRRORED = with_feature("colour"), with_feature("mirror")
 SEPARATED = {"same/diff separated": with_feature("separated")["same/diff separated"]}
-M = {name: (EXTREME[name.rpartition(" ")[0]],) for name in (*COLOURED, *MIRRORED, *SEPARATED)}
+WITHOUT = {f"{task} {feature}": task for feature in ("colour", "mirror", "separated") for task in BASIC}
+"""Each task without its feature."""
+M = {name: (EXTREME[WITHOUT[name]],) for name in (*COLOURED, *MIRRORED, *SEPARATED)}
 ALL_M = dict.fromkeys(SEPARATED, (*HELD_OUT, 95, 98))
-LEARNED, RANDOM, SPARSE = (("corelnet" + kind, "esbn" + kind) for kind in ("", "-random", "-l1"))
+PLAIN = ("corelnet", "esbn")
+LEARNED, RANDOM, SPARSE = (tuple(network + kind for network in PLAIN) for kind in ("", "-random", "-l1"))
 L1 = {"RMTS": 5.0}
 """Strength of the penalty where it is not 1 (Kerg, Fig 6)."""
 
 
-def grid(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Six networks on each task, with the strength of the penalty that was published for it."""
+def grid(tasks: Mapping[str, Mapping[str, Any]], plain: Sequence[str] = PLAIN) -> dict[Subject, dict[str, Any]]:
+    """Return three variants of each plain network on each task, with the published strength of the penalty."""
     found = {}
     for name, task in tasks.items():
-        strength = L1.get(name.rpartition(" ")[0])
-        sparse = {"cell_options": {"l1": strength}} if strength else {}
-        networks = named(*LEARNED, *RANDOM) | {network: {"cell": network, **sparse} for network in SPARSE}
+        strength = L1.get(WITHOUT[name])
+        penalty = {"cell_options": {"l1": strength}} if strength else {}
+        sparse = {f"{network}-l1": {"cell": f"{network}-l1", **penalty} for network in plain}
+        networks = named(*plain, *(f"{network}-random" for network in plain)) | sparse
         found |= crossed(networks, {name: task}, M)
     return found
 
 
-def falls(network: str) -> Claim:
-    """That a network is worse where more shapes are held out."""
-    few, many = (Condition(network, "same/diff separated", m) for m in (0, 98))
-    quantity = f"{network}, same/diff separated: m 0 against m 98"
-    return Claim(Published(quantity, "degrades as m increases", "Kerg, C.6 Fig 4", BETTER), (few,), (many,))
+def falls(network: str) -> Contrast:
+    """Return the claim that a network is worse where more shapes are held out."""
+    few, many = (network_on(network, "same/diff separated", m) for m in (0, 98))
+    subject, source = network_on(network, "same/diff separated"), Source("kerg2022thesis", "C.6 Fig 4")
+    claim = Claim(subject, "m 0 against m 98", "degrades as m increases", source, BETTER)
+    return Contrast(claim, (few,), (many,))
 
 
-CLAIMS = (
-    *(claim("a random encoder performs poorly", "Kerg, 5.6 and Fig 6", task, *M[task], LEARNED, RANDOM,
-            paired=True)
-      for task in COLOURED),
-    *(claim("even a learned encoder struggles, and often requires strong regularisation", "Kerg, 5.6 and Fig 6",
-            task, *M[task], SPARSE, LEARNED, paired=True)
-      for task in COLOURED),
+CONTRASTS = (
+    *(
+        contrast(
+            "a random encoder performs poorly",
+            Source("kerg2022thesis", "5.6 and Fig 6"),
+            task,
+            *M[task],
+            LEARNED,
+            RANDOM,
+            paired=True,
+        )
+        for task in COLOURED
+    ),
+    *(
+        contrast(
+            "even a learned encoder struggles, and often requires strong regularisation",
+            Source("kerg2022thesis", "5.6 and Fig 6"),
+            task,
+            *M[task],
+            SPARSE,
+            LEARNED,
+            paired=True,
+        )
+        for task in COLOURED
+    ),
     falls("esbn"),
     falls("transformer"),
-)  # fmt: skip
+)
 
 
 class Spurious(RelationalStudy):
@@ -81,30 +106,52 @@ class Spurious(RelationalStudy):
     question = "Does a network ignore on unseen shapes what never mattered on seen ones?"
     base = replace(BASE, name="spurious")
     tasks = COLOURED | MIRRORED | SEPARATED
-    claims = CLAIMS
-    published = (
-        *(Published(f"corelnet, same/diff separated, m {m}: {words_at('unseen shapes', m)}", "close to perfect",
-                    "Kerg, C.6 Fig 4", agreeing=VERY_GOOD) for m in ALL_M["same/diff separated"]),
-        *(one.published for one in CLAIMS),
-    )  # fmt: skip
+    contrasts = CONTRASTS
+    claims = (
+        *(
+            Claim(
+                network_on("corelnet", "same/diff separated", m),
+                UNSEEN_SHAPES[m == 0],
+                "close to perfect",
+                Source("kerg2022thesis", "C.6 Fig 4"),
+                tolerance=VERY_GOOD,
+            )
+            for m in ALL_M["same/diff separated"]
+        ),
+        *(one.claim for one in CONTRASTS),
+    )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations on three tasks: it shows that the machinery works.",
-                        {"networks": crossed(named("corelnet-l1"), {"RMTS colour": COLOURED["RMTS colour"]}, M)
-                         | crossed(named("corelnet"), {"RMTS mirror": MIRRORED["RMTS mirror"]}, M)
-                         | crossed(named("corelnet"), SEPARATED, {"same/diff separated": (0, 98)}),
-                         "changes": FEW_STEPS}),
-        "cpu": Preset("Colours, and colours in images of their own, as published, with the most shapes held out (and "
-                      "of separated ones fewer, down to none), ESBN with separated ones alone, as it is slow; and, not "
-                      "published, mirror images; one seed.",
-                      {"networks": {name: one for name, one in grid(COLOURED | MIRRORED).items()
-                                    if not name.startswith("esbn")}
-                       | crossed(named("corelnet", "transformer"), SEPARATED, ALL_M)
-                       | crossed(named("esbn"), SEPARATED, {"same/diff separated": (0, 98)}), "changes": {}}),
-        "paper": Preset("As cpu, with ESBN everywhere, ten seeds as published, on a GPU.",
-                        {"networks": grid(COLOURED) | grid(MIRRORED)
-                         | crossed(named("corelnet", "esbn", "transformer"), SEPARATED, ALL_M),
-                         "changes": {"device": "cuda"}}, tuple(range(10))),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations on three tasks: it shows that the machinery works.",
+            {
+                "networks": crossed(named("corelnet-l1"), {"RMTS colour": COLOURED["RMTS colour"]}, M)
+                | crossed(named("corelnet"), {"RMTS mirror": MIRRORED["RMTS mirror"]}, M)
+                | crossed(named("corelnet"), SEPARATED, {"same/diff separated": (0, 98)}),
+                "changes": FEW_STEPS,
+            },
+        ),
+        "cpu": Preset(
+            "Colours, and colours in images of their own, as published, with the most shapes held out (and "
+            "of separated ones fewer, down to none), ESBN with separated ones alone, as it is slow; and, not "
+            "published, mirror images; one seed.",
+            {
+                "networks": grid(COLOURED | MIRRORED, ("corelnet",))
+                | crossed(named("corelnet", "transformer"), SEPARATED, ALL_M)
+                | crossed(named("esbn"), SEPARATED, {"same/diff separated": (0, 98)}),
+                "changes": {},
+            },
+        ),
+        "paper": Preset(
+            "As cpu, with ESBN everywhere, ten seeds as published, on a GPU.",
+            {
+                "networks": grid(COLOURED)
+                | grid(MIRRORED)
+                | crossed(named("corelnet", "esbn", "transformer"), SEPARATED, ALL_M),
+                "changes": {"device": "cuda"},
+            },
+            tuple(range(10)),
+        ),
+    }
     cites = ("kerg2022", "webb2021", "vaswani2017")
     caption = CAPTION + OVER_M
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Row, about
 from mnemoscope.replication.learning import finite
-from mnemoscope.replication.study import Finished, Preset, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.recall import (
     BASE,
     OURS,
@@ -46,30 +48,48 @@ class TransferCopy(RecallStudy):
     title = "Copying after longer delays than were learned"
     question = "Which networks that learned to recall ten symbols after 100 steps do so after up to 5,000?"
     table = TABLE
-    published = tuple(
-        published_recall(f"{network}: recall at delay {delay}", percent, "Kerg, chapter 4 Table 1")
+    claims = tuple(
+        published_recall(
+            about(network), f"recall at delay {delay}", percent, Source("kerg2022thesis", "chapter 4 Table 1")
+        )
         for network, row in TABLE.items()
         for delay, percent in row.items()
     )
     base = replace(BASE, name="transfer-copy")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations at a delay of 3, tests up to 150: it shows that the machinery works.",
-                        {"networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
-                         "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10,
-                                     "evaluate_every": 5}}),
-        "cpu": Preset("Sizes as published, recipes of ours (`recall.OURS`); batches of 64 (RelRNN 32), at most 3,000 "
-                      "iterations; one seed.",
-                      {"networks": {"relrnn": {**NETWORKS["relrnn"], "batch_size": 32},
-                                    "rellstm": NETWORKS["rellstm"], "lstm": NETWORKS["lstm"]},
-                       "changes": {"evaluate_batches": 4, "steps": 3000}}),
-        "paper": Preset("Sizes as published, recipes of ours (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
-                        "delays first); batches of 64, at most 6,000 iterations (MemRNN, SAB and h-detach 3,000), on a "
-                        "GPU; one seed.",
-                        {"networks": NETWORKS | {name: {**NETWORKS[name], "steps": 3000} for name in SLOWER},
-                         "changes": {"device": "cuda", "evaluate_batches": 4}}),
-        "published": Preset("As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
-                            {"networks": PUBLISHED, "changes": {"device": "cuda"}}),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations at a delay of 3, tests up to 150: it shows that the machinery works.",
+            {
+                "networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
+                "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
+            },
+        ),
+        "cpu": Preset(
+            "Sizes as published, recipes of ours (`recall.OURS`); batches of 64 (RelRNN 32), at most 3,000 "
+            "iterations; one seed.",
+            {
+                "networks": {
+                    "relrnn": {**NETWORKS["relrnn"], "batch_size": 32},
+                    "rellstm": NETWORKS["rellstm"],
+                    "lstm": NETWORKS["lstm"],
+                },
+                "changes": {"evaluate_batches": 4, "steps": 3000},
+            },
+        ),
+        "paper": Preset(
+            "Sizes as published, recipes of ours (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
+            "delays first); batches of 64, at most 6,000 iterations (MemRNN, SAB and h-detach 3,000), on a "
+            "GPU; one seed.",
+            {
+                "networks": NETWORKS | {name: {**NETWORKS[name], "steps": 3000} for name in SLOWER},
+                "changes": {"device": "cuda", "evaluate_batches": 4},
+            },
+        ),
+        "published": Preset(
+            "As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
+            {"networks": PUBLISHED, "changes": {"device": "cuda"}},
+        ),
+    }
     cites = ("kerg2020", "hochreiter1997")
     caption = (
         "Left: recall at the delay that is learned. Right: recall at longer delays without further training (dots and "
@@ -86,13 +106,14 @@ class TransferCopy(RecallStudy):
     def recalled(self, one: Finished) -> dict[int, float]:
         return {int(delay): recall for delay, recall in one.result.get("tested", ())}
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        whole = finite(own)
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        whole = finite(trials)
         delays = dict.fromkeys(delay for one in whole for delay in self.recalled(one))
         rows = [
-            self.row(own, f"recall at delay {delay}", [self.recalled(one)[delay] for one in whole]) for delay in delays
+            self.row(trials, f"recall at delay {delay}", [self.recalled(one)[delay] for one in whole])
+            for delay in delays
         ]
-        return [*rows, until_solved(name, own)]
+        return [*rows, until_solved(name, trials)]
 
 
 STUDY = TransferCopy()

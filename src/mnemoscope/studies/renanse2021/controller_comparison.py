@@ -8,8 +8,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning import by_name, finite
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021.tape import (
     BASE,
     FEW_STEPS,
@@ -18,8 +20,8 @@ from mnemoscope.studies.renanse2021.tape import (
     MIXED,
     NTM,
     OURS,
+    PAPER,
     SMALL,
-    SOURCE,
     TapeStudy,
 )
 
@@ -35,21 +37,34 @@ VECTOR: dict[str, dict[str, Any]] = {
     "feed-forward": {**LEARNING_NTM, "cell_options": {"controller": "feed-forward"}},
 }
 """Graves et al. 2014 have both, of 100 units."""
-AS_TOLD: dict[str, dict[str, Any]] = {
+PUBLISHED: dict[str, dict[str, Any]] = {
     **{name: {**MATNTM, "cell_options": network["cell_options"]} for name, network in MATRIX.items()},
-    **{name: {**NTM, "cell_options": network["cell_options"], "batch_size": 1, "steps": 1_000_000}
-       for name, network in VECTOR.items()},
-}  # fmt: skip
+    **{
+        name: {**NTM, "cell_options": network["cell_options"], "batch_size": 1, "steps": 1_000_000}
+        for name, network in VECTOR.items()
+    },
+}
 """Renanse et al. 2021 as in the study matrix-copy; Graves et al. 2014, Fig 3, show a million sequences."""
-BETTER = "matrix lstm against matrix rnn: wrong bits, mean over training"
+BETTER = Claim(
+    about("matrix lstm against matrix rnn"),
+    "wrong bits, mean over training",
+    "the Matrix LSTM performs far better; no number",
+    PAPER("section 7"),
+    tolerance=(-25.0, 0.0),
+    reason="neither task, sizes nor iterations of that comparison are published",
+)
 SEEDS = (0, 1, 2, 3, 4)
 SOLVED = (0.0, 0.01)
 """Wrong bits of 8."""
 
 
 def _small(network: Mapping[str, Any], of: str) -> dict[str, Any]:
-    return {**network, "hidden_size": SMALL[of]["hidden_size"], "task_options": {},
-            "cell_options": {**SMALL[of]["cell_options"], **network["cell_options"]}}  # fmt: skip
+    return {
+        **network,
+        "hidden_size": SMALL[of]["hidden_size"],
+        "task_options": {},
+        "cell_options": {**SMALL[of]["cell_options"], **network["cell_options"]},
+    }
 
 
 class ControllerComparison(TapeStudy):
@@ -58,32 +73,46 @@ class ControllerComparison(TapeStudy):
     name = "controller-comparison"
     title = "Controllers of a Turing machine"
     question = "Does a machine learn to copy faster with a Matrix LSTM than with a Matrix RNN as its controller?"
-    published = (
-        Published(BETTER, "the Matrix LSTM performs far better; no number", f"{SOURCE}, section 7",
-                  agreeing=(-25.0, 0.0), because="neither task, sizes nor iterations of that comparison are published"),
-        Published("matrix rnn, 3 layers: parameters", 4121, f"{SOURCE}, Table 1", agreeing=(4121, 4121)),
-        Published("feed-forward: wrong bits", "solves it", "Graves et al. 2014, section 4.1", agreeing=SOLVED),
-        Published("lstm: wrong bits", "solves it, in fewer iterations", "Graves et al. 2014, section 4.1",
-                  agreeing=SOLVED),
-    )  # fmt: skip
+    claims = (
+        BETTER,
+        Claim(about("matrix rnn, 3 layers"), "parameters", 4121, PAPER("Table 1"), tolerance=(4121, 4121)),
+        Claim(about("feed-forward"), "wrong bits", "solves it", Source("graves2014", "section 4.1"), tolerance=SOLVED),
+        Claim(
+            about("lstm"),
+            "wrong bits",
+            "solves it, in fewer iterations",
+            Source("graves2014", "section 4.1"),
+            tolerance=SOLVED,
+        ),
+    )
     base = replace(BASE, name="controller-comparison")
-    as_told: Mapping[str, Mapping[str, Any]] = AS_TOLD
+    published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
     told_lengths = (40,)
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of three small machines with up to two items: it shows that the machinery "
-                        "works.",
-                        {"networks": {"matrix rnn, 3 layers": _small(MATRIX["matrix rnn, 3 layers"], "matntm"),
-                                      "matrix lstm": _small(MATRIX["matrix lstm"], "matntm"),
-                                      "feed-forward": _small(VECTOR["feed-forward"], "ntm")},
-                         "changes": {**FEW_STEPS, "task_options": {"longest": 2}}}),
-        "cpu": Preset("Sizes as published, RMSprop with momentum 0.9 at 0.0001 for matrices, as published, and at "
-                      "0.0003 for vectors; at most 4,000 iterations of 16 sequences of mixed lengths; five seeds. At "
-                      "most a quarter of an hour of one core for each.",
-                      {"networks": MATRIX | VECTOR, "changes": {**OURS, "steps": 4000}}, SEEDS),
-        "paper": Preset("As cpu, but for as many iterations as published for MatNTM, at most 53,000, on a GPU; five "
-                        "seeds.",
-                        {"networks": MATRIX | VECTOR, "changes": {**OURS, "device": "cuda"}}, SEEDS),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of three small machines with up to two items: it shows that the machinery works.",
+            {
+                "networks": {
+                    "matrix rnn, 3 layers": _small(MATRIX["matrix rnn, 3 layers"], "matntm"),
+                    "matrix lstm": _small(MATRIX["matrix lstm"], "matntm"),
+                    "feed-forward": _small(VECTOR["feed-forward"], "ntm"),
+                },
+                "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
+            },
+        ),
+        "cpu": Preset(
+            "Sizes as published, RMSprop with momentum 0.9 at 0.0001 for matrices, as published, and at "
+            "0.0003 for vectors; at most 4,000 iterations of 16 sequences of mixed lengths; five seeds. At "
+            "most a quarter of an hour of one core for each.",
+            {"networks": MATRIX | VECTOR, "changes": {**OURS, "steps": 4000}},
+            SEEDS,
+        ),
+        "paper": Preset(
+            "As cpu, but for as many iterations as published for MatNTM, at most 53,000, on a GPU; five seeds.",
+            {"networks": MATRIX | VECTOR, "changes": {**OURS, "device": "cuda"}},
+            SEEDS,
+        ),
+    }
     cites = ("renanse2021", "graves2014", "do2017", "collier2018")
     caption = (
         "Wrong bits of a matrix of 25 (matrix controllers) or a vector of 8 (lstm, feed-forward), lines for the median "
@@ -94,12 +123,12 @@ class ControllerComparison(TapeStudy):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows, groups = super().summarise(results), by_name(results)
         whole = {name: finite(groups[name]) for name in MATRIX if name in groups}
-        means = {name: median(map(_mean_of_curve, own)) for name, own in whole.items() if own}
+        means = {name: median(map(_mean_of_curve, trials)) for name, trials in whole.items() if trials}
         if len(means) > 1 and "matrix lstm" in means:
             ours = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
             more = means["matrix lstm"] - min(mean for name, mean in means.items() if name != "matrix lstm")
             said = "median over the seeds; a machine that stopped early counts as it was then"
-            rows.append(self.stated(BETTER).beside(BETTER, (more,), ours, said))
+            rows.append(BETTER.compare(BETTER.name, (more,), ours, said))
         return rows
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning import finite
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021.matrix_copy import LEARNING
 from mnemoscope.studies.renanse2021.ntm_copy import BITS, LENGTHS, of_prototype
 from mnemoscope.studies.renanse2021.tape import (
@@ -18,15 +19,19 @@ from mnemoscope.studies.renanse2021.tape import (
     MATNTM,
     NTM,
     OURS,
+    PAPER,
     SMALL,
-    SOURCE,
     TapeStudy,
     by_length,
 )
 
-NETWORKS: dict[str, dict[str, Any]] = {
+NETWORKS: dict[str | Subject, dict[str, Any]] = {
     "matntm": LEARNING["matntm"],
-    "matntm, all at once": {**MATNTM, **FASTER, "task_options": {"mixed": True}},
+    about("matntm", lengths="all at once", label="matntm, all at once"): {
+        **MATNTM,
+        **FASTER,
+        "task_options": {"mixed": True},
+    },
     "ntm": LEARNING_NTM,
 }
 """As in the studies matrix-copy and ntm-copy; and a MatNTM that sees all lengths from the beginning."""
@@ -42,34 +47,48 @@ class LengthGeneralisation(TapeStudy):
     name = "length-generalisation"
     title = "Copying longer sequences than were learned"
     question = "Do machines that learned to copy up to 20 matrices or vectors copy up to 120?"
-    published = (
-        Published("matntm: wrong bits over length", "rise with the length; the figure has no number",
-                  f"{SOURCE}, Fig 9"),
-        Published(f"matntm: {LONGEST}", 48, "the model of 4,121 parameters that the authors released, tested by us",
-                  agreeing=(48, 1000), better="higher"),
+    claims = (
+        Claim(
+            about("matntm"), "wrong bits over length", "rise with the length; the figure has no number", PAPER("Fig 9")
+        ),
+        Claim(
+            about("matntm"),
+            LONGEST,
+            48,
+            PAPER("the released model of 4,121 parameters, tested by us"),
+            tolerance=(48, 1000),
+            better="higher",
+        ),
         *of_prototype(),
-    )  # fmt: skip
+    )
     base = replace(BASE, name="length-generalisation")
-    as_told: Mapping[str, Mapping[str, Any]] = {"matntm": MATNTM, "ntm": PROTOTYPE}
+    published_changes: Mapping[str, Mapping[str, Any]] = {"matntm": MATNTM, "ntm": PROTOTYPE}
     lengths: Mapping[str, Mapping[int, float]] = {
         "matntm": {48: 0.0},
         "ntm": {length: BITS * share for length, share in LENGTHS.items()},
     }
     told_lengths = (30, 40, 48, 60, 80, 120)
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("A few iterations of two small machines with up to two items, tests up to twelve: it shows "
-                        "that the machinery works.",
-                        {"networks": {name: SMALL[name] for name in ("matntm", "ntm")},
-                         "changes": {**FEW_STEPS, "task_options": {"longest": 2}}}),
-        "cpu": Preset("Sizes as published, recipe of ours as in the studies matrix-copy and ntm-copy; at most 4,000 "
-                      "iterations of 16 sequences; five seeds. At most a quarter of an hour of one core for each.",
-                      {"networks": NETWORKS, "changes": {**OURS, "steps": 4000}}, SEEDS),
-        "paper": Preset("As cpu, but for as many iterations as published, 53,000, without an early end, on a GPU; five "
-                        "seeds.",
-                        {"networks": NETWORKS,
-                         "changes": {**OURS, "device": "cuda", "target_loss": None, "target_score": None}},
-                        (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "A few iterations of two small machines with up to two items, tests up to twelve: it shows "
+            "that the machinery works.",
+            {
+                "networks": {name: SMALL[name] for name in ("matntm", "ntm")},
+                "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
+            },
+        ),
+        "cpu": Preset(
+            "Sizes as published, recipe of ours as in the studies matrix-copy and ntm-copy; at most 4,000 "
+            "iterations of 16 sequences; five seeds. At most a quarter of an hour of one core for each.",
+            {"networks": NETWORKS, "changes": {**OURS, "steps": 4000}},
+            SEEDS,
+        ),
+        "paper": Preset(
+            "As cpu, but for as many iterations as published, 53,000, without an early end, on a GPU; five seeds.",
+            {"networks": NETWORKS, "changes": {**OURS, "device": "cuda", "target_loss": None, "target_score": None}},
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("renanse2021", "graves2014", "collier2018")
     caption = (
         "Wrong bits of a matrix of 25 or a vector of 8, lines for the median over the seeds. Left: while learning, "
@@ -78,9 +97,9 @@ class LengthGeneralisation(TapeStudy):
         "is at the longest of training."
     )
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        longest = [_without_fault(by_length(one)) for one in finite(own)]
-        return [*super().more_rows(name, own), self.row(own, LONGEST, longest)]
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        longest = [_without_fault(by_length(one)) for one in finite(trials)]
+        return [*super().more_rows(name, trials), self.row(trials, LONGEST, longest)]
 
 
 def _without_fault(tested: Mapping[int, float]) -> int:

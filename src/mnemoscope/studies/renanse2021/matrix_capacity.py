@@ -16,9 +16,11 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
 from mnemoscope.replication.learning import by_name
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.linear_networks import random_general, random_normal, random_source
 
 if TYPE_CHECKING:
@@ -43,28 +45,64 @@ class MatrixCapacity(ComputedStudy):
     name = "matrix-capacity"
     title = "What matrix networks hold"
     question = "Do networks whose state is a matrix hold less than those whose state is a vector?"
-    published = (
-        Published("normal: published formulas", "below 1", "Renanse et al. 2021, Theorem 2, Fig 2 C-E",
-                  agreeing=(0, 1 - 1e-9)),
-        Published("normal: exact", "below 1", "Renanse et al. 2021, Corollary 2.1", agreeing=(0, 1 - 1e-9),
-                  because="C is a sum of Kronecker products, not a product of sums"),
-        Published("normal: exact, corrected", "1", "this project: C is a sum of Kronecker products, not a product of "
-                  "sums", agreeing=(1 - 1e-9, 1 + 1e-9)),
-        Published("normal vector networks", "1", "Ganguli et al. 2008; Renanse et al. 2021, Fig 2 C",
-                  agreeing=(1 - 1e-9, 1 + 1e-9)),
-        Published("general: best total / N^2", "at most 1", "Renanse et al. 2021, Theorem 3", agreeing=(0, 1)),
-        Published("general: best W / worst W", "1",
-                  "Renanse et al. 2021, after Theorem 3: no dependence on W", agreeing=(1 - 1e-9, 1 + 1e-9),
-                  because="the total is a quadratic form in W"),
-    )  # fmt: skip
+    claims = (
+        Claim(
+            about("normal"),
+            "published formulas",
+            "below 1",
+            Source("renanse2021", "Theorem 2, Fig 2 C-E"),
+            tolerance=(0, 1 - 1e-9),
+        ),
+        Claim(
+            about("normal"),
+            "exact",
+            "below 1",
+            Source("renanse2021", "Corollary 2.1"),
+            tolerance=(0, 1 - 1e-9),
+            reason="C is a sum of Kronecker products, not a product of sums",
+        ),
+        Claim(
+            about("normal"),
+            "exact, corrected",
+            "1",
+            Source("mnemoscope", "C is a sum of Kronecker products, not a product of sums"),
+            tolerance=(1 - 1e-9, 1 + 1e-9),
+        ),
+        Claim(
+            EVERYTHING,
+            "normal vector networks",
+            "1",
+            Source("renanse2021", "Fig 2 C; also Ganguli et al. 2008"),
+            tolerance=(1 - 1e-9, 1 + 1e-9),
+        ),
+        Claim(about("general"), "best total / N^2", "at most 1", Source("renanse2021", "Theorem 3"), tolerance=(0, 1)),
+        Claim(
+            about("general"),
+            "best W / worst W",
+            "1",
+            Source("renanse2021", "after Theorem 3: no dependence on W"),
+            tolerance=(1 - 1e-9, 1 + 1e-9),
+            reason="the total is a quadratic form in W",
+        ),
+    )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 and 4 units a side.", {"cases": _cases((3, 4), (3,))}),
-        "cpu": Preset("Up to 64 units a side, five seeds; some seconds.",
-                      {"cases": _cases((3, 4, 5, 6, 10, 15, 25, 64), (3, 4, 5, 6, 8))}, tuple(range(5))),
-        "paper": Preset("Up to 225 units a side, five seeds; some minutes.", {"cases": _cases(
-            (3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225), (3, 4, 5, 6, 8, 10, 12),
-        )}, (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "cpu": Preset(
+            "Up to 64 units a side, five seeds; some seconds.",
+            {"cases": _cases((3, 4, 5, 6, 10, 15, 25, 64), (3, 4, 5, 6, 8))},
+            tuple(range(5)),
+        ),
+        "paper": Preset(
+            "Up to 225 units a side, five seeds; some minutes.",
+            {
+                "cases": _cases(
+                    (3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225),
+                    (3, 4, 5, 6, 8, 10, 12),
+                )
+            },
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("renanse2021", "ganguli2008")
     lenses = ("fisher",)
     caption = (
@@ -95,8 +133,8 @@ class MatrixCapacity(ComputedStudy):
         normal = [one for one in results if one.trial.settings["kind"] == "normal"]
         general = [one for one in results if one.trial.settings["kind"] == "general"]
 
-        def row(number: int, own: Sequence[Finished], measured: Sequence[float], ours: str, remark: str) -> Row:
-            return self.row(own, self.published[number].quantity, measured, ours, remark)
+        def row(number: int, trials: Sequence[Finished], measured: Sequence[float], ours: str, remark: str) -> Row:
+            return self.row(trials, self.claims[number], measured, ours, remark)
 
         if normal:
             told, exact = _totals(normal, "published"), _totals(normal, "exact")
@@ -118,12 +156,12 @@ class MatrixCapacity(ComputedStudy):
                 row(4, general, share, spread(share), "by the best W"),
                 row(5, general, ratio, spread(ratio), f"a random W: {spread(total)}, published {spread(told)}"),
             ]
-        for name, own in groups.items():
-            told, exact = _totals(own, "published"), _totals(own, "exact")
-            scatter = f"mean {mean(told):.3g}, standard deviation {stdev(told):.2g}" if len(own) > 1 else "one seed"
+        for name, trials in groups.items():
+            told, exact = _totals(trials, "published"), _totals(trials, "exact")
+            scatter = f"mean {mean(told):.3g}, standard deviation {stdev(told):.2g}" if len(trials) > 1 else "one seed"
             remark = f"published formulas: {scatter}"
-            if "by_direction" in own[0].result:
-                remark += f"; best W {spread([one.result['by_direction'][-1] for one in own])}"
+            if "by_direction" in trials[0].result:
+                remark += f"; best W {spread([one.result['by_direction'][-1] for one in trials])}"
             rows.append(Row(f"{name}: total", f"formulas: {spread(told)}", spread(exact), remark=remark))
         return rows
 
@@ -131,8 +169,11 @@ class MatrixCapacity(ComputedStudy):
         figure = new_figure(7.2, 6.4)
         (curve, held), (normal, general) = figure.subplots(2, 2)
         one = next((one for one in _largest_first(results) if "vector" in one.result), results[0])
-        kinds = {"vector": ("vector, exact", "muted", "solid"), "exact": ("matrix, exact", "stable", "solid"),
-                 "published": ("matrix, published", "unstable", "dashed")}  # fmt: skip
+        kinds = {
+            "vector": ("vector, exact", "muted", "solid"),
+            "exact": ("matrix, exact", "stable", "solid"),
+            "published": ("matrix, published", "unstable", "dashed"),
+        }
         for kind, (label, colour, style) in kinds.items():
             if kind in one.result:
                 J = torch.tensor(one.result[kind]["curve"])
@@ -150,13 +191,20 @@ class MatrixCapacity(ComputedStudy):
         normal.set(xlabel="units a side, N; normal", ylabel="total", xscale="log", ylim=(0, 1.15))
         normal.set_xticks([3, 10, 30, 100])
         plain_powers(normal.xaxis)
-        groups = {own[0].trial.settings["size"]: own for name, own in by_name(results).items() if "general" in name}
+        groups = {
+            trials[0].trial.settings["size"]: trials for name, trials in by_name(results).items() if "general" in name
+        }
         sizes = list(groups)
-        lines = {"N^2": ([size**2 for size in sizes], "ink", "dotted"),
-                 "best W": ([mean(one.result["by_direction"][-1] for one in own) for own in groups.values()],
-                            "saddle-2", "solid"),
-                 None: ([mean(_totals(own, "exact")) for own in groups.values()], "stable", "solid"),
-                 "": ([mean(_totals(own, "published")) for own in groups.values()], "unstable", "dashed")}  # fmt: skip
+        lines = {
+            "N^2": ([size**2 for size in sizes], "ink", "dotted"),
+            "best W": (
+                [mean(one.result["by_direction"][-1] for one in trials) for trials in groups.values()],
+                "saddle-2",
+                "solid",
+            ),
+            None: ([mean(_totals(trials, "exact")) for trials in groups.values()], "stable", "solid"),
+            "": ([mean(_totals(trials, "published")) for trials in groups.values()], "unstable", "dashed"),
+        }
         for label, (values, colour, style) in lines.items():
             general.plot(sizes, values, color=COLOUR[colour], linestyle=style, marker=".", label=label or None)
         general.set(xlabel="units a side, N; general", yscale="log")
@@ -176,8 +224,8 @@ def _kept(memory: FisherMemory) -> dict[str, Any]:
     return {"total": float(memory.total), "curve": kept(memory.curve)}
 
 
-def _totals(own: Sequence[Finished], kind: str) -> list[float]:
-    return [one.result[kind]["total"] for one in own]
+def _totals(trials: Sequence[Finished], kind: str) -> list[float]:
+    return [one.result[kind]["total"] for one in trials]
 
 
 STUDY = MatrixCapacity()

@@ -24,7 +24,9 @@ from mnemoscope.connectivity import Dense
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory, measure_memory_capacity, memory_capacity
-from mnemoscope.replication.study import Finished, Preset, Published, Row, Study, Trial
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, about
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,37 +87,62 @@ class NonlinearCapacity(Study):
     name = "nonlinear-capacity"
     title = "Memory in a finite dynamic range"
     question = "What does a saturating nonlinearity do to the memory of a network, and does the published bound hold?"
-    published = (
-        Published(
-            "saturating units: J_tot, strong / weak signals", "may decrease", "Renanse, 2.5.1", agreeing=(0, 1.01)
+    claims = (
+        Claim(
+            about("saturating units"),
+            "J_tot, strong / weak signals",
+            "may decrease",
+            Source("renanse2021", "2.5.1"),
+            tolerance=(0, 1.01),
         ),
-        Published("relu: J_tot, strong / weak signals", "no problem for its bound", "Renanse, 2.5.1"),
-        Published(
-            "linear: J_tot / Tr(Sigma^-1) Tr(Psi^-1) E|X|^2",
+        Claim(
+            about("relu"), "J_tot, strong / weak signals", "no problem for its bound", Source("renanse2021", "2.5.1")
+        ),
+        Claim(
+            about("linear"),
+            "J_tot / Tr(Sigma^-1) Tr(Psi^-1) E|X|^2",
             "at most 1",
-            "Renanse, Eq 33",
-            agreeing=(0, 1),
-            because="it bounds the published formulas, not the exact total",
+            Source("renanse2021", "Eq 33"),
+            tolerance=(0, 1),
+            reason="it bounds the published formulas, not the exact total",
         ),
-        Published(
-            "tanh: J_tot / Tr(Sigma^-1) Tr(Psi^-1) N^2 R",
+        Claim(
+            about("tanh"),
+            "J_tot / Tr(Sigma^-1) Tr(Psi^-1) N^2 R",
             "below 1",
-            "Renanse, Eq 33, R = 1",
-            agreeing=(0, 1),
-            because="signals and noise have no range inside f",
+            Source("renanse2021", "Eq 33, R = 1"),
+            tolerance=(0, 1),
+            reason="signals and noise have no range inside f",
         ),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset("Two strengths, short trajectories: some seconds.",
-                        {"strengths": (0.01, 3.0), "steps": 30, "batch": 2, "measured": 1000, "delays": 20}),
-        "cpu": Preset("Nine strengths, 16 trajectories of 150 steps, 20,000 steps of signals; a minute on one core.",
-                      {"strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0), "steps": 150, "batch": 16,
-                       "measured": 20_000, "delays": 60}),
-        "paper": Preset("The same with 64 trajectories, 100,000 steps of signals, three seeds. The source has the "
-                        "bound alone, and no experiment.",
-                        {"strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0), "steps": 150, "batch": 64,
-                         "measured": 100_000, "delays": 100}, (0, 1, 2)),
-    }  # fmt: skip
+        "smoke": Preset(
+            "Two strengths, short trajectories: some seconds.",
+            {"strengths": (0.01, 3.0), "steps": 30, "batch": 2, "measured": 1000, "delays": 20},
+        ),
+        "cpu": Preset(
+            "Nine strengths, 16 trajectories of 150 steps, 20,000 steps of signals; a minute on one core.",
+            {
+                "strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0),
+                "steps": 150,
+                "batch": 16,
+                "measured": 20_000,
+                "delays": 60,
+            },
+        ),
+        "paper": Preset(
+            "The same with 64 trajectories, 100,000 steps of signals, three seeds. The source has the "
+            "bound alone, and no experiment.",
+            {
+                "strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0),
+                "steps": 150,
+                "batch": 64,
+                "measured": 100_000,
+                "delays": 100,
+            },
+            (0, 1, 2),
+        ),
+    }
     cites = ("renanse2021", "ganguli2008", "jaeger2001")
     lenses = ("fisher", "memory-capacity")
     caption = (
@@ -129,7 +156,7 @@ class NonlinearCapacity(Study):
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         pairs = [(name, phi) for name in DRAWN for phi in COLOURS] + [(EDGE, "linear")]
         return [
-            Trial(f"{name}, {phi}", {"network": name, "phi": phi, **settings}, seed)
+            Trial(f"{name}, {phi}", {"network": name, "phi": phi, **settings}, seed, about(name, phi=phi))
             for seed in seeds
             for name, phi in pairs
         ]
@@ -157,17 +184,17 @@ class NonlinearCapacity(Study):
         }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        saturating, relu, bound, in_range = self.published
+        saturating, relu, bound, in_range = self.claims
         rows = []
         for name in dict.fromkeys(one.trial.settings["network"] for one in results):
             own = [one for one in results if one.trial.settings["network"] == name]
             by_phi = {phi: [one.result for one in own if one.trial.settings["phi"] == phi] for phi in COLOURS}
-            for phi, stated in ((*((phi, saturating) for phi in SATURATING), ("relu", relu))) if name != EDGE else ():
+            for phi, claim in ((*((phi, saturating) for phi in SATURATING), ("relu", relu))) if name != EDGE else ():
                 ratios = [one["total"][-1] / one["total"][0] for one in by_phi[phi]]
                 ends = [f"{one['total'][0]:.3g} to {one['total'][-1]:.3g}" for one in by_phi[phi]]
                 linear = fmean(one["linear_total"] for one in by_phi[phi])
                 remark = f"J_tot from {', '.join(ends)}; linear: {linear:.3g}"
-                rows.append(_row(f"{name}, {phi}: J_tot, strong / weak", stated, ratios, remark))
+                rows.append(_row(f"{name}, {phi}: J_tot, strong / weak", claim, ratios, remark))
             linear = by_phi["linear"]
             exact = [one["linear_total"] / one["published_bound"] for one in linear]
             as_told = ", ".join(f"{one['published_total'] / one['published_bound']:.3g}" for one in linear)
@@ -195,8 +222,13 @@ class NonlinearCapacity(Study):
                     values = [fmean(one[quantity][at] for one in same) for at in range(len(strengths))]
                     axes.plot(strengths, values, color=COLOUR[colour], marker="o", markersize=3.5, label=phi)
             for quantity, style in (("range_published", (0, (4, 3))), ("range_exact", "dotted")):
-                above.plot(own[0].result["grid"], own[0].result[quantity], color=COLOUR["muted"], linestyle=style,
-                           linewidth=1.4)  # fmt: skip
+                above.plot(
+                    own[0].result["grid"],
+                    own[0].result[quantity],
+                    color=COLOUR["muted"],
+                    linestyle=style,
+                    linewidth=1.4,
+                )
             above.set_title(name, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
             above.set(xscale="log", ylim=(0, 1.25 * max(max(one.result["total"]) for one in own)))
             below.set(xscale="log", ylim=(0, None), xlabel="strength")
@@ -208,8 +240,15 @@ class NonlinearCapacity(Study):
         panels[0, 0].set_ylabel("Fisher memory, total")
         panels[1, 0].set_ylabel("signals recovered")
         handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False,
-                      labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=len(labels),
+            frameon=False,
+            labelcolor=COLOUR["ink"],
+            fontsize=PAGE_FONT_SIZE,
+        )
         return figure
 
 
@@ -224,11 +263,23 @@ def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed
     cell.drive.weight = torch.nn.Parameter(torch.cat([w[:, None], torch.eye(size, dtype=torch.float64)], 1))
     noise = torch.full((1 + size,), strength**2, dtype=torch.float64)
     noise[0] = 0
-    capacity = measure_memory_capacity(cell, 0, signal="normal", strength=strength, noise=noise, seed=seed,
-                                        steps=chosen["measured"], delays=chosen["delays"])  # fmt: skip
+    capacity = measure_memory_capacity(
+        cell,
+        0,
+        signal="normal",
+        strength=strength,
+        noise=noise,
+        seed=seed,
+        steps=chosen["measured"],
+        delays=chosen["delays"],
+    )
     spread = float(totals.std() / len(totals) ** 0.5)
-    return {"total": float(totals.mean()), "total_error": spread, "capacity": float(capacity.total),
-            "capacity_error": capacity.total_error}  # fmt: skip
+    return {
+        "total": float(totals.mean()),
+        "total_error": spread,
+        "capacity": float(capacity.total),
+        "capacity_error": capacity.total_error,
+    }
 
 
 def _published_constant(system: MatrixSystem) -> float:
@@ -249,24 +300,29 @@ def _mean_square(A: Tensor, w: Tensor) -> Tensor:
     return S.square().sum()
 
 
-def _row(quantity: str, stated: Published, measured: Sequence[float], remark: str) -> Row:
+def _row(quantity: str, claim: Claim, measured: Sequence[float], remark: str) -> Row:
     ours = ", ".join(f"{value:.3g}" for value in measured)
-    return stated.beside(quantity, measured, ours, remark)
+    return claim.compare(quantity, measured, ours, remark)
 
 
 def _checks(name: str, linear: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Of the linear network all is known: the lens along trajectories, and the measurement, put to it."""
     off = max(abs(total / one["linear_total"] - 1) for one in linear for total in one["total"])
-    totals, known = (", ".join(f"{value:.4g}" for value in values) for values in (
-        [one["total"][0] for one in linear], [one["linear_total"] for one in linear]))  # fmt: skip
+    totals, known = (
+        ", ".join(f"{value:.4g}" for value in values)
+        for values in ([one["total"][0] for one in linear], [one["linear_total"] for one in linear])
+    )
     measured = ", ".join(f"{one['capacity'][0]:.3g} +- {one['capacity_error'][0]:.1g}" for one in linear)
     exact = ", ".join(f"{one['linear_capacity']:.3g}" for one in linear)
     return [
-        Row(f"{name}, linear: J_tot, trajectories", "not published", totals,
-            remark=f"in closed form {known}; relative difference {off:.0e}"),
-        Row(f"{name}, linear: recovered", "not published", measured,
-            remark=f"in closed form {exact}"),
-    ]  # fmt: skip
+        Row(
+            f"{name}, linear: J_tot, trajectories",
+            "not published",
+            totals,
+            remark=f"in closed form {known}; relative difference {off:.0e}",
+        ),
+        Row(f"{name}, linear: recovered", "not published", measured, remark=f"in closed form {exact}"),
+    ]
 
 
 STUDY = NonlinearCapacity()

@@ -23,8 +23,10 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory
 from mnemoscope.lenses.fisher.stein import UnstableError
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
-from mnemoscope.replication.study import Finished, Preset, Published, Row
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.linear_networks import random_general, random_normal, random_source
 
 if TYPE_CHECKING:
@@ -74,31 +76,73 @@ class QueueCapacity(ComputedStudy):
     name = "queue-capacity"
     title = "What a queue of past states adds"
     question = "Does one slot of external memory multiply the capacity of a matrix network?"
-    published = (
-        Published("weight 1: spectral radius", "below 1, tacitly", "Renanse et al. 2021, Eq 37-40: sums over the past",
-                  agreeing=(0, 1 - 1e-9), because="the roots of z^2 - l z - 1 have the product -1"),
-        Published("weight 1: published, 16 passes / none", "blows up",
-                  "Renanse et al. 2021, Fig 3-4", agreeing=(1, HUGE),
-                  because="it would if noise were counted fewer times than the signal"),
-        Published("weight 1: whole queue / no queue", "at most 4",
-                  "Renanse et al. 2021, 3.2", agreeing=(0, 4)),
-        Published("weight 1: newest matrix", "1",
-                  "this project: |W|^2, as for every normal network", agreeing=(1 - EXACT, 1 + EXACT)),
-        Published("weight 1: whole queue", "2",
-                  "this project: (p + 1) |W|^2", agreeing=(2 - EXACT, 2 + EXACT)),
-        Published("stable, normal: newest matrix", "1", "this project: |W|^2", agreeing=(1 - EXACT, 1 + EXACT)),
-        Published("stable, normal: whole queue / (p + 1)", "1", "this project: (p + 1) |W|^2",
-                  agreeing=(1 - EXACT, 1 + EXACT)),
-        Published("stable, general: whole / ((p + 1) N^2)", "at most 1", "this project: tr(Q J_spatial) = "
-                  "(p + 1) N^2", agreeing=(0, 1)),
-    )  # fmt: skip
+    claims = (
+        Claim(
+            about("weight 1"),
+            "spectral radius",
+            "below 1, tacitly",
+            Source("renanse2021", "Eq 37-40: sums over the past"),
+            tolerance=(0, 1 - 1e-9),
+            reason="the roots of z^2 - l z - 1 have the product -1",
+        ),
+        Claim(
+            about("weight 1"),
+            "published, 16 passes / none",
+            "blows up",
+            Source("renanse2021", "Fig 3-4"),
+            tolerance=(1, HUGE),
+            reason="it would if noise were counted fewer times than the signal",
+        ),
+        Claim(about("weight 1"), "whole queue / no queue", "at most 4", Source("renanse2021", "3.2"), tolerance=(0, 4)),
+        Claim(
+            about("weight 1"),
+            "newest matrix",
+            "1",
+            Source("mnemoscope", "|W|^2, as for every normal network"),
+            tolerance=(1 - EXACT, 1 + EXACT),
+        ),
+        Claim(
+            about("weight 1"),
+            "whole queue",
+            "2",
+            Source("mnemoscope", "(p + 1) |W|^2"),
+            tolerance=(2 - EXACT, 2 + EXACT),
+        ),
+        Claim(
+            about("stable, normal"),
+            "newest matrix",
+            "1",
+            Source("mnemoscope", "|W|^2"),
+            tolerance=(1 - EXACT, 1 + EXACT),
+        ),
+        Claim(
+            about("stable, normal"),
+            "whole queue / (p + 1)",
+            "1",
+            Source("mnemoscope", "(p + 1) |W|^2"),
+            tolerance=(1 - EXACT, 1 + EXACT),
+        ),
+        Claim(
+            about("stable, general"),
+            "whole / ((p + 1) N^2)",
+            "at most 1",
+            Source("mnemoscope", "tr(Q J_spatial) = (p + 1) N^2"),
+            tolerance=(0, 1),
+        ),
+    )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 units a side.", {"cases": _cases((3,), (1, 2), (3,))}),
-        "cpu": Preset("3, 5 and 10 units a side, one to four slots, three seeds; some seconds.",
-                      {"cases": _cases((3, 5, 10), (1, 2, 3, 4), (3, 5))}, (0, 1, 2)),
-        "paper": Preset("3 to 15 units a side (225 units, as in Fig 3), one to four slots, five seeds; minutes.",
-                        {"cases": _cases((3, 4, 5, 10, 14, 15), (1, 2, 3, 4), (3, 5, 8))}, (0, 1, 2, 3, 4)),
-    }  # fmt: skip
+        "cpu": Preset(
+            "3, 5 and 10 units a side, one to four slots, three seeds; some seconds.",
+            {"cases": _cases((3, 5, 10), (1, 2, 3, 4), (3, 5))},
+            (0, 1, 2),
+        ),
+        "paper": Preset(
+            "3 to 15 units a side (225 units, as in Fig 3), one to four slots, five seeds; minutes.",
+            {"cases": _cases((3, 4, 5, 10, 14, 15), (1, 2, 3, 4), (3, 5, 8))},
+            (0, 1, 2, 3, 4),
+        ),
+    }
     cites = ("renanse2021", "ganguli2008")
     lenses = ("fisher",)
     caption = (
@@ -120,8 +164,10 @@ class QueueCapacity(ComputedStudy):
         return {"whole": float(whole.total), "newest": float(newest.total), "alpha": alpha}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        def row(number: int, own: Sequence[Finished], measured: Sequence[float], remark: str, form: str = ".3g") -> Row:
-            return self.row(own, self.published[number].quantity, measured, spread(measured, form), remark)
+        def row(
+            number: int, trials: Sequence[Finished], measured: Sequence[float], remark: str, form: str = ".3g"
+        ) -> Row:
+            return self.row(trials, self.claims[number], measured, spread(measured, form), remark)
 
         old, normal, general = (
             [one for one in results if one.trial.settings["kind"] == kind]
@@ -138,29 +184,51 @@ class QueueCapacity(ComputedStudy):
             row(2, old, [one.result["whole"][-1] / one.result["without"] for one in old], "the newest matrix alone: 1"),
             row(3, old, [value for one in old for value in one.result["newest"]], f"after {_listed(HORIZONS)} steps"),
             row(4, old, [value for one in old for value in one.result["whole"]], f"after {_listed(HORIZONS)} steps"),
-            *(Row(f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}", "not told",
-                  spread(told[passes]), remark=f"with the noise not passed: {spread(alone[passes])}")
-              for passes in PASSES[1:]),
+            *(
+                Row(
+                    f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}",
+                    "not told",
+                    spread(told[passes]),
+                    remark=f"with the noise not passed: {spread(alone[passes])}",
+                )
+                for passes in PASSES[1:]
+            ),
             row(5, normal, [one.result["newest"] for one in normal], f"{len(normal)} networks"),
-            row(6, normal, [one.result["whole"] / (one.trial.settings["slots"] + 1) for one in normal],
-                f"p = {spread([one.trial.settings['slots'] for one in normal], 'd')}"),
-            row(7, general, [one.result["whole"] / bound for one, bound in zip(general, bounds, strict=True)],
+            row(
+                6,
+                normal,
+                [one.result["whole"] / (one.trial.settings["slots"] + 1) for one in normal],
+                f"p = {spread([one.trial.settings['slots'] for one in normal], 'd')}",
+            ),
+            row(
+                7,
+                general,
+                [one.result["whole"] / bound for one, bound in zip(general, bounds, strict=True)],
                 f"newest {spread([one.result['newest'] for one in general])}, whole "
-                f"{spread([one.result['whole'] for one in general])}"),
-        ]  # fmt: skip
+                f"{spread([one.result['whole'] for one in general])}",
+            ),
+        ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.0)
         left, right = figure.subplots(1, 2)
         old = [one for one in results if one.trial.settings["kind"] == "as published"]
         for place, one in enumerate(old):
-            drawn = {"signal_alone": (PASSES, "published, noise not passed", "saddle-1", "dotted"),
-                     "whole": (HORIZONS, "exact, whole queue", "stable", "solid"),
-                     "newest": (HORIZONS, "exact, newest matrix", "slow", "solid"),
-                     "published": (PASSES, "published", "unstable", "dashed")}  # fmt: skip
+            drawn = {
+                "signal_alone": (PASSES, "published, noise not passed", "saddle-1", "dotted"),
+                "whole": (HORIZONS, "exact, whole queue", "stable", "solid"),
+                "newest": (HORIZONS, "exact, newest matrix", "slow", "solid"),
+                "published": (PASSES, "published", "unstable", "dashed"),
+            }
             for name, (x, label, colour, style) in drawn.items():
-                left.plot(x, one.result[name], color=COLOUR[colour], linestyle=style, linewidth=1.2,
-                          label=None if place else label)  # fmt: skip
+                left.plot(
+                    x,
+                    one.result[name],
+                    color=COLOUR[colour],
+                    linestyle=style,
+                    linewidth=1.2,
+                    label=None if place else label,
+                )
         left.set(xlabel="passes kept, or steps", ylabel="total", yscale="log", ylim=(1e-3, 1e7), xlim=(0, 33))
         above(figure, 2)
         plain_powers(left.yaxis)

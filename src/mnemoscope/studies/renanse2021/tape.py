@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import above
 from mnemoscope.replication.learning import by_name, colours, finite, first_step
-from mnemoscope.replication.solving import TAUGHT, SolvingStudy, ended
-from mnemoscope.replication.study import Finished, Published, Row, Study, Trial
+from mnemoscope.replication.solving import CURRICULUM_OPTIONS, SolvingStudy, ended
+from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
 from mnemoscope.tasks.bit_copy import Copying
@@ -24,7 +27,8 @@ from mnemoscope.training import build_task, evaluate_tasks, load_model
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SOURCE = "Renanse et al. 2021"
+PAPER = partial(Source, "renanse2021")
+"""A place in the paper."""
 SEQUENCES = 32
 """Of each length at which a trained network is tested."""
 FEW = 1.0
@@ -33,9 +37,22 @@ TIMES_AS_LONG = (1.5, 2, 2.4, 3, 4, 6)
 """Lengths never met in training, as multiples of the longest one that was: 30, 40, 48, 60, 80 and 120 after 20. A tape
 of 120 slots, as published, is full then."""
 
-BASE = RunConfig("tape", task="matrix-copy", cell="matntm", hidden_size=15, optimiser="rmsprop", learning_rate=1e-4,
-                 momentum=0.9, clip=10.0, steps=53_000, batch_size=16, evaluate_every=100, evaluate_batches=20,
-                 checkpoint_every=500, threads=1)  # fmt: skip
+BASE = RunConfig(
+    "tape",
+    task="matrix-copy",
+    cell="matntm",
+    hidden_size=15,
+    optimiser="rmsprop",
+    learning_rate=1e-4,
+    momentum=0.9,
+    clip=10.0,
+    steps=53_000,
+    batch_size=16,
+    evaluate_every=100,
+    evaluate_batches=20,
+    checkpoint_every=500,
+    threads=1,
+)
 """Table 1, Fig 5 and the released code, but for one thing: there every number of a gradient is cut to +-10, here a
 gradient is shortened to a norm of 10."""
 MATNTM: dict[str, Any] = {"cell": "matntm", "hidden_size": 15}
@@ -68,12 +85,19 @@ short sequences first, of mixed lengths: where a batch has one length, one of th
 next stage begins before this one is learned (of three seeds, two were stuck for hundreds of iterations)."""
 
 
-def at_rates(networks: Mapping[str, Mapping[str, Any]], rates: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Every network at every learning rate."""
+def at_rates(
+    networks: Mapping[str, Mapping[str, Any]], rates: Mapping[str, float], limited: bool = False
+) -> dict[Subject, dict[str, Any]]:
+    """Return every network at every learning rate; `rates` have the text that trials are named by.
+
+    `limited` names the trials of networks whose gradients are limited step by step.
+    """
+    condition = {"gradient": "limited"} if limited else {}
+    names = {name: f"{name}, limited" if limited else name for name in networks}
     return {
-        f"{name}, {words}": {**network, "learning_rate": rate}
+        about(name, **condition, rate=rate, label=f"{names[name]}, {text}"): {**network, "learning_rate": rate}
         for name, network in networks.items()
-        for words, rate in rates.items()
+        for text, rate in rates.items()
     }
 
 
@@ -88,8 +112,8 @@ class TapeStudy(SolvingStudy):
     score_in_words = "wrong bits"
     landmarks = ((0.0, FEW), (0.0, 0.0))
     base = BASE
-    told = BASE
-    as_told: Mapping[str, Mapping[str, Any]] = {}
+    published_base = BASE
+    published_changes: Mapping[str, Mapping[str, Any]] = {}
     curves: Mapping[str, Mapping[int, float]] = {}
     """Published points of learning curves: network, iterations, wrong bits."""
     lengths: Mapping[str, Mapping[int, float]] = {}
@@ -117,60 +141,60 @@ class TapeStudy(SolvingStudy):
         """Whether task, network and its size are those of Table 1; in what else the training differs is told beside."""
         published, settings = self.published_recipe(trial), trial.settings
         task, told = (
-            {name: value for name, value in options.items() if name not in TAUGHT}
+            {name: value for name, value in options.items() if name not in CURRICULUM_OPTIONS}
             for options in (settings["task_options"], published.task_options)
         )
         names = ("task", "cell", "hidden_size", "cell_options")
         return task == told and all(settings[name] == getattr(published, name) for name in names)
 
-    def remark(self, own: Sequence[Finished]) -> str:
-        return f"{super().remark(own)}; {task_of(own[0].trial).uninformed_summary()}"
+    def remark(self, trials: Sequence[Finished]) -> str:
+        return f"{super().remark(trials)}; {task_of(trials[0].trial).uninformed_summary()}"
 
-    def more_rows(self, name: str, own: Sequence[Finished]) -> list[Row]:
-        lost = len(own) - len(finite(own))
+    def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
+        lost = len(trials) - len(finite(trials))
         rows = [
-            self.parameters(own),
-            self.row(own, "seeds that did not stay finite", [lost], ours=f"{lost} of {len(own)}"),
-            *(self.until(own, most) for most in (FEW, 0.0)),
+            self.parameters(trials),
+            self.row(trials, "seeds that did not stay finite", [lost], ours=f"{lost} of {len(trials)}"),
+            *(self.until(trials, most) for most in (FEW, 0.0)),
         ]
-        if whole := finite(own):
-            task, tested = task_of(own[0].trial), [by_length(one) for one in whole]
+        if whole := finite(trials):
+            task, tested = task_of(trials[0].trial), [by_length(one) for one in whole]
             within = [length for length in self.tests(task) if length <= longest_of(task)]
             clean = sum(all(each[length] == 0 for length in within) for each in tested)
             span = self.in_words[1].format(within[0], within[-1])
-            told = f"{clean} of {len(own)}"
-            rows.append(self.row(own, f"seeds without a wrong bit at {span}", [clean], ours=told))
+            told = f"{clean} of {len(trials)}"
+            rows.append(self.row(trials, f"seeds without a wrong bit at {span}", [clean], ours=told))
             for length in (within[-1], *self.told_lengths):
                 if length in tested[0]:
                     wrong = [each[length] for each in tested]
-                    rows.append(self.row(own, f"wrong bits at {self.in_words[0].format(length)}", wrong))
+                    rows.append(self.row(trials, f"wrong bits at {self.in_words[0].format(length)}", wrong))
         return rows
 
-    def parameters(self, own: Sequence[Finished]) -> Row:
+    def parameters(self, trials: Sequence[Finished]) -> Row:
         """How many there are, which no training changes: it is compared whatever the recipe was."""
-        quantity, number = f"{own[0].trial.name}: parameters", own[0].result["parameters"]
-        stated = next((one for one in self.published if one.quantity == quantity), None)
-        if stated is None:
-            return Row(quantity, "", str(number))
-        return Study.compared(self, own, stated, quantity, [number], str(number), "")
+        trial, number = trials[0].trial, trials[0].result["parameters"]
+        claim = self.find_claim("parameters", trial.subject)
+        if claim is None:
+            return Row(f"{trial.name}: parameters", "", str(number))
+        return Study.compare(self, trials, claim, claim.name, [number], str(number))
 
-    def until(self, own: Sequence[Finished], most: float) -> Row:
+    def until(self, trials: Sequence[Finished], most: float) -> Row:
         """How many iterations it took to have no more wrong bits than that in an evaluation, for the first time."""
-        found = [first_step(one.result["curve"], "wrong bits", at_most=most) for one in own]
+        found = [first_step(one.result["curve"], "wrong bits", at_most=most) for one in trials]
         told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
         measured = [inf if step is None else step for step in found]
         said = [] if median(measured) == inf else [f"median {median(measured):,.0f}"]
-        said += [] if most else [ended(own)]
+        said += [] if most else [ended(trials)]
         words = f"iterations to the first evaluation with {f'at most {most:g}' if most else 'no'} wrong bit"
-        return self.row(own, words, measured, ours=told, remark="; ".join(said))
+        return self.row(trials, words, measured, ours=told, remark="; ".join(said))
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Learning curves, and wrong bits over length, with what was published and the two that know nothing."""
         figure = new_figure(7.2, 4.0)
         learning, lengths = figure.subplots(1, 2)
-        for colour, (name, own) in zip(colours(), by_name(results).items(), strict=False):
-            draw_curves(learning, [one.result["curve"] for one in own], name, colour)
-            draw_lengths(lengths, [by_length(one) for one in finite(own)], colour)
+        for colour, (name, trials) in zip(colours(), by_name(results).items(), strict=False):
+            draw_curves(learning, [one.result["curve"] for one in trials], name, colour)
+            draw_lengths(lengths, [by_length(one) for one in finite(trials)], colour)
             for axes, told in ((learning, self.curves.get(name, {})), (lengths, self.lengths.get(name, {}))):
                 axes.plot(list(told), list(told.values()), "o", color=colour, fillstyle="none", markersize=9)
         for axes in (learning, lengths):
@@ -211,8 +235,9 @@ def draw_curves(axes: Any, curves: Sequence[Mapping[str, Sequence[float]]], name
     steps = sorted({step for curve in curves for step in curve["step"]})
     values = [[_held(curve, step) for curve in curves] for step in steps]
     axes.plot(steps, [median(at) for at in values], color=colour, label=name)
-    axes.fill_between(steps, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15,
-                      linewidth=0)  # fmt: skip
+    axes.fill_between(
+        steps, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15, linewidth=0
+    )
 
 
 def _held(curve: Mapping[str, Sequence[float]], step: float) -> float:
@@ -228,8 +253,9 @@ def draw_lengths(axes: Any, tested: Sequence[Mapping[int, float]], colour: str) 
     lengths = sorted(tested[0])
     values = [[each[length] for each in tested] for length in lengths]
     axes.plot(lengths, [median(at) for at in values], color=colour, marker=".")
-    axes.fill_between(lengths, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15,
-                      linewidth=0)  # fmt: skip
+    axes.fill_between(
+        lengths, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15, linewidth=0
+    )
 
 
 def draw_nothing(axes: Any, results: Sequence[Finished]) -> None:
@@ -242,10 +268,18 @@ def draw_nothing(axes: Any, results: Sequence[Finished]) -> None:
     for (bits, wrong), names in levels.items():
         words = " or ".join(names) + (f", of {bits}" if len(tasks) > 1 else "")
         axes.axhline(wrong, color=COLOUR["muted"], linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(words, (1, wrong), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-                      ha="right", color=COLOUR["muted"], fontsize=PAGE_FONT_SIZE)  # fmt: skip
+        axes.annotate(
+            words,
+            (1, wrong),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="right",
+            color=COLOUR["muted"],
+            fontsize=PAGE_FONT_SIZE,
+        )
 
 
-def published_parameters(name: str, number: int) -> Published:
+def published_parameters(name: str, number: int) -> Claim:
     """Of Table 1."""
-    return Published(f"{name}: parameters", number, f"{SOURCE}, Table 1", agreeing=(number, number))
+    return Claim(about(name), "parameters", number, PAPER("Table 1"), tolerance=(number, number))

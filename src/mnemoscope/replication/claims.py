@@ -1,0 +1,190 @@
+"""Claims and verdicts: what a source states, as data, and how a measurement compares with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Literal
+
+from mnemoscope.registry.citations import Source
+
+Value = float | str
+
+
+class Verdict(StrEnum):
+    """How a measurement compares with a claim, the best first."""
+
+    MATCHES = "matches"
+    BETTER = "better"
+    IN_PART = "in part"
+    """Some networks match and others do not."""
+    WORSE = "worse"
+    DIFFERS = "differs"
+    NOT_COMPARED = "not compared"
+    """The claim has no tolerance, or the conditions of the measurement differ from the published ones."""
+    NOT_RUN = "not run"
+
+    @property
+    def compared(self) -> bool:
+        """Whether a measurement was held against the claim."""
+        return self not in (Verdict.NOT_COMPARED, Verdict.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict and its reason."""
+
+    verdict: Verdict = Verdict.NOT_COMPARED
+    reason: str = ""
+    """Why the measurement differs or was not compared, where that is known."""
+    matching: tuple[int, int] | None = None
+    """How many networks match, of how many, where only some do."""
+
+    def __str__(self) -> str:
+        return "matches in {} of {}".format(*self.matching) if self.matching else self.verdict.value
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a trial or a claim is about: a network, a task and a condition. Parts that do not matter are empty.
+
+    >>> subject = about("corelnet", "RMTS", m=95)
+    >>> subject.name, subject["m"]
+    ('corelnet, RMTS, m 95', 95)
+    """
+
+    network: str = ""
+    task: str = ""
+    condition: tuple[tuple[str, Value], ...] = ()
+    """Names and values of settings that tell apart trials of one network on one task."""
+    label: str = field(default="", compare=False)
+    """Name shown in place of the one that follows from the parts."""
+
+    @property
+    def name(self) -> str:
+        """Name of the subject in tables, and of its trials."""
+        parts = (self.network, self.task, *(f"{name} {_short(value)}" for name, value in self.condition))
+        return self.label or ", ".join(filter(None, parts))
+
+    def __getitem__(self, name: str) -> Value | None:
+        """Return the value of a condition, or None."""
+        return dict(self.condition).get(name)
+
+
+def about(network: str = "", task: str = "", /, *, label: str = "", **condition: Value) -> Subject:
+    """Make a subject; the condition is given as keyword arguments."""
+    return Subject(network, task, tuple(condition.items()), label)
+
+
+def as_subject(key: Subject | str) -> Subject:
+    """Return a key of a table of trials as a subject; a text is the name of a network."""
+    return key if isinstance(key, Subject) else Subject(network=key)
+
+
+EVERYTHING = Subject()
+"""Subject of a claim about all trials of a study."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One published number or statement."""
+
+    subject: Subject
+    quantity: str
+    """What is measured: "accuracy", "bits per character"."""
+    value: Value
+    """The published number or words."""
+    source: Source
+    tolerance: tuple[float, float] | None = None
+    """Lowest and highest measured value that matches the claim; None: nothing is measured that could."""
+    better: Literal["higher", "lower"] | None = None
+    """Which values are better than the published one; None: neither, or that is not for us to judge."""
+    reason: str = ""
+    """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
+
+    @property
+    def network(self) -> str:
+        """Network that the claim is about; empty: all of the study."""
+        return self.subject.network
+
+    @property
+    def task(self) -> str:
+        """Task that the claim is about; empty: all of the study."""
+        return self.subject.task
+
+    @property
+    def condition(self) -> tuple[tuple[str, Value], ...]:
+        """Settings under which the claim was made."""
+        return self.subject.condition
+
+    @property
+    def name(self) -> str:
+        """The subject and the quantity.
+
+        >>> Claim(about("nnrnn"), "recall", "solves it", Source("kerg2022thesis", "Fig 2")).name
+        'nnrnn: recall'
+        """
+        return ": ".join(filter(None, (self.subject.name, self.quantity)))
+
+    def judge(self, measured: Sequence[float]) -> Judgement:
+        """Compare what was measured, one value per network, with the tolerance.
+
+        >>> claim = Claim(EVERYTHING, "stable fixed points", 8, Source("jang", "Fig 6"), tolerance=(8, 8))
+        >>> print(claim.judge([8, 7, 8]))
+        matches in 2 of 3
+        >>> claim = Claim(EVERYTHING, "accuracy", 0.96, Source("jang"), tolerance=(0.95, 0.97), better="higher")
+        >>> print(claim.judge([0.93, 0.94]))
+        worse
+        """
+        if self.tolerance is None:
+            return Judgement(Verdict.NOT_COMPARED, "the study names no range that would agree")
+        if not measured:
+            return Judgement(Verdict.NOT_COMPARED, "nothing was measured")
+        low, high = self.tolerance
+        count = sum(low <= value <= high for value in measured)
+        if count == len(measured):
+            return Judgement(Verdict.MATCHES)
+        if count:
+            return Judgement(Verdict.IN_PART, self.reason, (count, len(measured)))
+        sides = {"higher" if value > high else "lower" for value in measured}
+        if self.better is None or len(sides) > 1:
+            return Judgement(Verdict.DIFFERS, self.reason)
+        return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, self.reason)
+
+    def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "") -> Row:
+        """Return the row with what was measured, and `ours`, the text for it, next to this claim."""
+        return Row(quantity, str(self.value), ours, self.judge(measured), remark, self)
+
+    def not_compared(self, quantity: str, ours: str, remark: str, reason: str) -> Row:
+        """Return the row where the measurement cannot be compared, with the reason."""
+        judgement = Judgement(Verdict.NOT_COMPARED, reason)
+        return Row(quantity, str(self.value), ours, judgement, "; ".join(filter(None, (remark, reason))), self)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a study's table: what was published next to what was measured."""
+
+    quantity: str
+    """Name of what was measured, with the network where there are several."""
+    published: str
+    ours: str
+    judgement: Judgement = Judgement()
+    remark: str = ""
+    claim: Claim | None = None
+    """The claim that it was compared with, if there is one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict without its reason."""
+        return self.judgement.verdict
+
+
+def with_reason(row: Row, reason: str) -> Row:
+    """Return the row with a reason for its verdict."""
+    return replace(row, judgement=replace(row.judgement, reason=reason))
+
+
+def _short(value: Value) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
