@@ -43,7 +43,7 @@ def slow_norms(model, task, batch):
 
 def test_what_is_looked_at_is_the_gradient_of_the_symbols(tmp_path):
     folder = run_of(tmp_path, "rnn")
-    found = STUDY.look(folder)
+    found = STUDY.measure(folder)
     model, task, config = load_model(folder)
     batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
     for place, own in enumerate((build_model(config, task).double(), model.double())):
@@ -60,7 +60,7 @@ def test_what_is_looked_at_is_the_gradient_of_the_symbols(tmp_path):
 @pytest.mark.parametrize("cell", ["memrnn", "relrnn", "sab"])
 def test_the_theory_is_that_of_the_measured_attention(tmp_path, cell):
     folder = run_of(tmp_path, cell, "copy", embedding=4)
-    found = STUDY.look(folder)
+    found = STUDY.measure(folder)
     if cell == "sab":
         assert bound_of(found, "1/κᵈ") is None
         return
@@ -125,7 +125,7 @@ def test_a_gradient_that_is_nowhere_has_a_reach():
 
 def test_the_tradeoff_looks_at_h_alone(tmp_path):
     folder = run_of(tmp_path, "rellstm")
-    found = screening_tradeoff.STUDY.look(folder)["gradient"]
+    found = screening_tradeoff.STUDY.measure(folder)["gradient"]
     model, task, config = load_model(folder)
     batch = task.batch(screening_tradeoff.SEQUENCES, config.seed, 0, "validation")
     own = model.double()

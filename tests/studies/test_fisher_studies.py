@@ -9,8 +9,7 @@ from mpmath import mp, mpf
 import mnemoscope as ms
 from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.replication import Finished
-from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
-from mnemoscope.studies.kerg2022.linear_networks import (
+from mnemoscope.replication.linear_networks import (
     feed_forward,
     first_unit,
     random_chain,
@@ -18,6 +17,7 @@ from mnemoscope.studies.kerg2022.linear_networks import (
     random_normal,
     random_source,
 )
+from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
 from mnemoscope.studies.renanse2021 import matrix_capacity, queue_capacity
 
 STUDIES = (fisher_table.STUDY, fisher_curves.STUDY, fisher_delay_line.STUDY, matrix_capacity.STUDY,
@@ -127,7 +127,7 @@ def test_the_step_that_mends_the_proof():
 def test_the_bounds_of_triangular_matrices(strength):
     for seed in range(20):
         for a in (0.6, 1.0, 1.7):
-            found = fisher_delay_line.look(random_chain(a, strength, 12, generator(seed)), a)
+            found = fisher_delay_line.check_chain(random_chain(a, strength, 12, generator(seed)), a)
             assert found["proposition"] >= 0
             assert found["sharper"] >= 0
             assert found["covariance"] <= 0
@@ -136,7 +136,9 @@ def test_the_bounds_of_triangular_matrices(strength):
 
 
 def test_the_exponent_2_has_counter_examples():
-    found = [fisher_delay_line.look(random_chain(1.0, 1.0, 20, generator(seed)), 1.0)["squared"] for seed in range(5)]
+    found = [
+        fisher_delay_line.check_chain(random_chain(1.0, 1.0, 20, generator(seed)), 1.0)["squared"] for seed in range(5)
+    ]
     assert min(found) < -0.1
 
 

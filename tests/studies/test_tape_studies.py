@@ -196,7 +196,7 @@ def test_a_trained_network_is_tested_at_single_lengths(tmp_path):
     trial = COPY.trials(COPY.presets["smoke"].settings, (3,))[0]
     config = replace(RunConfig(**trial.settings), steps=2, evaluate_every=2)
     run = train(config, tmp_path, progress=False).folder
-    found = dict(COPY.look(run)["tested"])
+    found = dict(COPY.measure(run)["tested"])
     assert [*found] == [1, 2, 3, 4, 5, 6, 8, 12]
     model, task, _ = load_model(run)
     for length in (2, 8):

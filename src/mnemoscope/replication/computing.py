@@ -45,7 +45,7 @@ class ComputedStudy(Study):
         return self.compare(trials, claim, claim.name, measured, ours, remark)
 
 
-def kept(values: Float[Tensor, " values"]) -> list[float]:
+def rounded(values: Float[Tensor, " values"]) -> list[float]:
     """Return the values with six digits, for JSON."""
     return [float(f"{value:.6g}") for value in values.tolist()]
 
@@ -56,7 +56,7 @@ def plain_powers(axis: Any) -> None:
     axis.set_minor_formatter(lambda *_: "")
 
 
-def above(figure: Any, columns: int) -> None:
+def legend_above(figure: Any, columns: int) -> None:
     """Draw the legend of all axes above them, where it covers nothing."""
     figure.legend(
         loc="outside upper center", ncols=columns, frameon=False, labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE

@@ -67,7 +67,7 @@ class LearningStudy(Study):
                 "seconds": round(trained.seconds, 1),
                 **trained.scores,
             }
-            result |= self.look(trained.folder) | ({"trained by": shared} if shared else {})
+            result |= self.measure(trained.folder) | ({"trained by": shared} if shared else {})
         lines = RunFolder(config.folder(folder)).read_metrics()
         if lines and "left_out" in lines[-1]:
             result["left out"] = lines[-1]["left_out"]
@@ -77,7 +77,7 @@ class LearningStudy(Study):
         """Return the environment in which the network was trained, which may differ from the current one."""
         return RunFolder(RunConfig(**trial.settings).folder(folder)).read_environment()
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         """Measure more of a trained network, whose run is in the folder `run`."""
         return {}
 

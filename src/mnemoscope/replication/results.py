@@ -16,8 +16,8 @@ from mnemoscope.replication.trial_files import (
     command_of,
     finished_trials,
     missing_trials,
-    of_the_preset,
     preset_of,
+    preset_progress,
     summary_of,
     written_by_newer,
 )
@@ -96,7 +96,7 @@ def _read(held: StoredResults) -> PresetResults:
         finished, path = finished_trials(study, preset, held.path), page if page.exists() else held.path
     if not finished:
         raise ValueError(f"none of its trials belongs to the preset {held.preset!r} any more")
-    counted = of_the_preset(study, preset, finished)
+    counted = preset_progress(study, preset, finished)
     return PresetResults(
         study,
         held.preset,

@@ -72,7 +72,7 @@ def missing_trials(study: Study, preset: Preset, finished: Sequence[Finished]) -
     return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in there]
 
 
-def of_the_preset(study: Study, preset: Preset, finished: Sequence[Finished]) -> dict[str, int]:
+def preset_progress(study: Study, preset: Preset, finished: Sequence[Finished]) -> dict[str, int]:
     """Count the trials of a preset with the preset's seeds, and those of them that are finished."""
     there = {each.trial.hash for each in finished}
     trials = [trial.hash for trial in study.trials(preset.settings, preset.seeds)]
@@ -92,7 +92,7 @@ def summary_of(
         "study": study.name,
         "preset": preset,
         "command": command_of(study, preset, finished),
-        "of the preset": of_the_preset(study, chosen, finished),
+        "of the preset": preset_progress(study, chosen, finished),
         "not run": missing_trials(study, chosen, finished),
         "environments": [each for n, each in enumerate(environments) if each not in environments[:n]],
         "claims": [claim_as_json(claim) for claim in study.claims],

@@ -30,7 +30,7 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import above
+from mnemoscope.replication.computing import legend_above
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.report.bifurcations import bifurcations_section
@@ -240,7 +240,7 @@ class FlipFlopEvolution(Study):
         lower.minorticks_off()
         for axes in (upper, lower):
             style_page_axes(axes)
-        above(figure, 4)
+        legend_above(figure, 4)
         return figure
 
 

@@ -18,7 +18,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import above
+from mnemoscope.replication.computing import legend_above
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
     LEFT_ALONE,
@@ -216,7 +216,7 @@ class FlipFlopNoise(Study):
         for axes in (left, right):
             axes.locator_params(axis="x", nbins=4)
             style_page_axes(axes)
-        above(figure, len(KINDS))
+        legend_above(figure, len(KINDS))
         return figure
 
 

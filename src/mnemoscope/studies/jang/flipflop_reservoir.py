@@ -28,7 +28,7 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import above, spread
+from mnemoscope.replication.computing import legend_above, spread
 from mnemoscope.replication.learning import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.report import NetworkPage, write_page
@@ -215,7 +215,7 @@ class FlipFlopReservoir(Study):
         grid = figure.add_gridspec(bits + 1, bits, height_ratios=[1] * bits + [2.6])
         _draw_test(figure, grid, first["test"], bits)
         _draw_points(figure, grid, first, bits)
-        above(figure, 4)
+        legend_above(figure, 4)
         return figure
 
 

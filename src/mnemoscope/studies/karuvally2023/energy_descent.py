@@ -31,7 +31,7 @@ from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy_rate, map_energ
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, above, kept
+from mnemoscope.replication.computing import ComputedStudy, legend_above, rounded
 from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ class EnergyDescent(ComputedStudy):
             style_page_axes(axes)
         left.grid(axis="y", visible=False)
         left.tick_params(axis="y", labelsize=PAGE_FONT_SIZE, length=0)
-        above(figure, 2)
+        legend_above(figure, 2)
         return figure
 
 
@@ -366,7 +366,7 @@ def _trace(generator: torch.Generator) -> dict[str, list[float]]:
     along, free = torch.stack(fields), torch.stack(following)
     traces = {variant: map_energy(weights, along, y.expand_as(along), variant).total for variant in VARIANTS}
     traces["following"] = map_energy(weights, free, weights.sigma_f(free)).total
-    return {name: kept(values - values[0]) for name, values in traces.items()}
+    return {name: rounded(values - values[0]) for name, values in traces.items()}
 
 
 def _share(results: Sequence[Finished], key: str) -> float:

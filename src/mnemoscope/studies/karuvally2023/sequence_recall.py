@@ -27,7 +27,7 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import measure_recall
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, above, kept
+from mnemoscope.replication.computing import ComputedStudy, legend_above, rounded
 from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class SequenceRecall(ComputedStudy):
             least.append(torch.stack([one.margin.min() for one in seen]).median())
         example = measure_recall(cyclic_memory(drawn[0], EXAMPLE, case["beta"]), 0, -(-SHOWN // case["k"]), case["k"])
         return {
-            "exact": kept(torch.stack(whole)),
-            "periods": kept(torch.stack(right)),
-            "margin": kept(torch.stack(least)),
-            "example": [kept(one) for one in example.overlaps[: SHOWN + 1, 0].mT],
+            "exact": rounded(torch.stack(whole)),
+            "periods": rounded(torch.stack(right)),
+            "margin": rounded(torch.stack(least)),
+            "example": [rounded(one) for one in example.overlaps[: SHOWN + 1, 0].mT],
         }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
@@ -161,7 +161,7 @@ class SequenceRecall(ComputedStudy):
             axes.set(ylim=(-1.05, 1.05), ylabel=f"overlap, k = {one.trial.settings['k']}", yticks=[-1, 0, 1])
             style_page_axes(axes)
             axes.set_xlabel("inner step" if place else "")
-        above(figure, len(drawn))
+        legend_above(figure, len(drawn))
         return figure
 
 

@@ -52,7 +52,7 @@ class BindingStudy(LearningStudy):
         threads=1,
     )
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         assert isinstance(task, VariableBinding)
         batch = task.batch(TRIALS, config.seed, 0, "test")

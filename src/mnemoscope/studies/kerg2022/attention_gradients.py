@@ -19,7 +19,7 @@ from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.computing import kept
+from mnemoscope.replication.computing import rounded
 from mnemoscope.replication.learning import LearningStudy, by_name
 from mnemoscope.replication.solving import changed_options
 from mnemoscope.replication.study import Finished, Preset, Trial
@@ -126,7 +126,7 @@ class AttentionGradients(LearningStudy):
         }
         return super().trials({**settings, "networks": networks}, seeds)
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         """Both curves from the first step on, how far each reaches, and the theory's exponents."""
         model, task, config = load_model(run)
         assert isinstance(task, Copy)
@@ -137,8 +137,11 @@ class AttentionGradients(LearningStudy):
         # a gradient that is exactly 0 has no logarithm
         curves = gradients.norms.mean(2).clamp(min=torch.finfo(torch.float64).tiny).log10()
         first = batch.inputs[..., : task.alphabet].any(-1).long().argmax(0)
-        found: dict[str, Any] = {"curves": [kept(curve) for curve in curves], "back": kept(reach(gradients, first))}
-        found["decay"] = kept(gradients.decay.nan_to_num())
+        found: dict[str, Any] = {
+            "curves": [rounded(curve) for curve in curves],
+            "back": rounded(reach(gradients, first)),
+        }
+        found["decay"] = rounded(gradients.decay.nan_to_num())
         cell = model.cell
         if isinstance(cell, Attentive) and not isinstance(cell.past, SparseBacktracking):
             with torch.no_grad():

@@ -178,8 +178,8 @@ class ComparisonStudy(RelationalStudy):
     cites = ("kerg2022", "webb2021", "vaswani2017")
     caption = f"{CAPTION} Transitive: trained with small and medium, medium and large; tested with small and large."
 
-    def look(self, run: Path) -> dict[str, Any]:
-        return {**super().look(run), **competition(run)}
+    def measure(self, run: Path) -> dict[str, Any]:
+        return {**super().measure(run), **competition(run)}
 
     def claimed(self, results: Sequence[Finished]) -> list[Row]:
         """Also how much the seeds of mixtures differ, where there are several."""

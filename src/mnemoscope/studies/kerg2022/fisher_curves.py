@@ -12,9 +12,9 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
+from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.linear_networks import feed_forward, first_unit
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.linear_networks import feed_forward, first_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +106,7 @@ class FisherCurves(ComputedStudy):
         bound = memory.amplification_bound.nan_to_num(0)  # 1 / inf where nothing is left to amplify
         return {
             "curve": memory.curve.tolist(),
-            "bound": kept(bound),
+            "bound": rounded(bound),
             "total": float(memory.total),
             "optimality": _worst_and_best(memory.curve[1:] / bound[1:]),
         }
@@ -173,7 +173,7 @@ class FisherCurves(ComputedStudy):
             style_page_axes(axes)
             plain_powers(axes.yaxis)
         panels[0.0].set_ylabel("J(k)")
-        above(figure, 3)
+        legend_above(figure, 3)
         return figure
 
 

@@ -24,9 +24,9 @@ from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, kept, spread
+from mnemoscope.replication.computing import ComputedStudy, rounded, spread
+from mnemoscope.replication.linear_networks import first_unit, random_chain
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.linear_networks import first_unit, random_chain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,12 +165,12 @@ class FisherDelayLine(ComputedStudy):
         found: list[dict[str, Any]] = []
         for a in self.multiples:
             for strength in case["strengths"]:
-                looks = [
-                    look(random_chain(a, strength, case["size"], generator), a, curves=number == 0 and a == 1)
+                checks = [
+                    check_chain(random_chain(a, strength, case["size"], generator), a, curves=number == 0 and a == 1)
                     for number in range(case["trials"])
                 ]
-                curves = {name: one for look in looks for name, one in look.pop("curves", {}).items()}
-                lists = {name: [one[name] for one in looks] for name in looks[0]}
+                curves = {name: one for check in checks for name, one in check.pop("curves", {}).items()}
+                lists = {name: [one[name] for one in checks] for name in checks[0]}
                 found.append({"a": a, "strength": strength, **lists, "curves": curves})
         return {"chains": found}
 
@@ -235,7 +235,7 @@ class FisherDelayLine(ComputedStudy):
         return figure
 
 
-def look(theta: Float[Tensor, "size size"], a: float, *, curves: bool = False) -> dict[str, Any]:
+def check_chain(theta: Float[Tensor, "size size"], a: float, *, curves: bool = False) -> dict[str, Any]:
     """One chain against the formula, the bounds and the steps of their proof; bounds as log10 of J over them."""
     size = len(theta)
     memory = fisher_memory(theta, first_unit(size), lags=size)
@@ -264,8 +264,8 @@ def look(theta: Float[Tensor, "size size"], a: float, *, curves: bool = False) -
     }
     found = {name: float(f"{value:.3g}") for name, value in found.items()}  # of thousands of chains
     if curves:
-        drawn = {name: kept(J / log(10) - ratios[name]) for name in ("proposition", "sharper")}
-        found["curves"] = {"curve": kept(J / log(10)), **drawn}
+        drawn = {name: rounded(J / log(10) - ratios[name]) for name in ("proposition", "sharper")}
+        found["curves"] = {"curve": rounded(J / log(10)), **drawn}
     return found
 
 

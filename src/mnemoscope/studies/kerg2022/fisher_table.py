@@ -14,9 +14,9 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, above, kept, spread
+from mnemoscope.replication.computing import ComputedStudy, legend_above, rounded, spread
+from mnemoscope.replication.linear_networks import feed_forward, first_unit
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.linear_networks import feed_forward, first_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,7 +131,7 @@ class FisherTable(ComputedStudy):
             "total": float(memory.total),
             "error": memory.error,
             "condition": float((singular[0] / singular[-1]) ** 2),
-            "plain": kept(plain_totals(A, w, generator)),
+            "plain": rounded(plain_totals(A, w, generator)),
         }
 
     def as_published(self, trial: Trial) -> bool:
@@ -181,7 +181,7 @@ class FisherTable(ComputedStudy):
         axes.set_xscale("symlog", linthresh=0.1)
         axes.set_xticks([-100, -10, -1, -0.1, 0, 0.1, 1, 10, 100], ["-100", "-10", "-1", "", "0", "", "1", "10", "100"])
         axes.set(xlabel="above or below the exact J_tot, in percent", xlim=(-300, 300))
-        above(figure, 3)
+        legend_above(figure, 3)
         axes.set_axisbelow(True)
         style_page_axes(axes)
         return figure

@@ -48,7 +48,7 @@ class GradientNorms(GammaClamp):
         "norm of the gradient of the weights while learning."
     )
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         batch = task.batch(min(16, config.batch_size), config.seed, 0, "validation")
         result = gradient_norms(
@@ -57,7 +57,7 @@ class GradientNorms(GammaClamp):
             lambda outputs: task.errors(model.readout(outputs), batch)[-1].mean(),
         )
         back = result.norms[0].float().mean(1).flip(0)  # in the precision of the network
-        return super().look(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
+        return super().measure(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         found = [one.result["gradient"] for one in trials if "gradient" in one.result]

@@ -96,7 +96,7 @@ class LearnedSchur(LearningStudy):
             for seed in seeds
         ]
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         matrix = getattr(load_model(run)[0].cell, "connectivity", None)
         assert isinstance(matrix, Schur)
         with torch.no_grad():

@@ -16,7 +16,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import above
+from mnemoscope.replication.computing import legend_above
 from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.training import NonFiniteLoss
@@ -224,7 +224,7 @@ class MiniGrid(Study):
         for axes in (*learning.values(), tested):
             axes.set_ylim(-0.03, 1.05)
             style_page_axes(axes)
-        above(figure, len(networks))
+        legend_above(figure, len(networks))
         return figure
 
 

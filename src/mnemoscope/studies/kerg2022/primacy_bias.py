@@ -14,7 +14,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, kept, plain_powers, spread
+from mnemoscope.replication.computing import ComputedStudy, plain_powers, rounded, spread
 from mnemoscope.replication.learning import by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 
@@ -106,7 +106,7 @@ class PrimacyBias(ComputedStudy):
             "first": torch.cat([one.primacy for one in seen]).mean().item(),
             "symbols": ((bears & held).sum(0) / task.symbols).mean().item(),
             # of states that left the buffer: the relevance of the others is not final
-            "score": kept(scores[: -cell.past.short_term].mean(1)[: 5 * cell.past.slots]),
+            "score": rounded(scores[: -cell.past.short_term].mean(1)[: 5 * cell.past.slots]),
         }
 
     def as_published(self, trial: Trial) -> bool:

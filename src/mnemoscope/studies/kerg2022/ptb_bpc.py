@@ -143,7 +143,7 @@ class PennTreebankBPC(LearningStudy):
     cites = ("kerg2019", "mikolov2012", "marcus1993")
     caption = "Bits per character on the validation text while learning."
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         """The moduli and angles of the eigenvalues of an nnRNN."""
         matrix = getattr(load_model(run)[0].cell, "connectivity", None)
         if not isinstance(matrix, Schur):

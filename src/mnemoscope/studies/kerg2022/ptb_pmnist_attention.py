@@ -11,7 +11,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import above
+from mnemoscope.replication.computing import legend_above
 from mnemoscope.replication.learning import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.psmnist import EPOCH as MNIST_EPOCH
@@ -198,7 +198,7 @@ class AttentionOnData(LearningStudy):
             axes.set(xlabel=f"iterations, {task}")
             style_page_axes(axes)
         panels[tasks[0]].set_ylabel("accuracy")
-        above(figure, 4)
+        legend_above(figure, 4)
         return figure
 
 

@@ -11,7 +11,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import above
+from mnemoscope.replication.computing import legend_above
 from mnemoscope.replication.learning import colours, first_step
 from mnemoscope.replication.solving import SolvingStudy, changed_options, ended
 from mnemoscope.replication.study import Finished, Trial
@@ -146,7 +146,7 @@ class RecallStudy(SolvingStudy):
         lengths.minorticks_off()
         for axes in (learning, lengths):
             style_page_axes(axes)
-        above(figure, 4)
+        legend_above(figure, 4)
         return figure
 
 

@@ -259,7 +259,7 @@ class RelationalStudy(LearningStudy):
         """What a trained network is tested with: "validation", what it was trained with, and keys of `unseen`."""
         return {"test": (task, "test"), "validation": (task, "validation")}
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         """Accuracy in each of the tests."""
         model, task, config = load_model(run)
         model = model.to(config.device)

@@ -15,7 +15,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import task_gradients
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import kept
+from mnemoscope.replication.computing import rounded
 from mnemoscope.replication.learning import LearningStudy, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.denoise import SCREENED
@@ -140,14 +140,14 @@ class ScreeningTradeoff(LearningStudy):
         "sequences of the logarithm. Left: for several rho, right: for several nu, the other one being 15."
     )
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         """Mean of log10 |dL / dh_t| over sequences, from the last step back; h is the output of the LSTM alone."""
         model, task, config = load_model(run)
         batch = task.batch(SEQUENCES, config.seed, 0, "validation")
         norms = task_gradients(task, model, batch).norms[0]
         # a gradient that is exactly 0 has no logarithm
         back = norms.clamp(min=torch.finfo(norms.dtype).tiny).log10().mean(1).flip(0)
-        return {"gradient": kept(back)}
+        return {"gradient": rounded(back)}
 
     def as_published(self, trial: Trial) -> bool:
         """Whether the task and the size are as published; how well it is learned is told beside."""

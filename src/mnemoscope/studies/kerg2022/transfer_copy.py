@@ -96,7 +96,7 @@ class TransferCopy(RecallStudy):
         "lines), and as published (circles)."
     )
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         assert isinstance(task, Copy)
         tasks = {times * task.delay: replace(task, delay=times * task.delay) for times in TIMES_AS_LONG}

@@ -18,10 +18,10 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
+from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.linear_networks import random_general, random_normal, random_source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +122,7 @@ class MatrixCapacity(ComputedStudy):
             "lags_above": int((told.curve > exact.curve * (1 + 1e-9)).sum()),
         }
         if case["kind"] == "general":
-            found["by_direction"] = kept(torch.linalg.eigvalsh(exact.spatial))
+            found["by_direction"] = rounded(torch.linalg.eigvalsh(exact.spatial))
         elif size**2 <= LARGEST_VECTOR:
             w = random_source(size, generator).flatten()
             found["vector"] = _kept(fisher_memory(random_normal(size**2, 1.0, generator), w, lags=LAGS))
@@ -210,7 +210,7 @@ class MatrixCapacity(ComputedStudy):
         general.set(xlabel="units a side, N; general", yscale="log")
         general.set_xticks(sizes)
         plain_powers(general.yaxis)
-        above(figure, 3)
+        legend_above(figure, 3)
         for axes in (curve, held, normal, general):
             style_page_axes(axes)
         return figure
@@ -221,7 +221,7 @@ def _largest_first(results: Sequence[Finished]) -> list[Finished]:
 
 
 def _kept(memory: FisherMemory) -> dict[str, Any]:
-    return {"total": float(memory.total), "curve": kept(memory.curve)}
+    return {"total": float(memory.total), "curve": rounded(memory.curve)}
 
 
 def _totals(trials: Sequence[Finished], kind: str) -> list[float]:

@@ -140,13 +140,13 @@ class MatrixRecallStudy(TapeStudy):
         longer = ITEMS if task.most < ITEMS[0] else ()
         return {items: task.at(items) for items in (*range(task.fewest, task.most + 1), *longer)}
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         assert isinstance(task, Recall)
         parts = {number: task.at(task.most, number) for number in PARTS}
         tested = evaluate_tasks(model.to(config.device), parts, sequences=SEQUENCES, seed=config.seed)
         found = [[number, float(f"{scores['wrong bits']:.4g}")] for number, scores in tested.items()]
-        return {**super().look(run), "of parts": found}
+        return {**super().measure(run), "of parts": found}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         task, rows = task_of(trials[0].trial), []

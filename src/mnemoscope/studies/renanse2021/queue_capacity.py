@@ -25,9 +25,9 @@ from mnemoscope.lenses import MatrixSystem, fisher_memory
 from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, above, kept, plain_powers, spread
+from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.linear_networks import random_general, random_normal, random_source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -230,7 +230,7 @@ class QueueCapacity(ComputedStudy):
                     label=None if place else label,
                 )
         left.set(xlabel="passes kept, or steps", ylabel="total", yscale="log", ylim=(1e-3, 1e7), xlim=(0, 33))
-        above(figure, 2)
+        legend_above(figure, 2)
         plain_powers(left.yaxis)
         slots = [one.trial.settings.get("slots", 0) for one in results]
         ends = [0.7, max(slots) + 0.3]
@@ -267,8 +267,8 @@ def _of_weight_1(system: MatrixSystem) -> dict[str, Any]:
         "radius": system.map().radius(),
         "without": float(fisher_memory(MatrixSystem(system.U, system.V, system.W)).total),
         "refused": refused,
-        "published": kept(torch.stack(told)),
-        "signal_alone": kept(torch.stack([fisher_memory(one, method="published").total for one in alone])),
+        "published": rounded(torch.stack(told)),
+        "signal_alone": rounded(torch.stack([fisher_memory(one, method="published").total for one in alone])),
         "whole": torch.stack(exact["all"]).tolist(),
         "newest": torch.stack(exact["newest"]).tolist(),
     }

@@ -14,7 +14,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import above
+from mnemoscope.replication.computing import legend_above
 from mnemoscope.replication.learning import by_name, colours, finite, first_step
 from mnemoscope.replication.solving import CURRICULUM_OPTIONS, SolvingStudy, ended
 from mnemoscope.replication.study import Finished, Study, Trial
@@ -129,7 +129,7 @@ class TapeStudy(SolvingStudy):
         longer = [round(times * task.longest) for times in TIMES_AS_LONG]
         return {length: task.at(length) for length in (*range(task.shortest, task.longest + 1), *longer)}
 
-    def look(self, run: Path) -> dict[str, Any]:
+    def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         tested = evaluate_tasks(model.to(config.device), self.tests(task), sequences=SEQUENCES, seed=config.seed)
         return {"tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]}
@@ -207,7 +207,7 @@ class TapeStudy(SolvingStudy):
         learning.minorticks_off()
         learning.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         lengths.set(xlabel=self.in_words[0].format("").strip())
-        above(figure, 3)
+        legend_above(figure, 3)
         return figure
 
 
