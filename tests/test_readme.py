@@ -1,15 +1,17 @@
-"""The README's own examples, and those of the tutorials, run as they stand."""
+"""The examples of the README and of the documentation run unchanged, and the pages agree with the code."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.test_house import ROOMS
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 VARIABLES = ROOT / "docs" / "variables.md"
 ELSEWHERE = ("variables.md", "extending.md")
-"""Whose examples belong together: the tutorial's are run below, those of the other in test_extending.py."""
+"""Pages whose examples depend on each other: the first has a test below, the second has test_extending.py."""
 
 
 def blocks(page: Path = README) -> list[str]:
@@ -28,6 +30,11 @@ def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "fixed_points.png").stat().st_size > 10_000
 
 
+def test_the_page_on_the_house_lists_the_rooms_in_import_order():
+    page = (ROOT / "docs" / "house.md").read_text()
+    assert tuple(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == ROOMS
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_other_examples_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -42,28 +49,28 @@ def test_the_readme_is_short_and_its_other_examples_are_on_pages():
     assert len(PAGES) >= 6
 
 
-def test_the_tutorial_on_variables_runs_and_says_what_is_printed(tmp_path, monkeypatch, capsys):
+def test_the_tutorial_on_variables_runs_and_shows_what_it_prints(tmp_path, monkeypatch, capsys):
     parts = blocks(VARIABLES)
     assert sum(bool(line.strip()) for part in parts[:2] for line in part.splitlines()) == 15
     monkeypatch.chdir(tmp_path)
-    known: dict = {}
+    namespace: dict = {}
     printed = []
     for part in parts:
-        exec(compile(part, "docs/variables.md", "exec"), known)
+        exec(compile(part, "docs/variables.md", "exec"), namespace)
         printed.append(capsys.readouterr().out)
     assert (tmp_path / "variables.png").stat().st_size > 50_000
-    memories, published = known["memories"], known["published"]
+    memories, published = namespace["memories"], namespace["published"]
     assert (memories.status, memories.variables, memories.size) == ("explained", 4, 3)
-    assert (known["untrained"].status, published.status) == ("none", "refuted")
+    assert (namespace["untrained"].status, published.status) == ("none", "refuted")
     assert published.trials.sign_accuracy == 1
     assert [test.name for test in published.tests if not test.passed][-1] == "remove the memory space"
-    assert bool((known["held"].sign() == known["shown"][:, 0]).all())
-    assert known["said"][0].tolist() == known["said"][4].tolist() == [1.0, 1.0, 1.0]
-    # what the page shows as printed is printed, but for the digits, which may differ from machine to machine
+    assert bool((namespace["held"].sign() == namespace["shown"][:, 0]).all())
+    assert namespace["repeated"][0].tolist() == namespace["repeated"][4].tolist() == [1.0, 1.0, 1.0]
+    # the page shows the printed lines; digits may differ between machines
     shown = re.findall(r"```\n(Elman.*?|none.*?)```", VARIABLES.read_text(), re.DOTALL)
-    for words, out in zip(shown, (printed[1], printed[2], printed[3]), strict=True):
-        lines = [_without_digits(line) for line in out.splitlines()]
-        for line in words.splitlines():
+    for text, output in zip(shown, printed[1:4], strict=True):
+        lines = [_without_digits(line) for line in output.splitlines()]
+        for line in text.splitlines():
             assert line.strip() == "..." or _without_digits(line) in lines, line
 
 

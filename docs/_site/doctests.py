@@ -1,4 +1,4 @@
-"""Examples in docstrings are shown as code: to Markdown, `>>>` would be a quotation within two others."""
+"""Show the examples of docstrings as code. Markdown would read `>>>` as nested quotations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import griffe
 
 
 class Doctests(griffe.Extension):
-    """Puts a fence around each example."""
+    """Griffe extension that puts a code fence around each example."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Called for every module, class, function and attribute."""
+        """Fence the examples of a module, class, function or attribute."""
         if obj.docstring is not None and ">>>" in obj.docstring.value:
             obj.docstring.value = fenced(cleandoc(obj.docstring.value))
 
 
 def fenced(text: str) -> str:
-    """Each example with a fence before its first line and after its last, which an empty line follows."""
+    """Return the text with a fence around each example, which ends at an empty line."""
     return re.sub(r"(?m)^>>> .*(?:\n(?!\s*$).*)*", lambda found: f"```pycon\n{found[0]}\n```", text)
