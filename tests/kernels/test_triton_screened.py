@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
-from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
+from mnemoscope.kernels.screened_types import EMPTY, Screening, Start, Weights
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_screened as kernels

@@ -13,11 +13,11 @@ from mnemoscope.cells import GRU, LSTM, Elman, Stack
 from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.memory.attention.history import History
-from mnemoscope.memory.attention.sharing import TopK
+from mnemoscope.memory.attention.normalisation import TopK
 
 CELLS = {
     "elman": lambda: Elman(5, 12, "tanh"),
-    "orthogonal": lambda: ms.cells.named.exprnn(5, 12),
+    "orthogonal": lambda: ms.networks.exprnn(5, 12),
     "lstm": lambda: LSTM(5, 12),
     "gru": lambda: GRU(5, 12),
 }
@@ -223,7 +223,7 @@ def test_screens_need_room(sizes):
     ("make", "message"),
     [
         (lambda: Attentive(Stack([GRU(3, 4)]), FullHistory()), "whose output is a real tensor"),
-        (lambda: Attentive(ms.cells.named.urnn(3, 4), FullHistory()), "whose output is a real tensor"),
+        (lambda: Attentive(ms.networks.urnn(3, 4), FullHistory()), "whose output is a real tensor"),
         (lambda: Attentive(GRU(3, 4), FullHistory(), heads=3), "cannot be shared by 3 heads"),
         (lambda: Attentive(GRU(3, 4), FullHistory(), alignment="cosine"), "alignment must be one of additive, dot"),
         (lambda: Attentive(GRU(3, 4), FullHistory(), combine="product"), "combine must be"),

@@ -7,7 +7,7 @@ import mnemoscope as ms
 from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, SparseBacktracking
-from mnemoscope.memory.attention.sharing import LITTLE, TopK
+from mnemoscope.memory.attention.normalisation import LITTLE, TopK
 from mnemoscope.networks.attentive import sab
 
 FLOAT64_ROUNDING = 1e-12

@@ -14,7 +14,7 @@ from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.cells.cell import check_step_input
 from mnemoscope.cells.matrix import Bilinear, DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.kernels.tape_looks import Products
+from mnemoscope.kernels.tape_addressing import Products
 from mnemoscope.lenses.tape import Tape, record_tape
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted

@@ -76,7 +76,7 @@ def write_fixed_point_page(page: Path, fp: FixedPoints, content: NetworkPage) ->
 
 def _describe_size(cell: Cell, hidden_size: int) -> str:
     """Return the units of a cell; the rows and columns if the state, or that of a controller, is a matrix."""
-    shape = getattr(cell, "shown_shape", None) or getattr(cell, "state_shape", None)
+    shape = getattr(cell, "controller_shape", None) or getattr(cell, "state_shape", None)
     return " x ".join(map(str, shape)) if shape else str(hidden_size)
 
 

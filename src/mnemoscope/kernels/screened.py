@@ -22,9 +22,9 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.activation import ACTIVATIONS
-from mnemoscope.kernels.one_by_one import one_by_one
+from mnemoscope.kernels.batched_gradients import loop_over_batch
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
-from mnemoscope.kernels.screened_parts import Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import Pulled, Screening, Start, Trace, Weights
 from mnemoscope.kernels.threads import threads_that_help
 
 _HAS_TRITON = find_spec("triton") is not None
@@ -104,7 +104,7 @@ class _Screened(torch.autograd.Function):
                 return _products(pulled, start, trace, weights, how)
 
         with torch.autocast(us.device.type, enabled=False):
-            return (*one_by_one(pull, *grads[:4]), None, None)
+            return (*loop_over_batch(pull, *grads[:4]), None, None)
 
 
 def _products(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.kernels.activation import ACTIVATIONS
-from mnemoscope.kernels.screened_parts import Screening, Start, Trace
+from mnemoscope.kernels.screened_types import Screening, Start, Trace
 
 
 class ElementwiseSteps:

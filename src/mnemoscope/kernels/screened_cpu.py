@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.screened_cells import pull_of, steps_of
-from mnemoscope.kernels.screened_parts import EMPTY, Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import EMPTY, Pulled, Screening, Start, Trace, Weights
 
 
 def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace:

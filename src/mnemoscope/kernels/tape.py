@@ -18,9 +18,20 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.kernels.one_by_one import one_by_one
+from mnemoscope.kernels.batched_gradients import loop_over_batch
+from mnemoscope.kernels.tape_addressing import (
+    TINY,
+    Looks,
+    Products,
+    Pulled,
+    Ring,
+    Slopes,
+    Told,
+    at_each,
+    look,
+    pull_look,
+)
 from mnemoscope.kernels.tape_controllers import pull_of, steps_of
-from mnemoscope.kernels.tape_looks import TINY, Looks, Products, Pulled, Ring, Slopes, Told, at_each, look, pull_look
 from mnemoscope.kernels.threads import threads_that_help
 
 _softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
@@ -151,7 +162,7 @@ class _Tape(torch.autograd.Function):
             return _backward(grads, h, c, weights, trace, written, seen, ctx.how)
 
         with torch.autocast(h.device.type, enabled=False), threads_that_help(h):
-            return (*one_by_one(pull, *grads), None)
+            return (*loop_over_batch(pull, *grads), None)
 
 
 def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[_Trace, Looks, Looks]:

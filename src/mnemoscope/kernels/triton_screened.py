@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mnemoscope.kernels.screened_parts import Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import Pulled, Screening, Start, Trace, Weights
 from mnemoscope.kernels.triton_parts import nonlinear, pull_back
 
 UNITS, SLOTS = 128, 64

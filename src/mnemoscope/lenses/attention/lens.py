@@ -9,8 +9,8 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell
 from mnemoscope.lenses.attention.result import Attention
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
-from mnemoscope.memory.attention.places import Seen
-from mnemoscope.memory.attention.slots import Slots
+from mnemoscope.memory.attention.scan_memory import Attended
+from mnemoscope.memory.attention.state import Slots
 
 LARGEST = 10**9
 """Most weights that are recorded, over all sequences."""
@@ -71,8 +71,8 @@ class _Recorder:
         self.scores = torch.zeros(length, batch, dtype=torch.float64, device=device)
         self.taken = torch.ones(length, batch, dtype=torch.bool, device=device) if mask is None else mask.clone()
 
-    def __call__(self, t: int, seen: Seen, weights: Tensor, slots: Slots) -> None:
-        places, valid = seen
+    def __call__(self, t: int, attended: Attended, weights: Tensor, slots: Slots) -> None:
+        places, valid = attended
         number, batch = weights.shape[:2]
         if isinstance(places, int):
             places = torch.arange(places, device=weights.device).unsqueeze(1).expand(-1, batch)

@@ -60,7 +60,7 @@ class UniformTape(Cell):
         slot = state.slot.flatten(1).unsqueeze(1)
         reads = slot.expand(-1, machine.read_heads, -1)
         controller = machine.controller(torch.cat([x, reads.flatten(1)], dim=1), state.controller)
-        orders = machine.heads(machine.controller.output(controller).unflatten(1, machine.shown_shape))
+        orders = machine.heads(machine.controller.output(controller).unflatten(1, machine.controller_shape))
         weights = slot.new_full((len(slot), machine.write_heads, 1), 1 / machine.slots)
         slot = written(slot, weights, orders.erase, orders.add)
         return UniformState(controller, slot.squeeze(1).unflatten(1, machine.slot_shape))
@@ -92,7 +92,7 @@ class EquilibratedTape(Cell):
     def with_slot(self, controller: Any) -> UniformState:
         """Return the controller together with its equilibrium slot."""
         machine = self.uniform.machine
-        orders = machine.heads(machine.controller.output(controller).unflatten(1, machine.shown_shape))
+        orders = machine.heads(machine.controller.output(controller).unflatten(1, machine.controller_shape))
         retained = (1 - orders.erase / machine.slots).prod(1)
         slot = orders.add.sum(1) / machine.slots / (1 - retained)
         return UniformState(controller, slot.unflatten(1, machine.slot_shape))

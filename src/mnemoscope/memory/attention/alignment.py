@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.memory.attention.sharing import Softmax, TopK
+from mnemoscope.memory.attention.normalisation import Softmax, TopK
 
 
 class Pull(NamedTuple):

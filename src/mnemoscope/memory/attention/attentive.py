@@ -15,16 +15,16 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.loop import hold_masked, prepared_steps
 from mnemoscope.memory.attention.bounds import screened_box
 from mnemoscope.memory.attention.fused import fused_screen
-from mnemoscope.memory.attention.past import ALIGNMENTS, Past
-from mnemoscope.memory.attention.places import Along, Seen
-from mnemoscope.memory.attention.slots import Slots
+from mnemoscope.memory.attention.past import ALIGNMENTS, AttentiveCell, Past
+from mnemoscope.memory.attention.scan_memory import Attended, ScanMemory
+from mnemoscope.memory.attention.state import Slots
 
-Watch = Callable[[int, Seen, Tensor, Slots], None]
+Watch = Callable[[int, Attended, Tensor, Slots], None]
 """Told of each step of a scan: its number, where it looked, the weights (slots, batch, heads) there, and the slots
 after it (of a full history: all, with no scores)."""
 
 
-class Attentive(Cell):
+class Attentive(AttentiveCell):
     """Any cell with attention to its past: `h_t = cell(x_t, s_{t-1})`, `s_t = scale (h_t + c_t)` (Kerg, Eq 4.4.1-2).
 
     c_t is a mean of the states that `past` keeps, h_t among them, weighted by a softmax of alignments between s_{t-1}
@@ -91,10 +91,10 @@ class Attentive(Cell):
 
     def initial_state(self, batch: int) -> Any:
         inner = self.cell.initial_state(batch)
-        return self.past.begin(inner, self.cell.output(inner), self.alignment.width)
+        return self.past.initial_state(inner, self.cell.output(inner), self.alignment.width)
 
     def output(self, state: Any) -> Float[Tensor, "batch features"]:
-        return state.seen
+        return state.output
 
     def prepare(self, xs: Tensor) -> tuple[Tensor, Step]:
         us, inner_step = self._driven(xs)
@@ -172,7 +172,7 @@ class Attentive(Cell):
 
     def _step(self, inner_step: Step, u: Tensor, state: Any) -> tuple[Any, Tensor]:
         """The slow, obvious way, with rows in the state."""
-        memory = self.past.held(self.alignment, state)
+        memory = self.past.step_memory(self.alignment, state)
         inner, s, seen, weights = self._turn(inner_step, u, state.inner, state.s, memory)
         return memory.state(inner, s, seen), weights
 
@@ -181,15 +181,15 @@ class Attentive(Cell):
     ) -> tuple[Tensor, Any]:
         """What the steps give, with places of a shared history in place of the rows."""
         us, inner_step = self._driven(xs)
-        memory = self.past.along(self.alignment, state, len(xs), mask)
-        if watch is not None and not isinstance(memory, Along):
+        memory = self.past.scan_memory(self.alignment, state, len(xs), mask)
+        if watch is not None and not isinstance(memory, ScanMemory):
             raise ValueError(f"The attention of a {type(self.past).__name__} cannot be watched; that of others can.")
-        inner, s, seen, outputs = state.inner, state.s, state.seen, []
+        inner, s, seen, outputs = state.inner, state.s, state.output, []
         pushes = (None,) * len(us) if nudges is None else nudges.unbind()
         for t, (u, push) in enumerate(zip(us.unbind(), pushes, strict=True)):
             *new, weights = self._turn(inner_step, u, inner, s, memory, push)
             if watch is not None:
-                watch(t, memory.seen, weights, memory.slots)
+                watch(t, memory.attended, weights, memory.slots)
             inner, s, seen = new if mask is None else hold_masked(mask[t], tuple(new), (inner, s, seen))
             outputs.append(seen)
         return memory.close(torch.stack(outputs), inner)
@@ -198,17 +198,17 @@ class Attentive(Cell):
         self, inner_step: Step, u: Tensor, inner: State, s: Tensor, memory: Any, push: Tensor | None = None
     ) -> tuple[State, Tensor, Tensor, Tensor]:
         """One step in any memory: the state of the cell itself, s, what a readout sees, and the weights."""
-        x = u[..., -self.input_size :] if self.past.sees_inputs and self.input_size is not None else None
-        inner, s = memory.carried(inner, s)
+        x = u[..., -self.input_size :] if self.past.needs_inputs and self.input_size is not None else None
+        inner, s = memory.begin_step(inner, s)
         inner = inner_step(u if x is None else u[..., : -x.shape[-1]], _seeing(inner, s))
         if push is not None:
             inner = _seeing(inner, self.cell.output(inner) + push)
-        return inner, *self.past.turn(self, memory, s, self.cell.output(inner), x)
+        return inner, *self.past.step(self, memory, s, self.cell.output(inner), x)
 
     def _driven(self, xs: Tensor) -> tuple[Tensor, Step]:
         """What drives the cell, with the inputs themselves behind it where the past wants them."""
         us, inner_step = prepared_steps(self.cell, xs)
-        return torch.cat([us, xs], dim=-1) if self.past.sees_inputs else us, inner_step
+        return torch.cat([us, xs], dim=-1) if self.past.needs_inputs else us, inner_step
 
 
 def _visible(cell: Cell, state: State) -> Tensor:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,12 +15,9 @@ from torch.nn.functional import pad
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.memory.attention.alignment import Alignment, Separable
-from mnemoscope.memory.attention.past import ALIGNMENTS, Past
-from mnemoscope.memory.attention.places import closed, opened
-from mnemoscope.memory.attention.sharing import TopK
-
-if TYPE_CHECKING:
-    from mnemoscope.memory.attention.attentive import Attentive
+from mnemoscope.memory.attention.normalisation import TopK
+from mnemoscope.memory.attention.past import ALIGNMENTS, AttentiveCell, Past
+from mnemoscope.memory.attention.scan_memory import close_history, open_history
 
 
 class BacktrackingState(NamedTuple):
@@ -40,7 +37,7 @@ class BacktrackingState(NamedTuple):
     """Steps taken, modulo the period after which storing and truncating fall together again."""
 
     @property
-    def seen(self) -> Float[Tensor, "batch features"]:
+    def output(self) -> Float[Tensor, "batch features"]:
         """What a readout sees: [s; c]."""
         return torch.cat([self.s, self.c], dim=-1)
 
@@ -99,22 +96,24 @@ class SparseBacktracking(Past):
         share = TopK(self.top_k, self.score == "released")
         return (Separable if self.score == "released" else ALIGNMENTS[kind])(size, heads, share)
 
-    def begin(self, inner: State, s: Tensor, width: int) -> BacktrackingState:
+    def initial_state(self, inner: State, s: Tensor, width: int) -> BacktrackingState:
         slots = int(self.score == "released")  # the initial state, whose row is 0 where it is 0
         rows, filled = s.new_zeros(len(s), slots, width), s.new_ones(len(s), slots)
         return BacktrackingState(inner, s, torch.zeros_like(s), rows, filled, s.new_zeros(len(s), 1))
 
-    def held(self, alignment: Alignment, state: BacktrackingState) -> _Held:
-        return _Held(self, alignment, state)
+    def step_memory(self, alignment: Alignment, state: BacktrackingState) -> _StepMemory:
+        return _StepMemory(self, alignment, state)
 
-    def along(self, alignment: Alignment, state: BacktrackingState, length: int, mask: Tensor | None) -> _Along:
-        return _Along(self, alignment, state, length, mask)
+    def scan_memory(
+        self, alignment: Alignment, state: BacktrackingState, length: int, mask: Tensor | None
+    ) -> _ScanMemory:
+        return _ScanMemory(self, alignment, state, length, mask)
 
-    def turn(
-        self, net: Attentive, memory: _Held | _Along, s: Tensor, h: Tensor, x: Tensor | None
+    def step(
+        self, net: AttentiveCell, memory: _StepMemory | _ScanMemory, s: Tensor, h: Tensor, x: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Attend with h to what is stored, then store if it is time to."""
-        c, weights = memory.look(net.alignment.query(h))
+        c, weights = memory.attend(net.alignment.query(h))
         s = net.macro(h, c)
         if memory.due():
             memory.store(net.alignment.row(s))
@@ -129,17 +128,17 @@ class SparseBacktracking(Past):
         return (phase + 1) % self.attend_every == 0
 
 
-class _Held:
+class _StepMemory:
     """The memory of one step: rows of the state."""
 
     def __init__(self, past: SparseBacktracking, alignment: Alignment, state: BacktrackingState) -> None:
         self.past, self.alignment = past, alignment
         self.rows, self.filled, self.phase = state.rows, state.filled, state.phase
 
-    def carried(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
+    def begin_step(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
         return _detached(self.past.ends(self.phase)[:, 0], (inner, s))
 
-    def look(self, query: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(self, query: Tensor) -> tuple[Tensor, Tensor]:
         return self.alignment.attend(query, self.rows.transpose(0, 1), (self.filled > 0).T)
 
     def due(self) -> bool:
@@ -157,12 +156,12 @@ class _Held:
         self.rows = rows.masked_fill((place >= after).unsqueeze(-1), 0.0)
         self.filled = (place < after).to(self.filled)
 
-    def state(self, inner: State, s: Tensor, seen: Tensor) -> BacktrackingState:
+    def state(self, inner: State, s: Tensor, output: Tensor) -> BacktrackingState:
         phase = (self.phase + 1) % self.past.period
-        return BacktrackingState(inner, s, seen[:, s.shape[1] :], self.rows, self.filled, phase)
+        return BacktrackingState(inner, s, output[:, s.shape[1] :], self.rows, self.filled, phase)
 
 
-class _Along:
+class _ScanMemory:
     """The memory of a scan. A place of the history is written where any member of the batch stores; the others' rows
     are empty there, which only masks and states of different phases bring about.
     """
@@ -187,17 +186,17 @@ class _Along:
         if mask is not None:
             self._valid = pad(self._valid, (0, 0, 0, 1))
         self._all_valid = bool(self._valid.all())
-        self.history = opened(state.rows, len(self._valid) - state.rows.shape[1])
+        self.history = open_history(state.rows, len(self._valid) - state.rows.shape[1])
         self.written = state.rows.shape[1]
         self.t = -1
 
-    def carried(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
+    def begin_step(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
         self.t += 1
         if not self._some_end[self.t]:
             return inner, s
         return _detached(None if self._all_end[self.t] else self._ends[self.t], (inner, s))
 
-    def look(self, query: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(self, query: Tensor) -> tuple[Tensor, Tensor]:
         valid = None if self._all_valid else self._valid[: self.written]
         return self.history.attend(self.alignment, query, self.written, valid)
 
@@ -215,7 +214,7 @@ class _Along:
         stored = self._valid.sum(0)
         places = (~self._valid).to(torch.uint8).argsort(dim=0, stable=True)[: self._slots]
         filled = torch.arange(self._slots, device=stored.device).unsqueeze(1) < stored
-        outputs, rows, inner = closed(self.history, outputs, places, inner)
+        outputs, rows, inner = close_history(self.history, outputs, places, inner)
         s, c = outputs[-1][:, : self._size], outputs[-1][:, self._size :]
         return outputs, BacktrackingState(inner, s, c, rows, filled.T.to(s), self._last_phase)
 

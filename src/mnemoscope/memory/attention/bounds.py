@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +11,16 @@ from torch.nn.functional import logsigmoid
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import GRU, LSTM, Cell, Elman
 from mnemoscope.cells.cell import Box
-from mnemoscope.memory.attention.past import RelevanceScreen
+from mnemoscope.memory.attention.past import AttentiveCell
 from mnemoscope.memory.attention.relevance import Learned, Surprise
-from mnemoscope.memory.ranges import Range, product
-
-if TYPE_CHECKING:
-    from mnemoscope.memory.attention.attentive import Attentive
+from mnemoscope.memory.attention.retention import RelevanceScreen
+from mnemoscope.memory.intervals import Range, product
 
 APART = 0.1
 """Between the least scores of the relevant set, which are 0 or more in any state that a network comes to."""
 
 
-def screened_box(net: Attentive, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
+def screened_box(net: AttentiveCell, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
     """A box that the step of a screened network maps into itself for every input between `low` and `high`, or None.
 
     h lies between bounds that do not depend on what the cell reads; so do all values in memory, their mean c, and s,
@@ -57,7 +54,7 @@ def screened_box(net: Attentive, low: Float[Tensor, " features"], high: Float[Te
     return (lowest, highest) if torch.isfinite(torch.cat([lowest, highest])).all() else None
 
 
-def _outputs(net: Attentive, low: Tensor, high: Tensor) -> Range | None:
+def _outputs(net: AttentiveCell, low: Tensor, high: Tensor) -> Range | None:
     """Of h, whatever the cell reads. A GRU passes on a part of s: |h| <= 1 where |s| <= 1 follows from it."""
     cell = net.cell
     if type(cell).bounds not in (Elman.bounds, LSTM.bounds, GRU.bounds):  # of other cells it is not known
@@ -88,7 +85,7 @@ def _inner(cell: Cell, low: Tensor, high: Tensor, h: Range, s: Range) -> Range |
     return scaled.bounds(low, high)
 
 
-def _macro(net: Attentive, h: Range, c: Range) -> Range:
+def _macro(net: AttentiveCell, h: Range, c: Range) -> Range:
     """Of `s = scale (h + c)`, or of `scale W [h; c]`."""
     if net.mix is None:
         ends = torch.stack([net.scale * (h[0] + c[0]), net.scale * (h[1] + c[1])])
@@ -96,7 +93,7 @@ def _macro(net: Attentive, h: Range, c: Range) -> Range:
     return product(net.scale * net.mix.weight, (torch.cat([h[0], c[0]]), torch.cat([h[1], c[1]])))
 
 
-def _row(net: Attentive, value: Range) -> Range:
+def _row(net: AttentiveCell, value: Range) -> Range:
     """Of what is stored of a state: values, key, bias."""
     key = net.alignment.key
     assert isinstance(key, nn.Linear)
@@ -114,7 +111,7 @@ def _judged(judge: Learned) -> Range:
     return last.bias - reach, last.bias + reach
 
 
-def _scores(net: Attentive, past: RelevanceScreen, s: Range, low: Tensor, high: Tensor) -> Float[Tensor, " slots"]:
+def _scores(net: AttentiveCell, past: RelevanceScreen, s: Range, low: Tensor, high: Tensor) -> Float[Tensor, " slots"]:
     """The largest scores: of the newest state after one step, of the oldest in the buffer after all."""
     like = s[0]
     if isinstance(net.judge, Learned):

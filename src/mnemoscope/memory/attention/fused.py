@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,15 @@ from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves
 from mnemoscope.kernels import no_screened_scan, screened_scan
-from mnemoscope.kernels.screened_parts import EMPTY, Screening, Start, Weights
+from mnemoscope.kernels.screened_types import EMPTY, Screening, Start, Weights
 from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
-from mnemoscope.memory.attention.held import AttentiveState
-from mnemoscope.memory.attention.past import RelevanceScreen
-from mnemoscope.memory.attention.sharing import Softmax
-
-if TYPE_CHECKING:
-    from mnemoscope.memory.attention.attentive import Attentive
+from mnemoscope.memory.attention.normalisation import Softmax
+from mnemoscope.memory.attention.past import AttentiveCell
+from mnemoscope.memory.attention.retention import RelevanceScreen
+from mnemoscope.memory.attention.state import AttentiveState
 
 
-def fused_screen(net: Attentive, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
+def fused_screen(net: AttentiveCell, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
     """The whole scan as one operator, or why there is none."""
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
@@ -62,7 +60,7 @@ def _plain(alignment: Alignment) -> bool:
     )
 
 
-def _run(net: Attentive, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
+def _run(net: AttentiveCell, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
     cell, alignment = net.cell, net.alignment
     if isinstance(cell, LSTM):
         biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]

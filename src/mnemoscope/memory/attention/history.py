@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.kernels.one_by_one import are_several
+from mnemoscope.kernels.batched_gradients import is_batched
 from mnemoscope.memory.attention.alignment import Alignment
 
 
@@ -136,7 +136,7 @@ class _Close(torch.autograd.Function):
                 "Second derivatives through a shared history of attention are not computed. Ask scan for the steps "
                 "themselves: backend='loop'."
             )
-        if are_several(*grads):
+        if is_batched(*grads):
             raise RuntimeError(
                 "A shared history of attention takes one gradient at a time. Call torch.autograd.grad once for each, "
                 "or ask scan for the steps themselves: backend='loop'."

@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from mnemoscope.base.array_types import Bool, Float
 
 
-class Judged(NamedTuple):
+class Relevance(NamedTuple):
     """What is known of a state when it is stored."""
 
     bias: Float[Tensor, "batch 1"] | None = None
@@ -31,9 +31,9 @@ class Learned(nn.Module):
 
     def forward(
         self, s: Tensor, h: Float[Tensor, "batch features"], x: Tensor | None, present: Tensor | None
-    ) -> Judged:
+    ) -> Relevance:
         log_r = logsigmoid(self.g(h))
-        return Judged(log_r, log_r.exp().squeeze(-1))
+        return Relevance(log_r, log_r.exp().squeeze(-1))
 
 
 class Surprise(nn.Module):
@@ -57,11 +57,11 @@ class Surprise(nn.Module):
     def forward(
         self, s: Float[Tensor, "batch features"], h: Tensor, x: Float[Tensor, "batch inputs"],
         present: Bool[Tensor, " batch"] | None,
-    ) -> Judged:  # fmt: skip
+    ) -> Relevance:  # fmt: skip
         wrong = self.predict(s) - x
         if self.training and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
             self._count(s.detach(), wrong.detach(), present)
-        return Judged(None, wrong.square().sum(-1))
+        return Relevance(None, wrong.square().sum(-1))
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """The mean error of the steps since the last call, or None if there was none."""

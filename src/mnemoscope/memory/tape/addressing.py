@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.kernels.tape_looks import FLOOR, TINY
+from mnemoscope.kernels.tape_addressing import FLOOR, TINY
 
 
 def by_content(

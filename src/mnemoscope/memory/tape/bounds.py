@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
@@ -12,11 +10,9 @@ from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.matrix import DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.state import Layout
-from mnemoscope.memory.ranges import Range
+from mnemoscope.memory.intervals import Range
 from mnemoscope.memory.tape.feed_forward import FeedForward
-
-if TYPE_CHECKING:
-    from mnemoscope.memory.tape.machine import TuringMachine
+from mnemoscope.memory.tape.state import TapeCell
 
 ROOM, BESIDE = 1.5, 0.25
 """How much larger than need be the box is for numbers in memory, and for weights: what a machine rests at is often at
@@ -25,9 +21,7 @@ KNOWN = (Elman, GRU, LSTM, FeedForward, MatrixRNN, MatrixLSTM, MatrixGRU, DeepTr
 """Controllers that show a part of their state as it is, so that its bounds are those of what they show."""
 
 
-def machine_box(
-    machine: TuringMachine, low: Float[Tensor, " features"], high: Float[Tensor, " features"]
-) -> Box | None:
+def machine_box(machine: TapeCell, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
     """A box that the step maps into itself for every input between `low` and `high`, or None.
 
     What a controller shows lies between bounds that do not depend on what it reads (a tanh, h of an LSTM), and so does

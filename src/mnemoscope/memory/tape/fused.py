@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,7 @@ from mnemoscope.cells.state import leaves
 from mnemoscope.kernels.tape import Machine, Start, Weights, tape_scan
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.heads import Heads
-
-if TYPE_CHECKING:
-    from mnemoscope.memory.tape.machine import TapeState, TuringMachine
+from mnemoscope.memory.tape.state import TapeCell, TapeState
 
 LARGEST = 576
 """Entries of a matrix controller's state up to which it is run as vectors. The steps of a machine are longer than those
@@ -43,7 +41,7 @@ class Controller(NamedTuple):
     recurrent: Float[Tensor, "layers width units"] | None
 
 
-def fused_tape(machine: TuringMachine, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
+def fused_tape(machine: TapeCell, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
     """The whole scan as one operator, or why there is none."""
     if mask is not None or torch.is_autocast_enabled(xs.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
@@ -58,8 +56,8 @@ def fused_tape(machine: TuringMachine, xs: Tensor, state: TapeState, mask: Tenso
         or not machine.heads.is_linear
     ):
         return NoFastPath("something else was put in the place of its heads, or of one of its steps")
-    of_matrices = len(machine.shown_shape) == 2
-    if of_matrices and (too_large := no_vector_form(prod(machine.shown_shape), LARGEST)) is not None:
+    of_matrices = len(machine.controller_shape) == 2
+    if of_matrices and (too_large := no_vector_form(prod(machine.controller_shape), LARGEST)) is not None:
         return NoFastPath(f"the controller has no vector form that pays: {too_large.reason}")
     return FastPath("tape", lambda: _run(machine, xs, state))
 
@@ -105,7 +103,7 @@ def as_vectors(cell: Cell) -> Controller:
     return Controller(False, drive.weight, drive.bias, cell.connectivity().unsqueeze(0))
 
 
-def _run(machine: TuringMachine, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeState]:
+def _run(machine: TapeCell, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeState]:
     controller, heads = as_vectors(machine.controller), machine.heads
     of_input, reader = controller.drive.split((xs.shape[-1], controller.drive.shape[1] - xs.shape[-1]), dim=1)
     us = linear(xs, of_input, controller.bias)

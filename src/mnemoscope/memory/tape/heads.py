@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.fast_path import is_unmodified
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.memory.ranges import Range, affine
+from mnemoscope.memory.intervals import Range, affine
 from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,12 @@ from mnemoscope.cells.cell import Box, Cell, check_batch, check_step_input
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.cells.state import map_state
-from mnemoscope.kernels.limited import limited
+from mnemoscope.kernels.gradient_clipping import clip_gradient
 from mnemoscope.memory.tape.addressing import check_digits, check_reach
 from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
 from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
+from mnemoscope.memory.tape.state import TapeCell, TapeState
 
 EMPTY = 1e-6
 """Each number of a memory that nothing was written to (Collier & Beel 2018)."""
@@ -28,20 +29,7 @@ FOCUS = 20.0
 that heads which began everywhere would stay everywhere."""
 
 
-class TapeState(NamedTuple):
-    """All that a machine holds."""
-
-    controller: Any
-    memory: Float[Tensor, "batch slots ..."]
-    """(batch, slots, *slot_shape)."""
-    read_weights: Float[Tensor, "batch heads slots"]
-    """Where the heads that read look."""
-    write_weights: Float[Tensor, "batch heads slots"]
-    reads: Float[Tensor, "batch heads ..."]
-    """What was read, (batch, heads, *slot_shape)."""
-
-
-class TuringMachine(Cell):
+class TuringMachine(TapeCell):
     """A controller that writes to and reads from a memory (Graves et al. 2014; of matrices: Renanse et al. 2021).
 
     At a step the controller sees the input and what was read a step ago; by what it then shows, heads write, and others
@@ -100,7 +88,7 @@ class TuringMachine(Cell):
         self.input_size = _inputs(controller, read_heads, shape)
         self.slots, self.slot_shape = slots, shape
         self.read_heads, self.write_heads = read_heads, write_heads
-        shown = self.shown_shape = _shown(controller)
+        shown = self.controller_shape = _shown(controller)
         self.heads = Heads(shown, shape, read_heads, write_heads, reach, least_strength)
         bound = (slots + prod(shape)) ** -0.5
         learned = nn.Parameter(torch.empty(slots, *shape).uniform_(-bound, bound))
@@ -138,13 +126,14 @@ class TuringMachine(Cell):
         return self.read_out(self.controller.output(state.controller), state.reads.flatten(2))
 
     def read_out(
-        self, shown: Float[Tensor, "batch features"], reads: Float[Tensor, "batch heads numbers"]
+        self, hidden: Float[Tensor, "batch features"], reads: Float[Tensor, "batch heads numbers"]
     ) -> Float[Tensor, "batch outputs"]:
         """Its output, from what the controller shows, flat, and what was read."""
         if self.readouts is None:
-            return torch.cat([shown, reads.flatten(1)], dim=1)
-        of_shown, of_reads = self.readouts
-        return (of_shown(shown.unflatten(1, self.shown_shape)) + of_reads(self._laid(reads, of_reads))).flatten(1)
+            return torch.cat([hidden, reads.flatten(1)], dim=1)
+        from_hidden, from_reads = self.readouts
+        hidden = hidden.unflatten(1, self.controller_shape)
+        return (from_hidden(hidden) + from_reads(self._arranged(reads, from_reads))).flatten(1)
 
     def forward(self, x: Float[Tensor, "batch features"], state: TapeState) -> TapeState:
         check_step_input(self, x)
@@ -152,12 +141,12 @@ class TuringMachine(Cell):
         check_batch(len(x), state)
         limit = self.gradient_limit
         if limit is not None:
-            state = map_state(lambda part: limited(part, limit), state)
+            state = map_state(lambda part: clip_gradient(part, limit), state)
         inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
         return self._turn(inner, self._orders(inner), state)
 
     def _orders(self, inner: Any) -> Orders:
-        return self.heads(self.controller.output(inner).unflatten(1, self.shown_shape))
+        return self.heads(self.controller.output(inner).unflatten(1, self.controller_shape))
 
     def intermediates(self, x: Float[Tensor, "batch features"], state: TapeState) -> dict[str, Tensor]:
         """What the heads were told; those that write come first."""
@@ -218,7 +207,7 @@ class TuringMachine(Cell):
         """`r = sum_i w(i) M(i)` (Graves et al., Eq 2), (batch, heads, *slot_shape)."""
         return (weights @ memory).unflatten(2, self.slot_shape)
 
-    def _laid(self, reads: Tensor, readout: nn.Module) -> Tensor:
+    def _arranged(self, reads: Tensor, readout: nn.Module) -> Tensor:
         """The reads as the readout takes them: one vector, or matrices side by side."""
         if not isinstance(readout, Bilinear):
             return reads.flatten(1)

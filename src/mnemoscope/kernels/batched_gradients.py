@@ -19,16 +19,16 @@ _OUTERMOST = 1
 """Level of a hidden dimension; those of `is_grads_batched` do not lie in each other."""
 
 
-def one_by_one(pull: Pull, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+def loop_over_batch(pull: Pull, *given: Tensor | None) -> tuple[Tensor | None, ...]:
     """`pull(*given)`, also where some of what is given are several tensors at once.
 
     >>> into = torch.ones(2)
-    >>> torch.func.vmap(lambda g: one_by_one(lambda g: (into.clone().mul_(g),), g)[0])(torch.tensor([1.0, 3.0]))
+    >>> torch.func.vmap(lambda g: loop_over_batch(lambda g: (into.clone().mul_(g),), g)[0])(torch.tensor([1.0, 3.0]))
     tensor([[1., 1.],
             [3., 3.]])
     """
     if torch._C._are_functorch_transforms_active():
-        return _OneByOne.apply(pull, *given)  # pyright: ignore[reportReturnType]
+        return _BatchLoop.apply(pull, *given)  # pyright: ignore[reportReturnType]
     several = [_is_hidden(part) for part in given]
     if not any(several):
         return pull(*given)
@@ -37,12 +37,12 @@ def one_by_one(pull: Pull, *given: Tensor | None) -> tuple[Tensor | None, ...]:
     return tuple(None if part is None else torch._add_batch_dim(part, 0, _OUTERMOST) for part in results)  # pyright: ignore[reportPrivateImportUsage]
 
 
-def are_several(*given: Tensor | None) -> bool:
+def is_batched(*given: Tensor | None) -> bool:
     """Whether some are several tensors at once, for operators that have to refuse them."""
     return torch._C._are_functorch_transforms_active() or any(map(_is_hidden, given))
 
 
-class _OneByOne(torch.autograd.Function):
+class _BatchLoop(torch.autograd.Function):
     @staticmethod
     def forward(pull: Pull, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         return pull(*given)
@@ -61,7 +61,7 @@ def _each(pull: Pull, given: list[Tensor | None], dims: list[int | None]) -> tup
     """What `pull` gives for each of several, stacked; `dims` says along which dimension they lie, if at all."""
     count = next(part.shape[dim] for part, dim in zip(given, dims, strict=True) if part is not None and dim is not None)
     found = [
-        one_by_one(
+        loop_over_batch(
             pull,
             *(
                 part if part is None or dim is None else part.select(dim, number)

@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 
-def limited(x: Tensor, most: float) -> Tensor:
+def clip_gradient(x: Tensor, most: float) -> Tensor:
     """The same tensor, each number of whose gradient is cut to +-`most` (Graves et al. 2014, section 4.6).
 
     >>> x = torch.zeros(3, requires_grad=True)
-    >>> (limited(x, 10.0) * torch.tensor([1.0, 50.0, -float("inf")])).sum().backward()
+    >>> (clip_gradient(x, 10.0) * torch.tensor([1.0, 50.0, -float("inf")])).sum().backward()
     >>> x.grad
     tensor([  1.,  10., -10.])
     """
-    return _Limited.apply(x, most)  # pyright: ignore[reportReturnType]
+    return _ClipGradient.apply(x, most)  # pyright: ignore[reportReturnType]
 
 
-class _Limited(torch.autograd.Function):
+class _ClipGradient(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
