@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from common import command, folder, option_parser, take_turns, write_json
 from mnemoscope.networks.relational import MODELS
 from mnemoscope.relational import RelationalModel, Scenes
-from mnemoscope.relational.network import Seen
+from mnemoscope.relational.network import EncodedObjects
 from mnemoscope.tasks.relational import RelationalTask
 from mnemoscope.tasks.relational.published import PUBLISHED
 
@@ -114,7 +114,7 @@ class Iterations:
         model = self.students["rest"][0]
         with torch.no_grad():
             encoded = model.encoder(self.scenes.images)
-        self.encoded = Seen(encoded.requires_grad_(), self.scenes.objects, model.norm)
+        self.encoded = EncodedObjects(encoded.requires_grad_(), self.scenes.objects, model.norm)
 
     def once(self) -> None:
         """Train with each distinct image encoded once."""
@@ -128,10 +128,10 @@ class Iterations:
         """Train on encoded images, without the encoder."""
         self._learn("rest", self.encoded)
 
-    def _learn(self, way: str, given: Scenes | Seen) -> None:
+    def _learn(self, way: str, given: Scenes | EncodedObjects) -> None:
         model, optimiser = self.students[way]
         optimiser.zero_grad()
-        logits = model.answer(given) if isinstance(given, Seen) else model(given.images, given.objects)
+        logits = model.answer(given) if isinstance(given, EncodedObjects) else model(given.images, given.objects)
         loss = cross_entropy(logits, self.scenes.labels)
         loss.backward()
         optimiser.step()

@@ -79,7 +79,7 @@ def test_the_page_of_a_relational_run_shows_its_relations(tmp_path, cell):
     assert kept.networks == expected.networks
     assert torch.equal(kept.similarities, expected.similarities)
     if not compares:
-        assert "it reads the objects one after the other" in text
+        assert "it reads the objects in sequence" in text
         assert found.relations is None
         return
     kept = Relations.load(inspection.page.with_name("page.relations.safetensors"))

@@ -143,8 +143,11 @@ def test_nan_goes_where_it_goes_in_the_loop(name, masked, bad):
     assert masked == bool(hs.isfinite().all()) or (bad == torch.inf and name in ("tanh", "logistic"))
     torch.testing.assert_close(hs, expected, equal_nan=True, **ROUNDING)
     for g in (torch.randn_like(hs), 2 * expected.detach()):  # a finite gradient, and that of a squared loss
-        for one, other in zip(torch.autograd.grad(hs, given, g, retain_graph=True),
-                              torch.autograd.grad(expected, given, g, retain_graph=True), strict=True):  # fmt: skip
+        for one, other in zip(
+            torch.autograd.grad(hs, given, g, retain_graph=True),
+            torch.autograd.grad(expected, given, g, retain_graph=True),
+            strict=True,
+        ):
             torch.testing.assert_close(one, other, equal_nan=True, **ROUNDING)
 
 
@@ -189,10 +192,17 @@ def test_complex_modrelu_near_the_origin_stays_finite():
         ({"activation": "modrelu"}, "takes a bias"),
         ({"h0": torch.zeros(2, 3, dtype=torch.float64)}, "one dtype"),
         ({"activation": "modrelu", "bias": torch.zeros(3).double()}, "bias must be torch.float32"),
-        ({"us": torch.zeros(5, 2, 3) + 0j, "h0": torch.zeros(2, 3) + 0j, "V": torch.zeros(3, 3) + 0j,
-          "activation": "relu"}, "not defined for complex"),
+        (
+            {
+                "us": torch.zeros(5, 2, 3) + 0j,
+                "h0": torch.zeros(2, 3) + 0j,
+                "V": torch.zeros(3, 3) + 0j,
+                "activation": "relu",
+            },
+            "not defined for complex",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_scans_are_refused_in_words(change, message):
     given = {"us": torch.zeros(5, 2, 3), "h0": torch.zeros(2, 3), "V": torch.zeros(3, 3), "activation": "tanh"}
     with pytest.raises(ValueError, match=message):

@@ -23,7 +23,7 @@ from mnemoscope.lenses.relations import (
     record_relations,
 )
 from mnemoscope.networks.relational import MODELS, relational_model
-from mnemoscope.relational import Comparing, CoRelNet, Scenes, Sizes
+from mnemoscope.relational import CoRelNet, Scenes, SimilarityModel, Sizes
 from mnemoscope.relational.decoders import MLPDecoder
 from mnemoscope.tasks.relational import RMTS, Comparison, IdentityRules, RelationalGame, SameDifferent, picture
 
@@ -32,9 +32,9 @@ SMALL = Sizes(objects=4, choices=3, channels=1, height=8, width=8, segments=(2, 
 COMPARING = [name for name in MODELS if name.startswith(("corelnet", "esbn")) and name != "corelnet-nhid"]
 COMPARING += ["transformer", "abstractor"]
 OTHERS = {
-    "predinet": "A PrediNet has no matrix of how alike its objects are: each of its heads picks two objects",
-    "relation-network": "A RelationNetwork has no matrix of how alike its objects are: it has a vector for every pair",
-    "lstm": "A Recurrent has no matrix of how alike its objects are: it reads the objects one after the other",
+    "predinet": "A PrediNet has no matrix of how alike its objects are: each of its heads selects two objects",
+    "relation-network": "A RelationNetwork has no matrix of how alike its objects are: it computes a vector for every pair",
+    "lstm": "A Recurrent has no matrix of how alike its objects are: it reads the objects in sequence",
     "ntm": "A Recurrent has no matrix",
     "mnm": "A MNM has no matrix",
 }
@@ -69,7 +69,7 @@ def test_the_answer_follows_from_the_relations(name):
     seen = record_relations(model, scenes)
     with torch.no_grad():
         torch.testing.assert_close(seen.logits, model(scenes.images, scenes.objects), rtol=0, atol=ROUNDING)
-        z = model.see(scenes.images, scenes.objects).z if model.sensory else None
+        z = model.encode(scenes.images, scenes.objects).z if model.sensory else None
         if isinstance(getattr(model, "decoder", None), MLPDecoder):  # others read zeros there
             unread = seen.relations.masked_fill(~seen.read, 7.0)
             torch.testing.assert_close(model.decide(unread, z), seen.logits, rtol=0, atol=ROUNDING)
@@ -123,7 +123,7 @@ def test_relations_of_a_transformer_are_the_attention_of_torch():
     model, scenes = model_of("transformer"), scenes_of()
     seen = record_relations(model, scenes)
     with torch.no_grad():
-        x = model.see(scenes.images, scenes.objects).z + model.places
+        x = model.encode(scenes.images, scenes.objects).z + model.positions
         _, attention = model.layer.self_attn(x, x, x, average_attn_weights=False)
     torch.testing.assert_close(seen.relations, attention, rtol=0, atol=ROUNDING)
 
@@ -133,7 +133,7 @@ def test_relations_of_an_abstractor_are_those_of_all_layers():
     seen = record_relations(model, scenes)
     assert seen.relation_names == ("layer 1 head 1", "layer 1 head 2", "layer 2 head 1", "layer 2 head 2")
     with torch.no_grad():
-        z = model.see(scenes.images, scenes.objects).z
+        z = model.encode(scenes.images, scenes.objects).z
         for number, layer in enumerate(model.layers):
             for head in range(2):
                 rows = slice(64 * head, 64 * head + 64)
@@ -172,7 +172,7 @@ def test_relations_of_a_mixture_are_those_of_the_rule_that_wins():
 @pytest.mark.parametrize("name", OTHERS)
 def test_models_without_relations_are_refused(name):
     model = model_of(name)
-    assert not isinstance(model, Comparing)
+    assert not isinstance(model, SimilarityModel)
     for lens in (record_relations, measure_occlusion):
         with pytest.raises(TypeError, match=OTHERS[name]):
             lens(model, scenes_of())
@@ -226,7 +226,7 @@ def test_the_loss_is_the_mean_over_problems_of_hiding_one_number(name):
     model, scenes = model_of(name, **options).eval(), scenes_of(batch=5)
     found = measure_occlusion(model, scenes)
     with torch.no_grad():
-        seen = model.see(scenes.images, scenes.objects)
+        seen = model.encode(scenes.images, scenes.objects)
         R, z = model.compare(seen), seen.z if model.sensory else None
         count = min(R.shape[1], 2)
         for i in range(4):
@@ -352,7 +352,7 @@ def test_drift_compares_products_of_normalised_objects():
     found = measure_drift(networks, sets)
     for n, model in enumerate(networks.values()):
         for s, scenes in enumerate(sets.values()):
-            z = model.see(scenes.images, scenes.objects).z.detach()
+            z = model.encode(scenes.images, scenes.objects).z.detach()
             same, different, mistaken, others, affected = [], [], 0, 0, []
             there, times = Counter(), Counter()
             for b in range(20):

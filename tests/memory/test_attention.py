@@ -201,8 +201,9 @@ def test_normalised_scores_count_competitors():
         nn.init.zeros_(cell.alignment.direction)
         state = ms.scan(cell, torch.randn(30, 1, 5, dtype=torch.float64))[1]
         kept[score] = state.score[0, 3:]
-    assert kept["published"].tolist() == pytest.approx([1 + 1 / 2 + 1 / 3, 1 / 2 + 1 / 3 + 1 / 4, 1 / 3 + 1 / 4 + 1 / 5,
-                                                        1 / 4 + 1 / 5 + 1 / 6])  # fmt: skip
+    assert kept["published"].tolist() == pytest.approx(
+        [1 + 1 / 2 + 1 / 3, 1 / 2 + 1 / 3 + 1 / 4, 1 / 3 + 1 / 4 + 1 / 5, 1 / 4 + 1 / 5 + 1 / 6]
+    )
     assert kept["normalised"].tolist() == pytest.approx([3.0] * 4)
 
 

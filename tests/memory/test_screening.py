@@ -157,8 +157,18 @@ def test_who_waits_does_not_count_in_a_scan():
 def test_training_adds_the_penalty(tmp_path):
     """The loss of the task does not reach the predictor, and it learns all the same."""
     options = {"short_term": 3, "relevant": 3, "score": "surprise"}
-    config = RunConfig("s", task="copy", task_options={"delay": 5, "symbols": 2}, cell="relrnn", cell_options=options,
-                       hidden_size=8, steps=30, batch_size=8, learning_rate=2e-2, evaluate_every=30)  # fmt: skip
+    config = RunConfig(
+        "s",
+        task="copy",
+        task_options={"delay": 5, "symbols": 2},
+        cell="relrnn",
+        cell_options=options,
+        hidden_size=8,
+        steps=30,
+        batch_size=8,
+        learning_rate=2e-2,
+        evaluate_every=30,
+    )
     errors = []
 
     def look(info):

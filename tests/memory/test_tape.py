@@ -17,8 +17,8 @@ from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels.tape_addressing import Products
 from mnemoscope.lenses.tape import Tape, record_tape
 from mnemoscope.memory.tape import FeedForward, TuringMachine
-from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
-from mnemoscope.memory.tape.heads import written
+from mnemoscope.memory.tape.addressing import content_weights, interpolate, sharpen, shift_weights
+from mnemoscope.memory.tape.heads import erase_and_add
 from mnemoscope.networks.tape import matntm, ntm
 from tests.slow import SLOW
 
@@ -75,8 +75,10 @@ def slow_address(memory, key, beta, g, s, gamma, before):
     content = slow_content(memory, key, beta)
     mixed = [g * c + (1 - g) * b for c, b in zip(content, before, strict=True)]
     N, reach = len(mixed), len(s) // 2
-    moved = [sum(mixed[j] * s[o + reach] for j in range(N) for o in range(-reach, reach + 1) if (j + o) % N == i)
-             for i in range(N)]  # fmt: skip
+    moved = [
+        sum(mixed[j] * s[o + reach] for j in range(N) for o in range(-reach, reach + 1) if (j + o) % N == i)
+        for i in range(N)
+    ]
     sharp = [w**gamma for w in moved]
     return [w / sum(sharp) for w in sharp]
 
@@ -84,7 +86,7 @@ def slow_address(memory, key, beta, g, s, gamma, before):
 def test_content_is_the_published_softmax_of_cosines():
     memory, key = torch.randn(3, 5, 4, dtype=torch.float64), torch.randn(3, 2, 4, dtype=torch.float64)
     beta = 5 * torch.rand(3, 2, 1, dtype=torch.float64)
-    seen = by_content(memory, key, beta)
+    seen = content_weights(memory, key, beta)
     for b in range(3):
         for h in range(2):
             expected = slow_content(memory[b], key[b, h], beta[b, h])
@@ -96,7 +98,7 @@ def test_frobenius_cosine_is_that_of_the_flat_slots():
     frobenius = torch.trace(A.T @ B) / (torch.linalg.matrix_norm(A) * torch.linalg.matrix_norm(B))
     other = torch.zeros_like(A)
     memory, one = torch.stack([B, other]).flatten(1)[None], torch.ones(1, 1, 1, dtype=torch.float64)
-    log_w = by_content(memory, A.flatten()[None, None], one)[0, 0].log()
+    log_w = content_weights(memory, A.flatten()[None, None], one)[0, 0].log()
     torch.testing.assert_close(log_w[0] - log_w[1], frobenius, rtol=0, atol=ROUNDING)  # cosine with 0 is 0
 
 
@@ -108,16 +110,16 @@ def test_shift_is_the_circular_convolution(slots, reach):
     for i in range(slots):
         for o in range(-reach, reach + 1):
             expected[..., i] += w[..., (i - o) % slots] * s[..., o + reach]
-    torch.testing.assert_close(shifted(w, s), expected, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(shift_weights(w, s), expected, rtol=0, atol=ROUNDING)
 
 
 def test_gate_and_sharpening_are_the_published_ones():
     content, before, gamma = weights_like(2, 3, 5), weights_like(2, 3, 5), 1 + 4 * torch.rand(2, 3, 1).double()
     g = torch.rand(2, 3, 1, dtype=torch.float64)
-    torch.testing.assert_close(interpolated(content, before, g), g * content + (1 - g) * before, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(interpolate(content, before, g), g * content + (1 - g) * before, rtol=0, atol=ROUNDING)
     sharp = before**gamma
     expected = sharp / sharp.sum(-1, keepdim=True)
-    torch.testing.assert_close(sharpened(before, gamma), expected, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(sharpen(before, gamma), expected, rtol=0, atol=ROUNDING)
 
 
 def test_writing_is_the_published_one_with_two_heads():
@@ -130,7 +132,7 @@ def test_writing_is_the_published_one_with_two_heads():
                 expected[b, i] *= 1 - w[b, h, i] * erase[b, h]
             for h in range(2):
                 expected[b, i] += w[b, h, i] * add[b, h]
-    torch.testing.assert_close(written(memory, w, erase, add), expected, rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(erase_and_add(memory, w, erase, add), expected, rtol=0, atol=ROUNDING)
 
 
 def random_state(machine, batch):
@@ -330,8 +332,9 @@ def test_gradients_of_several_vectors_at_once(machine, how):
     expected = [torch.stack(parts) for parts in zip(*map(pulled, vectors.flatten(0, 1)), strict=True)]
     if how == "is_grads_batched":
         ones = torch.ones(6, *last.memory.shape, dtype=torch.float64)
-        found = torch.autograd.grad([outputs, last.memory], wanted, [vectors.flatten(0, 1), ones],
-                                    is_grads_batched=True, materialize_grads=True)  # fmt: skip
+        found = torch.autograd.grad(
+            [outputs, last.memory], wanted, [vectors.flatten(0, 1), ones], is_grads_batched=True, materialize_grads=True
+        )
     elif how == "vmap":
         found = torch.func.vmap(pulled)(vectors.flatten(0, 1))
     else:
@@ -436,11 +439,11 @@ def test_weights_and_their_gradients_stay_finite_where_powers_underflow(dtype):
     """0.01^40 is 0 in float32, and all weights but one are 0 from the start."""
     weights = torch.tensor([[[1.0, 0.0, 0.01, 1e-20, 1e-35]]], dtype=dtype, requires_grad=True)
     gamma = torch.tensor([[[40.0]]], dtype=dtype, requires_grad=True)
-    sharp = sharpened(weights, gamma)
+    sharp = sharpen(weights, gamma)
     assert sharp.tolist()[0][0][0] == 1
     for g in torch.autograd.grad(sharp[..., 0].sum() + sharp[..., 2].sum(), [weights, gamma]):
         assert torch.isfinite(g).all()
-    kept = sharpened(weights.detach(), torch.ones(1, 1, 1, dtype=dtype))[0, 0]
+    kept = sharpen(weights.detach(), torch.ones(1, 1, 1, dtype=dtype))[0, 0]
     torch.testing.assert_close(kept[2] / kept[0], weights[0, 0, 2].detach())
     assert kept[1] == kept[4] > 0  # below the floor, all are alike
 
@@ -520,8 +523,8 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
         (lambda: TuringMachine(LSTM(7, 6), 5, (4,), initial_memory="random"), "'random'"),
         (lambda: ntm(3, 6, controller="gru"), "controller must be"),
         (lambda: matntm(25, 6, input_rows=4), "do not fill 4 rows"),
-        (lambda: by_content(torch.zeros(1, 5, 4), torch.zeros(1, 1, 3), torch.ones(1, 1, 1)), "3 and slots 4"),
-        (lambda: shifted(torch.zeros(1, 1, 4), torch.zeros(1, 1, 2)), "odd number"),
+        (lambda: content_weights(torch.zeros(1, 5, 4), torch.zeros(1, 1, 3), torch.ones(1, 1, 1)), "3 and slots 4"),
+        (lambda: shift_weights(torch.zeros(1, 1, 4), torch.zeros(1, 1, 2)), "odd number"),
         (lambda: ms.scan(ntm(3, 6, slots=5), torch.zeros(2, 1, 3), ntm(3, 6, slots=6).initial_state(1)), "5, 20"),
         (lambda: ms.scan(ntm(3, 6, slots=5), torch.zeros(2, 1, 4)), "takes 3 input features"),
         (lambda: stepped(ntm(3, 6, slots=5), torch.zeros(1, 4)), r"takes 3 input features.*expected \(batch, 3\)"),
@@ -746,9 +749,9 @@ def test_a_machine_in_bfloat16_is_the_rounded_one(machine, backend):
 def test_float16_is_refused_before_it_gives_nan():
     w, one = torch.tensor([[[1.0, 0.0]]]).half(), torch.ones(1, 1, 1).half()
     with pytest.raises(ValueError, match="float16"):
-        sharpened(w, one)
+        sharpen(w, one)
     with pytest.raises(ValueError, match="float16"):
-        by_content(torch.zeros(1, 2, 3).half(), torch.zeros(1, 1, 3).half(), one)
+        content_weights(torch.zeros(1, 2, 3).half(), torch.zeros(1, 1, 3).half(), one)
 
 
 @pytest.mark.parametrize("part", ["read_weights", "write_weights", "reads", "memory"])

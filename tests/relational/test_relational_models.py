@@ -24,12 +24,12 @@ from mnemoscope.relational import (
     Sizes,
     Transformer,
 )
-from mnemoscope.relational.corelnet import similarity_of
+from mnemoscope.relational.corelnet import build_similarity
 from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
-from mnemoscope.relational.encoder import Sparse, gather
-from mnemoscope.relational.network import RelationalModel, Seen
-from mnemoscope.relational.recurrent import reader
-from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, Rows, Symmetric
+from mnemoscope.relational.encoder import SparseProjection, gather
+from mnemoscope.relational.network import EncodedObjects, RelationalModel
+from mnemoscope.relational.recurrent import build_cell
+from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, RelationMask, Symmetric
 from mnemoscope.training.penalties import HasPenalty
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
@@ -56,12 +56,12 @@ def problems(sizes, batch=6, distinct=7, dtype=torch.float64):
     return images, torch.randint(distinct, (batch, sizes.objects))
 
 
-def seen_of(z):
+def encoded_objects(z):
     """As if z were the encoded objects of one batch, behind a normalisation with a gain and a bias."""
     norm = ContextNorm(z.shape[2]).double()
     norm.gain.data.uniform_(0.5, 1.5)
     norm.bias.data.uniform_(-0.5, 0.5)
-    return Seen(z.flatten(0, 1), torch.arange(z.shape[0] * z.shape[1]).view(z.shape[:2]), norm)
+    return EncodedObjects(z.flatten(0, 1), torch.arange(z.shape[0] * z.shape[1]).view(z.shape[:2]), norm)
 
 
 # encoder
@@ -131,13 +131,13 @@ def test_sizes_that_an_encoder_cannot_take_are_refused():
 
 
 def test_a_sparse_map_costs_the_sum_of_its_weights():
-    sparse = Sparse(3, strength=5.0)
+    sparse = SparseProjection(3, strength=5.0)
     sparse.linear.weight.data = torch.tensor([[1.0, -2.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, -0.5]])
     assert sparse.penalty().item() == 20.0
     assert sparse(torch.tensor([[1.0, 1.0, 2.0]])).tolist() == [[-1.0, 0.5, -1.0]]
     assert isinstance(sparse, HasPenalty)
     with pytest.raises(ValueError, match="above 0 and finite, but is 0"):
-        Sparse(3, 0.0)
+        SparseProjection(3, 0.0)
 
 
 # context normalisation
@@ -170,9 +170,9 @@ def test_context_norm_is_over_objects_or_over_segments(segments):
     norm.bias.data.normal_()
     s = torch.randn(4, 9, 5, dtype=torch.float64)
     s[0, :, 2] = 0.3  # no variance at all
-    slow = torch.stack([
-        torch.cat([slow_norm(part, norm.gain, norm.bias) for part in problem.split(segments or 9)]) for problem in s
-    ])  # fmt: skip
+    slow = torch.stack(
+        [torch.cat([slow_norm(part, norm.gain, norm.bias) for part in problem.split(segments or 9)]) for problem in s]
+    )
     assert torch.allclose(norm(s), slow, rtol=0, atol=ROUNDING)
     several = torch.stack([s, 2 * s + 1, s.flip(1)], dim=2)  # (batch, objects, relations, features)
     assert torch.allclose(norm(several), torch.stack([norm(s), norm(2 * s + 1), norm(s.flip(1))], 2), atol=ROUNDING)
@@ -181,7 +181,7 @@ def test_context_norm_is_over_objects_or_over_segments(segments):
 def test_context_norm_needs_objects_to_compare():
     with pytest.raises(ValueError, match=r"segments\[1\] must be a whole number, at least 2"):
         ContextNorm(3, (2, 1))
-    with pytest.raises(ValueError, match="there are none"):
+    with pytest.raises(ValueError, match="at least one length"):
         ContextNorm(3, ())
     with pytest.raises(ValueError, match="at least 2 of them, but a problem has 1"):
         ContextNorm(3)(torch.zeros(4, 1, 3))
@@ -211,10 +211,10 @@ def slow_rows(scores, causal):
 def test_rows_are_shared_out_among_objects_so_far_or_all(causal):
     scores = torch.randn(3, 2, 5, 5, dtype=torch.float64)
     slow = torch.stack([torch.stack([slow_rows(matrix, causal) for matrix in both]) for both in scores])
-    assert torch.allclose(Rows(causal).softmax(scores), slow, rtol=0, atol=ROUNDING)
+    assert torch.allclose(RelationMask(causal).softmax(scores), slow, rtol=0, atol=ROUNDING)
     read = [(i, j) for i in range(5) for j in range(i + 1 if causal else 5)]
-    assert Rows(causal).places(5).tolist() == [5 * i + j for i, j in read]
-    kept = Rows(causal).kept(scores)
+    assert RelationMask(causal).indices(5).tolist() == [5 * i + j for i, j in read]
+    kept = RelationMask(causal).apply(scores)
     for i in range(5):
         for j in range(5):
             assert torch.equal(kept[..., i, j], scores[..., i, j] if (i, j) in read else torch.zeros(3, 2).double())
@@ -227,12 +227,12 @@ def one_by_one(x, y):
 
 def test_similarities_are_products_or_differences_of_all_pairs():
     s = torch.randn(3, 4, 6, dtype=torch.float64)
-    seen = seen_of(s)
-    gain, bias = seen.norm.gain, seen.norm.bias
+    encoded = encoded_objects(s)
+    gain, bias = encoded.norm.gain, encoded.norm.bias
     z = torch.stack([slow_norm(problem, gain, bias) for problem in s])
-    assert torch.allclose(seen.z, z, rtol=0, atol=ROUNDING)
+    assert torch.allclose(encoded.z, z, rtol=0, atol=ROUNDING)
     slow = torch.stack([one_by_one(each, each) for each in z]).unsqueeze(1)
-    assert torch.allclose(Symmetric(6).scores(seen), slow, rtol=0, atol=ROUNDING)
+    assert torch.allclose(Symmetric(6).scores(encoded), slow, rtol=0, atol=ROUNDING)
 
     def mapped(weight, relation):
         """N(W s) of each problem, for one of the relations."""
@@ -241,16 +241,16 @@ def test_similarities_are_products_or_differences_of_all_pairs():
 
     several = Symmetric(6, relations=3).double()
     slow = [torch.stack([one_by_one(x, x) for x in mapped(several.project.weight, r)]) for r in range(3)]
-    assert torch.allclose(several.scores(seen), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
+    assert torch.allclose(several.scores(encoded), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
 
     other = Asymmetric(6, relations=2).double()
     slow = []
     for r in range(2):
         pairs = zip(mapped(other.reference.weight, r), mapped(other.comparison.weight, r), strict=True)
         slow.append(torch.stack([one_by_one(x, y) for x, y in pairs]))
-    assert torch.allclose(other.scores(seen), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
-    assert not torch.allclose(other.scores(seen), other.scores(seen).mT, atol=0.1)
-    assert torch.equal(other(seen), Rows().softmax(other.scores(seen)))
+    assert torch.allclose(other.scores(encoded), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
+    assert not torch.allclose(other.scores(encoded), other.scores(encoded).mT, atol=0.1)
+    assert torch.equal(other(encoded), RelationMask().softmax(other.scores(encoded)))
 
     distance = Distance(6, relations=2).double()
     slow = torch.zeros(3, 2, 4, 4, dtype=torch.float64)
@@ -259,33 +259,33 @@ def test_similarities_are_products_or_differences_of_all_pairs():
             for i in range(4):
                 for j in range(4):
                     slow[problem, r, i, j] = abs(w @ s[problem, i] - w @ s[problem, j])
-    assert torch.allclose(distance.scores(seen), slow, rtol=0, atol=ROUNDING)
-    assert torch.equal(distance(seen), distance.scores(seen).tril())  # as they are, without a softmax
+    assert torch.allclose(distance.scores(encoded), slow, rtol=0, atol=ROUNDING)
+    assert torch.equal(distance(encoded), distance.scores(encoded).tril())  # as they are, without a softmax
 
-    difference = Difference(6, relations=2, rows=Rows(causal=False)).double()
+    difference = Difference(6, relations=2, mask=RelationMask(causal=False)).double()
     slow = torch.zeros(3, 2, 4, 4, dtype=torch.float64)
     for problem in range(3):
         for r, w in enumerate(difference.size.weight):
             for i in range(4):
                 for j in range(4):
                     slow[problem, r, i, j] = w @ (z[problem, i] - z[problem, j])
-    assert torch.allclose(difference(seen), slow, rtol=0, atol=ROUNDING)  # as they are, without a softmax
-    assert torch.equal(Difference(6).double()(seen).triu(1), torch.zeros(3, 1, 4, 4).double())
+    assert torch.allclose(difference(encoded), slow, rtol=0, atol=ROUNDING)  # as they are, without a softmax
+    assert torch.equal(Difference(6).double()(encoded).triu(1), torch.zeros(3, 1, 4, 4).double())
 
 
 def test_a_mixture_reads_the_rule_that_wins():
-    seen = seen_of(torch.randn(64, 4, 6, dtype=torch.float64))
+    encoded = encoded_objects(torch.randn(64, 4, 6, dtype=torch.float64))
     rules = [Symmetric(6), Difference(6)]
     mixture = Mixture(rules, features=6, objects=4).double().eval()
-    logits = torch.stack([mixture.keys @ (mixture.query.weight @ z.flatten()) for z in seen.z])
+    logits = torch.stack([mixture.keys @ (mixture.query.weight @ z.flatten()) for z in encoded.z])
     winner = logits.argmax(1)
     assert winner.unique().tolist() == [0, 1]
-    one, other = (rule(seen) for rule in rules)
-    assert torch.equal(mixture(seen), torch.where((winner == 0).view(-1, 1, 1, 1), one, other))
-    assert torch.equal(mixture(seen), mixture(seen))
+    one, other = (rule(encoded) for rule in rules)
+    assert torch.equal(mixture(encoded), torch.where((winner == 0).view(-1, 1, 1, 1), one, other))
+    assert torch.equal(mixture(encoded), mixture(encoded))
     # while training, rule r is drawn with probability softmax(logits)_r
     mixture.train()
-    draws = torch.stack([mixture.winners(seen) for _ in range(500)])
+    draws = torch.stack([mixture.winners(encoded) for _ in range(500)])
     assert torch.equal(draws.sum(2), torch.ones(500, 64).double())
     error = 5 * sqrt(0.25 / 500)  # of the mean of so many draws, 5 standard deviations
     assert torch.allclose(draws.mean(0), logits.softmax(1), rtol=0, atol=error)
@@ -293,13 +293,13 @@ def test_a_mixture_reads_the_rule_that_wins():
     torch.manual_seed(0)
     flows = []
     for mixture.temperature in (0.5, 50.0):
-        (flow,) = torch.autograd.grad(mixture.winners(seen)[:, 0].sum(), mixture.keys)
+        (flow,) = torch.autograd.grad(mixture.winners(encoded)[:, 0].sum(), mixture.keys)
         flows.append(float(flow.abs().max()))
     assert 0 < 10 * flows[1] < flows[0]
     with pytest.raises(ValueError, match="at least 2 rules"):
         Mixture(rules[:1], 6, 4)
-    with pytest.raises(ValueError, match="same rows"):
-        Mixture([Symmetric(6), Difference(6, rows=Rows(False))], 6, 4)
+    with pytest.raises(ValueError, match="same mask"):
+        Mixture([Symmetric(6), Difference(6, mask=RelationMask(False))], 6, 4)
     with pytest.raises(ValueError, match="temperature"):
         Mixture(rules, 6, 4, temperature=0.0)
 
@@ -309,7 +309,7 @@ def test_a_mixture_reads_the_rule_that_wins():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_an_mlp_decoder_reads_each_number_once(causal):
-    decoder = MLPDecoder(3, 2, relations=2, rows=Rows(causal), hidden=5, sensory=4).double()
+    decoder = MLPDecoder(3, 2, relations=2, mask=RelationMask(causal), hidden=5, sensory=4).double()
     R, z = torch.randn(6, 2, 3, 3, dtype=torch.float64), torch.randn(6, 3, 4, dtype=torch.float64)
     first, _, second = decoder.layers
     for problem in range(6):
@@ -341,7 +341,7 @@ def slow_attention(query, keys, values, width):
 
 @pytest.mark.parametrize(("causal", "sensory"), [(True, 0), (False, 4)])
 def test_a_pairs_decoder_asks_all_pairs_the_same(causal, sensory):
-    decoder = PairsDecoder(4, 2, relations=3, rows=Rows(causal), hidden=5, sensory=sensory).double()
+    decoder = PairsDecoder(4, 2, relations=3, mask=RelationMask(causal), hidden=5, sensory=sensory).double()
     decoder.place.data.normal_()
     R, z = torch.randn(6, 3, 4, 4, dtype=torch.float64), torch.randn(6, 4, 4, dtype=torch.float64)
     answers = decoder(R, z if sensory else None)
@@ -437,12 +437,17 @@ def test_esbn_is_the_published_algorithm(options):
     model = perturbed(ESBN(SMALL, **options))
     images, objects = problems(SMALL)
     with torch.no_grad():
-        z = model.see(images, objects).z
+        z = model.encode(images, objects).z
         if "similarity" in options:
             s = gather(model.encoder(images), objects)
             W_1, W_2 = model.similarity.reference.weight, model.similarity.comparison.weight
-            pairs = [(slow_norm(each @ W_1.T, model.norm.gain, model.norm.bias),
-                      slow_norm(each @ W_2.T, model.norm.gain, model.norm.bias)) for each in s]  # fmt: skip
+            pairs = [
+                (
+                    slow_norm(each @ W_1.T, model.norm.gain, model.norm.bias),
+                    slow_norm(each @ W_2.T, model.norm.gain, model.norm.bias),
+                )
+                for each in s
+            ]
         else:
             pairs = [(each, each) for each in z]
         slow = torch.stack([slow_esbn(model, one_by_one(*pair), each) for pair, each in zip(pairs, z, strict=True)])
@@ -454,18 +459,18 @@ def test_a_transformer_is_one_layer_with_places_and_a_mean():
     images, objects = problems(SMALL, batch=2)
     layer, d = model.layer, 128
     with torch.no_grad():
-        z = model.see(images, objects).z
+        z = model.encode(images, objects).z
         places = torch.zeros(4, d, dtype=torch.float64)
         for t in range(4):
             for i in range(d // 2):
                 angle = t / 10000 ** (2 * i / d)
                 places[t, 2 * i], places[t, 2 * i + 1] = sin(angle), cos(angle)
         # the table of sines is made in float32: an error of up to 3 * 2^-24 in the angle
-        assert torch.allclose(model.places, places, rtol=0, atol=2e-7)
+        assert torch.allclose(model.positions, places, rtol=0, atol=2e-7)
         W, b = layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias
         out = layer.self_attn.out_proj
         for problem in range(2):
-            x = z[problem] + model.places
+            x = z[problem] + model.positions
             q, k, v = ((x @ W[part * d : part * d + d].T + b[part * d : part * d + d]) for part in range(3))
             rows = []
             for t in range(4):
@@ -482,7 +487,7 @@ def test_a_relation_network_sums_over_all_ordered_pairs():
     model = perturbed(RelationNetwork(SMALL))
     images, objects = problems(SMALL)
     with torch.no_grad():
-        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+        for z, answer in zip(model.encode(images, objects).z, model(images, objects), strict=True):
             total = torch.zeros(256, dtype=torch.float64)
             for i in range(4):
                 for j in range(4):
@@ -497,7 +502,7 @@ def test_predinet_compares_what_its_heads_attend_to():
     images, objects = problems(SMALL)
     assert model.out[0].in_features == 576
     with torch.no_grad():
-        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+        for z, answer in zip(model.encode(images, objects).z, model(images, objects), strict=True):
             L = [torch.cat([z[i], torch.tensor([float(i)])]) for i in range(4)]
             keys = [model.keys.weight @ each for each in L]
             W_1, W_2 = model.queries.weight.view(2, 32, 16, 4 * 129)
@@ -518,12 +523,12 @@ def test_an_lstm_and_a_turing_machine_read_object_after_object():
     model = perturbed(Recurrent(SMALL))
     assert count(model.cell) == 4 * 512 * (128 + 512 + 2)
     with torch.no_grad():
-        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+        for z, answer in zip(model.encode(images, objects).z, model(images, objects), strict=True):
             slow = model.out.weight @ slow_lstm(model.cell, z) + model.out.bias
             assert torch.allclose(answer, slow, rtol=0, atol=ROUNDING)
         machine = perturbed(Recurrent(SMALL, "ntm"))
         assert machine.cell.initial_memory.shape == (10, 256)
-        outputs, state = scan(machine.cell, machine.see(images, objects).z.transpose(0, 1), backend="loop")
+        outputs, state = scan(machine.cell, machine.encode(images, objects).z.transpose(0, 1), backend="loop")
         assert torch.equal(outputs[-1], torch.cat([state.controller.h, state.reads.flatten(1)], 1))
         slow = outputs[-1] @ machine.out.weight.T + machine.out.bias
         assert torch.allclose(machine(images, objects), slow, rtol=0, atol=ROUNDING)
@@ -531,7 +536,7 @@ def test_an_lstm_and_a_turing_machine_read_object_after_object():
     with pytest.raises(ValueError, match="128 features, but the cell takes 64"):
         Recurrent(SMALL, GRU(64, 5))
     with pytest.raises(ValueError, match="'ntm', but is 'gru'"):
-        unwrap(reader)("gru", 128)
+        unwrap(build_cell)("gru", 128)
 
 
 def test_a_neural_memory_learns_layer_by_layer():
@@ -549,7 +554,7 @@ def test_a_neural_memory_learns_layer_by_layer():
     with torch.no_grad():
         answers = model(images, objects)
         errors = []
-        for z, answer in zip(model.see(images, objects).z, answers, strict=True):
+        for z, answer in zip(model.encode(images, objects).z, answers, strict=True):
             W, read, inputs = list(cell.weights.clone()), torch.zeros(128, dtype=torch.float64), []
             for x in [*z, torch.zeros(128, dtype=torch.float64)]:  # at the last step it sees nothing
                 inputs.append(torch.cat([x, read]))
@@ -577,12 +582,14 @@ def test_an_abstractor_moves_symbols_by_relations_of_objects(shared):
     model = perturbed(Abstractor(SMALL, heads=4, layers=2, shared=shared))
     images, objects = problems(SMALL, batch=3)
     with torch.no_grad():
-        for z, answer in zip(model.see(images, objects).z, model(images, objects), strict=True):
+        for z, answer in zip(model.encode(images, objects).z, model(images, objects), strict=True):
             A = model.symbols
             for layer in model.layers:
                 W_K = layer.queries.weight if shared else layer.keys.weight
-                queries, keys, values = ([W @ x for x in objects_] for W, objects_ in
-                                         ((layer.queries.weight, z), (W_K, z), (layer.values.weight, A)))  # fmt: skip
+                queries, keys, values = (
+                    [W @ x for x in objects_]
+                    for W, objects_ in ((layer.queries.weight, z), (W_K, z), (layer.values.weight, A))
+                )
                 rows = []
                 for t in range(4):
                     found = slow_attention(queries[t], keys, values, 128 // 4)
@@ -646,7 +653,7 @@ def test_a_name_says_what_a_model_is_made_of(name):
         assert model.similarity.relations == (64 if "64 relations" in more else 1)
         assert model.sensory == ("sensory" in more)
     if kind is CoRelNet:
-        assert model.similarity.rows.causal == ("all rows" not in more)
+        assert model.similarity.mask.causal == ("all rows" not in more)
     if name == "corelnet-mix":
         assert [type(rule) for rule in model.similarity.rules] == [Symmetric, Difference]
     if kind is Abstractor:
@@ -720,7 +727,7 @@ def test_cells_of_games_are_images_too(name):
 def test_segments_are_normalised_apart(name):
     model = relational_model(name, SMALL, segmented=True).double()
     images, objects = problems(SMALL)
-    z = model.see(images, objects).z
+    z = model.encode(images, objects).z
     s = model.encoder(images) if model.sparse is None else model.encoder(images) @ model.sparse.linear.weight.T
     for problem, own in zip(gather(s, objects), z, strict=True):
         parts = [slow_norm(part, model.norm.gain, model.norm.bias) for part in problem.split(2)]
@@ -732,15 +739,18 @@ def test_what_would_change_nothing_or_cannot_be_is_refused():
         relational_model("corelnet-multi", SMALL, segmented=True)
     with pytest.raises(ValueError, match="segments would change nothing"):
         relational_model("esbn", SMALL, similarity="distance", segmented=True)
-    for name, options in {"corelnet-t": {"hidden": 64}, "corelnet-recurrent": {"hidden": 64},
-                          "corelnet-nhid": {"decoder": "transformer"}}.items():  # fmt: skip
-        with pytest.raises(ValueError, match="hidden is of the decoders 'mlp' and 'pairs'"):
+    for name, options in {
+        "corelnet-t": {"hidden": 64},
+        "corelnet-recurrent": {"hidden": 64},
+        "corelnet-nhid": {"decoder": "transformer"},
+    }.items():
+        with pytest.raises(ValueError, match="hidden applies to the decoders 'mlp' and 'pairs'"):
             relational_model(name, SMALL, **options)
     with pytest.raises(ValueError, match=r"Segments \(2, 3\) must make up the 4 objects"):
         relational_model("corelnet", replace(SMALL, segments=(2, 3)), segmented=True)
     images, objects = problems(SMALL)
     with pytest.raises(ValueError, match=r"and torch\.int16"):
-        unwrap(RelationalModel.see)(relational_model("corelnet", SMALL), images, objects.short())
+        unwrap(RelationalModel.encode)(relational_model("corelnet", SMALL), images, objects.short())
     with pytest.raises(ValueError, match="above 0 and finite, but is inf"):
         relational_model("corelnet-l1", SMALL, l1=float("inf"))
 
@@ -784,13 +794,13 @@ def test_models_refuse_objects_that_they_cannot_answer_for():
     with pytest.raises(ValueError, match="'pairs', but is 'rnn'"):
         unwrap(CoRelNet.__init__)(CoRelNet.__new__(CoRelNet), SMALL, decoder="rnn")
     with pytest.raises(ValueError, match="'mixture', but is 'cosine'"):
-        unwrap(similarity_of)("cosine", features=3, objects=4)
+        unwrap(build_similarity)("cosine", features=3, objects=4)
 
 
 def test_what_the_decoder_reads_can_be_looked_at():
     model = CoRelNet(SMALL).double()
     images, objects = problems(SMALL)
-    R = model.compare(model.see(images, objects))
+    R = model.compare(model.encode(images, objects))
     assert R.shape == (6, 1, 4, 4)
     z = torch.stack(
         [slow_norm(each, model.norm.gain, model.norm.bias) for each in gather(model.encoder(images), objects)]

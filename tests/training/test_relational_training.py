@@ -21,7 +21,7 @@ from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import options_of
 from mnemoscope.inspection import InspectionOptions, inspect_run
 from mnemoscope.networks.relational import MODELS
-from mnemoscope.relational import MNM, CoRelNet, Solver
+from mnemoscope.relational import MNM, CoRelNet, SingleStepModel
 from mnemoscope.tasks import RelationalSequence
 from mnemoscope.tasks.relational import RMTS, SameDifferent
 from mnemoscope.training import (
@@ -147,7 +147,7 @@ def test_every_network_trains_and_loads(name, tmp_path):
     before = build_model(config, build_task(config)).state_dict()
     result = run(config, tmp_path)
     model, task, again = load_model(result.folder)
-    assert isinstance(model, Solver)
+    assert isinstance(model, SingleStepModel)
     assert not model.training
     assert (type(model.network), again) == (type(build_model(config, task).network), config)
     changed = {key for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
@@ -197,7 +197,7 @@ def test_same_different_generalises_to_unseen_shapes(tmp_path):
 
 def test_one_network_is_evaluated_on_several_tasks():
     tasks = {m: RelationalSequence(SameDifferent(m=m)) for m in (0, 50, 98)}
-    model = Solver(CoRelNet(tasks[0].relational))
+    model = SingleStepModel(CoRelNet(tasks[0].relational))
     found = evaluate_tasks(model, tasks, sequences=20, batches=2, split="test")
     for m, task in tasks.items():
         assert found[m] == evaluate(model, task, [task.batch(20, 0, number, "test") for number in range(2)])

@@ -11,7 +11,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.lenses import Dynamics, FixedPoints
-from mnemoscope.relational import Solver
+from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, write_page
 from mnemoscope.tasks import Task
 from mnemoscope.training import RunFolder
@@ -36,7 +36,7 @@ def page_of_run(run: LoadedRun) -> NetworkPage:
     """Return the page of a run with its facts and training curve, before any lens is applied."""
     config, task = run.config, run.task
     result = RunFolder(run.folder).read_result()
-    if isinstance(run.model, Solver):
+    if isinstance(run.model, SingleStepModel):
         network = ("Network", f"{config.cell} {_describe_options(config.cell_options)}")
         title = f"{config.cell} on {config.task}"
     else:

@@ -13,7 +13,7 @@ from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
-from mnemoscope.relational import Scenes, Solver
+from mnemoscope.relational import Scenes, SingleStepModel
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
 from mnemoscope.tasks import RelationalSequence
@@ -90,7 +90,7 @@ class ProblemFindings:
 
 
 @torch.no_grad()
-def inspect_problems(model: Solver, task: RelationalSequence, config: RunConfig) -> ProblemFindings:
+def inspect_problems(model: SingleStepModel, task: RelationalSequence, config: RunConfig) -> ProblemFindings:
     """Record the answers of a trained network to test problems, and measure its accuracy."""
     scenes = task.relational.batch(BATCH, config.seed, 0, "test")
     answers = model(scenes)[0][0].argmax(-1)

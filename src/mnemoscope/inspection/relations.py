@@ -19,8 +19,8 @@ from mnemoscope.lenses.relations import (
     measure_occlusion,
     record_relations,
 )
-from mnemoscope.relational import Comparing, Solver
-from mnemoscope.relational.scenes import Scenes
+from mnemoscope.relational import SimilarityModel, SingleStepModel
+from mnemoscope.relational.scene_batch import Scenes
 from mnemoscope.report import Section
 from mnemoscope.report.relations import drift_section, occlusion_section, relations_section
 from mnemoscope.tasks import RelationalSequence
@@ -78,11 +78,11 @@ class RelationFindings:
         return [int(which.nonzero()[0]) for which in (right, ~right) if bool(which.any())]
 
 
-def inspect_relations(model: Solver, task: RelationalSequence, config: RunConfig) -> RelationFindings:
+def inspect_relations(model: SingleStepModel, task: RelationalSequence, config: RunConfig) -> RelationFindings:
     """Apply the lenses on relational networks to a trained run."""
     network = model.network
     untrained = build_model(config, task)
-    assert isinstance(untrained, Solver)
+    assert isinstance(untrained, SingleStepModel)
     tested = "unseen" if OBJECT_WORDS & {*task.relational.held_out} else "tested"
     scenes = {
         "seen": task.relational.batch(PROBLEMS, config.seed, 0, "validation"),
@@ -92,8 +92,8 @@ def inspect_relations(model: Solver, task: RelationalSequence, config: RunConfig
     drift = measure_drift({BEFORE: untrained.network, AFTER: network}, scenes, kinds)
     confused = drift.confused_pairs(drift.networks.index(AFTER), drift.sets.index(tested), scenes[tested].objects)
     images = scenes[tested].images
-    if not isinstance(network, Comparing):
-        instead = f"This network has no matrix of how alike its objects are: {network.instead}."
+    if not isinstance(network, SimilarityModel):
+        instead = f"This network has no matrix of how alike its objects are: {network.mechanism}."
         return RelationFindings(task.relational, drift, None, {}, confused, images, instead)
     relations = record_relations(network, scenes[tested], kinds[tested])
     occlusion = {name: measure_occlusion(network, _first(problems)) for name, problems in scenes.items()}

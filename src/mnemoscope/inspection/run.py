@@ -34,7 +34,7 @@ from mnemoscope.inspection.variables import inspect_variables
 from mnemoscope.lenses import Dynamics, Variables
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.tape import TuringMachine
-from mnemoscope.relational import Solver
+from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import InspectedNetwork, lens_sections, write_page
 from mnemoscope.report.markup import check_report_extra
 from mnemoscope.report.tape import uniform_fixed_points_section
@@ -61,7 +61,7 @@ def inspect_run(
     folder = Path(folder)
     model, task, config = load_model(folder)
     run = LoadedRun(folder, model, task, config, folder / "page.html" if page is None else Path(page), options)
-    if isinstance(model, Solver) and isinstance(task, RelationalSequence):
+    if isinstance(model, SingleStepModel) and isinstance(task, RelationalSequence):
         return _inspect_relational(run, model, task)
     if isinstance(model.cell, TuringMachine):
         return _inspect_machine(run)
@@ -69,7 +69,7 @@ def inspect_run(
     return _inspect_recurrent(run) if reason is None else _inspect_attentive(run, reason)
 
 
-def _inspect_relational(run: LoadedRun, model: Solver, task: RelationalSequence) -> Inspection:
+def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: RelationalSequence) -> Inspection:
     reason = "A relational network answers in one step: it has no state that could rest, and so no fixed points."
     _refuse_input(run.options, reason)
     problems, relations = inspect_problems(model, task, run.config), inspect_relations(model, task, run.config)

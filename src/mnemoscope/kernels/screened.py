@@ -58,9 +58,19 @@ def screened_scan(
 class _Screened(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, us: Tensor, s: Tensor, c: Tensor | None, rows: Tensor, recurrent: Tensor, bias: Tensor | None,
-        query: Tensor, key: Tensor, direction: Tensor | None, score: Tensor, how: Screening,
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        ctx: Any,
+        us: Tensor,
+        s: Tensor,
+        c: Tensor | None,
+        rows: Tensor,
+        recurrent: Tensor,
+        bias: Tensor | None,
+        query: Tensor,
+        key: Tensor,
+        direction: Tensor | None,
+        score: Tensor,
+        how: Screening,
+    ) -> tuple[Tensor | None, ...]:
         start, weights = Start(s, c, rows, score), Weights(recurrent, bias, query, key, direction)
         if us.is_cuda:
             from mnemoscope.kernels import triton_screened

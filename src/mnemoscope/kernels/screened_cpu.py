@@ -70,9 +70,12 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -
 
 
 def backward_on_cpu(
-    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor], start: Start, weights: Weights, how: Screening,
+    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor],
+    start: Start,
+    weights: Weights,
+    how: Screening,
     trace: Trace,
-) -> Pulled:  # fmt: skip
+) -> Pulled:
     """The steps in reverse; `grads` are those of outputs, last h, last c, and the slots' rows at the end."""
     into_outputs, into_h, into_c, into_rows = grads
     time, batch, size = trace.outputs.shape
@@ -134,9 +137,15 @@ def _scores(compared: Tensor, query: Tensor, keys: Tensor, direction: Tensor | N
 
 
 def _pull_scores(
-    compared: Tensor, query: Tensor, keys: Tensor, direction: Tensor | None, grad: Tensor, into_keys: Tensor,
-    into_query: Tensor, into_direction: Tensor | None,
-) -> None:  # fmt: skip
+    compared: Tensor,
+    query: Tensor,
+    keys: Tensor,
+    direction: Tensor | None,
+    grad: Tensor,
+    into_keys: Tensor,
+    into_query: Tensor,
+    into_direction: Tensor | None,
+) -> None:
     """Add to the gradient of the keys and of v_a, and write that of the query."""
     if direction is None:
         scaled = (grad * query.shape[-1] ** -0.5).unsqueeze(-1)

@@ -138,9 +138,20 @@ def _told(layout: Layout, orders: Tensor, over_key: Tensor, positive: Tensor, sh
 class _Tape(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, us: Tensor, h: Tensor, c: Tensor | None, memory: Tensor, write: Tensor, read: Tensor, reads: Tensor,
-        recurrent: Tensor | None, reader: Tensor, heads: Tensor, bias: Tensor, how: Machine,
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        ctx: Any,
+        us: Tensor,
+        h: Tensor,
+        c: Tensor | None,
+        memory: Tensor,
+        write: Tensor,
+        read: Tensor,
+        reads: Tensor,
+        recurrent: Tensor | None,
+        reader: Tensor,
+        heads: Tensor,
+        bias: Tensor,
+        how: Machine,
+    ) -> tuple[Tensor | None, ...]:
         start, weights = Start(h, c, memory, write, read, reads), Weights(recurrent, reader, heads, bias)
         with threads_that_help(h):
             trace, written, seen = _forward(us, start, weights, how)
@@ -208,8 +219,9 @@ def _forward(us: Tensor, start: Start, weights: Weights, how: Machine) -> tuple[
         products.over_lengths(memories[t + 1], lengths[t + 1])
         look(products, memories[t + 1], lengths[t + 1], views[t], by_read[t], into_read[t], read_ring, views[t + 1])
         flat[t + 1].copy_(products.means(views[t + 1], memories[t + 1]).flatten(1))
-    trace = _Trace(core.made, core.hs, core.cs, orders, memory, over_length, write, read, reads, over_key, positive,
-                   shift)  # fmt: skip
+    trace = _Trace(
+        core.made, core.hs, core.cs, orders, memory, over_length, write, read, reads, over_key, positive, shift
+    )
     return trace, written, seen
 
 
@@ -272,9 +284,15 @@ def _add_looks(products: Products, g: Tensor, memory: Tensor, looks: list[Pulled
 
 
 def _backward(
-    grads: tuple, h0: Tensor, c0: Tensor | None, weights: Weights, trace: _Trace, written: Looks, seen: Looks,
+    grads: tuple,
+    h0: Tensor,
+    c0: Tensor | None,
+    weights: Weights,
+    trace: _Trace,
+    written: Looks,
+    seen: Looks,
     how: Machine,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:
     of_shown, of_reads, of_h, of_c, of_memory, of_write, of_read = grads
     time = len(trace.hs)
     layout = Layout(how.writers + how.readers, how.writers, trace.memory.shape[2], trace.shift.shape[-1])
@@ -305,14 +323,33 @@ def _backward(
         r = of_reads[t] + carried
         products.add_outer(g, r, views[t + 1])
         of_read = of_read + products.dots(r, memories[t + 1])
-        pulled = pull_look(products, of_read, memories[t + 1], views[t + 1], by_read[t], at_read[t], steep_read[t],
-                           read_ring, into_read[t])  # fmt: skip
+        pulled = pull_look(
+            products,
+            of_read,
+            memories[t + 1],
+            views[t + 1],
+            by_read[t],
+            at_read[t],
+            steep_read[t],
+            read_ring,
+            into_read[t],
+        )
         of_read = pulled.before
         _add_looks(products, g, memories[t + 1], [pulled, *waits])
-        of_write = of_write + _pull_write(products, g, memories[t], writes[t + 1], erases[t], adds[t],
-                                          [into_adds[t], into_erases[t]])  # fmt: skip
-        pulled = pull_look(products, of_write, memories[t], writes[t + 1], by_write[t], at_write[t], steep_write[t],
-                           write_ring, into_write[t])  # fmt: skip
+        of_write = of_write + _pull_write(
+            products, g, memories[t], writes[t + 1], erases[t], adds[t], [into_adds[t], into_erases[t]]
+        )
+        pulled = pull_look(
+            products,
+            of_write,
+            memories[t],
+            writes[t + 1],
+            by_write[t],
+            at_write[t],
+            steep_write[t],
+            write_ring,
+            into_write[t],
+        )
         of_write, waits = pulled.before, [pulled]
         orders = into[t]
         orders[:, logistic:rest] = into_positive[t]
@@ -330,10 +367,18 @@ def _backward(
     _add_looks(products, g, memories[0], waits)
     flat = core.into.flatten(0, 1)
     return (
-        core.into, of_h, core.carried, g, of_write, of_read, carried, core.recurrent(),
-        flat.T @ trace.reads[:-1].flatten(0, 1).flatten(1), into.flatten(0, 1).T @ trace.hs.flatten(0, 1),
+        core.into,
+        of_h,
+        core.carried,
+        g,
+        of_write,
+        of_read,
+        carried,
+        core.recurrent(),
+        flat.T @ trace.reads[:-1].flatten(0, 1).flatten(1),
+        into.flatten(0, 1).T @ trace.hs.flatten(0, 1),
         into.sum((0, 1)),
-    )  # fmt: skip
+    )
 
 
 def _bend(orders: Tensor, tanh: int, logistic: int, rest: int) -> Tensor:

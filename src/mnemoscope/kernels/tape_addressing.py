@@ -138,9 +138,15 @@ class Products:
 
 
 def look(
-    products: Products, memory: Tensor, over_length: Tensor, before: Float[Tensor, "batch heads slots"], told: Told,
-    seen: Looks, ring: Ring, weights: Float[Tensor, "batch heads slots"],
-) -> None:  # fmt: skip
+    products: Products,
+    memory: Tensor,
+    over_length: Tensor,
+    before: Float[Tensor, "batch heads slots"],
+    told: Told,
+    seen: Looks,
+    ring: Ring,
+    weights: Float[Tensor, "batch heads slots"],
+) -> None:
     """Write the weights, and what led to them into `seen`; `ring` is to work in."""
     torch.mul(products.dots(told.key, memory), over_length, out=seen.alike)
     torch.softmax(seen.alike * (told.strength * told.over_key), -1, out=seen.content)
@@ -195,9 +201,16 @@ class Slopes(NamedTuple):
 
 
 def pull_look(
-    products: Products, g: Float[Tensor, "batch heads slots"], memory: Tensor, weights: Tensor, told: Told, seen: Looks,
-    slope: Slopes, ring: Ring, into: Told,
-) -> Pulled:  # fmt: skip
+    products: Products,
+    g: Float[Tensor, "batch heads slots"],
+    memory: Tensor,
+    weights: Tensor,
+    told: Told,
+    seen: Looks,
+    slope: Slopes,
+    ring: Ring,
+    into: Told,
+) -> Pulled:
     """From the gradient of the weights to those of all that led to them.
 
     `ring` is to work in. `into` gets those of what the heads were told; its `over_key` is not written, as the key's own

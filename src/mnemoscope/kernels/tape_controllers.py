@@ -110,9 +110,14 @@ def steps_of(us: Tensor, h: Tensor, c: Tensor | None, recurrent: Tensor | None) 
 
 
 def pull_of(
-    made: Tensor, hs: Tensor, cs: Tensor | None, h0: Tensor, c0: Tensor | None, recurrent: Tensor | None,
+    made: Tensor,
+    hs: Tensor,
+    cs: Tensor | None,
+    h0: Tensor,
+    c0: Tensor | None,
+    recurrent: Tensor | None,
     of_c: Tensor | None,
-) -> LayerPull | GatedPull:  # fmt: skip
+) -> LayerPull | GatedPull:
     """Their gradients."""
     if cs is None or c0 is None:
         return LayerPull(made, h0, recurrent)

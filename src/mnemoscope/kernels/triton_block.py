@@ -13,8 +13,20 @@ from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_
 
 
 @triton.jit
-def _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
+def _forward_step(
+    h,
+    u,
+    W1,
+    W2,
+    W3,
+    b,
+    mask,
+    rows,
+    batch,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
+    EXACT: tl.constexpr,
+):
     new = nonlinear(times(h, W1, W2, W3, EXACT) + u, b, PHI)
     if MASKED:
         goes = tl.load(mask + rows, mask=rows < batch, other=0)
@@ -24,9 +36,21 @@ def _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MAS
 
 @triton.jit(do_not_specialize=["time", "batch"])  # one kernel for all lengths and batches
 def block_forward(
-    us, h0, V, bias, mask, hs, time, batch, units,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
+    us,
+    h0,
+    V,
+    bias,
+    mask,
+    hs,
+    time,
+    batch,
+    units,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
+    EXACT: tl.constexpr,
+):
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
     inner = tl.arange(0, COLUMNS)
@@ -56,8 +80,20 @@ def block_forward(
 
 
 @triton.jit
-def _adjoint_step(total, h, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
+def _adjoint_step(
+    total,
+    h,
+    W1,
+    W2,
+    W3,
+    b,
+    mask,
+    rows,
+    batch,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
+    EXACT: tl.constexpr,
+):
     """`D_t`, and the gradient at the state before."""
     d = pull_back(total, h, b, PHI)
     if MASKED:
@@ -71,9 +107,22 @@ def _adjoint_step(total, h, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr,
 
 @triton.jit(do_not_specialize=["time", "batch"])  # one kernel for all lengths and batches
 def block_adjoint(
-    g, hs, V, bias, mask, D, dh0, time, batch, units,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
+    g,
+    hs,
+    V,
+    bias,
+    mask,
+    D,
+    dh0,
+    time,
+    batch,
+    units,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
+    EXACT: tl.constexpr,
+):
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
     inner = tl.arange(0, COLUMNS)

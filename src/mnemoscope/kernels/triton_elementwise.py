@@ -170,9 +170,18 @@ class Scan:
         constants = self._constants() | {"PART": part, "PARTS": triton.next_power_of_2(triton.cdiv(units, part))}
         if self.V.is_cuda:
             kernel[slices, tiles](
-                *tensors, counters, 0, steps, time, batch, units, slices, MEET=True,
-                launch_cooperative_grid=True, **constants,
-            )  # fmt: skip
+                *tensors,
+                counters,
+                0,
+                steps,
+                time,
+                batch,
+                units,
+                slices,
+                MEET=True,
+                launch_cooperative_grid=True,
+                **constants,
+            )
             return
         for step in range(steps):  # the interpreter runs one program after another: they cannot meet, so step by step
             kernel[slices, tiles](

@@ -37,10 +37,28 @@ def _gathered_times(x, W1, W2, W3, rows, batch, units, PART: tl.constexpr, PARTS
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
 def grid_forward(
-    us, h0, V, bias, mask, hs, counters, begin, end, time, batch, units, slices,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr, PHI: tl.constexpr,
-    MASKED: tl.constexpr, EXACT: tl.constexpr, MEET: tl.constexpr,
-):  # fmt: skip
+    us,
+    h0,
+    V,
+    bias,
+    mask,
+    hs,
+    counters,
+    begin,
+    end,
+    time,
+    batch,
+    units,
+    slices,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PART: tl.constexpr,
+    PARTS: tl.constexpr,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
+    EXACT: tl.constexpr,
+    MEET: tl.constexpr,
+):
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     counter = counters + tl.program_id(1) * 32
@@ -79,10 +97,29 @@ def grid_forward(
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
 def grid_adjoint(
-    g, hs, V, bias, mask, D, dh0, counters, begin, end, time, batch, units, slices,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr, PHI: tl.constexpr,
-    MASKED: tl.constexpr, EXACT: tl.constexpr, MEET: tl.constexpr,
-):  # fmt: skip
+    g,
+    hs,
+    V,
+    bias,
+    mask,
+    D,
+    dh0,
+    counters,
+    begin,
+    end,
+    time,
+    batch,
+    units,
+    slices,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PART: tl.constexpr,
+    PARTS: tl.constexpr,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
+    EXACT: tl.constexpr,
+    MEET: tl.constexpr,
+):
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     counter = counters + tl.program_id(1) * 32

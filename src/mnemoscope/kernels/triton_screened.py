@@ -47,20 +47,42 @@ def forward(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace
     gates = us.new_empty(time, batch, width) if lstm else None
     c = us.new_empty(time, batch, size) if lstm else None
     last, score = torch.empty_like(rows[:slots]), start.score.T.contiguous()
-    tensors = (us.contiguous(), start.s.contiguous(), start.c, *_contiguous(weights), rows, outputs, queries, attention,
-               moved, dropped, gates, c, last, score)  # fmt: skip
+    tensors = (
+        us.contiguous(),
+        start.s.contiguous(),
+        start.c,
+        *_contiguous(weights),
+        rows,
+        outputs,
+        queries,
+        attention,
+        moved,
+        dropped,
+        gates,
+        c,
+        last,
+        score,
+    )
     with _device(us):
         _forward[(batch,)](
-            *(us if tensor is None else tensor.contiguous() for tensor in tensors), time, batch, size, how.scale,
-            size**-0.5, **_constants(weights, how, size),
-        )  # fmt: skip
+            *(us if tensor is None else tensor.contiguous() for tensor in tensors),
+            time,
+            batch,
+            size,
+            how.scale,
+            size**-0.5,
+            **_constants(weights, how, size),
+        )
     return Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
 
 
 def backward(
-    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor], start: Start, weights: Weights, how: Screening,
+    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor],
+    start: Start,
+    weights: Weights,
+    how: Screening,
     trace: Trace,
-) -> Pulled:  # fmt: skip
+) -> Pulled:
     """The steps in reverse, as `backward_on_cpu`."""
     into_outputs, into_h, into_c, into_rows = grads
     time, batch, size = trace.outputs.shape
@@ -70,14 +92,37 @@ def backward(
     into_h = torch.zeros_like(start.s) if into_h is None else into_h
     into_c = torch.zeros_like(start.s) if into_c is None else into_c.clone(memory_format=torch.contiguous_format)
     into_rows = into_rows.clone(memory_format=torch.contiguous_format)
-    tensors = (into_outputs, into_h, start.c, *_contiguous(weights), trace.rows, trace.queries, trace.weights,
-               trace.moved, trace.dropped, trace.gates, trace.c, trace.last, drive, into_queries, into_keys, directions,
-               s, into_c, into_rows)  # fmt: skip
+    tensors = (
+        into_outputs,
+        into_h,
+        start.c,
+        *_contiguous(weights),
+        trace.rows,
+        trace.queries,
+        trace.weights,
+        trace.moved,
+        trace.dropped,
+        trace.gates,
+        trace.c,
+        trace.last,
+        drive,
+        into_queries,
+        into_keys,
+        directions,
+        s,
+        into_c,
+        into_rows,
+    )
     with _device(drive):
         _backward[(batch,)](
-            *(drive if tensor is None else tensor.contiguous() for tensor in tensors), time, batch, size, how.scale,
-            size**-0.5, **_constants(weights, how, size),
-        )  # fmt: skip
+            *(drive if tensor is None else tensor.contiguous() for tensor in tensors),
+            time,
+            batch,
+            size,
+            how.scale,
+            size**-0.5,
+            **_constants(weights, how, size),
+        )
     direction = None if weights.direction is None else directions.sum(0)
     carried = into_c if how.cell == "lstm" else None
     return Pulled(drive, into_queries, into_keys, direction, s, carried, into_rows)
@@ -140,11 +185,37 @@ def _compared(query, keys, direction, shrink, ADDITIVE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["time", "batch"])
 def _forward(
-    us, s0, c0, recurrent, bias, to_query, to_key, v, rows, outputs, queries, attention, moved, dropped, gates, cs,
-    last, scores, time, batch, size, scale, shrink,
-    NU: tl.constexpr, RHO: tl.constexpr, COLUMNS: tl.constexpr, PLACES: tl.constexpr, CELL: tl.constexpr,
-    ADDITIVE: tl.constexpr, NORMALISED: tl.constexpr,
-):  # fmt: skip
+    us,
+    s0,
+    c0,
+    recurrent,
+    bias,
+    to_query,
+    to_key,
+    v,
+    rows,
+    outputs,
+    queries,
+    attention,
+    moved,
+    dropped,
+    gates,
+    cs,
+    last,
+    scores,
+    time,
+    batch,
+    size,
+    scale,
+    shrink,
+    NU: tl.constexpr,
+    RHO: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PLACES: tl.constexpr,
+    CELL: tl.constexpr,
+    ADDITIVE: tl.constexpr,
+    NORMALISED: tl.constexpr,
+):
     SLOTS: tl.constexpr = NU + RHO
     WIDTH: tl.constexpr = 4 if CELL == "lstm" else 1
     b = tl.program_id(0).to(tl.int64)
@@ -238,11 +309,42 @@ def _forward(
 
 @triton.jit(do_not_specialize=["time", "batch"])
 def _backward(
-    into_outputs, into_h, c0, recurrent, bias, to_query, to_key, v, rows, queries, attention, moved, dropped, gates, cs,
-    last, drive, into_queries, into_keys, directions, into_s, into_c, into_rows, time, batch, size, scale, shrink,
-    NU: tl.constexpr, RHO: tl.constexpr, COLUMNS: tl.constexpr, PLACES: tl.constexpr, CELL: tl.constexpr,
-    ADDITIVE: tl.constexpr, NORMALISED: tl.constexpr,
-):  # fmt: skip
+    into_outputs,
+    into_h,
+    c0,
+    recurrent,
+    bias,
+    to_query,
+    to_key,
+    v,
+    rows,
+    queries,
+    attention,
+    moved,
+    dropped,
+    gates,
+    cs,
+    last,
+    drive,
+    into_queries,
+    into_keys,
+    directions,
+    into_s,
+    into_c,
+    into_rows,
+    time,
+    batch,
+    size,
+    scale,
+    shrink,
+    NU: tl.constexpr,
+    RHO: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PLACES: tl.constexpr,
+    CELL: tl.constexpr,
+    ADDITIVE: tl.constexpr,
+    NORMALISED: tl.constexpr,
+):
     SLOTS: tl.constexpr = NU + RHO
     WIDTH: tl.constexpr = 4 if CELL == "lstm" else 1
     b = tl.program_id(0).to(tl.int64)

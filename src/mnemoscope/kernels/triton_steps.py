@@ -181,10 +181,23 @@ class _Steps:
             else:
                 torch.mm(self.x.float(), self.W.float(), out=self.z)
             _elementwise[size.batch, triton.cdiv(size.units, width)](
-                self.table, self.done, step, self.z, self.x, self.held, self.bias, size.batch, size.units,
-                BLOCKS=self.blocks, WIDTH=width, TYPE=_TYPES[size.dtype], PHI=size.phi, MASKED=size.masked,
-                ADJOINT=size.adjoint, num_warps=4,
-            )  # fmt: skip
+                self.table,
+                self.done,
+                step,
+                self.z,
+                self.x,
+                self.held,
+                self.bias,
+                size.batch,
+                size.units,
+                BLOCKS=self.blocks,
+                WIDTH=width,
+                TYPE=_TYPES[size.dtype],
+                PHI=size.phi,
+                MASKED=size.masked,
+                ADJOINT=size.adjoint,
+                num_warps=4,
+            )
         self.done.add_(steps)
 
 
@@ -199,10 +212,22 @@ def _parts(x: Tensor, which: tuple[int, ...], dim: int) -> Tensor:
 
 @triton.jit(do_not_specialize=["step", "batch"])
 def _elementwise(
-    table, done, step, z, x, held, bias, batch, units,
-    BLOCKS: tl.constexpr, WIDTH: tl.constexpr, TYPE: tl.constexpr, PHI: tl.constexpr, MASKED: tl.constexpr,
+    table,
+    done,
+    step,
+    z,
+    x,
+    held,
+    bias,
+    batch,
+    units,
+    BLOCKS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TYPE: tl.constexpr,
+    PHI: tl.constexpr,
+    MASKED: tl.constexpr,
     ADJOINT: tl.constexpr,
-):  # fmt: skip
+):
     """What follows the product `z` in step `done + step`: the nonlinearity, or in the adjoint its pull-back."""
     step += tl.load(done)
     t = step

@@ -19,7 +19,7 @@ from mnemoscope.relational.abstractor import Abstractor
 from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.esbn import ESBN
 from mnemoscope.relational.mnm import MNM
-from mnemoscope.relational.network import Options, RelationalModel, Sized
+from mnemoscope.relational.network import ModelOptions, ProblemLike, RelationalModel
 from mnemoscope.relational.predinet import PrediNet
 from mnemoscope.relational.recurrent import Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork
@@ -30,7 +30,7 @@ MODELS: dict[str, Callable[..., RelationalModel]] = {}
 """The factories by their names in the registry."""
 
 
-def relational_model(name: str, problem: Sized, **options: Any) -> RelationalModel:
+def relational_model(name: str, problem: ProblemLike, **options: Any) -> RelationalModel:
     """Return the named model of `MODELS` for a task.
 
     >>> from mnemoscope.relational import Sizes
@@ -42,7 +42,7 @@ def relational_model(name: str, problem: Sized, **options: Any) -> RelationalMod
     return MODELS[name](problem, **options)
 
 
-def _widened_corelnet(problem: Sized, **options: Unpack[Options]) -> CoRelNet:
+def _widened_corelnet(problem: ProblemLike, **options: Unpack[ModelOptions]) -> CoRelNet:
     """Return a CoRelNet whose MLP is so wide that it has about as many parameters as ESBN (Kerg, C.7)."""
     with torch.random.fork_rng(devices=[]):  # networks that are only counted must not change the random numbers
         narrow, wider = (_parameters(CoRelNet(problem, **options, hidden=hidden)) for hidden in (1, 2))

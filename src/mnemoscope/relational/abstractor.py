@@ -1,4 +1,4 @@
-"""The Abstractor: attention among objects that moves symbols, which know nothing of them."""
+"""The Abstractor: attention between objects that mixes symbols, which carry no features of the objects."""
 
 from __future__ import annotations
 
@@ -9,32 +9,38 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.validation import check_whole
-from mnemoscope.relational.comparing import Comparing, Scores, numbered
 from mnemoscope.relational.decoders import by_head
 from mnemoscope.relational.layers import layer, mlp
-from mnemoscope.relational.network import Options, Seen, Sized
+from mnemoscope.relational.network import EncodedObjects, ModelOptions, ProblemLike
+from mnemoscope.relational.similarity_model import Scores, SimilarityModel, numbered_names
 
 
-class Abstractor(Comparing):
-    """Relational cross-attention (Altabaa et al. 2024): relations of objects, and values of symbols.
+class Abstractor(SimilarityModel):
+    """Relational cross-attention (Altabaa et al. 2024): weights from objects, values from symbols.
 
-    With learned symbols S, one for each place, and for each head `R = softmax(W_Q z (W_K z)^T / sqrt(d))`, a layer adds
-    `W_O [R_h W_V A]_h` to A, at first S, normalises, adds what two linear maps with a ReLU make of that, and normalises
-    again. So no feature of an object reaches the answer but through R. What is left at all places answers by a hidden
-    layer of 256. This is beyond the thesis.
+    There is a learned symbol for each position, the rows of S. Each head has `R = softmax(W_Q z (W_K z)^T / sqrt(d))`.
+    A layer adds `W_O [R_h W_V A]_h` to A, which starts as S, and normalises; then follow a residual feed-forward block
+    and another normalisation. So features of objects reach the answer only through R. The final A at all positions
+    gives the answer through a hidden layer of 256. This model is not in the thesis.
 
     Args:
-        problem: the task, or its sizes.
-        heads: relations of a layer; they divide the 128 features.
-        layers: one after the other.
-        shared: take W_K = W_Q, so that relations are symmetric before the softmax and an object is like itself; with
-            False they are learned apart, as first published.
-        options: `segmented`, `trained_encoder` and `l1`, as for every `RelationalModel`.
+        problem: the task, or the sizes of its problems.
+        heads: relations per layer; a divisor of the 128 features.
+        layers: number of layers.
+        shared: take W_K = W_Q, so that scores are symmetric and an object is similar to itself; False learns them
+            separately, as first published.
+        options: `segmented`, `trained_encoder` and `l1` of `RelationalModel`.
 
     """
 
     def __init__(
-        self, problem: Sized, *, heads: int = 8, layers: int = 1, shared: bool = True, **options: Unpack[Options]
+        self,
+        problem: ProblemLike,
+        *,
+        heads: int = 8,
+        layers: int = 1,
+        shared: bool = True,
+        **options: Unpack[ModelOptions],
     ) -> None:
         super().__init__(problem, **options)
         check_whole(1, heads=heads, layers=layers)
@@ -44,13 +50,13 @@ class Abstractor(Comparing):
         self.layers = nn.ModuleList(RelationalAttention(self.features, heads, shared) for _ in range(layers))
         self.out = mlp(self.objects * self.features, 256, self.choices)
 
-    def scores(self, seen: Seen) -> Scores:
-        scores = torch.cat([each.scores(seen.z) for each in self._attention()], 1)
+    def scores(self, encoded: EncodedObjects) -> Scores:
+        scores = torch.cat([attention.scores(encoded.z) for attention in self._attention()], 1)
         return Scores(scores, self.relation_names, scores.new_ones(scores.shape[:2], dtype=torch.bool))
 
-    def compare(self, seen: Seen) -> Float[Tensor, "batch relations objects objects"]:
-        """Of all heads of the first layer, then of the next."""
-        return self.scores(seen).matrices.softmax(-1)
+    def compare(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+        """Return the relations of all heads, layer by layer."""
+        return self.scores(encoded).matrices.softmax(-1)
 
     def decide(
         self,
@@ -58,8 +64,9 @@ class Abstractor(Comparing):
         z: Float[Tensor, "batch objects features"] | None,
     ) -> Float[Tensor, "batch choices"]:
         abstract = self.symbols.expand(len(relations), -1, -1)
-        for each, own in zip(self._attention(), relations.chunk(len(self.layers), dim=1), strict=True):
-            abstract = each(own, abstract)
+        by_layer = relations.chunk(len(self.layers), dim=1)
+        for attention, matrices in zip(self._attention(), by_layer, strict=True):
+            abstract = attention(matrices, abstract)
         return self.out(abstract.flatten(1))
 
     @property
@@ -68,12 +75,12 @@ class Abstractor(Comparing):
 
     @property
     def relation_names(self) -> tuple[str, ...]:
-        heads = numbered("head", self._attention()[0].heads)
-        layers = numbered("layer", len(self.layers))
+        heads = numbered_names("head", self._attention()[0].heads)
+        layers = numbered_names("layer", len(self.layers))
         return tuple(" ".join(filter(None, (layer, head))) for layer in layers for head in heads)
 
     def _attention(self) -> list[RelationalAttention]:
-        return [each for each in self.layers if isinstance(each, RelationalAttention)]
+        return [layer for layer in self.layers if isinstance(layer, RelationalAttention)]
 
 
 class RelationalAttention(nn.Module):
@@ -90,7 +97,7 @@ class RelationalAttention(nn.Module):
         self.feed_forward = mlp(features, 2 * features, features)
 
     def scores(self, z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch heads objects objects"]:
-        """Of each head: their softmax are its relations."""
+        """Return the scores of each head; their softmax gives the relations."""
         q, k = by_head(self.queries(z), self.heads), by_head(self.keys(z), self.heads)
         return q @ k.mT * q.shape[-1] ** -0.5
 
@@ -99,7 +106,7 @@ class RelationalAttention(nn.Module):
         relations: Float[Tensor, "batch heads objects objects"],
         abstract: Float[Tensor, "batch objects features"],
     ) -> Float[Tensor, "batch objects features"]:
-        moved = relations @ by_head(self.values(abstract), self.heads)
+        mixed = relations @ by_head(self.values(abstract), self.heads)
         after, last = self.norms
-        abstract = after(abstract + self.found(moved.transpose(1, 2).flatten(2)))
+        abstract = after(abstract + self.found(mixed.transpose(1, 2).flatten(2)))
         return last(abstract + self.feed_forward(abstract))

@@ -1,4 +1,4 @@
-"""Context normalisation: what is the same for all objects of a problem is taken off."""
+"""Context normalisation: each feature is standardised over the objects of a problem."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 
 EPSILON = 1e-8
+"""Added to the variance."""
 
 
 class ContextNorm(nn.Module):
     """`gain (s - mean) / sqrt(variance + 1e-8) + bias`, each feature over the objects of a problem (Webb et al. 2020).
 
-    The variance is the unbiased one. With `segments` the objects are normalised apart, part by part.
+    The variance is unbiased. With `segments`, each segment of the objects is normalised separately.
 
     Args:
-        features: of an object.
-        segments: lengths of the parts of a problem's objects, one after the other; None for one part.
+        features: number of features of an object.
+        segments: lengths of consecutive segments of a problem's objects; None for one segment.
 
     >>> ContextNorm(1)(torch.tensor([[[1.0], [2.0], [3.0]]])).flatten().tolist()
     [-1.0, 0.0, 1.0]
@@ -32,7 +33,7 @@ class ContextNorm(nn.Module):
         check_whole(1, features=features)
         if segments is not None:
             if len(segments) == 0:
-                raise ValueError("segments are the lengths of the parts of a problem, but there are none; give None.")
+                raise ValueError("segments must hold at least one length, but is empty; give None for one segment.")
             check_whole(2, **{f"segments[{place}]": length for place, length in enumerate(segments)})
         self.segments = None if segments is None else tuple(segments)
         self.gain = nn.Parameter(torch.ones(features))
@@ -44,7 +45,9 @@ class ContextNorm(nn.Module):
     def forward(
         self, s: Float[Tensor, "batch objects *more features"]
     ) -> Float[Tensor, "batch objects *more features"]:
-        """Further dimensions before the features, such as several relations, are normalised apart and share gain and
+        """Normalise over the objects.
+
+        Further dimensions before the features, such as several relations, are normalised separately and share gain and
         bias.
         """
         objects = s.shape[1]
@@ -59,9 +62,9 @@ class ContextNorm(nn.Module):
         return torch.cat([self._normalised(part) for part in s.split(self.segments, dim=1)], dim=1)
 
     def _normalised(self, s: Tensor) -> Tensor:
-        # as torch.var_mean, which takes several times as long on a CPU; from the first object on, so that what all have
-        # alike is 0 to the last digit: 1 / sqrt(1e-8) makes much of little
-        apart = s - s[:, :1].detach()
-        apart = apart - apart.mean(1, keepdim=True)
-        variance = apart.square().sum(1, keepdim=True) / (s.shape[1] - 1)
-        return apart * torch.rsqrt(variance + EPSILON) * self.gain + self.bias
+        # torch.var_mean takes several times as long on a CPU. Subtracting the first object makes a feature that all
+        # objects share exactly 0; rounding errors would be amplified by 1 / sqrt(1e-8).
+        deviation = s - s[:, :1].detach()
+        deviation = deviation - deviation.mean(1, keepdim=True)
+        variance = deviation.square().sum(1, keepdim=True) / (s.shape[1] - 1)
+        return deviation * torch.rsqrt(variance + EPSILON) * self.gain + self.bias

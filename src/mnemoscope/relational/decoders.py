@@ -1,4 +1,4 @@
-"""From relations to the answer."""
+"""Decoders: from relation matrices to the logits of the answers."""
 
 from __future__ import annotations
 
@@ -10,53 +10,59 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import scan
 from mnemoscope.relational.layers import layer, lstm, torch_mlp
-from mnemoscope.relational.similarity import Rows
+from mnemoscope.relational.similarity import RelationMask
 
 
 class MLPDecoder(nn.Module):
-    """Each number of the relations has weights of its own (Kerg, section 5.5; hidden layer of 256, C.1 Table 1).
+    """MLP with separate weights for each entry of the relations (Kerg, section 5.5; hidden layer of 256, C.1 Table 1).
 
     Args:
-        objects: of a problem.
-        choices: answers.
-        relations: matrices that it reads.
-        rows: which numbers of a matrix.
+        objects: number of objects of a problem.
+        choices: number of possible answers.
+        relations: number of relation matrices.
+        mask: the entries of a matrix that are read.
         hidden: units of the hidden layer.
         sensory: features of each object that are appended to the relations; 0 for none.
 
     """
 
-    places: Tensor
+    indices: Tensor
 
     def __init__(
-        self, objects: int, choices: int, relations: int = 1, rows: Rows | None = None, hidden: int = 256,
+        self,
+        objects: int,
+        choices: int,
+        relations: int = 1,
+        mask: RelationMask | None = None,
+        hidden: int = 256,
         sensory: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         check_whole(1, hidden=hidden)
-        self.register_buffer("places", (rows or Rows()).places(objects), persistent=False)
-        self.layers = torch_mlp(relations * len(self.places) + objects * sensory, hidden, choices)
+        self.register_buffer("indices", (mask or RelationMask()).indices(objects), persistent=False)
+        self.layers = torch_mlp(relations * len(self.indices) + objects * sensory, hidden, choices)
 
     def forward(
         self,
         relations: Float[Tensor, "batch relations objects objects"],
         sensory: Float[Tensor, "batch objects features"] | None = None,
     ) -> Float[Tensor, "batch choices"]:
-        read = relations.flatten(2).index_select(2, self.places).flatten(1)
+        read = relations.flatten(2).index_select(2, self.indices).flatten(1)
         return self.layers(read if sensory is None else torch.cat([read, sensory.flatten(1)], dim=1))
 
 
 class TransformerDecoder(nn.Module):
     """CoRelNet-T: a learned query attends to the rows of the relations (Kerg, section 5.5 and C.1 Table 1).
 
-    A row is a token, `R_i P`, of 8 numbers, with a learned position code P (objects x 8). The query attends with 8
-    heads of 64; what it finds is added to it and normalised, as is what two linear maps, 8 to 128 to 8, make of that.
-    Keys and values have no bias: the one would not change the attention, the other is that of what is found.
+    A row becomes a token `R_i P` of 8 numbers, with a learned position code P (objects x 8). The query attends with 8
+    heads of 64; the result is added to the query and normalised, followed by a residual feed-forward block (8 to 128 to
+    8) and another normalisation. Keys and values have no bias: a bias of the keys would not change the attention, and
+    one of the values is part of the bias of the output map.
 
     Args:
-        objects: of a problem.
-        choices: answers.
-        relations: matrices, each with a code of its own; the rows of all are tokens.
+        objects: number of objects of a problem.
+        choices: number of possible answers.
+        relations: number of relation matrices, each with a separate code; the rows of all are tokens.
         sensory: features of each object that are appended to its rows; 0 for none.
 
     """
@@ -94,15 +100,15 @@ class TransformerDecoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    """An LSTM reads the relations row by row, and its last output answers.
+    """LSTM that reads the relations row by row; its last output gives the answer.
 
-    It is between CoRelNet, whose decoder sees all at once, and ESBN, which compares and remembers step by step.
+    It lies between CoRelNet, whose decoder sees the whole matrix, and ESBN, which compares and stores step by step.
 
     Args:
-        objects: of a problem.
-        choices: answers.
-        relations: matrices, whose rows of the same object come at one step.
-        hidden: units.
+        objects: number of objects of a problem.
+        choices: number of possible answers.
+        relations: number of relation matrices; their rows of the same object enter at the same step.
+        hidden: units of the LSTM.
         sensory: features of each object that are appended to its rows; 0 for none.
 
     """
@@ -125,17 +131,17 @@ class RecurrentDecoder(nn.Module):
 
 
 class PairsDecoder(nn.Module):
-    """Every pair of objects goes through the same two layers, with a bias for where it stands, and their sum answers
-    (beyond the thesis; a relation network, Santoro et al. 2017, that sees relations instead of objects).
+    """Two layers shared by all pairs of objects, with a bias per pair, whose sum gives the answer.
 
-    An MLP has weights of its own for each pair, so that it must learn each time anew what a relation means.
+    This is a relation network (Santoro et al. 2017) that sees relations instead of objects; it is not in the thesis. An
+    MLP has separate weights for each pair and must learn for each what a relation means.
 
     Args:
-        objects: of a problem, at least 2.
-        choices: answers.
-        relations: matrices that it reads.
-        rows: whether a pair is read one way or both ways; what an object is to itself is not read.
-        hidden: units of the layer behind the sum.
+        objects: number of objects of a problem, at least 2.
+        choices: number of possible answers.
+        relations: number of relation matrices.
+        mask: if causal, each pair is read in one direction, otherwise in both; the diagonal is not read.
+        hidden: units of the layer after the sum.
         sensory: features of each object that are appended to the relations of its pairs; 0 for none.
 
     """
@@ -145,16 +151,21 @@ class PairsDecoder(nn.Module):
     second: Tensor
 
     def __init__(
-        self, objects: int, choices: int, relations: int = 1, rows: Rows | None = None, hidden: int = 256,
+        self,
+        objects: int,
+        choices: int,
+        relations: int = 1,
+        mask: RelationMask | None = None,
+        hidden: int = 256,
         sensory: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         check_whole(1, hidden=hidden)
         check_whole(2, objects=objects)
         second, first = torch.tril_indices(objects, objects, -1)
         self.register_buffer("first", first, persistent=False)
         self.register_buffer("second", second, persistent=False)
-        self.both_ways = not (rows or Rows()).causal
+        self.both_ways = not (mask or RelationMask()).causal
         self.pair = nn.Linear(relations * (1 + self.both_ways) + 2 * sensory, self.UNITS)
         self.place = nn.Parameter(torch.zeros(len(first), self.UNITS))
         self.relation = nn.Linear(self.UNITS, self.UNITS)
@@ -173,5 +184,5 @@ class PairsDecoder(nn.Module):
 
 
 def by_head(x: Float[Tensor, "batch tokens wide"], heads: int) -> Float[Tensor, "batch heads tokens width"]:
-    """The heads lie side by side."""
+    """Split the last dimension into heads."""
     return x.unflatten(2, (heads, -1)).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""From images to vectors; each distinct image is encoded once, however often it is an object of a batch."""
+"""Encoder from images to feature vectors. Each distinct image of a batch is encoded once."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.layers import layer
 
 HALVINGS = 3
-"""Convolutions of stride 2, each of which halves an image, rounding down."""
+"""Number of convolutions of stride 2, each of which halves an image, rounding down."""
 
 
 class Encoder(nn.Module):
-    """Three convolutions of 4 x 4 with stride 2 and 32 channels, then two linear maps, all with ReLU (Webb et al. 2021;
-    Kerg, C.1 Table 1).
+    """Convolutional encoder of Webb et al. (2021; Kerg, C.1 Table 1).
 
-    32 x 32 pixels become 512 numbers, then 256, then 128; the 12 x 12 pixels of a cell of relational games 32, 256 and
-    128.
+    Three convolutions of 4 x 4 with stride 2 and 32 channels are followed by two linear maps, all with ReLU. Images of
+    32 x 32 pixels become 512, then 256, then 128 features; the 12 x 12 pixels of a cell of the relational games become
+    32, 256 and 128.
 
     Args:
-        channels: of an image.
-        height: of an image, in pixels; 8 or more.
-        width: likewise.
-        features: of the vectors.
-        trained: False for a random encoder, whose weights stay as they were drawn.
+        channels: channels of an image.
+        height: height of an image in pixels, at least 8.
+        width: width of an image in pixels, at least 8.
+        features: length of a feature vector.
+        trained: False for a random encoder whose weights are not trained.
 
     >>> encoder = Encoder(channels=3, height=32, width=32)
     >>> sum(weight.numel() for weight in encoder.parameters())
@@ -68,11 +68,11 @@ class Encoder(nn.Module):
         return self.dense(self.convolutions(images))
 
 
-class Sparse(nn.Module):
-    """A linear map behind the encoder whose weights cost `strength * sum |w|`, so that features which do not help are
-    dropped (Kerg, section 5.6 Fig 6 and C.5; strength 1, and 5 for RMTS).
+class SparseProjection(nn.Module):
+    """Linear map after the encoder with the L1 penalty `strength * sum |w|`, which drops features that do not help.
 
-    It has no bias: context normalisation takes the mean off again.
+    See Kerg, section 5.6 Fig 6 and C.5: strength 1, and 5 for RMTS. The map has no bias because context normalisation
+    subtracts the mean.
     """
 
     def __init__(self, features: int, strength: float) -> None:
@@ -86,24 +86,24 @@ class Sparse(nn.Module):
         return self.linear(s)
 
     def penalty(self) -> Float[Tensor, ""]:
-        """To be added to the loss."""
+        """Return the penalty to add to the loss."""
         return self.strength * self.linear.weight.abs().sum()
 
 
 def gather(
     features: Float[Tensor, "distinct features"], objects: Int[Tensor, "batch objects"]
 ) -> Float[Tensor, "batch objects features"]:
-    """Those of each object.
+    """Return the features of each object.
 
     >>> gather(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[2, 2], [0, 1]])).squeeze(2)
     tensor([[3., 3.],
             [1., 2.]])
     """
-    return embedding(objects, features)  # its gradient is summed faster than that of an index
+    return embedding(objects, features)  # its backward pass is faster than that of indexing
 
 
 def _convolution(before: int, after: int) -> nn.Conv2d:
-    made = nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1)
-    nn.init.kaiming_normal_(made.weight, nonlinearity="relu")
-    nn.init.zeros_(torch.as_tensor(made.bias))
-    return made
+    convolution = nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1)
+    nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+    nn.init.zeros_(torch.as_tensor(convolution.bias))
+    return convolution

@@ -1,4 +1,4 @@
-"""Metalearned neural memory: a memory that is a small network, written by changing its weights."""
+"""Metalearned neural memory (MNM): the memory is a small network, and writing changes its weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.lstm import LSTM, LSTMState
-from mnemoscope.relational.network import FEATURES, Options, Seen, Sized
+from mnemoscope.relational.network import FEATURES, EncodedObjects, ModelOptions, ProblemLike
 from mnemoscope.relational.recurrent import Recurrent
 
 DEPTH = 3
@@ -18,25 +18,24 @@ DEPTH = 3
 
 
 class NeuralMemoryState(NamedTuple):
-    """Of the controller, and of the memory."""
+    """State of a neural memory cell."""
 
     controller: LSTMState
     weights: Float[Tensor, "batch layers features features"]
-    """The memory: a network for each problem."""
+    """The memory: the weights of one network per problem."""
     read: Float[Tensor, "batch features"]
     error: Float[Tensor, "batch 1"]
-    """Mean squared error of what was written, summed over steps."""
+    """Mean squared error of recalling the written values, summed over steps."""
 
 
 class NeuralMemory(Cell):
-    """MNM-p (Munkhdalai et al. 2019, with the sizes of Webb et al. 2021): an LSTM whose memory is a network of three
-    layers, `f(k) = W_3 tanh(W_2 tanh(W_1 k))`.
+    """LSTM with a network of three layers as its memory, `f(k) = W_3 tanh(W_2 tanh(W_1 k))`.
 
-    The LSTM sees the input and what was read a step ago. By h it sets a key and a value to write, a key to read, all
-    tanh, and a rate beta between 0 and 1. To write, targets t_1, t_2, t_3 linear in the value are set for the layers,
-    and each learns its own by itself: `W_l <- W_l - beta (2 / d) (a_l - t_l) a_{l-1}^T`, where a are what the layers
-    make of the key. Then `f(key)` is read. The first weights of the memory are drawn once and not learned; all are
-    drawn as torch does.
+    This is MNM-p (Munkhdalai et al. 2019, with the sizes of Webb et al. 2021). The LSTM sees the input and the previous
+    read. From h it computes a key and a value to write and a key to read, each through a tanh, and a rate beta between
+    0 and 1. To write, each layer receives a target t_l that is linear in the value and learns it locally:
+    `W_l <- W_l - beta (2 / d) (a_l - t_l) a_{l-1}^T`, where a_l is the output of layer l for the key. Then `f(key)` is
+    read. The initial weights of the memory are random and not learned. All weights are initialised as in torch.
     """
 
     weights: Tensor
@@ -53,9 +52,9 @@ class NeuralMemory(Cell):
         self.register_buffer("weights", torch.empty(DEPTH, features, features).uniform_(-bound, bound))
 
     def initial_state(self, batch: int) -> NeuralMemoryState:
-        nothing = self.weights.new_zeros(batch, self.weights.shape[-1])
+        zeros = self.weights.new_zeros(batch, self.weights.shape[-1])
         weights = self.weights.expand(batch, *self.weights.shape)
-        return NeuralMemoryState(self.controller.initial_state(batch), weights, nothing, nothing[:, :1])
+        return NeuralMemoryState(self.controller.initial_state(batch), weights, zeros, zeros[:, :1])
 
     def output(self, state: NeuralMemoryState) -> Float[Tensor, "batch features"]:
         return self.out(torch.cat([state.controller.h, state.read], dim=1))
@@ -63,60 +62,58 @@ class NeuralMemory(Cell):
     def forward(self, x: Float[Tensor, "batch features"], state: NeuralMemoryState) -> NeuralMemoryState:
         controller = self.controller(torch.cat([x, state.read], dim=1), state.controller)
         rate, write, value, read = torch.tanh(self.orders(controller.h)).chunk(4, dim=1)
-        weights = self.written(state.weights, write, value, torch.sigmoid(self.rate(rate)))
-        error = (recalled(weights, write)[-1] - value).square().mean(1, keepdim=True)
-        return NeuralMemoryState(controller, weights, recalled(weights, read)[-1], state.error + error)
+        weights = self.updated(state.weights, write, value, torch.sigmoid(self.rate(rate)))
+        error = (layer_outputs(weights, write)[-1] - value).square().mean(1, keepdim=True)
+        return NeuralMemoryState(controller, weights, layer_outputs(weights, read)[-1], state.error + error)
 
-    def written(
+    def updated(
         self,
         weights: Float[Tensor, "batch layers features features"],
         key: Float[Tensor, "batch features"],
         value: Float[Tensor, "batch features"],
         rate: Float[Tensor, "batch 1"],
     ) -> Float[Tensor, "batch layers features features"]:
-        """The memory after it learned to say the value to the key."""
-        seen = recalled(weights, key)
-        said = torch.stack(seen, 1)  # (batch, layers, features)
-        heard = torch.stack([key, *seen[:-1]], 1)
-        wrong = said - self.targets(value).view_as(said)
-        step = rate.unsqueeze(2) * (2 / wrong.shape[2])
-        return weights - (step * wrong).unsqueeze(3) * heard.unsqueeze(2)
+        """Return the weights of the memory after it has learned the value for the key."""
+        activations = layer_outputs(weights, key)
+        outputs = torch.stack(activations, 1)  # (batch, layers, features)
+        inputs = torch.stack([key, *activations[:-1]], 1)
+        error = outputs - self.targets(value).view_as(outputs)
+        step = rate.unsqueeze(2) * (2 / error.shape[2])
+        return weights - (step * error).unsqueeze(3) * inputs.unsqueeze(2)
 
 
-def recalled(
+def layer_outputs(
     weights: Float[Tensor, "batch layers features features"], key: Float[Tensor, "batch features"]
 ) -> list[Tensor]:
-    """What each layer of the memory makes of a key."""
-    made, layers = [], weights.unbind(1)
+    """Return the output of each layer of the memory for a key."""
+    outputs, layers = [], weights.unbind(1)
     for depth, W in enumerate(layers):
-        a = (W @ (made[-1] if made else key).unsqueeze(2)).squeeze(2)
-        made.append(a if depth == len(layers) - 1 else torch.tanh(a))
-    return made
+        a = (W @ (outputs[-1] if outputs else key).unsqueeze(2)).squeeze(2)
+        outputs.append(a if depth == len(layers) - 1 else torch.tanh(a))
+    return outputs
 
 
 class MNM(Recurrent):
-    """A neural memory reads the objects and, at one more step, nothing; its output then answers.
+    """Neural memory that reads the objects and answers after an extra step with zero input.
 
-    How badly it recalls what it wrote is its penalty, beside the loss: the mean squared error of each step, summed, and
-    divided by the number of objects.
+    Its penalty, which is added to the loss, is the error of recalling what it wrote: the mean squared errors of the
+    steps, summed and divided by the number of objects.
     """
 
     after = 1
 
-    def __init__(self, problem: Sized, **options: Unpack[Options]) -> None:
+    def __init__(self, problem: ProblemLike, **options: Unpack[ModelOptions]) -> None:
         super().__init__(problem, NeuralMemory(FEATURES), **options)
-        self.out.reset_parameters()  # as torch draws them
+        self.out.reset_parameters()  # the initial weights of torch
         self._error: Tensor | None = None
 
-    def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
-        output, state = self.read(seen)
+    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+        output, state = self.read(encoded)
         if self.training:
             self._error = state.error.mean() / self.objects
         return self.out(output)
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """The error of what was written in the last pass in training mode since the penalty was asked for; None where
-        there was none.
-        """
+        """Return the recall error of the last pass in training mode, or None if there was none since the last call."""
         error, self._error = self._error, None
         return error

@@ -1,4 +1,4 @@
-"""What all relational models have in common: an encoder, context normalisation, and an answer."""
+"""The base of all relational models: encoder, context normalisation and answer."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.context_norm import ContextNorm
-from mnemoscope.relational.encoder import Encoder, Sparse, gather
+from mnemoscope.relational.encoder import Encoder, SparseProjection, gather
 
 FEATURES = 128
-"""Of an encoded object, for all models."""
+"""Features of an encoded object, in all models."""
 
 
 @runtime_checkable
-class Sized(Protocol):
-    """As much of a task as a model must know; every relational task has it."""
+class ProblemLike(Protocol):
+    """Sizes of a problem that a model needs; every relational task has them."""
 
     @property
     def objects(self) -> int:
-        """Of a problem: T."""
+        """Number of objects of a problem, T."""
         ...
 
     @property
     def choices(self) -> int:
-        """Answers: y."""
+        """Number of possible answers, y."""
         ...
 
     @property
     def channels(self) -> int:
-        """Of an image."""
+        """Channels of an image."""
         ...
 
     @property
     def height(self) -> int:
-        """Of an image, in pixels."""
+        """Height of an image in pixels."""
         ...
 
     @property
     def width(self) -> int:
-        """Of an image, in pixels."""
+        """Width of an image in pixels."""
         ...
 
     @property
     def segments(self) -> tuple[int, ...] | None:
-        """Lengths of the parts of a problem that segmented context normalisation treats apart."""
+        """Lengths of the segments that segmented context normalisation treats separately."""
         ...
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a problem, without the task. The images of Kerg, C.1 Table 1, have 3 channels."""
+    """Sizes of a problem, without a task. The images of Kerg, C.1 Table 1, have 3 channels."""
 
     objects: int
     choices: int
@@ -66,26 +66,26 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The objects of a batch, encoded."""
+class EncodedObjects:
+    """The encoded objects of a batch."""
 
-    encoded: Float[Tensor, "distinct features"]
+    features: Float[Tensor, "distinct features"]
     objects: Int[Tensor, "batch objects"]
     norm: ContextNorm
 
     @cached_property
     def z(self) -> Float[Tensor, "batch objects features"]:
-        """The normalised objects, `N(s)`."""
-        return self.norm(gather(self.encoded, self.objects))
+        """Normalised objects, `N(s)`."""
+        return self.norm(gather(self.features, self.objects))
 
-    def mapped(self, before: nn.Linear) -> Float[Tensor, "batch objects relations features"]:
-        """`N(W s)`, where W s are as many features as those of one or several relations side by side."""
-        together = gather(before(self.encoded), self.objects)  # of distinct images, as they are fewer than objects
-        return self.norm(together.unflatten(-1, (-1, self.encoded.shape[-1])))
+    def project(self, linear: nn.Linear) -> Float[Tensor, "batch objects relations features"]:
+        """Return `N(W s)`, where W s holds the features of one or several relations side by side."""
+        projected = gather(linear(self.features), self.objects)  # there are fewer distinct images than objects
+        return self.norm(projected.unflatten(-1, (-1, self.features.shape[-1])))
 
 
-class Options(TypedDict, total=False):
-    """What every relational model may be told beside its own: see `RelationalModel`."""
+class ModelOptions(TypedDict, total=False):
+    """Options of every relational model, see `RelationalModel`."""
 
     segmented: bool
     trained_encoder: bool
@@ -93,48 +93,48 @@ class Options(TypedDict, total=False):
 
 
 class RelationalModel(nn.Module):
-    """From images and objects to logits; a model has `answer`.
+    """A network from images and objects to logits; a subclass defines `answer`.
 
     Args:
-        problem: the task, or its sizes.
-        segmented: normalise the task's segments apart, not all objects together.
-        trained_encoder: False for a random encoder that stays as it was drawn; all else learns.
-        l1: strength of the L1 penalty on a linear map behind the encoder; None for no such map.
+        problem: the task, or the sizes of its problems.
+        segmented: normalise each segment of the task separately, instead of all objects together.
+        trained_encoder: False for a random encoder that is not trained; the rest of the model is.
+        l1: strength of the L1 penalty on a linear map after the encoder; None for no such map.
 
     """
 
-    instead: ClassVar[str] = "it answers from the objects themselves"
-    """What a model does that has no relations to look at, in words; one that has is a `Comparing`."""
+    mechanism: ClassVar[str] = "it answers from the objects themselves"
+    """How a model without relation matrices answers, for messages; models with them are `SimilarityModel`s."""
 
     def __init__(
-        self, problem: Sized, *, segmented: bool = False, trained_encoder: bool = True, l1: float | None = None
+        self, problem: ProblemLike, *, segmented: bool = False, trained_encoder: bool = True, l1: float | None = None
     ) -> None:
         super().__init__()
         check_whole(2, objects=problem.objects, choices=problem.choices)
         if segmented and problem.segments is None:
-            raise ValueError("Segmented normalisation is asked for, but this problem has no segments.")
+            raise ValueError("segmented is set, but this problem has no segments.")
         if segmented and problem.segments is not None and sum(problem.segments) != problem.objects:
             raise ValueError(f"Segments {problem.segments} must make up the {problem.objects} objects of a problem.")
         self.objects, self.choices = problem.objects, problem.choices
         self.encoder = Encoder(problem.channels, problem.height, problem.width, FEATURES, trained_encoder)
         self.features = FEATURES
-        self.sparse = None if l1 is None else Sparse(self.features, l1)
+        self.sparse = None if l1 is None else SparseProjection(self.features, l1)
         self.norm = ContextNorm(self.features, problem.segments if segmented else None)
 
     def forward(
         self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
     ) -> Float[Tensor, "batch choices"]:
-        """Logits of the choices. `images` are encoded once each; `objects` says which of them each object is."""
-        return self.answer(self.see(images, objects))
+        """Return the logits of the choices; `objects` holds the index of each object's image."""
+        return self.answer(self.encode(images, objects))
 
-    def answer(self, seen: Seen) -> Float[Tensor, "batch choices"]:
-        """Logits of the choices."""
-        raise NotImplementedError(f"{type(self).__name__} must define answer(seen).")
+    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+        """Return the logits of the choices."""
+        raise NotImplementedError(f"{type(self).__name__} must define answer(encoded).")
 
-    def see(
+    def encode(
         self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
-    ) -> Seen:
-        """The encoded objects."""
+    ) -> EncodedObjects:
+        """Encode each image once."""
         if objects.dim() != 2 or objects.shape[1] != self.objects:
             raise ValueError(
                 f"This model is for problems of {self.objects} objects, but objects has shape {tuple(objects.shape)}; "
@@ -150,11 +150,11 @@ class RelationalModel(nn.Module):
                 f"Objects are numbers of images, 0 to {len(images) - 1}, but there are some from "
                 f"{int(objects.min())} to {int(objects.max())}."
             )
-        encoded = self.encoder(images)
-        return Seen(encoded if self.sparse is None else self.sparse(encoded), objects, self.norm)
+        features = self.encoder(images)
+        return EncodedObjects(features if self.sparse is None else self.sparse(features), objects, self.norm)
 
 
-def with_places(z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch objects features_and_place"]:
-    """The number of an object, 0, 1, ..., as one more feature of it (Webb et al. 2021)."""
-    places = torch.arange(z.shape[1], dtype=z.dtype, device=z.device).view(1, -1, 1)
-    return torch.cat([z, places.expand(len(z), -1, 1)], dim=2)
+def with_positions(z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch objects features_and_position"]:
+    """Append the position 0, 1, ... of each object as a feature (Webb et al. 2021)."""
+    positions = torch.arange(z.shape[1], dtype=z.dtype, device=z.device).view(1, -1, 1)
+    return torch.cat([z, positions.expand(len(z), -1, 1)], dim=2)

@@ -11,7 +11,7 @@ from mnemoscope import registry
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config.options import Option, checked_options
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.relational import RelationalModel, Solver
+from mnemoscope.relational import RelationalModel, SingleStepModel
 from mnemoscope.tasks import RelationalSequence, Task
 from mnemoscope.training.seeding import seeded
 
@@ -40,7 +40,7 @@ def build_model(config: RunConfig, task: Task) -> Model:
     """Return the model of a configuration with its initial weights, on the CPU. They depend on the seed alone.
 
     A cell that the registry marks as having a built-in readout receives the size of the task's outputs. For a
-    relational task, the model is a `Solver` around a relational network.
+    relational task, the model is a `SingleStepModel` around a relational network.
 
     >>> config = RunConfig("try", task="flipflop", cell="gru", hidden_size=16)
     >>> build_model(config, build_task(config)).readout
@@ -77,7 +77,7 @@ def _model(config: RunConfig, task: Task) -> Model:
     return Model(cell, task.output_size, encode, config.readout_bias)
 
 
-def _solver(config: RunConfig, task: RelationalSequence) -> Solver:
+def _solver(config: RunConfig, task: RelationalSequence) -> SingleStepModel:
     network_class = registry.networks.load(config.cell)
     network: RelationalModel = network_class(task.relational, **checked_cell_options(config))
-    return Solver(network)
+    return SingleStepModel(network)

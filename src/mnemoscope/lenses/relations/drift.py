@@ -161,7 +161,7 @@ def measure_drift(
     similarities, right = [], []
     for model in networks.values():
         with evaluation_mode(model):
-            seen = [model.see(scenes.images, scenes.objects) for scenes in problems.values()]
+            seen = [model.encode(scenes.images, scenes.objects) for scenes in problems.values()]
             similarities.append(torch.stack([objects.z @ objects.z.mT for objects in seen]).cpu())
             answers = [model.answer(objects).argmax(1) for objects in seen]
             labels = [scenes.labels for scenes in problems.values()]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Int
-from mnemoscope.relational import Comparing, RelationalModel, Scenes
+from mnemoscope.relational import RelationalModel, Scenes, SimilarityModel
 
 Pairs = Bool[Tensor, "batch objects objects"]
 
@@ -26,12 +26,12 @@ def evaluation_mode(model: RelationalModel) -> Iterator[None]:
         model.train(training)
 
 
-def check_comparing(model: RelationalModel) -> Comparing:
+def check_comparing(model: RelationalModel) -> SimilarityModel:
     """Return the model; raise unless it has relations."""
-    if isinstance(model, Comparing):
+    if isinstance(model, SimilarityModel):
         return model
     if isinstance(model, RelationalModel):
-        raise TypeError(f"A {type(model).__name__} has no matrix of how alike its objects are: {model.instead}.")
+        raise TypeError(f"A {type(model).__name__} has no matrix of how alike its objects are: {model.mechanism}.")
     raise TypeError(f"Relations are recorded from a RelationalModel, but a {type(model).__name__} was given.")
 
 

@@ -26,10 +26,10 @@ def record_relations(model: RelationalModel, scenes: Scenes, kinds: Int[Tensor, 
     """
     comparing = check_comparing(model)
     with evaluation_mode(comparing):
-        seen = comparing.see(scenes.images, scenes.objects)
-        scores, names, used = comparing.scores(seen)
-        relations = comparing.compare(seen)
-        logits = comparing.decide(relations, seen.z if comparing.sensory else None)
+        encoded = comparing.encode(scenes.images, scenes.objects)
+        scores, names, used = comparing.scores(encoded)
+        relations = comparing.compare(encoded)
+        logits = comparing.decide(relations, encoded.z if comparing.sensory else None)
     return Relations(
         images=scenes.images.cpu(),
         objects=scenes.objects.cpu(),

@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.relations.evaluation import check_comparing, evaluation_mode
 from mnemoscope.lenses.result import Result
-from mnemoscope.relational import Comparing, RelationalModel, Scenes
+from mnemoscope.relational import RelationalModel, Scenes, SimilarityModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,9 +93,9 @@ def measure_occlusion(model: RelationalModel, scenes: Scenes) -> Occlusion:
     """
     comparing = check_comparing(model)
     with evaluation_mode(comparing):
-        seen = comparing.see(scenes.images, scenes.objects)
+        encoded = comparing.encode(scenes.images, scenes.objects)
         decoder = _OccludedDecoder(
-            comparing, comparing.compare(seen), seen.z if comparing.sensory else None, scenes.labels
+            comparing, comparing.compare(encoded), encoded.z if comparing.sensory else None, scenes.labels
         )
         count, size = decoder.relations.shape[1:3]
         read = comparing.read.cpu()
@@ -140,7 +140,7 @@ def log_odds(logits: Float[Tensor, "batch choices"], labels: Int[Tensor, " batch
 class _OccludedDecoder:
     """A decoder with its inputs, parts of which can be replaced by their mean."""
 
-    def __init__(self, model: Comparing, relations: Tensor, z: Tensor | None, labels: Tensor) -> None:
+    def __init__(self, model: SimilarityModel, relations: Tensor, z: Tensor | None, labels: Tensor) -> None:
         self.model, self.relations, self.z, self.labels = model, relations, z, labels
         self.log_odds, self.accuracy = self._evaluate(relations, z)
 

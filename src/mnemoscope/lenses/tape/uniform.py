@@ -12,7 +12,7 @@ from mnemoscope.cells import Cell, Layout
 from mnemoscope.cells.cell import Box
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.memory.tape import TapeState, TuringMachine
-from mnemoscope.memory.tape.heads import written
+from mnemoscope.memory.tape.heads import erase_and_add
 
 
 class UniformState(NamedTuple):
@@ -62,7 +62,7 @@ class UniformTape(Cell):
         controller = machine.controller(torch.cat([x, reads.flatten(1)], dim=1), state.controller)
         orders = machine.heads(machine.controller.output(controller).unflatten(1, machine.controller_shape))
         weights = slot.new_full((len(slot), machine.write_heads, 1), 1 / machine.slots)
-        slot = written(slot, weights, orders.erase, orders.add)
+        slot = erase_and_add(slot, weights, orders.erase, orders.add)
         return UniformState(controller, slot.squeeze(1).unflatten(1, machine.slot_shape))
 
     def output(self, state: UniformState) -> Float[Tensor, "batch features"]:

@@ -167,9 +167,13 @@ class _ScanMemory:
     """
 
     def __init__(
-        self, past: SparseBacktracking, alignment: Alignment, state: BacktrackingState, length: int,
+        self,
+        past: SparseBacktracking,
+        alignment: Alignment,
+        state: BacktrackingState,
+        length: int,
         mask: Bool[Tensor, "time batch"] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.alignment, self._size = alignment, state.s.shape[1]
         taken = torch.ones(length, len(state.s), dtype=torch.bool, device=state.s.device) if mask is None else mask
         steps = taken.cumsum(0)

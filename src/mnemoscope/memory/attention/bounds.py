@@ -14,7 +14,7 @@ from mnemoscope.cells.cell import Box
 from mnemoscope.memory.attention.past import AttentiveCell
 from mnemoscope.memory.attention.relevance import Learned, Surprise
 from mnemoscope.memory.attention.retention import RelevanceScreen
-from mnemoscope.memory.intervals import Range, product
+from mnemoscope.memory.intervals import Range, interval_product
 
 APART = 0.1
 """Between the least scores of the relevant set, which are 0 or more in any state that a network comes to."""
@@ -90,14 +90,14 @@ def _macro(net: AttentiveCell, h: Range, c: Range) -> Range:
     if net.mix is None:
         ends = torch.stack([net.scale * (h[0] + c[0]), net.scale * (h[1] + c[1])])
         return ends.amin(0), ends.amax(0)
-    return product(net.scale * net.mix.weight, (torch.cat([h[0], c[0]]), torch.cat([h[1], c[1]])))
+    return interval_product(net.scale * net.mix.weight, (torch.cat([h[0], c[0]]), torch.cat([h[1], c[1]])))
 
 
 def _row(net: AttentiveCell, value: Range) -> Range:
     """Of what is stored of a state: values, key, bias."""
     key = net.alignment.key
     assert isinstance(key, nn.Linear)
-    parts = [value, _with_zero(*product(key.weight, value))]
+    parts = [value, _with_zero(*interval_product(key.weight, value))]
     if isinstance(net.judge, Learned):
         parts.append(_with_zero(*(logsigmoid(end) for end in _judged(net.judge))))
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
@@ -117,7 +117,7 @@ def _scores(net: AttentiveCell, past: RelevanceScreen, s: Range, low: Tensor, hi
     if isinstance(net.judge, Learned):
         return torch.sigmoid(_judged(net.judge)[1]).to(like).expand(past.slots).clone()
     if isinstance(net.judge, Surprise):
-        expected = product(net.judge.predict.weight, s)
+        expected = interval_product(net.judge.predict.weight, s)
         b = net.judge.predict.bias
         wrong = torch.maximum((expected[0] + b - high).abs(), (expected[1] + b - low).abs())
         return wrong.square().sum().expand(past.slots).clone()

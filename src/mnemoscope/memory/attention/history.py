@@ -92,9 +92,15 @@ class _Write(torch.autograd.Function):
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, token: Tensor, query: Tensor, history: History, alignment: Alignment, places: Any, valid: Any,
+        ctx: Any,
+        token: Tensor,
+        query: Tensor,
+        history: History,
+        alignment: Alignment,
+        places: Any,
+        valid: Any,
         *shared: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:
         context, weights = alignment.attend(query, history.gathered(places), valid)
         ctx.mark_non_differentiable(weights)
         ctx.save_for_backward(query, *shared)  # the parameters of now: a change in between is noticed

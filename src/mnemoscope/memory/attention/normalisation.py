@@ -34,7 +34,7 @@ class Softmax:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawScores:
     """The scores themselves: what the code of Ke et al. does while there is little to choose from."""
 
     def __call__(self, scores: Tensor, valid: Tensor | None) -> Tensor:
@@ -64,8 +64,8 @@ class TopK:
     released: bool = False
 
     @property
-    def few(self) -> Softmax | Raw:
-        return Raw() if self.released else Softmax()
+    def few(self) -> Softmax | RawScores:
+        return RawScores() if self.released else Softmax()
 
     def __call__(
         self, scores: Float[Tensor, "slots batch heads"], valid: Bool[Tensor, "slots batch"] | None

@@ -55,9 +55,12 @@ class Surprise(nn.Module):
         self._error = self._into_weight = self._into_bias = torch.zeros(())
 
     def forward(
-        self, s: Float[Tensor, "batch features"], h: Tensor, x: Float[Tensor, "batch inputs"],
+        self,
+        s: Float[Tensor, "batch features"],
+        h: Tensor,
+        x: Float[Tensor, "batch inputs"],
         present: Bool[Tensor, " batch"] | None,
-    ) -> Relevance:  # fmt: skip
+    ) -> Relevance:
         wrong = self.predict(s) - x
         if self.training and torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active():
             self._count(s.detach(), wrong.detach(), present)

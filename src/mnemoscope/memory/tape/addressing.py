@@ -13,7 +13,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.tape_addressing import FLOOR, TINY
 
 
-def by_content(
+def content_weights(
     memory: Float[Tensor, "batch slots numbers"],
     key: Float[Tensor, "batch heads key_numbers"],
     strength: Float[Tensor, "batch heads 1"],
@@ -22,7 +22,7 @@ def by_content(
     same sum over all numbers of a slot.
 
     >>> memory = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
-    >>> by_content(memory, torch.tensor([[[0.0, 1.0]]]), torch.full((1, 1, 1), 50.0)).round(decimals=3)
+    >>> content_weights(memory, torch.tensor([[[0.0, 1.0]]]), torch.full((1, 1, 1), 50.0)).round(decimals=3)
     tensor([[[0., 1.]]])
     """
     if key.shape[-1] != memory.shape[-1]:
@@ -36,7 +36,7 @@ def by_content(
     return torch.softmax(strength * cosine, dim=-1)
 
 
-def interpolated(
+def interpolate(
     content: Float[Tensor, "batch heads slots"],
     before: Float[Tensor, "batch heads slots"],
     gate: Float[Tensor, "batch heads 1"],
@@ -45,7 +45,7 @@ def interpolated(
     return before + gate * (content - before)  # and no lerp, which under autocast meets several dtypes
 
 
-def shifted(
+def shift_weights(
     weights: Float[Tensor, "batch heads slots"], shift: Float[Tensor, "batch heads shifts"]
 ) -> Float[Tensor, "batch heads slots"]:
     """`sum_o s(o) w(i - o)`, i - o modulo the number of slots (Graves et al., Eq 8).
@@ -53,7 +53,7 @@ def shifted(
     The moves o are -reach, ..., reach: the first of `shift` is that furthest back.
 
     >>> at_first = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]])
-    >>> shifted(at_first, torch.tensor([[[0.0, 0.25, 0.75]]]))
+    >>> shift_weights(at_first, torch.tensor([[[0.0, 0.25, 0.75]]]))
     tensor([[[0.2500, 0.7500, 0.0000, 0.0000]]])
     """
     moves = shift.shape[-1]
@@ -63,7 +63,7 @@ def shifted(
     return (moved * shift.unsqueeze(-1)).sum(-2)
 
 
-def sharpened(
+def sharpen(
     weights: Float[Tensor, "batch heads slots"], gamma: Float[Tensor, "batch heads 1"]
 ) -> Float[Tensor, "batch heads slots"]:
     """`w^gamma / sum w^gamma` (Graves et al., Eq 9), with weights below `FLOOR` taken for that."""

@@ -93,8 +93,9 @@ def as_vectors(cell: Cell) -> Controller:
         return as_vectors(cell.as_lstm())
     if isinstance(cell, LSTM):
         biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
-        return Controller(True, cell.weight_ih, sum(biases[1:], biases[0]) if biases else None,
-                          cell.weight_hh.unsqueeze(0))  # fmt: skip
+        return Controller(
+            True, cell.weight_ih, sum(biases[1:], biases[0]) if biases else None, cell.weight_hh.unsqueeze(0)
+        )
     if isinstance(cell, MatrixRNN):
         return Controller(False, cell.drive.matrix(), cell.drive.bias(), cell.connectivity().unsqueeze(0))
     assert isinstance(cell, Elman)
@@ -108,15 +109,23 @@ def _run(machine: TapeCell, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeS
     of_input, reader = controller.drive.split((xs.shape[-1], controller.drive.shape[1] - xs.shape[-1]), dim=1)
     us = linear(xs, of_input, controller.bias)
     how = Machine(
-        controller.lstm, machine.write_heads, machine.read_heads, heads.moves // 2, heads.least_strength,
+        controller.lstm,
+        machine.write_heads,
+        machine.read_heads,
+        heads.moves // 2,
+        heads.least_strength,
         machine.gradient_limit,
-    )  # fmt: skip
+    )
     inner = state.controller
     h, c = (inner.h, inner.c) if controller.lstm else (inner, None)
     start = Start(
-        h.flatten(1), None if c is None else c.flatten(1), state.memory.flatten(2).mT, state.write_weights,
-        state.read_weights, state.reads.flatten(2),
-    )  # fmt: skip
+        h.flatten(1),
+        None if c is None else c.flatten(1),
+        state.memory.flatten(2).mT,
+        state.write_weights,
+        state.read_weights,
+        state.reads.flatten(2),
+    )
     shown, reads, last = tape_scan(us, start, Weights(controller.recurrent, reader, *heads.flat()), how)
     outputs = machine.read_out(shown.flatten(0, 1), reads.flatten(0, 1)).unflatten(0, xs.shape[:2])
     new: Any = last.h.view_as(h)
@@ -125,6 +134,9 @@ def _run(machine: TapeCell, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeS
         new = LSTMState(new, last.c.view_as(c))
     shape = machine.slot_shape
     return outputs, state._replace(
-        controller=new, memory=last.memory.mT.contiguous().unflatten(2, shape), write_weights=last.write,
-        read_weights=last.read, reads=last.reads.unflatten(2, shape),
-    )  # fmt: skip
+        controller=new,
+        memory=last.memory.mT.contiguous().unflatten(2, shape),
+        write_weights=last.write,
+        read_weights=last.read,
+        reads=last.reads.unflatten(2, shape),
+    )

@@ -12,11 +12,11 @@ from torch.nn.functional import softplus
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.fast_path import is_unmodified
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.memory.intervals import Range, affine
-from mnemoscope.memory.tape.addressing import by_content, interpolated, sharpened, shifted
+from mnemoscope.memory.intervals import Range, interval_affine
+from mnemoscope.memory.tape.addressing import content_weights, interpolate, sharpen, shift_weights
 
 
-class Address(NamedTuple):
+class HeadAddress(NamedTuple):
     """What some heads are told of where to look."""
 
     key: Float[Tensor, "batch heads numbers"]
@@ -31,20 +31,20 @@ class Address(NamedTuple):
         self, memory: Float[Tensor, "batch slots numbers"], before: Float[Tensor, "batch heads slots"]
     ) -> Float[Tensor, "batch heads slots"]:
         """The weights: by content, then by location (Graves et al. 2014, Fig 2)."""
-        content = by_content(memory, self.key, self.strength)
-        return sharpened(shifted(interpolated(content, before, self.gate), self.shift), self.gamma)
+        content = content_weights(memory, self.key, self.strength)
+        return sharpen(shift_weights(interpolate(content, before, self.gate), self.shift), self.gamma)
 
 
-class Orders(NamedTuple):
+class HeadOutputs(NamedTuple):
     """What all heads are told at one step."""
 
-    write: Address
-    read: Address
+    write: HeadAddress
+    read: HeadAddress
     erase: Float[Tensor, "batch writers numbers"]
     add: Float[Tensor, "batch writers numbers"]
 
 
-def written(
+def erase_and_add(
     memory: Float[Tensor, "batch slots numbers"],
     weights: Float[Tensor, "batch writers slots"],
     erase: Float[Tensor, "batch writers numbers"],
@@ -82,11 +82,15 @@ class Heads(nn.Module):
             self.maps = nn.ModuleList([nn.Linear(shape[0], sum(self.sizes))])
             return
         rows, columns = slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)
-        shapes = [(rows, columns * self.heads), (rows, 2 * columns * self.writers), (self.moves, self.heads),
-                  (3, self.heads)]  # fmt: skip
+        shapes = [
+            (rows, columns * self.heads),
+            (rows, 2 * columns * self.writers),
+            (self.moves, self.heads),
+            (3, self.heads),
+        ]
         self.maps = nn.ModuleList([Bilinear((shape[0], shape[1]), each) for each in shapes])
 
-    def forward(self, shown: Float[Tensor, "batch ..."]) -> Orders:
+    def forward(self, shown: Float[Tensor, "batch ..."]) -> HeadOutputs:
         key, change, moves, rest = self.parts(shown)
         strength, gate, gamma = rest.unbind(-1)
         erase, add = change.split(self.writers, dim=1)
@@ -100,7 +104,7 @@ class Heads(nn.Module):
         write, read = zip(
             *(part.split((self.writers, self.heads - self.writers), dim=1) for part in parts), strict=True
         )
-        return Orders(Address(*write), Address(*read), torch.sigmoid(erase), torch.tanh(add))
+        return HeadOutputs(HeadAddress(*write), HeadAddress(*read), torch.sigmoid(erase), torch.tanh(add))
 
     def parts(self, shown: Float[Tensor, "batch ..."]) -> list[Tensor]:
         """Each (batch, heads, ...), before any nonlinearity: keys; what to erase, then what to add; moves; beta, gate
@@ -110,10 +114,12 @@ class Heads(nn.Module):
 
     def ranges(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> list[Range]:
         """Lowest and highest of `parts`, (1, heads, ...), of what is shown between `low` and `high`, flat."""
-        found = [affine(each, (low, high)) for each in self.maps]
+        found = [interval_affine(each, (low, high)) for each in self.maps]
         shapes = [each.shape_out if isinstance(each, Bilinear) else (-1,) for each in self.maps]
-        ends = [self._by_head([part[end].view(1, *shape) for part, shape in zip(found, shapes, strict=True)])
-                for end in (0, 1)]  # fmt: skip
+        ends = [
+            self._by_head([part[end].view(1, *shape) for part, shape in zip(found, shapes, strict=True)])
+            for end in (0, 1)
+        ]
         return list(zip(*ends, strict=True))
 
     def _by_head(self, mapped: list[Tensor]) -> list[Tensor]:
@@ -145,8 +151,15 @@ class Heads(nn.Module):
         key, change, moves, rest = parts
         erase, add = change.split(self.writers)
         strength, gate, gamma = rest.unbind(1)
-        ordered = [key.flatten(0, 1), add.flatten(0, 1), erase.flatten(0, 1), gate, strength, gamma,
-                   moves.flip(1).flatten(0, 1)]  # fmt: skip
+        ordered = [
+            key.flatten(0, 1),
+            add.flatten(0, 1),
+            erase.flatten(0, 1),
+            gate,
+            strength,
+            gamma,
+            moves.flip(1).flatten(0, 1),
+        ]
         whole = torch.cat(ordered)
         return whole[:, :-1], whole[:, -1]
 

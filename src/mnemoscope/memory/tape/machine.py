@@ -19,7 +19,7 @@ from mnemoscope.kernels.gradient_clipping import clip_gradient
 from mnemoscope.memory.tape.addressing import check_digits, check_reach
 from mnemoscope.memory.tape.bounds import machine_box
 from mnemoscope.memory.tape.fused import fused_tape
-from mnemoscope.memory.tape.heads import Address, Heads, Orders, written
+from mnemoscope.memory.tape.heads import HeadAddress, HeadOutputs, Heads, erase_and_add
 from mnemoscope.memory.tape.state import TapeCell, TapeState
 
 EMPTY = 1e-6
@@ -145,14 +145,14 @@ class TuringMachine(TapeCell):
         inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
         return self._turn(inner, self._orders(inner), state)
 
-    def _orders(self, inner: Any) -> Orders:
+    def _orders(self, inner: Any) -> HeadOutputs:
         return self.heads(self.controller.output(inner).unflatten(1, self.controller_shape))
 
     def intermediates(self, x: Float[Tensor, "batch features"], state: TapeState) -> dict[str, Tensor]:
         """What the heads were told; those that write come first."""
         inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
         orders = self._orders(inner)
-        told = Address(*(torch.cat(pair, dim=1) for pair in zip(orders.write, orders.read, strict=True)))
+        told = HeadAddress(*(torch.cat(pair, dim=1) for pair in zip(orders.write, orders.read, strict=True)))
         shaped = {"key": told.key, "erase": orders.erase, "add": orders.add}
         return {
             **{name: part.unflatten(2, self.slot_shape) for name, part in shaped.items()},
@@ -192,14 +192,14 @@ class TuringMachine(TapeCell):
                     f"with one batch for all its parts, but those of the given state are {given}."
                 )
 
-    def _turn(self, inner: Any, orders: Orders, state: TapeState) -> TapeState:
+    def _turn(self, inner: Any, orders: HeadOutputs, state: TapeState) -> TapeState:
         """Write, then read; under autocast with all digits of the state, as rounding errors on a tape add up."""
         memory = state.memory.flatten(2)
         if torch.is_autocast_enabled(memory.device.type):
             with torch.autocast(memory.device.type, enabled=False):
                 return self._turn(inner, map_state(lambda part: part.to(memory.dtype), orders), state)
         write = orders.write.on(memory, state.write_weights)
-        memory = written(memory, write, orders.erase, orders.add)
+        memory = erase_and_add(memory, write, orders.erase, orders.add)
         read = orders.read.on(memory, state.read_weights)
         return TapeState(inner, memory.unflatten(2, self.slot_shape), read, write, self._read(read, memory))
 
@@ -257,8 +257,10 @@ def _readouts(
     if len(shape) != 2:
         raise ValueError(f"Matrices are read out as a matrix, but output_shape is {shape}; give (rows, columns).")
     rows, columns = slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)
-    return [Bilinear((shown[0], shown[1]), (shape[0], shape[1])),
-            Bilinear((rows, columns * read_heads), (shape[0], shape[1]))]  # fmt: skip
+    return [
+        Bilinear((shown[0], shown[1]), (shape[0], shape[1])),
+        Bilinear((rows, columns * read_heads), (shape[0], shape[1])),
+    ]
 
 
 def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:

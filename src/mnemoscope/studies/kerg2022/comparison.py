@@ -212,7 +212,7 @@ def competition(run: Path) -> dict[str, float]:
     scenes, labels, _ = task.batch(512, config.seed, 0, "test")
     network.eval()
     with torch.no_grad():
-        winners = mixture.winners(network.see(scenes.images, scenes.objects))
+        winners = mixture.winners(network.encode(scenes.images, scenes.objects))
     answers = one_hot(labels.flatten()).to(winners.dtype)  # (problems, choices)
     best = (winners.mT @ answers).amax(1)  # of each rule, the problems it won whose answer is the most frequent one
     return {WINS: round(winners[:, 1].mean().item(), 4), TELLS: round(best.sum().item() / len(answers), 4)}

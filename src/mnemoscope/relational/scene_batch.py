@@ -1,4 +1,4 @@
-"""What a relational task hands to a relational model."""
+"""Batches of relational problems: the input of relational models."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mnemoscope.base.array_types import Float, Int
 
 
 class Scenes(NamedTuple):
-    """A batch of relational problems over images of which each distinct one stands there once."""
+    """A batch of relational problems; each distinct image is stored once."""
 
     images: Float[Tensor, "distinct channels height width"]
     objects: Int[Tensor, "batch objects"]
-    """Which image each object is."""
+    """Index of the image of each object."""
     labels: Int[Tensor, " batch"]
 
     def to(self, device: torch.device | str) -> Scenes:
-        """The same scenes on another device."""
+        """Return the scenes on `device`."""
         return Scenes(*(part.to(device) for part in self))
 
     def part(self, which: slice) -> Scenes:
-        """Some of the problems, with the images that occur in them."""
+        """Return the problems `which`, with the images that occur in them."""
         shown, objects = self.objects[which].unique(return_inverse=True)
         return Scenes(self.images[shown], objects, self.labels[which])
