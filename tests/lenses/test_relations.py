@@ -33,7 +33,7 @@ COMPARING = [name for name in MODELS if name.startswith(("corelnet", "esbn")) an
 COMPARING += ["transformer", "abstractor"]
 OTHERS = {
     "predinet": "A PrediNet has no matrix of how alike its objects are: each of its heads selects two objects",
-    "relation-network": "A RelationNetwork has no matrix of how alike its objects are: it computes a vector for every pair",
+    "relation-network": "A RelationNetwork has no matrix of how alike its objects are: it computes a vector",
     "lstm": "A Recurrent has no matrix of how alike its objects are: it reads the objects in sequence",
     "ntm": "A Recurrent has no matrix",
     "mnm": "A MNM has no matrix",
