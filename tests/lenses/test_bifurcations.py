@@ -29,7 +29,7 @@ from mnemoscope.replication.study import Trial
 from mnemoscope.report import render_document
 from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.studies.jang import flipflop_evolution
-from mnemoscope.studies.jang.reservoirs import Recipe, lesson
+from mnemoscope.studies.jang.reservoirs import Recipe, train_reservoir
 from tests.slow import SLOW
 
 LINE = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)[:, None]
@@ -553,10 +553,10 @@ def test_every_end_in_a_small_reservoir_has_its_partner(tmp_path):
     """Bends, folds with distant partners and branches that cross twice are all explained."""
     recipe, at = Recipe(bits=2, units=30, gain=0.9, steps=400, test_steps=600), [0, 100, 200, 300, 400]
     for seed in (0, 2, 3):
-        taught = lesson(recipe, seed, tmp_path / f"{seed}.safetensors", keep=at)
+        trained = train_reservoir(recipe, seed, tmp_path / f"{seed}.safetensors", keep=at)
         visited = ms.lenses.FromTrajectories(recipe.test(seed).inputs, 24)
         starts = ms.lenses.Several([visited, ms.lenses.FromOutputs(24, -1.5, 1.5)])
-        family = interpolate_weights([taught.at(step) for step in at], at)
+        family = interpolate_weights([trained.at(step) for step in at], at)
         diagram = ms.track_fixed_points(family, at, starts=starts, tolerance=1.0, seed=seed)
         assert "unknown" not in [event.name for event in diagram.events]
         assert diagram.index_sum.tolist() == [1] * 5
@@ -604,8 +604,8 @@ def biased(gain):
 
 def test_a_saved_diagram_is_reused_only_if_its_settings_match(tmp_path, monkeypatch):
     settings = {**Recipe(bits=1, units=10, gain=0.9, steps=60, test_steps=60).settings(), "at": [0, 60]}
-    recipe, trial = Recipe.of(settings), Trial("tiny", settings, 0)
-    taught = lesson(recipe, 0, tmp_path / "lesson.safetensors", keep=[0, 60])
+    recipe, trial = Recipe.from_settings(settings), Trial("tiny", settings, 0)
+    trained = train_reservoir(recipe, 0, tmp_path / "lesson.safetensors", keep=[0, 60])
     calls = []
     monkeypatch.setattr(
         flipflop_evolution,
@@ -614,7 +614,7 @@ def test_a_saved_diagram_is_reused_only_if_its_settings_match(tmp_path, monkeypa
     )
 
     def diagram():
-        return flipflop_evolution._followed(tmp_path, recipe, trial, taught, False)
+        return flipflop_evolution._track(tmp_path, recipe, trial, trained, False)
 
     first = diagram()
     assert torch.equal(diagram().states, first.states)
@@ -622,7 +622,7 @@ def test_a_saved_diagram_is_reused_only_if_its_settings_match(tmp_path, monkeypa
     monkeypatch.setattr(flipflop_evolution, "STARTS", 5)
     diagram()
     assert len(calls) == 2
-    monkeypatch.setattr(flipflop_evolution, "WITHIN", 2.0)
+    monkeypatch.setattr(flipflop_evolution, "EVENT_TOLERANCE", 2.0)
     assert diagram().tolerance == 2
     assert diagram().tolerance == 2
     assert len(calls) == 3

@@ -1,4 +1,4 @@
-"""What the studies of flip-flop reservoirs claim: shapes with known answers, noise the slow way, rules by hand."""
+"""Studies of flip-flop reservoirs: known shapes, noise against explicit networks, verdicts on made-up results."""
 
 from dataclasses import replace
 from itertools import combinations, product
@@ -12,9 +12,16 @@ from mnemoscope.replication import Finished
 from mnemoscope.replication.claims import Verdict
 from mnemoscope.replication.study import Trial
 from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer
-from mnemoscope.studies.jang.flipflop_noise import area, half_level, perturbed
-from mnemoscope.studies.jang.reservoirs import Recipe, corners, transferred, tried, writing, written
-from mnemoscope.studies.jang.tesseract import by_chance, geometry, hull_corners, likeness, tesseract_edges
+from mnemoscope.studies.jang.flipflop_noise import error_area, half_level, perturbed_outputs
+from mnemoscope.studies.jang.reservoirs import (
+    Recipe,
+    corners,
+    measure_memories,
+    score_reservoir,
+    train_transferred,
+    writing_pulses,
+)
+from mnemoscope.studies.jang.tesseract import geometry, hull_corners, likeness, random_view_shares, tesseract_edges
 
 TINY = Recipe(bits=3, units=40, steps=400, test_steps=200)
 
@@ -24,7 +31,7 @@ def generator(seed=0):
 
 
 def seen_along(direction, noise=0.0, size=60, seed=0):
-    """A regular tesseract turned into `size` dimensions, flattened such that it is seen along a direction of bits."""
+    """Return a regular tesseract rotated into `size` dimensions and flattened along a direction of bits."""
     d = torch.tensor(direction, dtype=torch.float64)
     d = d / d.norm()
     E = torch.eye(len(d), dtype=torch.float64) - 0.5 * torch.outer(d, d)
@@ -39,7 +46,7 @@ def seen_along(direction, noise=0.0, size=60, seed=0):
      ((1, 1, -1, 1), "rhombic dodecahedron", 14), ((0, 1, 0), "square", 4), ((1, 0, -1), "rectangle", 4),
      ((1, 1, 1), "hexagon", 6)],
 )  # fmt: skip
-def test_ideal_shapes_are_told_apart(direction, shape, hull):
+def test_geometry_recognises_ideal_shapes(direction, shape, hull):
     found = geometry(seen_along(direction))
     assert found.shape == shape
     assert found.along == sum(map(abs, direction))
@@ -53,15 +60,15 @@ def test_ideal_shapes_are_told_apart(direction, shape, hull):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_shapes_are_told_apart_in_noise(seed):
-    """The noise has a length of 0.01 sqrt(60) = 8 % of half an edge."""
+def test_geometry_recognises_noisy_shapes(seed):
+    """The norm of the larger noise is 0.01 sqrt(60) = 8 % of half an edge."""
     names = [geometry(seen_along(d, 0.01, seed=seed)).shape for d in ((0, 1, 0, 0), (0, 1, 1, 0), (1, 1, 0, 1))]
     assert names == ["cube", "cuboid", "hexagonal prism"]
     hulls = [geometry(seen_along(d, 0.003, seed=seed)).hull for d in ((0, 1, 0, 0), (0, 1, 1, 0), (1, 1, 0, 1))]
     assert hulls == [8, 8, 12]
 
 
-def test_a_short_edge_hides_its_own_bit():
+def test_the_view_is_along_the_bit_with_the_shortest_edge():
     found = geometry(corners(4) @ torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))
     assert found.direction.tolist() == pytest.approx([0, 0, 0, 1], abs=1e-12)
     assert found.last_edge == pytest.approx(0.5)
@@ -69,46 +76,46 @@ def test_a_short_edge_hides_its_own_bit():
     assert found.angles.tolist() == pytest.approx([90] * 6)
 
 
-def test_distances_one_by_one():
+def test_distances_and_angles_match_a_loop_over_pairs():
     states = torch.randn(16, 7, generator=generator(), dtype=torch.float64)
     found, signs = geometry(states), corners(4)
     by_bits, by_edge = {count: [] for count in range(1, 5)}, {bit: [] for bit in range(4)}
-    for one, other in combinations(range(16), 2):
-        differ = [bit for bit in range(4) if signs[one, bit] != signs[other, bit]]
-        distance = (states[one] - states[other]).square().sum().sqrt().item()
+    for first, second in combinations(range(16), 2):
+        differ = [bit for bit in range(4) if signs[first, bit] != signs[second, bit]]
+        distance = (states[first] - states[second]).square().sum().sqrt().item()
         by_bits[len(differ)].append(distance)
         if len(differ) == 1:
             by_edge[differ[0]].append(distance)
-    assert [len(own) for own in by_edge.values()] == [8] * 4
-    assert found.edges.tolist() == pytest.approx([sum(own) / 8 for own in by_edge.values()])
-    assert found.distances.tolist() == pytest.approx([sum(own) / len(own) for own in by_bits.values()])
-    spread = torch.tensor([torch.tensor(own).double().std(correction=0) for own in by_bits.values()])
+    assert [len(edges) for edges in by_edge.values()] == [8] * 4
+    assert found.edges.tolist() == pytest.approx([sum(edges) / 8 for edges in by_edge.values()])
+    assert found.distances.tolist() == pytest.approx([sum(values) / len(values) for values in by_bits.values()])
+    spread = torch.tensor([torch.tensor(values).double().std(correction=0) for values in by_bits.values()])
     assert found.deviations.tolist() == pytest.approx(spread.tolist(), rel=1e-6)
     assert found.edge_spread == pytest.approx(float(spread[0]) / found.distances[0].item(), rel=1e-6)
-    edge = [torch.stack([states[other] - states[one] for one, other, own in tesseract_edges(4) if own == bit]).mean(0)
-            for bit in range(4)]  # fmt: skip
+    steps = [(states[end] - states[start], bit) for start, end, bit in tesseract_edges(4)]
+    edge = [torch.stack([step for step, changed in steps if changed == bit]).mean(0) for bit in range(4)]
     cosines = [float(a @ b / a.norm() / b.norm()) for a, b in combinations(edge, 2)]
     assert found.angles.deg2rad().cos().tolist() == pytest.approx(cosines)
 
 
-def test_likeness_against_all_ideal_directions():
+def test_likeness_is_the_cosine_to_the_nearest_ideal_direction():
     directions = torch.nn.functional.normalize(torch.randn(50, 4, generator=generator(), dtype=torch.float64), dim=1)
-    ideal = torch.tensor([one for one in product((-1, 0, 1), repeat=4) if any(one)]).double()
+    ideal = torch.tensor([direction for direction in product((-1, 0, 1), repeat=4) if any(direction)]).double()
     cosines = directions @ torch.nn.functional.normalize(ideal, dim=1).mT
     for count in range(1, 5):
         nearest = cosines[:, ideal.abs().sum(1) == count].amax(1)
         assert torch.allclose(likeness(directions)[:, count - 1], nearest, atol=1e-14)
-    assert sum(by_chance(4, 1000)) == pytest.approx(1)
+    assert sum(random_view_shares(4, 1000)) == pytest.approx(1)
 
 
-def test_edges_of_a_tesseract():
+def test_tesseract_edges_join_corners_that_differ_in_one_bit():
     edges, signs = tesseract_edges(4), corners(4)
     assert len(set(edges)) == 32
-    for one, other, bit in edges:
-        assert (signs[one] != signs[other]).nonzero().flatten().tolist() == [bit]
+    for start, end, bit in edges:
+        assert (signs[start] != signs[end]).nonzero().flatten().tolist() == [bit]
 
 
-def test_what_has_no_shape_is_refused():
+def test_geometry_rejects_states_without_a_shape():
     with pytest.raises(ValueError, match="3 or 4 bits"):
         geometry(torch.zeros(15, 5))
     with pytest.raises(ValueError, match="NaN"):
@@ -117,104 +124,123 @@ def test_what_has_no_shape_is_refused():
         hull_corners(torch.cat([torch.rand(9, 2), torch.zeros(9, 1)], 1))
 
 
-def test_a_transferred_reservoir_differs_by_its_beginning_alone(tmp_path):
-    before, after = transferred(TINY, 0, tmp_path, keep=[0])
-    same = TINY.reservoir(0)
+def test_a_transferred_reservoir_differs_only_in_its_initial_readout(tmp_path):
+    before, after = train_transferred(TINY, 0, tmp_path, keep=[0])
+    fresh = TINY.reservoir(0)
     for name in ("recurrent", "drive", "feedback", "bias"):
-        assert torch.equal(after.cell.get_parameter(name), same.get_parameter(name))
-    assert torch.equal(before.cell.recurrent, same.recurrent)
-    assert torch.equal(before.cell.drive, same.drive[:, :2])
-    assert torch.equal(before.cell.get_parameter("feedback"), same.get_parameter("feedback")[:, :2])
+        assert torch.equal(after.cell.get_parameter(name), fresh.get_parameter(name))
+    assert torch.equal(before.cell.recurrent, fresh.recurrent)
+    assert torch.equal(before.cell.drive, fresh.drive[:, :2])
+    assert torch.equal(before.cell.get_parameter("feedback"), fresh.get_parameter("feedback")[:, :2])
     assert before.cell.get_parameter("readout").abs().sum() > 0
     assert torch.equal(after.snapshots[0][:2], before.cell.get_parameter("readout"))
     assert not after.snapshots[0][2].any()
     with pytest.raises(ValueError, match="two bits or more"):
-        transferred(replace(TINY, bits=1), 0, tmp_path)
+        train_transferred(replace(TINY, bits=1), 0, tmp_path)
 
 
 @pytest.mark.parametrize("phi", ["tanh", "logistic"])
-def test_noise_against_networks_that_have_it(phi):
-    """Every level as a reservoir of its own with the dense W_r + eta G, in float64 and by its own step."""
+def test_perturbed_outputs_match_networks_with_noisy_weights(phi):
+    """The reference is one reservoir per level with the dense W_r + eta G, stepped in float64."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         cell = EchoState(3, 30, 3, nonlinearity=phi, input_scale=5.0).double()
         torch.nn.init.normal_(cell.get_parameter("readout"), std=0.1)
         noise, xs = torch.randn(30, 30).double(), torch.randn(50, 4, 3).double()
     levels = (0.0, 0.02, 0.1)
-    found = perturbed(cell, noise, levels, xs)
+    found = perturbed_outputs(cell, noise, levels, xs)
     for place, eta in enumerate(levels):
-        own = EchoState.from_weights(cell.recurrent + eta * noise, cell.drive, feedback=cell.feedback,
-                                   readout=cell.readout, leak=cell.leak, nonlinearity=phi)  # fmt: skip
-        state = own.initial_state(4)
+        noisy = EchoState.from_weights(
+            cell.recurrent + eta * noise,
+            cell.drive,
+            feedback=cell.feedback,
+            readout=cell.readout,
+            leak=cell.leak,
+            nonlinearity=phi,
+        )
+        state = noisy.initial_state(4)
         for t, x in enumerate(xs):
-            state = own(x, state)
-            assert torch.allclose(own.read(own.output(state)), found[t, place], atol=1e-12)
+            state = noisy(x, state)
+            assert torch.allclose(noisy.read(noisy.output(state)), found[t, place], atol=1e-12)
     assert (found[-1, 0] - found[-1, 2]).abs().max() > 0.01
     with pytest.raises(ValueError, match="shape"):
-        perturbed(cell, noise[:5, :5], levels, xs)
+        perturbed_outputs(cell, noise[:5, :5], levels, xs)
     with pytest.raises(ValueError, match="current"):
-        perturbed(EchoState(3, 30, 3, form="rate"), noise, levels, xs)
+        perturbed_outputs(EchoState(3, 30, 3, form="rate"), noise, levels, xs)
 
 
-def test_without_noise_all_is_as_tried(tmp_path):
+def test_perturbed_outputs_without_noise_are_those_of_the_reservoir(tmp_path):
     recipe = replace(TINY, units=150, steps=2000)
-    taught = transferred(recipe, 0, tmp_path)[1].cell
+    trained = train_transferred(recipe, 0, tmp_path)[1].cell
     batch, noise = recipe.test(0), torch.zeros(150, 150)
-    outputs = perturbed(taught, noise, (0.0, 1.0), batch.inputs)
-    as_tried = tried(taught, recipe, batch)
-    for level in range(2):  # float32, and sums in another order, of which a network makes more with time
-        assert torch.allclose(outputs[:50, level], as_tried["outputs"][:50], atol=1e-5)
-    last = perturbed(taught, noise, (0.0,), writing(recipe, 50))[-1, 0]
-    assert torch.allclose(last, written(taught, recipe, 50).outputs, atol=1e-5)
+    outputs = perturbed_outputs(trained, noise, (0.0, 1.0), batch.inputs)
+    scores = score_reservoir(trained, recipe, batch)
+    for level in range(2):  # in float32, sums in another order differ, and the difference grows with time
+        assert torch.allclose(outputs[:50, level], scores["outputs"][:50], atol=1e-5)
+    last = perturbed_outputs(trained, noise, (0.0,), writing_pulses(recipe, 50))[-1, 0]
+    assert torch.allclose(last, measure_memories(trained, recipe, 50).outputs, atol=1e-5)
 
 
-def shaken(kind, mse, held, seed=0, **changes):
+def noise_trial(kind, mse, held, seed=0, **changes):
+    """Return a finished trial of the noise study with these errors and counts."""
     settings = {**Recipe(bits=4).settings(), "kind": kind, "levels": (0.0, 0.01, 0.03), **changes}
     return Finished(Trial(kind, settings, seed), {"mse": mse, "held": held})
 
 
-def test_area_and_half():
-    one = shaken("tanh", [[0.0, 1.0, 3.0], [0.0, 1.0, 1.0]], [[16, 12, 4], [16, 16, 2]])
-    assert area(one) == pytest.approx((0.005 + 0.03) / 0.03)
-    assert area(one, 1.0) == pytest.approx((0.005 + 0.02) / 0.03)
-    assert half_level(one) == pytest.approx(0.01 + 0.02 * 6 / 11)  # from 14 to 3, by way of 8
-    assert half_level(shaken("tanh", [[0.0] * 3], [[8, 8, 8]])) == 0
-    assert half_level(shaken("tanh", [[0.0] * 3], [[16, 12, 9]])) == inf
+def test_error_area_and_half_level_by_hand():
+    finished = noise_trial("tanh", [[0.0, 1.0, 3.0], [0.0, 1.0, 1.0]], [[16, 12, 4], [16, 16, 2]])
+    assert error_area(finished) == pytest.approx((0.005 + 0.03) / 0.03)
+    assert error_area(finished, 1.0) == pytest.approx((0.005 + 0.02) / 0.03)
+    assert half_level(finished) == pytest.approx(0.01 + 0.02 * 6 / 11)  # the mean count falls from 14 to 3
+    assert half_level(noise_trial("tanh", [[0.0] * 3], [[8, 8, 8]])) == 0
+    assert half_level(noise_trial("tanh", [[0.0] * 3], [[16, 12, 9]])) == inf
 
 
-def test_verdicts_on_noise():
+def test_the_noise_study_compares_ratios_by_seed():
     held = [[16, 10, 2]]
     results = [
-        shaken(kind, [[0.0, error, 2 * error]], held, seed)
+        noise_trial(kind, [[0.0, error, 2 * error]], held, seed)
         for seed, errors in enumerate(((0.5, 0.2, 0.9), (0.5, 0.6, 0.4)))
         for kind, error in zip(flipflop_noise.KINDS, errors, strict=True)
     ]
     rows = flipflop_noise.STUDY.summarise(results)
-    assert [str(row.judgement) for row in rows[:4]] == ["matches in 1 of 2"] * 4  # no seed is alike and less
+    assert [str(row.judgement) for row in rows[:4]] == ["matches in 1 of 2"] * 4  # each claim holds for one seed
     assert {row.verdict for row in rows[4:]} == {Verdict.NOT_COMPARED}
-    stubborn = [*results, shaken("tanh", [[0.0, 0.1, 0.1]], [[16, 16, 15]], 2)]
+    stubborn = [*results, noise_trial("tanh", [[0.0, 0.1, 0.1]], [[16, 16, 15]], 2)]
     halves = next(
         row for row in flipflop_noise.STUDY.summarise(stubborn) if row.quantity == "tanh: eta that leaves half"
     )
     assert halves.ours == "0.015 +- 0; above 0.03 in 1 of 3"
-    smaller = [replace(one, trial=replace(one.trial, settings={**one.trial.settings, "units": 100})) for one in results]
+    smaller = [
+        replace(finished, trial=replace(finished.trial, settings={**finished.trial.settings, "units": 100}))
+        for finished in results
+    ]
     assert {row.verdict for row in flipflop_noise.STUDY.summarise(smaller)} == {Verdict.NOT_COMPARED}
     assert flipflop_noise.STUDY.figure(results).axes
 
 
-def shaped(fresh, later, seed):
+def transfer_trial(fresh, transferred, seed):
+    """Return a finished trial of the transfer study whose networks have these directions of view."""
     result = {"steps": [1, 2, 3, 4], "readouts_apart": [4.0, 3.0, 2.0, 1.0], "moved": 0.1, "views_apart": 5.0}
-    for name, direction in (("fresh", fresh), ("transferred", later)):
-        told = flipflop_transfer._told(geometry(seen_along(direction)))
-        result[name] = {"held": 16, "mse": 0.0, "accuracy": 1.0, "moving": 0.0, "early_error": 0.1,
-                        "held_after": [16] * 4, "currents": told, "rates": told}  # fmt: skip
+    for name, direction in (("fresh", fresh), ("transferred", transferred)):
+        record = flipflop_transfer._geometry_record(geometry(seen_along(direction)))
+        result[name] = {
+            "held": 16,
+            "mse": 0.0,
+            "accuracy": 1.0,
+            "moving": 0.0,
+            "early_error": 0.1,
+            "held_after": [16] * 4,
+            "currents": record,
+            "rates": record,
+        }
     return Finished(Trial("4 bits", flipflop_transfer.STUDY.presets["cpu"].settings, seed), result)
 
 
-def test_verdicts_on_shapes():
+def test_the_transfer_study_compares_the_bits_along_the_view():
     prism, cuboid, cube = (1, 1, 0, 1), (0, 1, 1, 0), (0, 0, 0, 1)
     study = flipflop_transfer.STUDY
-    results = [shaped(prism, cuboid, 0), shaped(prism, cube, 1), shaped(prism, prism, 2)]
+    results = [transfer_trial(prism, cuboid, 0), transfer_trial(prism, cube, 1), transfer_trial(prism, prism, 2)]
     rows = {row.quantity: row for row in study.summarise(results)}
     assert rows["fresh: bits along the view"].verdict == "matches"
     assert rows["fresh: bits along the view"].ours == "3, 3, 3"
@@ -222,16 +248,16 @@ def test_verdicts_on_shapes():
     assert "1 nearest to a hexagonal prism" in rows["transferred: bits along the view"].remark
     assert rows["fresh: corners of the hull"].ours == "12"
     assert study.figure(results).axes
-    for one in results:
-        del one.result["fresh"]["currents"], one.result["moved"]
+    for finished in results:
+        del finished.result["fresh"]["currents"], finished.result["moved"]
     rows = {row.quantity: row for row in study.summarise(results)}
     assert "fresh: bits along the view" not in rows
     assert rows["fresh: memories held"].ours == "16"
-    assert study.figure(results).axes  # of one that does not hold all there is no shape
+    assert study.figure(results).axes  # a network that does not hold all memories has no shape
 
 
 @pytest.mark.parametrize("study", [flipflop_transfer.STUDY, flipflop_noise.STUDY], ids=lambda study: study.name)
-def test_lessons_are_read_again_and_only_table_1_is_compared(study, tmp_path):
+def test_trained_reservoirs_are_reused_and_only_table_1_is_compared(study, tmp_path):
     settings = {**TINY.settings(), "left_alone": 20, "levels": (0.0, 0.1), "draws": 2}
     trial = study.trials(settings, [0])[-1]
     first = study.run(trial, tmp_path, progress=False)
@@ -241,4 +267,4 @@ def test_lessons_are_read_again_and_only_table_1_is_compared(study, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in files} == files
     assert not study.as_published(trial)
     for preset in ("cpu", "paper"):
-        assert all(study.as_published(one) for one in study.trials(study.presets[preset].settings, [0]))
+        assert all(study.as_published(trial) for trial in study.trials(study.presets[preset].settings, [0]))

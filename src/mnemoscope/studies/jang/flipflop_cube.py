@@ -1,4 +1,4 @@
-"""The fixed points of trained 3-bit flip-flops: corners, edges, faces and centre of a cube."""
+"""Fixed points of trained 3-bit flip-flops: corners, edges, faces and centre of a cube."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BITS = 3
-"""Of the flip-flop of which the numbers were published."""
+"""Number of bits of the published flip-flop."""
 
 
 def cube(bits: int) -> dict[int, int]:
-    """How many of the 3^bits points that independent bistable bits have are unstable in how many directions.
+    """Return how many of the 3^bits fixed points of independent bistable bits have 0, 1, ... unstable directions.
 
     >>> cube(3)  # corners, edges, faces, centre
     {0: 8, 1: 12, 2: 6, 3: 1}
@@ -55,17 +55,17 @@ class FlipFlopCube(Study):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "One small tanh network, some seconds of training: it shows that the machinery works, no more.",
+            "A small tanh network and seconds of training; checks only that the code runs.",
             {"networks": {"elman": 12}, "changes": {"steps": 60}},
         ),
         "cpu": Preset(
-            "tanh and GRU networks of 64 units, three seeds each, some minutes on two cores.",
+            "tanh and GRU networks with 64 units, three seeds each; minutes on two cores.",
             {"networks": {"elman": 64, "gru": 64}, "changes": {}},
             (0, 1, 2),
         ),
         "paper": Preset(
-            "tanh, GRU and LSTM networks of 64 and 128 units, five seeds each, trained by gradients; the "
-            "published network is a reservoir of 1000 units trained by FORCE.",
+            "tanh, GRU and LSTM networks with 64 and 128 units, five seeds each, trained by gradient descent; the "
+            "published network is a reservoir with 1000 units trained by FORCE.",
             {"networks": {"elman": 128, "gru": 128, "lstm": 64}, "changes": {}},
             (0, 1, 2, 3, 4),
         ),
@@ -73,7 +73,8 @@ class FlipFlopCube(Study):
     cites = ("jang", "sussillo2013")
     lenses = ("fixed-points", "spectra", "fisher")
     caption = (
-        "Fixed points by unstable directions, a bar per network; dotted: corners, edges, faces and centre of a cube."
+        "Fixed points by number of unstable directions, one bar per network; dotted: corners, edges, faces and centre "
+        "of a cube."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -91,11 +92,11 @@ class FlipFlopCube(Study):
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
-        looked = inspect_run(trained.folder, options=InspectionOptions(progress=progress))
-        # the trial's page is found from the study's
-        (folder / "page.html").write_bytes(looked.page.read_bytes())
-        fp = looked.fixed_points
-        assert fp is not None  # the networks of this study do not attend to their past
+        inspection = inspect_run(trained.folder, options=InspectionOptions(progress=progress))
+        # the page of the study links to this file
+        (folder / "page.html").write_bytes(inspection.page.read_bytes())
+        fp = inspection.fixed_points
+        assert fp is not None  # only networks that attend to their past have none
         return {
             "loss": trained.loss,
             "accuracy": trained.scores["accuracy"],
@@ -109,20 +110,21 @@ class FlipFlopCube(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for name in dict.fromkeys(one.trial.name for one in results):
-            trials = [one for one in results if one.trial.name == name]
-            own, bits = [one.result for one in trials], _bits(trials[0].trial)
+        for name in dict.fromkeys(finished.trial.name for finished in results):
+            trials = [finished for finished in results if finished.trial.name == name]
+            outcomes, bits = [finished.result for finished in trials], _bits(trials[0].trial)
             expected = cube(bits)
             terms = " + ".join(map(str, expected.values()))
-            cubes = sum({int(up): n for up, n in one["unstable"].items()} == expected for one in own)
-            whole = f"{sum(one['index_sum'] == 1 for one in own)} of {len(own)}"
-            accuracy = median(one["accuracy"] for one in own)
-            networks = f"of {len(own)} network{'s' if len(own) > 1 else ''}"
-            stable, found = [one["unstable"].get("0", 0) for one in own], [one["points"] for one in own]
+            cubes = sum({int(up): n for up, n in outcome["unstable"].items()} == expected for outcome in outcomes)
+            complete = f"{sum(outcome['index_sum'] == 1 for outcome in outcomes)} of {len(outcomes)}"
+            accuracy = median(outcome["accuracy"] for outcome in outcomes)
+            networks = f"of {len(outcomes)} network{'s' if len(outcomes) > 1 else ''}"
+            stable = [outcome["unstable"].get("0", 0) for outcome in outcomes]
+            found = [outcome["points"] for outcome in outcomes]
             rows += [
                 self._row(name, "stable fixed points", bits, stable, f"accuracy {accuracy:.4f}"),
                 self._row(name, "fixed points", bits, found, f"{terms} = {3**bits} in {cubes} {networks}"),
-                Row(f"{name}: index sum 1", "not checked", whole, remark="necessary for a complete set"),
+                Row(f"{name}: index sum 1", "not checked", complete, remark="necessary for a complete set"),
             ]
         return rows
 
@@ -136,14 +138,15 @@ class FlipFlopCube(Study):
         figure = new_figure(7.2, 3.1)
         axes = figure.add_subplot()
         expected = cube(_bits(results[0].trial))
-        ups = range(1 + max([*expected, *(int(up) for one in results for up in one.result["unstable"])]))
-        names = list(dict.fromkeys(one.trial.name for one in results))
+        ups = range(1 + max([*expected, *(int(up) for finished in results for up in finished.result["unstable"])]))
+        names = list(dict.fromkeys(finished.trial.name for finished in results))
         colours = dict(zip(names, ("stable", "saddle-1", "saddle-2", "path"), strict=False))
         width = 0.8 / len(results)
-        for place, one in enumerate(results):
-            heights = [one.result["unstable"].get(str(up), 0) for up in ups]
-            colour = COLOUR[colours.get(one.trial.name, "path")]
-            label = one.trial.name if one is next(o for o in results if o.trial.name == one.trial.name) else None
+        for place, finished in enumerate(results):
+            heights = [finished.result["unstable"].get(str(up), 0) for up in ups]
+            name = finished.trial.name
+            colour = COLOUR[colours.get(name, "path")]
+            label = name if finished is next(other for other in results if other.trial.name == name) else None
             axes.bar([up - 0.4 + (place + 0.5) * width for up in ups], heights, 0.9 * width, color=colour, label=label)
         for up in ups:
             axes.hlines(expected.get(up, 0), up - 0.45, up + 0.45, colors=COLOUR["ink"], linestyles="dotted")

@@ -1,4 +1,4 @@
-"""How the memories of a reservoir come to be: its fixed points followed through the lesson that teaches it."""
+"""Fixed points of a reservoir, tracked through its training (Jang, section 6.1 and Fig 7)."""
 
 from __future__ import annotations
 
@@ -36,30 +36,37 @@ from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section, provenance_section
-from mnemoscope.studies.jang.reservoirs import Lesson, Recipe, lesson, tried, written
+from mnemoscope.studies.jang.reservoirs import (
+    Recipe,
+    TrainedReservoir,
+    measure_memories,
+    score_reservoir,
+    train_reservoir,
+)
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PUBLISHED_GAIN = 1.5
+"""Gain g of W_r in Table 1."""
 TRACE = 600
-"""Steps of the test that the page shows at each snapshot."""
+"""Steps of the test whose trajectory the page shows at each snapshot."""
 STARTS = 24
-"""Starts of either kind at each snapshot."""
+"""Starts of the search at each snapshot, from trajectories and as many from random outputs."""
 OUTPUTS = (-1.5, 1.5)
-"""Between which outputs are drawn that a reservoir hears at its starts."""
-WITHIN = 1.0
-"""Events are located to this many steps of the lesson."""
+"""Lowest and highest random output that is fed back at a start."""
+EVENT_TOLERANCE = 1.0
+"""Precision to which events are located, in training steps."""
 KINDS = ("stable", "saddle-1", "saddle-2", "saddle-3")
 
 
 class FlipFlopEvolution(Study):
-    """Follow the fixed points of a 3-bit reservoir across snapshots of W_o."""
+    """Track the fixed points of a 3-bit reservoir across snapshots of W_o."""
 
     name = "flipflop-evolution"
-    title = "How a reservoir comes to hold three bits"
-    question = "By which bifurcations do the memories of a reservoir appear while it is taught?"
+    title = "How a reservoir learns to hold three bits"
+    question = "Through which bifurcations do the memories of a reservoir appear during training?"
     claims = (
         Claim(
             EVERYTHING,
@@ -85,7 +92,7 @@ class FlipFlopEvolution(Study):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A small reservoir and four snapshots: it shows that the machinery works, no more.",
+            "A small reservoir and four snapshots; checks only that the code runs.",
             {
                 "cases": {
                     "small": {
@@ -96,7 +103,7 @@ class FlipFlopEvolution(Study):
             },
         ),
         "cpu": Preset(
-            "A reservoir of 300 units that is at rest before the lesson (g = 0.9), ten snapshots.",
+            "A reservoir with 300 units that is at rest before training (g = 0.9), ten snapshots.",
             {
                 "cases": {
                     "300 units, g = 0.9": {
@@ -107,7 +114,7 @@ class FlipFlopEvolution(Study):
             },
         ),
         "paper": Preset(
-            "Reservoirs of 1000 units, g = 0.9, over the published 30,000 steps: hours.",
+            "Reservoirs with 1000 units, g = 0.9, trained for the published 30,000 steps; hours.",
             {
                 "cases": {
                     "1000 units, g = 0.9": {
@@ -122,8 +129,8 @@ class FlipFlopEvolution(Study):
     cites = ("jang", "sussillo2009", "sussillo2013")
     lenses = ("bifurcations",)
     caption = (
-        "Fixed points by unstable directions at the snapshots of the lesson, and the bifurcations between them: marks "
-        "above the line are births, below it deaths."
+        "Fixed points by number of unstable directions at snapshots of the training, and the bifurcations between "
+        "them: points appear (top row), change stability (middle) or vanish (bottom)."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -132,86 +139,87 @@ class FlipFlopEvolution(Study):
         ]
 
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.of(dict(trial.settings))
+        recipe = Recipe.from_settings(dict(trial.settings))
         return recipe.as_published and recipe.bits == 3
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        recipe, at = Recipe.of(dict(trial.settings)), trial.settings["at"]
-        taught = lesson(recipe, trial.seed, folder / "lesson.safetensors", keep=at, progress=progress)
+        recipe, at = Recipe.from_settings(dict(trial.settings)), trial.settings["at"]
+        trained = train_reservoir(recipe, trial.seed, folder / "lesson.safetensors", keep=at, progress=progress)
         test = recipe.test(trial.seed)
-        seen = _followed(folder, recipe, trial, taught, progress)
-        _write_page(folder, recipe, trial, taught, seen, test.inputs)
+        diagram = _track(folder, recipe, trial, trained, progress)
+        _write_page(folder, recipe, trial, trained, diagram, test.inputs)
         return {
-            "accuracy": tried(taught.cell, recipe, test)["accuracy"],
-            "held": int(written(taught.cell, recipe).held.sum()),
+            "accuracy": score_reservoir(trained.cell, recipe, test)["accuracy"],
+            "held": int(measure_memories(trained.cell, recipe).held.sum()),
             "at": list(at),
-            "points": [seen.count(place) for place in range(len(at))],
-            "unstable": [_kinds(seen, place) for place in range(len(at))],
-            "index_sum": seen.index_sum.tolist(),
+            "points": [diagram.count(place) for place in range(len(at))],
+            "unstable": [_kinds(diagram, place) for place in range(len(at))],
+            "index_sum": diagram.index_sum.tolist(),
             "events": [
                 {"change": event.change, "name": event.name, "at": round(event.at, 1), "branches": list(event.branches)}
-                for event in seen.events
+                for event in diagram.events
             ],
-            "missing": list(seen.missing),
-            "notes": list(seen.notes),
+            "missing": list(diagram.missing),
+            "notes": list(diagram.notes),
             "origin": _origin(recipe, trial.seed, recipe.gain),
             "origin_at_published_gain": _origin(recipe, trial.seed, PUBLISHED_GAIN),
-            "origin_loses_stability": _origin_leaves(seen),
+            "origin_loses_stability": _stability_loss(diagram),
         }
 
     def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
-        """Where the points were followed, which need not be where they are looked at."""
+        """Return the environment in which the points were tracked, which may differ from the current one."""
         return read_json(folder / "environment.json")
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for name, trials in by_name(results).items():
-            all_of = [one.result for one in trials]
-            first = [one["unstable"][0].get("stable", 0) for one in all_of]
-            last = [one["unstable"][-1].get("stable", 0) for one in all_of]
-            lost = [one["origin_loses_stability"] for one in all_of if one["origin_loses_stability"] is not None]
-            points = [one["points"][0] for one in all_of]
-            told = [
+            outcomes = [finished.result for finished in trials]
+            first = [outcome["unstable"][0].get("stable", 0) for outcome in outcomes]
+            last = [outcome["unstable"][-1].get("stable", 0) for outcome in outcomes]
+            losses = [outcome["origin_loses_stability"] for outcome in outcomes]
+            losses = [loss for loss in losses if loss is not None]  # (step, bifurcation)
+            steps, points = [step for step, _ in losses], [outcome["points"][0] for outcome in outcomes]
+            compared = [
                 ("stable fixed points before the lesson", first, _listed(first), ""),
                 ("fixed points before the lesson", points, _listed(points), ""),
-                ("the origin is no longer stable at step", [at for at, _ in lost], _listed([at for at, _ in lost]), ""),
+                ("the origin is no longer stable at step", steps, _listed(steps), ""),
                 (
                     "stable fixed points after the lesson",
                     last,
                     _listed(last),
-                    f"of {_listed([one['points'][-1] for one in all_of])} points",
+                    f"of {_listed([outcome['points'][-1] for outcome in outcomes])} points",
                 ),
             ]
             rows += [
                 self.compare(trials, self.claim(quantity), f"{name}: {quantity}", measured, ours, remark)
-                for quantity, measured, ours, remark in told
+                for quantity, measured, ours, remark in compared
             ]
-            whole = sum(all(one == 1 for one in each["index_sum"]) for each in all_of)
-            events = [Counter(event["name"] for event in one["events"]) for one in all_of]
+            complete = sum(all(index == 1 for index in outcome["index_sum"]) for outcome in outcomes)
+            events = [Counter(event["name"] for event in outcome["events"]) for outcome in outcomes]
             rows += [
                 self.claim("how the origin loses its stability").not_compared(
                     f"{name}: how the origin loses its stability",
-                    _listed([kind for _, kind in lost]),
+                    _listed([kind for _, kind in losses]),
                     "",
                     "the network is odd, F(-x) = -F(x)",
                 ),
                 Row(
                     f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}",
                     "0 (Fig 7a)",
-                    _listed([one["origin_at_published_gain"] for one in all_of]),
-                    remark="at the published gain the untaught reservoir is not at rest",
+                    _listed([outcome["origin_at_published_gain"] for outcome in outcomes]),
+                    remark="at the published gain the untrained reservoir is not at rest",
                 ),
-                Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{whole} of {len(trials)}"),
+                Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{complete} of {len(trials)}"),
                 Row(
                     f"{name}: bifurcations",
                     "",
-                    "; ".join(", ".join(f"{count} {kind}" for kind, count in one.items()) for one in events),
+                    "; ".join(", ".join(f"{count} {kind}" for kind, count in counts.items()) for counts in events),
                 ),
                 Row(
                     f"{name}: corners held after the lesson",
                     "",
-                    _listed([one["held"] for one in all_of]),
-                    remark=f"sign accuracy {min(one['accuracy'] for one in all_of):.4f} or better",
+                    _listed([outcome["held"] for outcome in outcomes]),
+                    remark=f"sign accuracy {min(outcome['accuracy'] for outcome in outcomes):.4f} or better",
                 ),
             ]
         return rows
@@ -222,7 +230,7 @@ class FlipFlopEvolution(Study):
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         for kind in KINDS:
             label = "stable" if kind == "stable" else f"{kind[-1]}{' or more' if kind[-1] == '3' else ''} unstable"
-            heights = [one.get(kind, 0) for one in first["unstable"]]
+            heights = [counts.get(kind, 0) for counts in first["unstable"]]
             upper.plot(first["at"], heights, color=COLOUR[kind], marker="o", markersize=4, label=label)
         upper.set(ylabel="fixed points", ylim=(-0.5, None))
         upper.locator_params(axis="y", integer=True)
@@ -230,7 +238,7 @@ class FlipFlopEvolution(Study):
             places = [event["at"] for event in first["events"] if event["change"] == change]
             lower.scatter(places, [height] * len(places), marker="|", s=90, color=COLOUR["ink"])
         lower.set(
-            yticks=[1, 0, -1], yticklabels=["born", "changed", "died"], ylim=(-1.7, 1.7), xlabel="steps of the lesson"
+            yticks=[1, 0, -1], yticklabels=["appear", "change", "vanish"], ylim=(-1.7, 1.7), xlabel="training step"
         )
         lower.set_xscale("symlog", linthresh=50)
         lower.set_xlim(-4, 1.15 * first["at"][-1])
@@ -244,41 +252,43 @@ class FlipFlopEvolution(Study):
         return figure
 
 
-def _followed(folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, progress: bool) -> BifurcationDiagram:
-    """The evolution, read from its file where that was made in the same way, and followed anew otherwise."""
+def _track(folder: Path, recipe: Recipe, trial: Trial, trained: TrainedReservoir, progress: bool) -> BifurcationDiagram:
+    """Return the bifurcation diagram of the training, read from its file if the settings there are the same."""
     saved, at = folder / "evolution.safetensors", list(trial.settings["at"])
     starts = Several([FromTrajectories(recipe.test(trial.seed).inputs, STARTS), FromOutputs(STARTS, *OUTPUTS)])
-    made = {
+    settings = {
         "recipe": recipe.settings(),
         "seed": trial.seed,
         "at": at,
         "starts": STARTS,
         "outputs": OUTPUTS,
-        "within": WITHIN,
+        "within": EVENT_TOLERANCE,
     }
-    about = json.dumps(made, sort_keys=True)
+    about = json.dumps(settings, sort_keys=True)
     if saved.exists() and (kept := BifurcationDiagram.load(saved)).about == about:
         return kept
-    family = interpolate_weights([taught.at(step) for step in at], at)
-    seen = track_fixed_points(family, at, starts=starts, tolerance=WITHIN, seed=trial.seed, progress=progress)
+    family = interpolate_weights([trained.at(step) for step in at], at)
+    diagram = track_fixed_points(
+        family, at, starts=starts, tolerance=EVENT_TOLERANCE, seed=trial.seed, progress=progress
+    )
     write_json(folder / "environment.json", environment())
-    seen = replace(seen, about=about)
-    seen.save(saved)
-    return seen
+    diagram = replace(diagram, about=about)
+    diagram.save(saved)
+    return diagram
 
 
 _ROUND = (0, 50, 200, 1000, 5000, 30_000)
 
 
-def _kinds(seen: BifurcationDiagram, snapshot: int) -> dict[str, int]:
-    """Points of a snapshot by kind, as in `PALETTE`."""
-    counted = Counter(seen.kind[place] for place in seen.points(snapshot).tolist())
+def _kinds(diagram: BifurcationDiagram, snapshot: int) -> dict[str, int]:
+    """Count the points of a snapshot by kind, as in `PALETTE`."""
+    counted = Counter(diagram.kind[place] for place in diagram.points(snapshot).tolist())
     return {kind: counted[kind] for kind in PALETTE if counted[kind]}
 
 
 @torch.no_grad()
 def _origin(recipe: Recipe, seed: int, gain: float) -> int:
-    """Unstable directions of the origin of the untaught reservoir, with its W_r scaled to another gain."""
+    """Count the unstable directions of the untrained reservoir's origin, with its W_r scaled to another gain."""
     cell = recipe.reservoir(seed).double()
     leak = cell.leak
     slope = cell.phi.derivative(torch.zeros(1, dtype=torch.float64)).item()
@@ -286,11 +296,13 @@ def _origin(recipe: Recipe, seed: int, gain: float) -> int:
     return int(((1 - leak + leak * values).abs() > 1).sum())
 
 
-def _origin_leaves(seen: BifurcationDiagram) -> tuple[float, str] | None:
-    """When and how the point that is stable before the lesson ceases to be."""
-    first = seen.branch[seen.points(0)].tolist()
-    stable = [branch for branch, place in zip(first, seen.points(0).tolist(), strict=True) if seen.unstable[place] == 0]
-    for event in seen.events:
+def _stability_loss(diagram: BifurcationDiagram) -> tuple[float, str] | None:
+    """Return at which step and by which bifurcation the initially stable point loses its stability, or None."""
+    first = diagram.branch[diagram.points(0)].tolist()
+    stable = [
+        branch for branch, place in zip(first, diagram.points(0).tolist(), strict=True) if diagram.unstable[place] == 0
+    ]
+    for event in diagram.events:
         if set(stable) & set(event.branches):
             return round(event.at, 1), event.name
     return None
@@ -301,14 +313,14 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def _write_page(
-    folder: Path, recipe: Recipe, trial: Trial, taught: Lesson, seen: BifurcationDiagram, inputs: Tensor
+    folder: Path, recipe: Recipe, trial: Trial, trained: TrainedReservoir, diagram: BifurcationDiagram, inputs: Tensor
 ) -> None:
-    traces = [_trace(Dynamics(taught.at(int(step))), inputs[:TRACE]) for step in seen.snapshots.tolist()]
-    section = bifurcations_section(seen, trajectories=traces, parameter="step")
+    traces = [_trace(Dynamics(trained.at(int(step))), inputs[:TRACE]) for step in diagram.snapshots.tolist()]
+    section = bifurcations_section(diagram, trajectories=traces, parameter="step")
     lead = (
-        f"A reservoir of {recipe.units} units (g = {recipe.gain:g}, seed {trial.seed}) is taught a {recipe.bits}-bit "
-        f"flip-flop by FORCE. Its fixed points are followed through the lesson, between the snapshots too, where W_o "
-        f"is taken to change evenly."
+        f"A reservoir with {recipe.units} units (g = {recipe.gain:g}, seed {trial.seed}) is trained on a "
+        f"{recipe.bits}-bit flip-flop by FORCE. Its fixed points are tracked through the training; between the "
+        f"snapshots, W_o is interpolated linearly."
     )
     html = render_document(
         "Evolution of a reservoir's memories",

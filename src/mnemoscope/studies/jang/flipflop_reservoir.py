@@ -1,4 +1,4 @@
-"""Reservoirs that hold three and four bits: are there memories at the corners of the cube, and what lies between?"""
+"""Reservoirs that hold three and four bits: memories at the corners of a cube, and the saddles between them."""
 
 from __future__ import annotations
 
@@ -34,56 +34,64 @@ from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.report import NetworkPage, write_page
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import table_markup
-from mnemoscope.studies.jang.reservoirs import Recipe, corners, hearing, lesson, released, table, tried, written
-from mnemoscope.studies.jang.saddles import NEAR, Way, neighbours, ways_down
+from mnemoscope.studies.jang.reservoirs import (
+    Recipe,
+    clamped_states,
+    corners,
+    final_outputs,
+    measure_memories,
+    rounded,
+    score_reservoir,
+    train_reservoir,
+)
+from mnemoscope.studies.jang.saddles import NEAR, SaddleConnection, neighbours, saddle_connections
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN, EVERY = 1200, 3
-"""Steps of the test that the figure shows, and how many of them are left out between two."""
-THROWS = 200
-"""Random outputs, inside the cube of memories and outside, from which a reservoir is released."""
-RELEASED = 200
-"""Steps for which the page shows how random states go."""
+"""Steps of the test that the figure covers, and the interval between the steps that it shows."""
+RANDOM_OUTPUTS = 200
+"""Random outputs inside the cube of memories, and as many outside, from which a reservoir is released."""
+RELEASED_STEPS = 200
+"""Steps after the release that the page shows."""
 
 
 class FlipFlopReservoir(Study):
-    """Teach reservoirs by FORCE, find their fixed points, and see where random states go."""
+    """Train reservoirs by FORCE, find their fixed points, and test where random states lead."""
 
     cites = ("jang", "sussillo2009", "sussillo2013")
     lenses = ("fixed-points", "attractors")
     caption = (
-        "Above: targets (grey) and outputs of the first network once learning has stopped. Below: outputs at its fixed "
-        "points."
+        "Above: targets (grey) and outputs of the first network after training. Below: outputs at its fixed points."
     )
 
     def __init__(self, bits: int, title: str, claims: Sequence[Claim]) -> None:
         self.bits = bits
         self.name = f"flipflop-{bits}"
         self.title = title
-        self.question = f"Does a reservoir that learned to hold {bits} bits rest at the corners of a cube?"
+        self.question = f"Does a reservoir trained to hold {bits} bits rest at the corners of a cube?"
         self.claims = claims
         small = Recipe(bits=2, units=60, steps=1000, test_steps=300)
-        whole, calm = Recipe(bits=bits), Recipe(bits=bits, gain=0.9)
+        published, resting = Recipe(bits=bits), Recipe(bits=bits, gain=0.9)
         logistic = Recipe(bits=bits, nonlinearity="logistic")
         self.presets: Mapping[str, Preset] = {
             "smoke": Preset(
-                "One small reservoir, a short lesson: it shows that the machinery works, no more.",
+                "A small reservoir, short training; checks only that the code runs.",
                 {"recipes": {"small": small.settings()}, "starts": 40},
             ),
             "cpu": Preset(
-                "Table 1's reservoirs of 1000 units, and one that is at rest before its lesson (g = 0.9), "
-                "two seeds, some minutes each.",
-                {"recipes": {"g = 1.5": whole.settings(), "g = 0.9": calm.settings()}, "starts": 400},
+                "Reservoirs with 1000 units as in Table 1, and at rest before training (g = 0.9), two seeds; "
+                "minutes each.",
+                {"recipes": {"g = 1.5": published.settings(), "g = 0.9": resting.settings()}, "starts": 400},
                 (0, 1),
             ),
             "paper": Preset(
-                "The same and the logistic function, five seeds, a longer search.",
+                "The same and the logistic nonlinearity, five seeds, a longer search.",
                 {
                     "recipes": {
-                        "g = 1.5": whole.settings(),
-                        "g = 0.9": calm.settings(),
+                        "g = 1.5": published.settings(),
+                        "g = 0.9": resting.settings(),
                         "g = 1.5, logistic": logistic.settings(),
                     },
                     "starts": 1000,
@@ -100,27 +108,29 @@ class FlipFlopReservoir(Study):
         ]
 
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.of(dict(trial.settings))
+        recipe = Recipe.from_settings(dict(trial.settings))
         return recipe.as_published and recipe.bits == self.bits and recipe.nonlinearity == "tanh"
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        recipe = Recipe.of(dict(trial.settings))
-        taught = lesson(recipe, trial.seed, folder / "lesson.safetensors", progress=progress)
-        cell = taught.cell
+        recipe = Recipe.from_settings(dict(trial.settings))
+        trained = train_reservoir(recipe, trial.seed, folder / "lesson.safetensors", progress=progress)
+        cell = trained.cell
         test = recipe.test(trial.seed)
-        trial_run = tried(cell, recipe, test)
-        memories = written(cell, recipe)
+        scores = score_reservoir(cell, recipe, test)
+        memories = measure_memories(cell, recipe)
         dynamics = Dynamics(cell)
-        begin = process_time()
+        began = process_time()
         fp = _search(cell, test.inputs, memories.states, trial.settings["starts"], trial.seed, progress)
-        searched = process_time() - begin
+        searched = process_time() - began
         z = cell.read(cell.output(fp.states.to(cell.recurrent)))
-        ways = ways_down(dynamics, fp, cell)
-        thrown = _throws(recipe.bits, trial.seed)
-        seen = find_attractors(dynamics, hearing(cell, torch.cat([one[:16] for one in thrown.values()])).double())
+        connections = saddle_connections(dynamics, fp, cell)
+        random = _random_outputs(recipe.bits, trial.seed)
+        attractors = find_attractors(
+            dynamics, clamped_states(cell, torch.cat([outputs[:16] for outputs in random.values()])).double()
+        )
         result = {
-            "accuracy": trial_run["accuracy"],
-            "mse": trial_run["mse"],
+            "accuracy": scores["accuracy"],
+            "mse": scores["mse"],
             "held": int(memories.held.sum()),
             "corner_error": memories.error,
             "points": len(fp),
@@ -130,81 +140,88 @@ class FlipFlopReservoir(Study):
             "completeness": fp.completeness,
             "starts": 0 if fp.starts is None else len(fp.starts),
             "search_cpu_seconds": round(searched, 2),
-            "edges": _edges(ways),
-            "ways": dict(sorted(Counter(way.words for way in ways).items())),
-            "thrown": {name: _where(cell, begin) for name, begin in thrown.items()},
-            "verdict": seen.verdict,
-            "lesson_seconds": round(taught.seconds, 2),
-            "curve": taught.curve(),
-            "outputs": table(z),
+            "edges": _edges(connections),
+            "ways": dict(sorted(Counter(connection.description for connection in connections).items())),
+            "thrown": {name: _destinations(cell, outputs) for name, outputs in random.items()},
+            "verdict": attractors.verdict,
+            "lesson_seconds": round(trained.seconds, 2),
+            "curve": trained.curve(),
+            "outputs": rounded(z),
             "ups": fp.unstable.tolist(),
             "test": {
-                "targets": table(test.targets[:SHOWN:EVERY, 0], 0),
-                "outputs": table(trial_run["outputs"][:SHOWN:EVERY, 0], 2),
+                "targets": rounded(test.targets[:SHOWN:EVERY, 0], 0),
+                "outputs": rounded(scores["outputs"][:SHOWN:EVERY, 0], 2),
             },
         }
-        begin = hearing(cell, torch.cat([one[:24] for one in thrown.values()]))
-        _write_page(folder, recipe, trial, fp, dynamics, begin, result, ways)
+        states = clamped_states(cell, torch.cat([outputs[:24] for outputs in random.values()]))
+        _write_page(folder, recipe, trial, fp, dynamics, states, result, connections)
         return result
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for name, trials in by_name(results).items():
-            all_of, bits = [one.result for one in trials], trials[0].trial.settings["bits"]
+            outcomes, bits = [finished.result for finished in trials], trials[0].trial.settings["bits"]
             seeds = f"{len(trials)} seed{'s' if len(trials) > 1 else ''}"
 
-            def told(key: str, form: str = ".3g", all_of: Sequence[Mapping[str, Any]] = all_of) -> str:
-                return ", ".join(f"{one[key]:{form}}" for one in all_of)
+            def listed(key: str, form: str = ".3g", outcomes: Sequence[Mapping[str, Any]] = outcomes) -> str:
+                return ", ".join(f"{outcome[key]:{form}}" for outcome in outcomes)
 
             pairs = [
                 (
                     "stable fixed points at the corners",
-                    [one["stable_corners"] for one in all_of],
+                    [outcome["stable_corners"] for outcome in outcomes],
                     "stable_corners",
                     f"of {2**bits}; {seeds}",
                 ),
                 (
                     "fixed points",
-                    [one["points"] for one in all_of],
+                    [outcome["points"] for outcome in outcomes],
                     "points",
-                    "index sums " + ", ".join(str(one["index_sum"]) for one in all_of),
+                    "index sums " + ", ".join(str(outcome["index_sum"]) for outcome in outcomes),
                 ),
             ]
             for quantity, measured, key, remark in pairs:
                 claim = self.find_claim(quantity)
                 label = f"{name}: {quantity}"
                 if claim is None:
-                    rows.append(Row(label, "", told(key), remark=remark))
+                    rows.append(Row(label, "", listed(key), remark=remark))
                 else:
-                    rows.append(self.compare(trials, claim, label, measured, told(key), remark))
+                    rows.append(self.compare(trials, claim, label, measured, listed(key), remark))
             rows += [
-                Row(f"{name}: sign accuracy", "outputs follow", told("accuracy", ".5f"), remark="frozen, on the test"),
-                Row(f"{name}: mean squared error", "", told("mse"), remark="on the test"),
-                Row(f"{name}: corners held when left alone", "", told("held"), remark=f"of {2**bits}"),
+                Row(
+                    f"{name}: sign accuracy",
+                    "outputs follow",
+                    listed("accuracy", ".5f"),
+                    remark="on the test, with fixed weights",
+                ),
+                Row(f"{name}: mean squared error", "", listed("mse"), remark="on the test"),
+                Row(f"{name}: corners held when left alone", "", listed("held"), remark=f"of {2**bits}"),
                 Row(
                     f"{name}: edges with a saddle",
                     "",
-                    told("edges"),
-                    remark=f"of {bits * 2 ** (bits - 1)} pairs of corners one bit apart",
+                    listed("edges"),
+                    remark=f"of {bits * 2 ** (bits - 1)} pairs of corners that differ in one bit",
                 ),
                 Row(
                     f"{name}: random outputs inside the cube that go to a corner",
                     "",
-                    ", ".join(f"{one['thrown']['inside']['corner']:.0%}" for one in all_of),
-                    remark=f"of {THROWS}",
+                    ", ".join(f"{outcome['thrown']['inside']['corner']:.0%}" for outcome in outcomes),
+                    remark=f"of {RANDOM_OUTPUTS}",
                 ),
                 Row(
                     f"{name}: random outputs outside the cube that go to a corner",
                     "",
-                    ", ".join(f"{one['thrown']['outside']['corner']:.0%}" for one in all_of),
-                    remark=f"of {THROWS}",
+                    ", ".join(f"{outcome['thrown']['outside']['corner']:.0%}" for outcome in outcomes),
+                    remark=f"of {RANDOM_OUTPUTS}",
                 ),
                 Row(
                     f"{name}: CPU seconds of the search per start",
                     "",
-                    ", ".join(f"{one['search_cpu_seconds'] / max(one['starts'], 1):.3f}" for one in all_of),
+                    ", ".join(
+                        f"{outcome['search_cpu_seconds'] / max(outcome['starts'], 1):.3f}" for outcome in outcomes
+                    ),
                 ),
-                Row(f"{name}: seconds of the lesson", "", spread([one["lesson_seconds"] for one in all_of])),
+                Row(f"{name}: seconds of the lesson", "", spread([outcome["lesson_seconds"] for outcome in outcomes])),
             ]
         return rows
 
@@ -220,46 +237,48 @@ class FlipFlopReservoir(Study):
 
 
 def _search(cell: EchoState, inputs: Tensor, memories: Tensor, starts: int, seed: int, progress: bool) -> FixedPoints:
-    """From the memories, the middles of the cube's edges, faces and so on, trajectories with noise and without, and
-    random outputs; then from mid-points of what was found.
+    """Search for fixed points from memories, trajectories and random outputs.
+
+    The starts are the memories, the midpoints of the cube's edges, faces and so on, states of trajectories with and
+    without noise, and random outputs; then midpoints between the points found.
     """
-    each, dynamics = max(8, starts // 10), Dynamics(cell)
-    middles = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0])] * cell.output_size)
+    share, dynamics = max(8, starts // 10), Dynamics(cell)
+    midpoints = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0])] * cell.output_size)
     first = Several(
         [
             dynamics.origin,
             memories.double(),
-            hearing(cell, middles).double(),
-            FromTrajectories(inputs, each, rest=25),
-            FromTrajectories(inputs, each, noise=0.3, rest=25),
-            FromOutputs(each, -1.0, 1.0),
-            FromOutputs(each, -2.0, 2.0),
+            clamped_states(cell, midpoints).double(),
+            FromTrajectories(inputs, share, rest=25),
+            FromTrajectories(inputs, share, noise=0.3, rest=25),
+            FromOutputs(share, -1.0, 1.0),
+            FromOutputs(share, -2.0, 2.0),
         ]
     )
     return find_fixed_points(dynamics, Adaptive(first, max_starts=starts), seed=seed, progress=progress)
 
 
 def _stable_corners(fp: FixedPoints, z: Float[Tensor, "points bits"]) -> int:
-    """How many corners have a stable fixed point of their own."""
+    """Count the corners that have a stable fixed point."""
     stable = z[torch.tensor([kind == "stable" for kind in fp.kind], dtype=torch.bool)]
     apart = (stable.unsqueeze(1) - corners(z.shape[1])).abs().amax(2)
     return int((apart < NEAR).any(0).sum())
 
 
-def _throws(bits: int, seed: int) -> dict[str, Float[Tensor, "throws bits"]]:
-    """Random outputs inside the cube of memories and outside it, where one number or more lies beyond +-1."""
+def _random_outputs(bits: int, seed: int) -> dict[str, Float[Tensor, "starts bits"]]:
+    """Return random outputs inside the cube of memories and outside it, where a component lies beyond +-1."""
     generator = torch.Generator().manual_seed(seed)
-    unit = 2 * torch.rand(THROWS, bits, generator=generator) - 1
-    reach = 1 + torch.rand(THROWS, 1, generator=generator)
+    unit = 2 * torch.rand(RANDOM_OUTPUTS, bits, generator=generator) - 1
+    reach = 1 + torch.rand(RANDOM_OUTPUTS, 1, generator=generator)
     return {"inside": unit, "outside": unit / unit.abs().amax(1, keepdim=True) * reach}
 
 
-def _where(cell: EchoState, begin: Float[Tensor, "throws bits"]) -> dict[str, float]:
-    """Of random outputs: which share goes to a corner, and which to that of its own signs."""
-    end = released(cell, hearing(cell, begin))
+def _destinations(cell: EchoState, outputs: Float[Tensor, "starts bits"]) -> dict[str, float]:
+    """Return the share of random outputs that go to a corner, and the share that go to the corner of their signs."""
+    end = final_outputs(cell, clamped_states(cell, outputs))
     at_corner = ((end - end.sign()).abs() < NEAR).all(1)
-    own = at_corner & (end.sign() == begin.sign()).all(1)
-    return {"corner": at_corner.double().mean().item(), "own": own.double().mean().item()}
+    same_signs = at_corner & (end.sign() == outputs.sign()).all(1)
+    return {"corner": at_corner.double().mean().item(), "own": same_signs.double().mean().item()}
 
 
 def _draw_test(figure: Any, grid: Any, test: Mapping[str, Any], bits: int) -> None:
@@ -273,12 +292,12 @@ def _draw_test(figure: Any, grid: Any, test: Mapping[str, Any], bits: int) -> No
         if bit < bits - 1:
             axes.set_xticklabels([])
         else:
-            axes.set_xlabel("steps of the test")
+            axes.set_xlabel("test step")
         style_page_axes(axes)
 
 
 def _draw_points(figure: Any, grid: Any, result: Mapping[str, Any], bits: int) -> None:
-    """Outputs at the fixed points, in pairs of bits, by unstable directions."""
+    """Draw the outputs at the fixed points, for pairs of bits, coloured by number of unstable directions."""
     pairs = [(0, bit) for bit in range(1, bits)]
     ups = result["ups"]
     names = (
@@ -290,13 +309,13 @@ def _draw_points(figure: Any, grid: Any, result: Mapping[str, Any], bits: int) -
     for place, (a, b) in enumerate(pairs):
         axes = figure.add_subplot(grid[bits, place])
         for least, colour, label in reversed(names):
-            own = [z for z, up in zip(result["outputs"], ups, strict=True) if min(up, 3) == least]
+            points = [z for z, up in zip(result["outputs"], ups, strict=True) if min(up, 3) == least]
             axes.scatter(
-                [z[a] for z in own],
-                [z[b] for z in own],
+                [z[a] for z in points],
+                [z[b] for z in points],
                 s=22,
                 color=COLOUR[colour],
-                label=label if place == 0 and own else None,
+                label=label if place == 0 and points else None,
                 zorder=4 - least,
             )
         axes.set(xlabel=f"output {a + 1}", ylabel=f"output {b + 1}")
@@ -309,13 +328,13 @@ def _write_page(
     trial: Trial,
     fp: FixedPoints,
     dynamics: Dynamics,
-    begin: Float[Tensor, "throws hidden"],
+    states: Float[Tensor, "starts hidden"],
     result: Mapping[str, Any],
-    ways: Sequence[Way],
+    connections: Sequence[SaddleConnection],
 ) -> None:
-    silence = dynamics.input.expand(RELEASED, len(begin), -1)
+    silence = dynamics.input.expand(RELEASED_STEPS, len(states), -1)
     with torch.no_grad():
-        paths = run_with_cache(dynamics.cell, silence, begin.to(dynamics.input))[1].flat()
+        paths = run_with_cache(dynamics.cell, silence, states.to(dynamics.input))[1].flat()
     facts = [
         (
             "Cell",
@@ -323,56 +342,65 @@ def _write_page(
             f"{recipe.tau:g}",
         ),
         ("Task", f"{recipe.bits}-bit flip-flop"),
-        ("Lesson", f"FORCE, {recipe.steps:,} steps, an update every {recipe.every}, {result['lesson_seconds']:.1f} s"),
+        (
+            "Training",
+            f"FORCE, {recipe.steps:,} steps, an update every {recipe.every}, {result['lesson_seconds']:.1f} s",
+        ),
         ("Test", f"sign accuracy {result['accuracy']:.4f}, mean squared error {result['mse']:.2g}"),
-        ("Left alone", result["verdict"]),
+        ("Without input", result["verdict"]),
         ("Seed", str(trial.seed)),
     ]
     content = NetworkPage(
-        title=f"{recipe.bits}-bit flip-flop in a reservoir of {recipe.units} units",
+        title=f"{recipe.bits}-bit flip-flop in a reservoir with {recipe.units} units",
         fixed_points=fp,
         facts=facts,
         trajectories=paths,
         cites=FlipFlopReservoir.cites,
-        sections=[_between(ways, recipe.bits), _released_section(result["thrown"]), _lesson_section(result["curve"])],
+        sections=[
+            _saddle_section(connections, recipe.bits),
+            _released_section(result["thrown"]),
+            _training_section(result["curve"]),
+        ],
     )
     write_page(folder / "page.html", content)
 
 
-def _edges(ways: Sequence[Way]) -> int:
-    """Pairs of corners one bit apart that have a saddle between them."""
-    return len({way.corners for way in ways if way.bits == 1 and way.arrived})
+def _edges(connections: Sequence[SaddleConnection]) -> int:
+    """Count the pairs of corners that differ in one bit and have a saddle between them."""
+    return len({connection.corners for connection in connections if connection.bits == 1 and connection.arrived})
 
 
-def _between(ways: Sequence[Way], bits: int) -> Section:
-    counted = Counter((way.bits, way.words) for way in ways)
-    rows = [(words, str(count)) for (_, words), count in sorted(counted.items())]
-    edges = _edges(ways)
+def _saddle_section(connections: Sequence[SaddleConnection], bits: int) -> Section:
+    counted = Counter((connection.bits, connection.description) for connection in connections)
+    rows = [(description, str(count)) for (_, description), count in sorted(counted.items())]
+    edges = _edges(connections)
     lead = (
-        f"From every saddle with one unstable direction two ways lead down. {edges} of the {len(neighbours(bits))} "
-        f"pairs of corners one bit apart have such a saddle between them."
+        f"Two trajectories leave every saddle with one unstable direction. {edges} of the {len(neighbours(bits))} "
+        f"pairs of corners that differ in one bit have such a saddle between them."
     )
     return Section("Saddles between memories", lead, table_markup("Saddles", ("It lies between", "Saddles"), rows))
 
 
-def _released_section(thrown: Mapping[str, Mapping[str, float]]) -> Section:
-    rows = [(f"{name} the cube", f"{one['corner']:.0%}", f"{one['own']:.0%}") for name, one in thrown.items()]
+def _released_section(destinations: Mapping[str, Mapping[str, float]]) -> Section:
+    rows = [
+        (f"{name} the cube", f"{shares['corner']:.0%}", f"{shares['own']:.0%}") for name, shares in destinations.items()
+    ]
     headings = ("Random outputs", "go to a corner", "go to the corner of their signs")
-    lead = f"{THROWS} random outputs each are fed back in place of the network's own, until it is released."
-    return Section("Released from random outputs", lead, table_markup("Where they go", headings, rows))
+    lead = (
+        f"In each row {RANDOM_OUTPUTS} random outputs replace the feedback for 100 steps; then the network runs freely."
+    )
+    return Section("Released from random outputs", lead, table_markup("Destinations", headings, rows))
 
 
-def _lesson_section(curve: Mapping[str, Sequence[float]]) -> Section:
+def _training_section(curve: Mapping[str, Sequence[float]]) -> Section:
     figure = new_figure(7.2, 2.6)
     axes = figure.add_subplot()
     axes.semilogy(curve["step"], curve["error"], color=COLOUR["stable"])
-    axes.set(xlabel="steps of the lesson", ylabel="|z - f| before updates")
+    axes.set(xlabel="training step", ylabel="|z - f| before updates")
     style_page_axes(axes)
-    svg = inline_svg(figure, "lesson", alt="Error before each update over the lesson.")
+    svg = inline_svg(figure, "training", alt="Error before each update during training.")
     drawn = f'<figure class="drawn">{svg}</figure>'
-    return Section(
-        "Lesson", escape("The error before each update stays small from the beginning: that is FORCE."), drawn
-    )
+    return Section("Training", escape("FORCE keeps the error before each update small from the beginning."), drawn)
 
 
 _CUBE = (

@@ -1,12 +1,14 @@
-"""Whether a 4-bit flip-flop that begins with a taught 3-bit one keeps its shape (Jang, sections 7 and 7.1, Fig 8).
+"""Geometry of 4-bit flip-flops trained from scratch or from a 3-bit one (Jang, sections 7 and 7.1, Fig 8).
 
-FORCE begins with P = I / alpha, and so ends at the least squares over all it has seen plus `alpha |W_o - beginning|^2`:
-of the beginning there remains what the lesson does not touch. Both lessons are the same, of the same reservoir.
+FORCE starts with P = I / alpha. It thus ends at the least-squares solution over the whole training with the penalty
+`alpha |W_o - initial W_o|^2`: only the part of the initial readout that the training data do not determine remains.
+Both trainings use the same data and the same reservoir.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import degrees, pi
 from pathlib import Path
 from statistics import fmean
@@ -22,37 +24,37 @@ from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
     LEFT_ALONE,
-    Lesson,
     Recipe,
-    lesson,
-    spread_in_words,
-    table,
-    transferred,
-    tried,
-    written,
+    TrainedReservoir,
+    mean_and_deviation,
+    measure_memories,
+    rounded,
+    score_reservoir,
+    train_reservoir,
+    train_transferred,
 )
-from mnemoscope.studies.jang.tesseract import SHAPES, Geometry, by_chance, geometry, tesseract_edges
+from mnemoscope.studies.jang.tesseract import SHAPES, Geometry, geometry, random_view_shares, tesseract_edges
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BITS = 4
-"""Of the flip-flop whose shapes were published."""
-BEGINNINGS = {"fresh": "stable", "transferred": "saddle-2"}
-"""Taught from nothing, and from the readout of one bit less; with their colours."""
+"""Number of bits of the published flip-flop."""
+INITIAL_READOUTS = {"fresh": "stable", "transferred": "saddle-2"}
+"""Initial readouts: zero, or the readout trained with one bit less; with their colours."""
 PARTS = (30, 10, 3, 1)
-"""W_o is looked at after a thirtieth, a tenth, a third and the whole of the lesson."""
+"""W_o is measured after a thirtieth, a tenth, a third and the whole of the training."""
 
 RANDOM_VIEWS = {3: 1.0, 4: pi / 4 + 1 / pi}
-"""Mean angle between random lines in as many dimensions: of density sin, or (4 / pi) sin^2, from 0 to pi / 2."""
+"""By number of dimensions: mean angle between random lines, with density sin, or (4 / pi) sin^2, on 0 to pi / 2."""
 
 
 class FlipFlopTransfer(Study):
-    """Teach reservoirs four bits, from nothing and from three bits, and measure how the 16 memories lie."""
+    """Train reservoirs on four bits, from scratch and from three bits, and measure the geometry of the 16 memories."""
 
     name = "flipflop-transfer"
-    title = "Four bits from nothing, or from three"
-    question = "Does a flip-flop that begins with a taught one of three bits place its 16 memories otherwise?"
+    title = "Four bits from scratch, or from three"
+    question = "Does a flip-flop that starts from a trained 3-bit one arrange its 16 memories differently?"
     claims = (
         Claim(
             about("fresh"),
@@ -78,7 +80,7 @@ class FlipFlopTransfer(Study):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Three bits from two, a small reservoir, a short lesson: it shows that the machinery works.",
+            "Three bits from two, a small reservoir, short training; checks only that the code runs.",
             Recipe(bits=3, units=300, steps=3000, every=4, test_steps=200).settings() | {"left_alone": 50},
         ),
         "cpu": Preset(
@@ -93,11 +95,12 @@ class FlipFlopTransfer(Study):
     cites = ("jang", "sussillo2009")
     caption = (
         "Above: the memory states of one reservoir in the first principal components of its currents, with the edges "
-        "between memories that differ in one bit; those of the last bit, which the transferred one learned later, in "
-        "another colour; the second is turned, or mirrored, to be like the first. Below: distances of memories by the "
-        "number of bits in which they differ, in units of the mean edge, with standard deviations over pairs, a mean "
-        "over reservoirs; dotted: a regular tesseract, the square root. Right: the distance between the two readouts "
-        "during the lesson, over the length of the fresh one, a line per reservoir."
+        "between memories that differ in one bit. The edges of the last bit, which the transferred network learned "
+        "later, have another colour. The second projection is rotated or mirrored to align with the first. Below, "
+        "left: distance between memories by the number of bits in which they differ, in units of the mean edge; bars: "
+        "standard deviation over pairs, averaged over reservoirs; dotted: a regular tesseract, the square root. Below, "
+        "right: distance between the two readouts during training, relative to the norm of the fresh one; one line "
+        "per reservoir."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -105,42 +108,44 @@ class FlipFlopTransfer(Study):
         return [Trial(subject.name, dict(settings), seed, subject) for seed in seeds]
 
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.of(dict(trial.settings))
+        recipe = Recipe.from_settings(dict(trial.settings))
         return recipe.as_published and recipe.bits == BITS
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        recipe, seed, alone = Recipe.of(dict(trial.settings)), trial.seed, trial.settings["left_alone"]
+        recipe, seed, alone = Recipe.from_settings(dict(trial.settings)), trial.seed, trial.settings["left_alone"]
         keep = [recipe.steps // part for part in PARTS]
-        fresh = lesson(recipe, seed, folder / "fresh.safetensors", keep=keep, progress=progress)
-        before, after = transferred(recipe, seed, folder, keep=keep, progress=progress)
-        taught, states = {"fresh": fresh, "transferred": after}, {}
+        fresh = train_reservoir(recipe, seed, folder / "fresh.safetensors", keep=keep, progress=progress)
+        before, after = train_transferred(recipe, seed, folder, keep=keep, progress=progress)
+        trained, states = {"fresh": fresh, "transferred": after}, {}
         found: dict[str, Any] = {}
-        for name, one in taught.items():
-            memories = written(one.cell, recipe, alone)
-            own = tried(one.cell, recipe, recipe.test(seed))
+        for name, reservoir in trained.items():
+            memories = measure_memories(reservoir.cell, recipe, alone)
+            scores = score_reservoir(reservoir.cell, recipe, recipe.test(seed))
             states[name] = memories.states.double()
             found[name] = {
                 "held": int(memories.held.sum()),
-                "mse": own["mse"],
-                "accuracy": own["accuracy"],
-                "moving": _moving(one, memories.states),
-                "early_error": float(one.errors[: len(one.errors) // 30].mean()),
-                "held_after": [int(written(one.at(step), recipe, alone).held.sum()) for step in keep],
+                "mse": scores["mse"],
+                "accuracy": scores["accuracy"],
+                "moving": _moving(reservoir, memories.states),
+                "early_error": float(reservoir.errors[: len(reservoir.errors) // 30].mean()),
+                "held_after": [int(measure_memories(reservoir.at(step), recipe, alone).held.sum()) for step in keep],
             }
-            if memories.held.all():  # the corners of a shape are memories, all of them
-                rates = one.cell.output(memories.states).detach()
-                found[name] |= {"currents": _told(geometry(states[name])), "rates": _told(geometry(rates))}
-        found["before_held"] = int(
-            written(before.cell, Recipe.of({**trial.settings, "bits": recipe.bits - 1}), alone).held.sum()
-        )
+            if memories.held.all():  # a shape needs a memory at each of its corners
+                rates = reservoir.cell.output(memories.states).detach()
+                found[name] |= {
+                    "currents": _geometry_record(geometry(states[name])),
+                    "rates": _geometry_record(geometry(rates)),
+                }
+        smaller = replace(recipe, bits=recipe.bits - 1)
+        found["before_held"] = int(measure_memories(before.cell, smaller, alone).held.sum())
         found["steps"] = keep
         found["readouts_apart"] = [
             float((after.snapshots[step] - fresh.snapshots[step]).norm() / fresh.snapshots[step].norm())
             for step in keep
         ]
-        if all("currents" in found[name] for name in taught):
+        if all("currents" in found[name] for name in trained):
             moved = (states["fresh"] - states["transferred"]).norm(dim=1).mean()
-            views = [torch.tensor(found[name]["currents"]["direction"]).double() for name in taught]
+            views = [torch.tensor(found[name]["currents"]["direction"]).double() for name in trained]
             cosine = torch.nn.functional.cosine_similarity(*views, dim=0).abs().clamp_max(1)
             found["moved"] = float(moved) / fmean(found["fresh"]["currents"]["edges"])
             found["views_apart"] = float(cosine.acos().rad2deg())
@@ -150,19 +155,22 @@ class FlipFlopTransfer(Study):
         bits = results[0].trial.settings["bits"]
         fresh, equidistant, transferred = self.claims
         compared, rest = [], []
-        for name, claim in zip(BEGINNINGS, (fresh, transferred), strict=True):
-            rest.append(_taught(results, name, bits))
-            own = [one for one in results if "currents" in one.result[name]]
-            if not own:
+        for name, claim in zip(INITIAL_READOUTS, (fresh, transferred), strict=True):
+            rest.append(_held_row(results, name, bits))
+            trials = [finished for finished in results if "currents" in finished.result[name]]
+            if not trials:
                 continue
-            compared.append(self._view(own, name, claim, bits))
+            compared.append(self._view(trials, name, claim, bits))
             if name == "fresh":
-                compared.append(self._edges(own, equidistant))
-            rest += _measures(own, name, bits)
-        return [*compared, *_differences([one for one in results if "moved" in one.result]), *rest]
+                compared.append(self._edges(trials, equidistant))
+            rest += _geometry_rows(trials, name, bits)
+        pairs = [finished for finished in results if "moved" in finished.result]
+        return [*compared, *_difference_rows(pairs), *rest]
 
     def _view(self, trials: Sequence[Finished], name: str, claim: Claim, bits: int) -> Row:
-        along, in_rates = ([one.result[name][kind]["along"] for one in trials] for kind in ("currents", "rates"))
+        along, in_rates = (
+            [finished.result[name][kind]["along"] for finished in trials] for kind in ("currents", "rates")
+        )
         named = dict(enumerate(SHAPES[bits], 1))
         counts = ", ".join(
             f"{along.count(count)} nearest to a {shape}" for count, shape in named.items() if count in along
@@ -171,9 +179,12 @@ class FlipFlopTransfer(Study):
         return self.compare(trials, claim, claim.name, along, ", ".join(map(str, along)), remark)
 
     def _edges(self, trials: Sequence[Finished], claim: Claim) -> Row:
-        spreads = {kind: [one.result["fresh"][kind]["edge_spread"] for one in trials] for kind in ("currents", "rates")}
-        remark = f"standard deviation of the edges over their mean; in rates {spread_in_words(spreads['rates'], '.2f')}"
-        ours = spread_in_words(spreads["currents"], ".2f")
+        spreads = {
+            kind: [finished.result["fresh"][kind]["edge_spread"] for finished in trials]
+            for kind in ("currents", "rates")
+        }
+        ours, in_rates = (mean_and_deviation(spreads[kind], ".2f") for kind in ("currents", "rates"))
+        remark = f"standard deviation of the edges divided by their mean; in rates {in_rates}"
         return self.compare(trials, claim, claim.name, spreads["currents"], ours, remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -181,18 +192,19 @@ class FlipFlopTransfer(Study):
         bits = results[0].trial.settings["bits"]
         parts: Any = figure.subfigures(2, 1, height_ratios=(1.5, 1))
         above, below = parts
-        drawn = next((one for one in results if "moved" in one.result), None)
+        drawn = next((finished for finished in results if "moved" in finished.result), None)
         first: Tensor | None = None
-        for place, name in enumerate(BEGINNINGS):
+        for place, name in enumerate(INITIAL_READOUTS):
             shape = None if drawn is None else drawn.result[name]["currents"]
             first = _draw_shape(above, place, name, bits, shape, first)
         left, right = below.subplots(1, 2)
         numbers = range(1, bits + 1)
-        for place, (name, colour) in enumerate(BEGINNINGS.items()):
-            own = [one.result[name]["currents"] for one in results if "currents" in one.result[name]]
-            if own:
+        for place, (name, colour) in enumerate(INITIAL_READOUTS.items()):
+            outcomes = [finished.result[name] for finished in results]
+            shapes = [outcome["currents"] for outcome in outcomes if "currents" in outcome]
+            if shapes:
                 means, bars = (
-                    [fmean(one[key][at] / one["distances"][0] for one in own) for at in range(bits)]
+                    [fmean(shape[key][at] / shape["distances"][0] for shape in shapes) for at in range(bits)]
                     for key in ("distances", "deviations")
                 )
                 left.errorbar(
@@ -207,11 +219,10 @@ class FlipFlopTransfer(Study):
         left.plot(numbers, [at**0.5 for at in numbers], color=COLOUR["muted"], linestyle="dotted")
         left.set(xlabel="bits that differ", ylabel="distance", ylim=(0, None))
         left.set_xticks(list(numbers))
-        for one in results:
-            right.plot(
-                one.result["steps"], one.result["readouts_apart"], color=COLOUR["path"], marker="o", markersize=4
-            )
-        right.set(xlabel="steps of the lesson", ylabel="readouts apart", xscale="log", ylim=(0, None))
+        for finished in results:
+            outcome = finished.result
+            right.plot(outcome["steps"], outcome["readouts_apart"], color=COLOUR["path"], marker="o", markersize=4)
+        right.set(xlabel="training step", ylabel="distance between readouts", xscale="log", ylim=(0, None))
         right.set_xticks(results[0].result["steps"], [f"{step:,}" for step in results[0].result["steps"]])
         right.set_xticks([], minor=True)
         for axes in (left, right):
@@ -220,125 +231,137 @@ class FlipFlopTransfer(Study):
         return figure
 
 
-def _moving(taught: Lesson, states: Tensor) -> float:
-    """Largest change of a current in one more step: how far the states are from rest."""
+def _moving(trained: TrainedReservoir, states: Tensor) -> float:
+    """Return the largest change of a current in one more step, as a measure of the distance from rest."""
     with torch.no_grad():
-        silence = torch.zeros(len(states), taught.cell.output_size)  # as many inputs as outputs
-        return float((taught.cell(silence, states) - states).abs().max())
+        silence = torch.zeros(len(states), trained.cell.output_size)  # as many inputs as outputs
+        return float((trained.cell(silence, states) - states).abs().max())
 
 
-def _told(shape: Geometry) -> dict[str, Any]:
-    """What is kept of a shape, for JSON."""
+def _geometry_record(shape: Geometry) -> dict[str, Any]:
+    """Return the stored part of a geometry, for JSON."""
     lists = ("edges", "distances", "deviations", "angles", "variances", "direction", "likeness")
     numbers = ("edge_spread", "additive", "closest", "last_edge", "last_variance")
     scale = float(shape.projected.abs().max())
     return {
-        **{name: table(getattr(shape, name), 4) for name in lists},
+        **{name: rounded(getattr(shape, name), 4) for name in lists},
         **{name: round(getattr(shape, name), 4) for name in numbers},
         "along": shape.along,
         "shape": shape.shape,
         "hull": shape.hull,
-        "projected": table(shape.projected / scale, 3),
+        "projected": rounded(shape.projected / scale, 3),
     }
 
 
-def _taught(results: Sequence[Finished], name: str, bits: int) -> Row:
-    own = [one.result[name] for one in results]
+def _held_row(results: Sequence[Finished], name: str, bits: int) -> Row:
+    outcomes = [finished.result[name] for finished in results]
     accuracy, error = (
-        spread_in_words([one[key] for one in own], form) for key, form in (("accuracy", ".4f"), ("mse", ".2g"))
+        mean_and_deviation([outcome[key] for outcome in outcomes], form)
+        for key, form in (("accuracy", ".4f"), ("mse", ".2g"))
     )
-    moving = max(one["moving"] for one in own)
-    remark = f"of {2**bits}; accuracy {accuracy}, MSE {error}; a current still moves by {moving:.0e} a step at most"
-    return Row(f"{name}: memories held", "not published", _several([one["held"] for one in own]), remark=remark)
+    moving = max(outcome["moving"] for outcome in outcomes)
+    remark = f"of {2**bits}; accuracy {accuracy}, MSE {error}; currents still change by at most {moving:.0e} per step"
+    return Row(
+        f"{name}: memories held", "not published", _listed([outcome["held"] for outcome in outcomes]), remark=remark
+    )
 
 
-def _measures(trials: Sequence[Finished], name: str, bits: int) -> list[Row]:
-    """What nothing was published of, in currents."""
-    seen = [one.result[name]["currents"] for one in trials]
-    angles = [angle for one in seen for angle in one["angles"]]
+def _geometry_rows(trials: Sequence[Finished], name: str, bits: int) -> list[Row]:
+    """Return the rows about currents for which nothing was published."""
+    shapes = [finished.result[name]["currents"] for finished in trials]
+    angles = [angle for shape in shapes for angle in shape["angles"]]
     likeness = [
-        f"{shape} {spread_in_words([one['likeness'][place] for one in seen], '.2f')}"
-        for place, shape in enumerate(SHAPES[bits])
+        f"{ideal} {mean_and_deviation([shape['likeness'][place] for shape in shapes], '.2f')}"
+        for place, ideal in enumerate(SHAPES[bits])
     ]
-    chances = ", ".join(f"{shape} {share:.0%}" for shape, share in zip(SHAPES[bits], by_chance(bits), strict=True))
-    ideal = "12 of a prism, 8 of a cuboid" if bits == BITS else "not published"
+    chances = ", ".join(
+        f"{shape} {share:.0%}" for shape, share in zip(SHAPES[bits], random_view_shares(bits), strict=True)
+    )
+    published_hull = "12 of a prism, 8 of a cuboid" if bits == BITS else "not published"
+    closest = mean_and_deviation([shape["closest"] for shape in shapes], ".2f")
+    additive = mean_and_deviation([shape["additive"] for shape in shapes], ".2f")
     return [
         Row(
             f"{name}: likeness to",
             "not published",
             "; ".join(likeness),
-            remark=f"cosine of the directions of view; random views: {chances}",
+            remark=f"cosine between directions of view; shares of random views: {chances}",
         ),
         Row(
             f"{name}: corners of the hull",
-            ideal,
-            _several([one["hull"] for one in seen]),
-            remark=f"of the projection; closest pair {spread_in_words([one['closest'] for one in seen], '.2f')} of the "
-            f"mean distance, 0 in both",
+            published_hull,
+            _listed([shape["hull"] for shape in shapes]),
+            remark=f"of the projection; closest pair {closest} of the mean distance, 0 in prism and cuboid",
         ),
-        Row(f"{name}: last edge / others", "not published", spread_in_words([one["last_edge"] for one in seen])),
+        Row(
+            f"{name}: last edge / others", "not published", mean_and_deviation([shape["last_edge"] for shape in shapes])
+        ),
         Row(
             f"{name}: angles of edges",
             "not published",
             f"{min(angles):.0f} to {max(angles):.0f} degrees",
-            remark=f"c + E s tells {spread_in_words([one['additive'] for one in seen], '.2f')} of the variance",
+            remark=f"c + E s explains {additive} of the variance",
         ),
         Row(
             f"{name}: variance left out / others",
             "not published",
-            spread_in_words([one["last_variance"] for one in seen], ".2f"),
-            remark=f"of principal component {bits}; at 1, accidents choose the view",
+            mean_and_deviation([shape["last_variance"] for shape in shapes], ".2f"),
+            remark=f"of principal component {bits}; at 1, chance determines the view",
         ),
     ]
 
 
-def _differences(trials: Sequence[Finished]) -> list[Row]:
-    """The two reservoirs of a seed beside each other."""
+def _difference_rows(trials: Sequence[Finished]) -> list[Row]:
+    """Return the rows that compare the two reservoirs of each seed."""
     if not trials:
         return []
-    found = [one.result for one in trials]
-    apart = [[one["readouts_apart"][place] for one in found] for place in (0, -1)]
-    early = [spread_in_words([one[name]["early_error"] for one in found], ".2g") for name in BEGINNINGS]
+    outcomes = [finished.result for finished in trials]
+    apart = [[outcome["readouts_apart"][place] for outcome in outcomes] for place in (0, -1)]
+    early_distance = mean_and_deviation(apart[0], ".2f")
+    early = [
+        mean_and_deviation([outcome[name]["early_error"] for outcome in outcomes], ".2g") for name in INITIAL_READOUTS
+    ]
     return [
         Row(
             "between both: memories apart",
             "not published",
-            spread_in_words([one["moved"] for one in found], ".2f"),
-            remark="mean distance of the same memory, in edges; of currents",
+            mean_and_deviation([outcome["moved"] for outcome in outcomes], ".2f"),
+            remark="mean distance between the currents of the same memory, in units of the edge",
         ),
         Row(
             "between both: views apart",
             "not published",
-            f"{spread_in_words([one['views_apart'] for one in found], '.0f')} degrees",
-            remark=f"two random ones: {degrees(RANDOM_VIEWS[trials[0].trial.settings['bits']]):.0f} on average",
+            f"{mean_and_deviation([outcome['views_apart'] for outcome in outcomes], '.0f')} degrees",
+            remark=f"random views: {degrees(RANDOM_VIEWS[trials[0].trial.settings['bits']]):.0f} on average",
         ),
         Row(
             "between both: readouts apart",
             "not published",
-            spread_in_words(apart[1], ".2f"),
-            remark=f"of the length of W_o; after a thirtieth of the lesson {spread_in_words(apart[0], '.2f')}",
+            mean_and_deviation(apart[1], ".2f"),
+            remark=f"relative to the norm of W_o; after a thirtieth of the training {early_distance}",
         ),
         Row(
             "both: error before the early updates",
             "not published",
             " against ".join(early),
-            remark="fresh against transferred; a thirtieth of the lesson",
+            remark="fresh against transferred; first thirtieth of the training",
         ),
     ]
 
 
-def _several(counts: Sequence[int]) -> str:
+def _listed(counts: Sequence[int]) -> str:
+    """Return the counts as text; a single number if all are equal."""
     return str(counts[0]) if len(set(counts)) == 1 else ", ".join(map(str, counts))
 
 
 def _draw_shape(
     figure: Any, place: int, name: str, bits: int, shape: Mapping[str, Any] | None, like: Tensor | None
 ) -> Tensor | None:
-    """One projection, turned such that it is nearest to another one, `like`; gives the points as drawn."""
+    """Draw a projection, rotated to align with `like`, and return the points as drawn."""
     deep = bits > 3
     axes: Any = figure.add_subplot(1, 2, place + 1, projection="3d" if deep else "rectilinear")
     axes.set_axis_off()
-    title = f"{name}: not all are held" if shape is None else f"{name}: nearest to a {shape['shape']}"
+    title = f"{name}: not all memories are held" if shape is None else f"{name}: nearest to a {shape['shape']}"
     axes.set_title(title, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
     if shape is None:
         return None
@@ -346,9 +369,9 @@ def _draw_shape(
     if like is not None:
         U, _, V_T = torch.linalg.svd(points.mT @ like)
         points = points @ U @ V_T
-    for one, other, bit in tesseract_edges(bits):
+    for start, end, bit in tesseract_edges(bits):
         colour = COLOUR["saddle-1" if bit == bits - 1 else "path"]
-        axes.plot(*points[[one, other]].T.tolist(), color=colour, linewidth=1.6)
+        axes.plot(*points[[start, end]].T.tolist(), color=colour, linewidth=1.6)
     axes.scatter(*points.T.tolist(), color=COLOUR["stable"], s=36, zorder=3, **({"depthshade": False} if deep else {}))
     if deep:
         axes.set_box_aspect((1, 1, 1), zoom=1.35)

@@ -1,4 +1,4 @@
-"""What the studies of flip-flop reservoirs share: how one is made, taught and tried, and which corners it holds."""
+"""Flip-flop reservoirs, shared by several studies: build, train and score them, and test which corners they hold."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from mnemoscope.training import train_force
 from mnemoscope.training.seeding import seeded
 
 LEFT_ALONE = 1000
-"""Steps, a hundred time constants, for which a corner must be held to count as a memory."""
+"""Steps without input (a hundred time constants) for which a reservoir must hold a corner to count as a memory."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A flip-flop reservoir and its lesson. Jang's Table 1 tells six numbers after the bits; the rest is what works.
+    """Hyper-parameters of a flip-flop reservoir and of its training.
 
-    As released, pulses of strength 1 do not overcome the feedback once learning has stopped: here the input is five
-    times as strong, pulses keep a distance, and nothing is learned for `settle` steps after a flip.
+    Jang's Table 1 gives the six numbers that follow `bits`; the others are our choice. In the released code, pulses of
+    strength 1 do not overcome the feedback after learning has stopped. Therefore the input here is five times as
+    strong, pulses keep a minimum distance, and learning pauses for `settle` steps after each flip.
     """
 
     bits: int = 3
@@ -50,26 +51,26 @@ class Recipe:
     settle: int = 15
 
     @classmethod
-    def of(cls, settings: dict[str, Any]) -> Recipe:
-        """From the settings of a trial, of which others are left aside."""
+    def from_settings(cls, settings: dict[str, Any]) -> Recipe:
+        """Return the recipe in the settings of a trial; settings that are not part of a recipe are ignored."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in names})
 
     @property
     def as_published(self) -> bool:
-        """Whether it has the numbers of Table 1, and is the recipe that works in all else but the nonlinearity."""
+        """Whether all numbers are those of Table 1 and of our defaults; only the nonlinearity may differ."""
         return replace(self, nonlinearity="tanh") == Recipe(bits=self.bits)
 
     def settings(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the recipe as plain data."""
         return asdict(self)
 
     def task(self, steps: int) -> FlipFlop:
-        """The flip-flop, so many steps long."""
+        """Return the flip-flop task with sequences of `steps` steps."""
         return FlipFlop(self.bits, steps, self.rate, self.width, self.apart, self.settle)
 
     def reservoir(self, seed: int) -> EchoState:
-        """An untaught one, in float32."""
+        """Return an untrained reservoir in float32."""
         with seeded("reservoir", seed):
             return EchoState(
                 self.bits,
@@ -83,25 +84,26 @@ class Recipe:
             )
 
     def test(self, seed: int, sequences: int = 1) -> Batch:
-        """What it is tried on."""
+        """Return the test batch."""
         return self.task(self.test_steps).batch(sequences, seed, 0, "test")
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A taught reservoir and how the learning went."""
+class TrainedReservoir:
+    """A trained reservoir and the history of its training."""
 
     cell: EchoState
     steps: Tensor
-    """Of the updates."""
+    """Steps of the updates."""
     errors: Tensor
     """Mean |z - f| before each update."""
     snapshots: dict[int, Float[Tensor, "output hidden"]]
-    """W_o after so many steps."""
+    """W_o by the number of steps after which it was kept."""
     seconds: float
+    """Duration of the training."""
 
     def at(self, step: int) -> EchoState:
-        """The reservoir as it was after so many steps."""
+        """Return the reservoir as it was after `step` steps of training."""
         W = dict(self.cell.named_parameters())
         return EchoState.from_weights(
             W["recurrent"],
@@ -115,14 +117,14 @@ class Lesson:
         )
 
     def curve(self, points: int = 100) -> dict[str, list[float]]:
-        """Errors before the updates, averaged over as many spans of steps, for JSON."""
+        """Return the errors before the updates, averaged over at most `points` intervals, for JSON."""
         spans = max(1, min(points, len(self.errors)))
         parts = zip(self.steps.double().tensor_split(spans), self.errors.double().tensor_split(spans), strict=True)
         means = [(steps.mean().item(), errors.mean().item()) for steps, errors in parts if len(steps)]
         return {"step": [round(step) for step, _ in means], "error": [float(f"{error:.4g}") for _, error in means]}
 
 
-def lesson(
+def train_reservoir(
     recipe: Recipe,
     seed: int,
     file: Path,
@@ -130,15 +132,15 @@ def lesson(
     cell: EchoState | None = None,
     keep: Iterable[int] = (),
     progress: bool = False,
-) -> Lesson:
-    """Teach a reservoir by FORCE, or read what was taught before from `file`.
+) -> TrainedReservoir:
+    """Train a reservoir by FORCE, or read the trained one from `file` if it exists.
 
     Args:
-        recipe: of the reservoir and the lesson.
-        seed: of both.
-        file: where the weights are kept (`.safetensors`).
-        cell: the reservoir to begin with; an untaught one by default.
-        keep: steps after which W_o is kept.
+        recipe: hyper-parameters of the reservoir and of its training.
+        seed: seed of the reservoir and of the training data.
+        file: file for the weights (`.safetensors`).
+        cell: initial reservoir; an untrained one by default.
+        keep: steps after which a snapshot of W_o is kept.
         progress: show a progress bar.
 
     """
@@ -159,26 +161,30 @@ def lesson(
         progress=progress,
     )
     seconds = torch.tensor(perf_counter() - begin, dtype=torch.float64)
-    kept = {f"snapshot.{one.step}": one.readout for one in run.snapshots}
+    kept = {f"snapshot.{snapshot.step}": snapshot.readout for snapshot in run.snapshots}
     weights = {f"cell.{name}": value.detach() for name, value in cell.state_dict().items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished")
     save_file({"steps": run.steps, "errors": run.errors, "seconds": seconds, **kept, **weights}, unfinished, about)
-    unfinished.replace(file)  # all or nothing, so that an interrupted study does not read half a lesson
+    unfinished.replace(file)  # atomic, so that no study reads a partly written file
     return _read(cell, file, about)
 
 
-def transferred(
+def train_transferred(
     recipe: Recipe, seed: int, folder: Path, *, keep: Iterable[int] = (), progress: bool = False
-) -> tuple[Lesson, Lesson]:
-    """A lesson in one bit less, and the whole lesson of a reservoir that begins with its readout (Jang, section 7.1).
+) -> tuple[TrainedReservoir, TrainedReservoir]:
+    """Train a reservoir on one bit less, then one on all bits that starts from its readout (Jang, section 7.1).
 
-    W_r is the same in both. The smaller one has all columns of W_fb and B but the last; the last row of W_o, whose bit
-    is new, begins at 0. The larger is `recipe.reservoir(seed)`: from one that is taught from nothing, its beginning
-    alone differs.
+    W_r is the same in both. The smaller reservoir has all columns of W_fb and B except the last. In the larger one,
+    the last row of W_o, which belongs to the new bit, starts at 0. The larger one is `recipe.reservoir(seed)`, so that
+    it differs from a reservoir trained from scratch only in its initial readout.
+
+    Returns:
+        The smaller and the larger trained reservoir.
+
     """
     if recipe.bits < 2:
-        raise ValueError(f"A lesson in one bit less needs two bits or more, but bits is {recipe.bits}.")
+        raise ValueError(f"Training on one bit less needs two bits or more, but bits is {recipe.bits}.")
     cell, fewer = recipe.reservoir(seed), recipe.bits - 1
     W_fb, W_o = cell.feedback, cell.readout
     assert W_fb is not None
@@ -192,27 +198,32 @@ def transferred(
         nonlinearity=cell.phi,
         form=cell.form,
     )
-    before = lesson(replace(recipe, bits=fewer), seed, folder / "before.safetensors", cell=small, progress=progress)
+    before = train_reservoir(
+        replace(recipe, bits=fewer), seed, folder / "before.safetensors", cell=small, progress=progress
+    )
     with torch.no_grad():
         W_o[:fewer] = before.cell.get_parameter("readout")
     file = folder / "transferred.safetensors"
-    return before, lesson(recipe, seed, file, cell=cell, keep=keep, progress=progress)
+    return before, train_reservoir(recipe, seed, file, cell=cell, keep=keep, progress=progress)
 
 
-def _read(cell: EchoState, file: Path, about: dict[str, str]) -> Lesson:
+def _read(cell: EchoState, file: Path, about: dict[str, str]) -> TrainedReservoir:
     with safe_open(file, "pt") as opened:
         if opened.metadata() != about:
             raise ValueError(
-                f"{file} holds another lesson (other settings, seed or snapshots); remove it, and it is taught anew."
+                f"{file} holds a reservoir trained with other settings, another seed or other snapshots; remove the "
+                f"file to train again."
             )
     stored = load_file(file)
     cell.load_state_dict({name.removeprefix("cell."): value for name, value in stored.items() if "cell." in name})
     kept = {int(name.removeprefix("snapshot.")): value for name, value in stored.items() if "snapshot." in name}
-    return Lesson(cell, stored["steps"], stored["errors"], dict(sorted(kept.items())), float(stored["seconds"]))
+    return TrainedReservoir(
+        cell, stored["steps"], stored["errors"], dict(sorted(kept.items())), float(stored["seconds"])
+    )
 
 
 def corners(bits: int) -> Float[Tensor, "corners bits"]:
-    """All patterns of signs.
+    """Return all patterns of signs.
 
     >>> corners(2).tolist()
     [[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]]
@@ -222,23 +233,23 @@ def corners(bits: int) -> Float[Tensor, "corners bits"]:
 
 @dataclass(frozen=True)
 class Memories:
-    """What became of each corner that was written into a reservoir and left alone."""
+    """State of a reservoir after each corner was written into it and a time without input."""
 
     states: Float[Tensor, "corners hidden"]
     outputs: Float[Tensor, "corners bits"]
     held: Bool[Tensor, " corners"]
-    """Whether all signs were still right at the end."""
+    """Whether all signs are still right at the end."""
 
     @property
     def error(self) -> float:
-        """Mean |z - corner| of the corners that are held."""
+        """Mean |z - corner| over the corners that are held."""
         if not self.held.any():
             return float("nan")
         return (self.outputs - corners(self.outputs.shape[1])).abs()[self.held].mean().item()
 
 
-def writing(recipe: Recipe, steps: int = LEFT_ALONE) -> Float[Tensor, "time corners bits"]:
-    """Pulses that write every corner, channel after channel, and then nothing for so many steps."""
+def writing_pulses(recipe: Recipe, steps: int = LEFT_ALONE) -> Float[Tensor, "time corners bits"]:
+    """Return inputs that write every corner by pulses, one channel after the other, then are 0 for `steps` steps."""
     signs = corners(recipe.bits)
     pause = 2 * recipe.apart
     inputs = torch.zeros(recipe.bits * pause + steps, len(signs), recipe.bits)
@@ -248,31 +259,33 @@ def writing(recipe: Recipe, steps: int = LEFT_ALONE) -> Float[Tensor, "time corn
 
 
 @torch.no_grad()
-def written(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memories:
-    """Write every corner by pulses, channel after channel, and leave the reservoir alone for so many steps."""
-    outputs, states = Reservoirs([cell]).run_outputs(writing(recipe, steps))
+def measure_memories(cell: EchoState, recipe: Recipe, steps: int = LEFT_ALONE) -> Memories:
+    """Write every corner into the reservoir by pulses, then run it without input for `steps` steps."""
+    outputs, states = Reservoirs([cell]).run_outputs(writing_pulses(recipe, steps))
     last = outputs[-1, 0]
     return Memories(states[0], last, (last.sign() == corners(recipe.bits)).all(1))
 
 
 @torch.no_grad()
-def hearing(cell: EchoState, outputs: Float[Tensor, "throws bits"], steps: int = 100) -> Float[Tensor, "throws hidden"]:
-    """The states of a reservoir that hears these outputs in place of its own, and no input, for so many steps.
+def clamped_states(
+    cell: EchoState, outputs: Float[Tensor, "starts bits"], steps: int = 100
+) -> Float[Tensor, "starts hidden"]:
+    """Return the states after `steps` steps with the feedback clamped to `outputs` and no input.
 
-    So one looks at states that no input leads to (Jang, section 6).
+    This reaches states to which no input leads (Jang, section 6).
     """
-    alone = Reservoirs([cell])
-    x = alone.initial_state(len(outputs))
-    for u in alone.driven(_silence(cell, steps, len(outputs))):
-        x = alone.step(u, x, alone.rates(x), outputs.to(x).unsqueeze(0))
+    reservoir = Reservoirs([cell])
+    x = reservoir.initial_state(len(outputs))
+    for u in reservoir.driven(_silence(cell, steps, len(outputs))):
+        x = reservoir.step(u, x, reservoir.rates(x), outputs.to(x).unsqueeze(0))
     return x[0]
 
 
 @torch.no_grad()
-def released(
-    cell: EchoState, states: Float[Tensor, "throws hidden"], steps: int = LEFT_ALONE
-) -> Float[Tensor, "throws bits"]:
-    """The outputs of a reservoir that was left alone for so many steps from these states."""
+def final_outputs(
+    cell: EchoState, states: Float[Tensor, "starts hidden"], steps: int = LEFT_ALONE
+) -> Float[Tensor, "starts bits"]:
+    """Return the outputs of a reservoir after `steps` steps without input from these states."""
     outputs, _ = Reservoirs([cell]).run_outputs(_silence(cell, steps, len(states)), states.unsqueeze(0))
     return outputs[-1, 0]
 
@@ -282,20 +295,20 @@ def _silence(cell: EchoState, steps: int, batch: int) -> Tensor:
 
 
 @torch.no_grad()
-def tried(cell: EchoState, recipe: Recipe, batch: Batch) -> dict[str, Any]:
-    """How a reservoir follows its targets once learning has stopped: sign accuracy and mean squared error."""
+def score_reservoir(cell: EchoState, recipe: Recipe, batch: Batch) -> dict[str, Any]:
+    """Return the outputs, sign accuracy and mean squared error of a reservoir with fixed weights."""
     outputs = Reservoirs([cell]).run_outputs(batch.inputs)[0][:, 0]
     task = recipe.task(len(batch.inputs))
     return {"outputs": outputs, "mse": task.loss(outputs, batch).item(), **task.scores(outputs, batch)}
 
 
-def table(values: Tensor, digits: int = 3) -> list[Any]:
-    """Rounded numbers for JSON."""
-    return [table(one, digits) if one.dim() else round(one.item(), digits) for one in values]
+def rounded(values: Tensor, digits: int = 3) -> list[Any]:
+    """Return the values as nested lists of rounded numbers, for JSON."""
+    return [rounded(value, digits) if value.dim() else round(value.item(), digits) for value in values]
 
 
-def spread_in_words(values: Sequence[float], form: str = ".3g") -> str:
-    """Mean and standard deviation over the networks, or the one value."""
+def mean_and_deviation(values: Sequence[float], form: str = ".3g") -> str:
+    """Return the mean and standard deviation over the networks as text, or the only value."""
     numbers = torch.tensor(values, dtype=torch.float64)
     if len(numbers) == 1:
         return f"{numbers.item():{form}}"

@@ -1,4 +1,4 @@
-"""Which memories a saddle lies between: the two ways down its unstable direction."""
+"""The memories on both sides of a saddle, reached along its unstable direction."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from mnemoscope.cells import EchoState
 from mnemoscope.lenses import Dynamics, FixedPoints
 
 NEAR = 0.5
-"""An output is at a corner if each of its numbers is nearer than this."""
+"""Largest distance of each component of an output from a corner at which it counts as being there."""
 STEP = 1e-2
-"""How far from a saddle, relative to its state, its ways begin."""
-LONGEST = 4000
-"""Steps that a way may take."""
+"""Initial distance from a saddle, relative to the norm of its state."""
+MOST_STEPS = 4000
+"""Most steps of a trajectory from a saddle."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """Where the two ways down from a saddle end."""
+class SaddleConnection:
+    """The corners that the two trajectories from a saddle reach."""
 
     corners: tuple[tuple[int, ...], ...]
-    """Signs of the outputs there, in order; one where both ways lead to the same."""
+    """Signs of the outputs at the ends, sorted; a single entry if both trajectories reach the same corner."""
     arrived: bool
-    """Whether both ended at rest, at a corner."""
+    """Whether both trajectories came to rest at a corner."""
 
     @property
     def bits(self) -> int:
-        """In how many bits the two ends differ."""
+        """Number of bits in which the two ends differ."""
         if len(self.corners) == 1:
             return 0
         return sum(a != b for a, b in zip(*self.corners, strict=True))
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
+        """Distance between the two ends, in words."""
         if not self.arrived:
             return "at least one end that is no corner, or not at rest in the time given"
         apart = {0: "one corner and itself", 1: "two corners one bit apart"}
@@ -46,7 +47,7 @@ class Way:
 
 
 def neighbours(bits: int) -> list[tuple[int, int]]:
-    """The pairs of corners of a cube that are one bit apart.
+    """Return the pairs of corners of a cube that differ in one bit.
 
     >>> len(neighbours(3)), len(neighbours(4))
     (12, 32)
@@ -55,17 +56,17 @@ def neighbours(bits: int) -> list[tuple[int, int]]:
 
 
 @torch.no_grad()
-def ways_down(dynamics: Dynamics, fp: FixedPoints, cell: EchoState) -> list[Way]:
-    """The ways down from every saddle with one unstable direction, to the corners of a reservoir's outputs."""
+def saddle_connections(dynamics: Dynamics, fp: FixedPoints, cell: EchoState) -> list[SaddleConnection]:
+    """Return the corners that the trajectories from every saddle with one unstable direction reach."""
     ups = fp.unstable.tolist()
     saddles = [point for point, kind in enumerate(fp.kind) if kind == "saddle" and ups[point] == 1]
     if not saddles:
         return []
-    directions = torch.stack([_leaving(fp.jacobians[point]) for point in saddles])
+    directions = torch.stack([_unstable_direction(fp.jacobians[point]) for point in saddles])
     states = fp.states[saddles]
     step = STEP * states.norm(dim=1, keepdim=True).clamp_min(1) * directions
     ends = torch.cat([states + step, states - step]).to(dynamics.origin)
-    for _ in range(LONGEST // 100):
+    for _ in range(MOST_STEPS // 100):
         for _ in range(100):
             ends = dynamics(ends)
         if dynamics.residual(ends).norm(dim=1).max() < 1e-8:
@@ -76,12 +77,13 @@ def ways_down(dynamics: Dynamics, fp: FixedPoints, cell: EchoState) -> list[Way]
     signs = z.sign().int().tolist()
     n = len(saddles)
     return [
-        Way(tuple(sorted({tuple(signs[k]), tuple(signs[n + k])})), bool(resting[k] & resting[n + k])) for k in range(n)
+        SaddleConnection(tuple(sorted({tuple(signs[k]), tuple(signs[n + k])})), bool(resting[k] & resting[n + k]))
+        for k in range(n)
     ]
 
 
-def _leaving(J: torch.Tensor) -> torch.Tensor:
-    """The unstable direction of a saddle that has one: the eigenvector of the largest eigenvalue, which is real."""
+def _unstable_direction(J: torch.Tensor) -> torch.Tensor:
+    """Return the unstable direction of a saddle that has one: the eigenvector of the largest, real eigenvalue."""
     if J.shape[0] < 20:
         values, vectors = np.linalg.eig(J.numpy())
         vector = vectors[:, np.abs(values).argmax()]

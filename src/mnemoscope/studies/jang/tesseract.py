@@ -1,18 +1,18 @@
-"""How the memory states of an n-bit flip-flop lie: as the corners of a cube or tesseract, and how they look projected.
+"""Geometry of the memory states of an n-bit flip-flop: corners of a cube or tesseract, and their projection.
 
-States x_s, one for each pattern of signs s, are near `c + E s` where every bit moves them by its own edge, whatever the
-other bits are. Their projection on all principal components but the last of n is near `c' + M s`, with M one row
-short: M d = 0 for one direction d of bits, along which the corners are seen. Where k bits take part in d alike, and the
-edges are alike and orthogonal, the tesseract is seen
+The states x_s, one for each pattern of signs s, are near `c + E s` if every bit moves them by an edge that does not
+depend on the other bits. Their projection on the first n - 1 principal components is near `c' + M s`. M has n - 1
+rows and n columns, so that M d = 0 for one direction d of bits: the direction of view. If k bits contribute equally to
+d, and the edges have equal lengths and are orthogonal, the projected tesseract is
 
-- k = 1, cell-first: a cube, whose 8 corners are pairs of states;
-- k = 2, face-first: a cuboid with 8 states at its corners and 4 pairs halfway between them;
-- k = 3, edge-first: a hexagonal prism, 12 states at its corners and 2 pairs inside its hexagons;
-- k = 4, vertex-first: a rhombic dodecahedron with 14 corners and a pair at its centre.
+- for k = 1 (cell-first) a cube, whose 8 corners are pairs of states;
+- for k = 2 (face-first) a cuboid with 8 states at its corners and 4 pairs halfway between them;
+- for k = 3 (edge-first) a hexagonal prism with 12 states at its corners and 2 pairs inside its hexagons;
+- for k = 4 (vertex-first) a rhombic dodecahedron with 14 corners and a pair at its centre.
 
-Any d is near one of these: the cosine between |d| and k equal bits is `(sum of the k largest |d_i|) / sqrt(k)`.
-Of states that are exactly `c + E s`, d is the last right singular vector of E, the combination of bits in which they
-vary least. Where edges are alike and orthogonal they vary alike in all, and accidents choose the view.
+Any d is near one of these: the cosine between |d| and k equal bits is `(sum of the k largest |d_i|) / sqrt(k)`. If the
+states are exactly `c + E s`, d is the last right singular vector of E, the combination of bits along which they vary
+least. With equal and orthogonal edges they vary equally along all combinations, and chance determines d.
 """
 
 from __future__ import annotations
@@ -32,64 +32,65 @@ SHAPES = {
     3: ("square", "rectangle", "hexagon"),
     4: ("cube", "cuboid", "hexagonal prism", "rhombic dodecahedron"),
 }
-"""What the corners of so many bits look like when seen along one, two, ... of them."""
+"""By number of bits: shape of the projected corners if one, two, ... bits contribute to the direction of view."""
 CUT = 0.02
-"""Share of the volume that a corner of a hull must carry to count; of the ideal shapes each carries 0.04 or more."""
+"""Share of the volume that a hull must lose without a corner for it to count; 0.04 or more in the ideal shapes."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How the states of all corners lie."""
+    """Geometry of the states of all corners."""
 
     bits: int
+    """Number of bits."""
     edges: Float[Tensor, " bits"]
-    """Mean distance of the pairs of states that differ in one bit alone, of each bit."""
+    """For each bit, mean distance between states that differ in this bit only."""
     edge_spread: float
-    """Standard deviation of all those distances, as a share of their mean."""
+    """Standard deviation of all those distances, relative to their mean."""
     distances: Float[Tensor, " bits"]
-    """Mean distance of states that differ in 1, 2, ... bits."""
+    """Mean distance between states that differ in 1, 2, ... bits."""
     deviations: Float[Tensor, " bits"]
-    """Standard deviation of these."""
+    """Standard deviations of these distances."""
     angles: Float[Tensor, " pairs"]
-    """Between the mean edges of any two bits, in degrees."""
+    """Angles between the mean edges of all pairs of bits, in degrees."""
     additive: float
-    """Share of the variance that `c + E s` tells."""
+    """Share of the variance that `c + E s` explains."""
     variances: Float[Tensor, " bits"]
-    """Shares of the variance of as many principal components as there are bits."""
+    """Shares of the variance of the first principal components, as many as bits."""
     projected: Float[Tensor, "corners components"]
-    """The states in all of these components but the last."""
+    """The states in all of these components except the last."""
     direction: Float[Tensor, " bits"]
-    """d, of length 1 and with a positive largest entry."""
+    """Direction of view d, with length 1 and a positive largest entry."""
     likeness: Float[Tensor, " bits"]
     """Cosine between d and the nearest direction of 1, 2, ... equal bits."""
     hull: int
-    """Corners of the convex hull of the projection, without those that carry less than `CUT` of its volume."""
+    """Corners of the convex hull of the projection, without those that contribute less than `CUT` of its volume."""
     closest: float
-    """Least distance of two projected states, as a share of their mean distance."""
+    """Least distance between two projected states, relative to their mean distance."""
 
     @property
     def along(self) -> int:
-        """Of how many bits d is, by its likeness."""
+        """Number of bits that contribute to d, by the largest likeness."""
         return int(self.likeness.argmax()) + 1
 
     @property
     def shape(self) -> str:
-        """What the projection looks like."""
+        """Shape of the projection."""
         return SHAPES[self.bits][self.along - 1]
 
     @property
     def last_edge(self) -> float:
-        """Edge of the last bit over the mean edge of the others."""
+        """Edge of the last bit divided by the mean edge of the others."""
         return float(self.edges[-1] / self.edges[:-1].mean())
 
     @property
     def last_variance(self) -> float:
-        """Variance of the component that the projection leaves out, over the mean of the others."""
+        """Variance of the component that the projection omits, divided by the mean of the others."""
         return float(self.variances[-1] / self.variances[:-1].mean())
 
 
 def geometry(states: Float[Tensor, "corners hidden"]) -> Geometry:
-    """Of the states of all corners, in the order of `corners`.
+    """Measure the geometry of the states of all corners, in the order of `corners`.
 
     >>> geometry(corners(4) @ torch.diag(torch.tensor([3.0, 3.0, 3.0, 1.0]))).shape  # the last bit's edges are short
     'cube'
@@ -100,7 +101,7 @@ def geometry(states: Float[Tensor, "corners hidden"]) -> Geometry:
     apart = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
     differing = (signs[:, None] != signs).sum(2)
     by_bits = [apart[differing == count] for count in range(1, bits + 1)]  # each pair twice
-    own = [apart[(differing == 1) & (signs[:, None, bit] != signs[:, bit])].mean() for bit in range(bits)]
+    edges = [apart[(differing == 1) & (signs[:, None, bit] != signs[:, bit])].mean() for bit in range(bits)]
     E = x.mT @ signs / len(signs)  # least squares, since the columns of signs are orthogonal
     along = E / E.norm(dim=0)
     cosines = torch.stack([along[:, i] @ along[:, j] for i, j in combinations(range(bits), 2)])
@@ -112,10 +113,10 @@ def geometry(states: Float[Tensor, "corners hidden"]) -> Geometry:
     pairs = torch.pdist(projected)
     return Geometry(
         bits=bits,
-        edges=torch.stack(own),
+        edges=torch.stack(edges),
         edge_spread=float(by_bits[0].std(correction=0) / by_bits[0].mean()),
-        distances=torch.stack([one.mean() for one in by_bits]),
-        deviations=torch.stack([one.std(correction=0) for one in by_bits]),
+        distances=torch.stack([distances.mean() for distances in by_bits]),
+        deviations=torch.stack([distances.std(correction=0) for distances in by_bits]),
         angles=cosines.clamp(-1, 1).acos().rad2deg(),
         additive=float((signs @ E.mT).square().sum() / x.square().sum()),
         variances=variance[:bits],
@@ -128,7 +129,7 @@ def geometry(states: Float[Tensor, "corners hidden"]) -> Geometry:
 
 
 def likeness(directions: Float[Tensor, "*some bits"]) -> Float[Tensor, "*some bits"]:
-    """Cosine between directions of length 1 and the nearest direction in which 1, 2, ... bits take part alike.
+    """Return the cosines between unit vectors and the nearest direction of 1, 2, ... equal bits.
 
     >>> likeness(torch.tensor([0.0, 1.0, 0.0, -1.0]) / 2**0.5).argmax().item() + 1
     2
@@ -137,10 +138,10 @@ def likeness(directions: Float[Tensor, "*some bits"]) -> Float[Tensor, "*some bi
     return largest / torch.arange(1, directions.shape[-1] + 1).to(largest).sqrt()
 
 
-def by_chance(bits: int, draws: int = 200_000) -> list[float]:
-    """Of directions of uniformly random orientation, the share nearest to 1, 2, ... equal bits.
+def random_view_shares(bits: int, draws: int = 200_000) -> list[float]:
+    """Return the shares of uniformly random directions that are nearest to 1, 2, ... equal bits.
 
-    So often a regular tesseract, which varies alike in all directions, would be seen as each of the shapes.
+    These are the probabilities of each shape for a regular tesseract, which varies equally along all directions.
     """
     generator = torch.Generator().manual_seed(0)
     directions = torch.randn(draws, bits, generator=generator, dtype=torch.float64)
@@ -149,14 +150,14 @@ def by_chance(bits: int, draws: int = 200_000) -> list[float]:
 
 
 def hull_corners(points: Float[Tensor, "points components"], cut: float = CUT) -> int:
-    """Corners of the convex hull, after those that cost least of its volume were left out one by one.
+    """Count the corners of the convex hull, after removing in turn the points that contribute least to its volume.
 
-    Points that coincide, or lie within a face but for an accident, are thus not counted.
+    Points that coincide with others, or lie almost within a face, are thus not counted.
     """
     left = points.numpy()
     now = whole = _volume(left)
     if not whole:
-        raise ValueError(f"These {len(left)} points lie in a flat of less than {points.shape[1]} dimensions: no hull.")
+        raise ValueError(f"These {len(left)} points span less than {points.shape[1]} dimensions, so they have no hull.")
     while len(left) > points.shape[1] + 1:
         without = [_volume(np.delete(left, row, axis=0)) for row in range(len(left))]
         best = int(np.argmax(without))
@@ -167,7 +168,7 @@ def hull_corners(points: Float[Tensor, "points components"], cut: float = CUT) -
 
 
 def tesseract_edges(bits: int) -> list[tuple[int, int, int]]:
-    """Pairs of rows of `corners` that differ in one bit alone, and that bit.
+    """Return the pairs of rows of `corners` that differ in one bit only, and this bit.
 
     >>> tesseract_edges(2)
     [(0, 1, 1), (0, 2, 0), (1, 3, 0), (2, 3, 1)]
@@ -189,8 +190,8 @@ def _bits(states: Tensor) -> int:
     bits = {2**bits: bits for bits in SHAPES}.get(len(states) if states.dim() == 2 else 0)
     if bits is None:
         raise ValueError(
-            f"The states of all corners of {' or '.join(map(str, SHAPES))} bits are wanted, one in each row, but the "
-            f"shape is {tuple(states.shape)}."
+            f"states must have a row for every corner of {' or '.join(map(str, SHAPES))} bits, but the shape is "
+            f"{tuple(states.shape)}."
         )
     if not torch.isfinite(states).all():
         raise ValueError("The states contain NaN or infinite values.")
