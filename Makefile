@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench scoreboard docs clean
+.PHONY: demo test test-quick test-all lint bench scoreboard docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -22,6 +22,7 @@ test-all: .venv/installed lint  ## the same and the tests that take minutes each
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/language.py --check
 	$(BIN)/pyright
 
 bench: .venv/installed  ## timings as tables and plots under runs/bench; each benchmark's --help has more

@@ -1,4 +1,4 @@
-"""What does attention to the past cost in time and memory as sequences grow?
+"""Time and memory of attention to the past as sequences grow.
 
     python benchmarks/attention.py --keep
     python benchmarks/attention.py --device cuda --keep

@@ -1,4 +1,4 @@
-"""How fast is the Fisher memory of a network, and how does it grow with N?
+"""Speed of the Fisher memory of a network, and its growth with N.
 
     make bench
     python benchmarks/fisher.py --keep

@@ -1,4 +1,4 @@
-"""How fast are all fixed points found, compared with fixed-point-finder on the same networks and starts?
+"""Speed of the fixed-point search, compared with fixed-point-finder on the same networks and starts.
 
     make bench                                                      this library alone
     python benchmarks/fixed_points.py --peer ../fixed-point-finder  also the peer, from its checkout

@@ -1,4 +1,4 @@
-"""How fast is a training step of an orthogonal or non-normal network, and the matrix exponential inside it?
+"""Speed of a training step of orthogonal and non-normal networks, and of the matrix exponential inside it.
 
     make bench
     python benchmarks/matrices.py --released <checkout of nnRNN/nnRNN_release> --keep

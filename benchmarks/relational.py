@@ -1,4 +1,4 @@
-"""How much time does a relational network save by encoding each distinct image of a batch once?
+"""Time that a relational network saves by encoding each distinct image of a batch once.
 
     python benchmarks/relational.py --keep
 

@@ -1,4 +1,4 @@
-"""How long does CoRelNet take to learn each of four cognitive tests by the published recipe, on two cores?
+"""Time that CoRelNet takes to learn four cognitive tests by the published recipe, on two cores.
 
     python benchmarks/relational_runs.py --keep
 

@@ -1,4 +1,4 @@
-"""How fast do reservoirs run and learn, compared with reservoirpy on the same weights?
+"""Speed at which reservoirs run and learn, compared with reservoirpy on the same weights.
 
     pip install reservoirpy
     python benchmarks/reservoirs.py --keep

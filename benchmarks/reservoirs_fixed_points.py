@@ -1,4 +1,4 @@
-"""How long does a start of the fixed-point search take in a trained reservoir of 1000 units?
+"""Time of one start of the fixed-point search in a trained reservoir of 1000 units.
 
     python benchmarks/reservoirs_fixed_points.py                 320 starts, one thread
     python benchmarks/reservoirs_fixed_points.py --device cuda   all starts of a kind together

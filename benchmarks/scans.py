@@ -1,4 +1,4 @@
-"""How fast is a recurrent scan, compared with an eager loop, torch.compile, torch.nn and the hardware limit?
+"""Speed of a recurrent scan, compared with an eager loop, torch.compile, torch.nn and the hardware limit.
 
     make bench                                              a small grid on the CPU
     python benchmarks/scans.py --device cuda --compile --keep

@@ -1,4 +1,4 @@
-"""How long does a neural Turing machine take to learn from a batch?
+"""Time that a neural Turing machine takes to learn from a batch.
 
     python benchmarks/tapes.py --peer ../pytorch-ntm --keep     also the peer, from its checkout
     python benchmarks/tapes.py --device cuda --keep             mnemoscope alone: the peer runs on the CPU only

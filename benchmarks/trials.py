@@ -1,4 +1,4 @@
-"""How much does an engine add to a trial, beyond the start of Python with torch?
+"""Time that an engine adds to a trial, beyond the start of Python with torch.
 
     python benchmarks/trials.py --keep
 

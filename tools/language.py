@@ -70,7 +70,9 @@ def passages(path: Path) -> Iterator[Passage]:
         yield from comments(path, source)
         return
     line = 1
-    for paragraph in re.split(r"(\n\s*\n)", re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), source, flags=re.DOTALL)):
+    for paragraph in re.split(
+        r"(\n\s*\n)", re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), source, flags=re.DOTALL)
+    ):
         if paragraph.strip():
             yield Passage("markdown", path, line, paragraph)
         line += paragraph.count("\n")
@@ -80,7 +82,9 @@ def python_and_markdown(paths: list[Path]) -> Iterator[Path]:
     """Yield the files to check, below folders or as given."""
     for path in paths:
         found = [path] if path.is_file() else sorted(path.rglob("*.py")) + sorted(path.rglob("*.md"))
-        yield from (each for each in found if not {".venv", "build", "runs", "results"} & {*each.relative_to(ROOT).parts})
+        yield from (
+            each for each in found if not {".venv", "build", "runs", "results"} & {*each.relative_to(ROOT).parts}
+        )
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The relational games: does a relation hold among coloured objects in a grid? (Shanahan et al. 2019)"""
+"""The relational games: relations among coloured objects in a grid (Shanahan et al. 2019)."""
 
 from __future__ import annotations
 
