@@ -89,13 +89,13 @@ def test_the_task_trains_and_passes_the_common_checks(house, capsys):
     task = registry.tasks.load("parity")(length=4)
     for check in (
         test_tasks.test_shapes_types_and_mask,
-        test_tasks.test_a_batch_is_a_function_of_its_arguments_alone,
+        test_tasks.test_a_batch_depends_on_its_arguments_alone,
         test_tasks.test_numbers_seeds_and_splits_differ,
         test_tasks.test_perfect_outputs_have_no_loss_and_full_accuracy,
         test_tasks.test_loss_is_the_mean_over_the_steps_that_count,
-        test_tasks.test_loss_is_zero_not_nan_where_no_step_counts,
+        test_tasks.test_loss_is_zero_if_no_step_counts,
         test_tasks.test_outputs_of_the_wrong_shape_are_refused,
-        test_tasks.test_no_memoryless_predictor_does_better,
+        test_tasks.test_no_memoryless_predictor_beats_the_baseline,
     ):
         check(task)
 

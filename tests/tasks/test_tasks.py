@@ -551,7 +551,7 @@ def test_bits_per_character_are_nats_over_log_2():
         (lambda: ComposeCopy(size=4), "as many vectors as elements, but variables=5 and size=4"),
         (lambda: VariableBinding(rule="repeet"), 'A rule is "repeat", "compose", T1.* but is .repeet.'),
         (lambda: VariableBinding(2, 2, rule="1 5"), r"2 signed places, each from 1 to 4 .* are \[1, 5\]"),
-        (lambda: VariableBinding(5, 5, rule="T2"), "T2 is of 8 vectors of 8 elements, but variables=5 and size=5"),
+        (lambda: VariableBinding(5, 5, rule="T2"), "T2 has 8 vectors of 8 elements, but variables=5 and size=5"),
         (lambda: RepeatCopy(curriculum="10 often"), 'such as "10 20 40", but is .10 often.'),
         (lambda: RepeatCopy(curriculum="20 10"), r"rise, from 1 on and below horizon = 100, but are \[20, 10\]"),
         (lambda: RepeatCopy(curriculum="10 10"), r"but are \[10, 10\]"),
