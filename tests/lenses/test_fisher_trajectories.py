@@ -9,7 +9,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.networks.recurrent import urnn
-from mnemoscope.studies.renanse2021.nonlinear_capacity import Received
+from mnemoscope.studies.renanse2021.nonlinear_capacity import Preactivations
 
 F64 = torch.float64
 
@@ -167,7 +167,7 @@ def test_saturated_units_receive_and_hold_almost_nothing():
 @pytest.mark.parametrize("phi", ["linear", "tanh", "relu"])
 def test_over_all_directions_a_state_holds_as_many_signals_as_numbers(phi):
     """`sum_k tr(C^-1 Phi_k Phi_k^T) = N`: noise and signals enter alike, whatever the nonlinearity."""
-    received = Received(1.5 * randn(5, 5) / 5**0.5, randn(5, seed=1), phi)
+    received = Preactivations(1.5 * randn(5, 5) / 5**0.5, randn(5, seed=1), phi)
     xs = randn(20, 3, 6, seed=2)
     totals = [ms.fisher_memory(received, feature, along=xs).total for feature in range(1, 6)]
     assert torch.allclose(sum(totals), torch.full((3,), 5.0, dtype=F64), rtol=1e-10)

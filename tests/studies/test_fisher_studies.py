@@ -195,7 +195,7 @@ def test_what_passes_through_a_queue_by_its_sum():
     for _ in range(2):
         once = sum(power(U, i).mT @ once @ power(V, i) for i in range(200))
         everything = everything + once
-    assert torch.allclose(queue_capacity.passed(ms.MatrixSystem(U, V, W), 2), everything, rtol=1e-12)
+    assert torch.allclose(queue_capacity.sum_of_passes(ms.MatrixSystem(U, V, W), 2), everything, rtol=1e-12)
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -1,4 +1,4 @@
-"""Studies of relational games, of numbers of parameters and of comparisons."""
+"""Studies of relational games, parameter counts and comparisons."""
 
 from math import log
 
@@ -17,24 +17,22 @@ from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
 
 STUDIES = [relational_games.STUDY, parameter_match.STUDY, comparison.STUDY]
-EACH = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+EVERY_STUDY = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 
 
 def finished(study, preset, accuracy, **more):
-    """Trials of a preset, with the accuracies that a function gives for a condition and what it is tested with."""
-    found = []
+    """Return finished trials of a preset; `accuracy` maps a condition and the name of a test to an accuracy."""
+    runs = []
     for trial in study.trials(study.presets[preset].settings, (0, 1)):
         condition = trial.subject
         values = {key: accuracy(condition, key) for key in (*study.unseen, "validation")}
         curve = {"step": [100.0], "accuracy": [0.5], "loss": [1.0]}
         result = {"parameters": 7, "steps": 100, "seconds": 6.0, "baseline": log(2), "loss": 0.1, "curve": curve}
-        found.append(
-            Finished(trial, result | {key: value for key, value in values.items() if value is not None} | more)
-        )
-    return found
+        runs.append(Finished(trial, result | {key: value for key, value in values.items() if value is not None} | more))
+    return runs
 
 
-@EACH
+@EVERY_STUDY
 def test_trials_are_of_known_networks_and_tasks(study):
     for preset in study.presets.values():
         for trial in study.trials(preset.settings, (0,)):
@@ -58,11 +56,11 @@ def test_each_seed_holds_out_other_shapes():
     assert games.trials(games.presets["smoke"].settings, (3,))[0].settings["task_options"] == {"rule": "same"}
 
 
-@EACH
-def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
+@EVERY_STUDY
+def test_claims_are_about_networks_and_tasks_that_are_trained(study):
     trained = {trial.subject for trial in study.trials(study.presets["paper"].settings, (0,))}
     for claim in study.claims:
-        if claim.tolerance is not None and not any(claim is each.claim for each in study.contrasts):
+        if claim.tolerance is not None and not any(claim is contrast.claim for contrast in study.contrasts):
             assert claim.subject in trained
     for contrast in study.contrasts:
         assert {*contrast.better, *contrast.worse} <= trained
@@ -70,7 +68,7 @@ def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
     assert len(set(names)) == len(names)
 
 
-def test_the_tables_of_games_are_whole():
+def test_the_tables_of_games_are_complete():
     claims = [claim for claim in relational_games.STUDY.claims if isinstance(claim, Reported)]
     assert len(claims) == 9 * (5 * 2 + 2)  # networks; games with hexominoes and stripes, or with hexominoes alone
     games = [(task.rule, task.test_set) for task in PUBLISHED.values() if isinstance(task, RelationalGame)]
@@ -82,7 +80,7 @@ def test_the_tables_of_games_are_whole():
             assert claim.mean * 100 > chance.get(claim.task, 50) - 0.5
 
 
-def test_games_are_tested_with_what_they_can_be_played_with():
+def test_games_are_tested_only_with_suitable_objects():
     study = relational_games.STUDY
     for rule, sets in (
         ("same", {"hexominoes", "stripes"}),
@@ -94,7 +92,7 @@ def test_games_are_tested_with_what_they_can_be_played_with():
         assert tests == {name: (RelationalSequence(RelationalGame(rule, name)), "test") for name in sets}
 
 
-def test_games_are_better_or_worse_than_published_and_those_without_stripes_have_no_row_of_them():
+def test_games_get_a_verdict_and_games_without_stripes_have_no_row_for_stripes():
     study = relational_games.STUDY
 
     def accuracy(condition, key):
@@ -118,10 +116,10 @@ def test_games_are_better_or_worse_than_published_and_those_without_stripes_have
     assert "left-of, stripes" not in titles
 
 
-def test_parameters_are_compared_however_long_networks_were_trained():
+def test_parameters_are_compared_after_any_number_of_iterations():
     study = parameter_match.STUDY
-    found = finished(study, "smoke", lambda condition, key: 1.0, parameters=205026)
-    rows = {row.quantity: row for row in study.summarise(found)}
+    runs = finished(study, "smoke", lambda condition, key: 1.0, parameters=205026)
+    rows = {row.quantity: row for row in study.summarise(runs)}
     assert rows["corelnet, RMTS, m 95: parameters"].verdict == "matches"
     assert rows["esbn, RMTS, m 95: parameters"].verdict == "differs"
     assert rows["corelnet-l1, RMTS, m 95: parameters"].published == ""
@@ -134,7 +132,7 @@ def test_parameters_are_compared_however_long_networks_were_trained():
 
 
 @pytest.mark.parametrize("task", parameter_match.TABLE)
-def test_numbers_of_parameters_are_those_of_the_table(task):
+def test_models_have_the_tabulated_numbers_of_parameters(task):
     for network, number in zip(parameter_match.COUNTED, parameter_match.TABLE[task], strict=True):
         model = relational_model(network, PUBLISHED[task])
         assert sum(weight.numel() for weight in model.parameters()) == number
@@ -142,7 +140,7 @@ def test_numbers_of_parameters_are_those_of_the_table(task):
 
 
 BLIND = {
-    # to the order of two objects: with the normalisation's bias at 0, as in the beginning, and with a bias
+    # whether the network ignores the order of two objects: with the normalisation's bias at its initial 0, and without
     "corelnet": (True, False),
     "corelnet-asymmetric": (True, False),
     "esbn": (True, True),
@@ -152,45 +150,45 @@ BLIND = {
 
 
 @pytest.mark.parametrize("name", BLIND)
-def test_products_of_two_objects_know_no_order_but_for_a_bias_and_differences_do(name):
+def test_products_of_two_objects_ignore_their_order_without_a_bias_and_differences_do_not(name):
     scenes = Comparison().batch(32, 0, 0)
     images = scenes.images.double()
     torch.manual_seed(0)
     model = relational_model(name, Comparison()).double()
-    model.norm.gain.data *= 0.1  # or the softmax is 0 and 1 whatever is seen
+    model.norm.gain.data *= 0.1  # otherwise the softmax saturates at 0 and 1 for every input
     for blind in BLIND[name]:
-        one, other = model(images, scenes.objects), model(images, scenes.objects.flip(1))
-        assert torch.allclose(one, other, rtol=0, atol=1e-9) == blind
+        forwards, backwards = model(images, scenes.objects), model(images, scenes.objects.flip(1))
+        assert torch.allclose(forwards, backwards, rtol=0, atol=1e-9) == blind
         model.norm.bias.data.normal_(std=0.1)
 
 
-def test_a_mixture_tells_which_rule_wins(tmp_path, monkeypatch):
+def test_a_mixture_reports_which_rule_wins(tmp_path, monkeypatch):
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 1)
     settings = {"networks": crossed(named("corelnet", "corelnet-mix"), {"comparison": {"task": "comparison"}},
                                     {"comparison": (95,)}),
                 "changes": {"steps": 2, "evaluate_every": 1, "evaluate_batches": 1, "batch_size": 8}}  # fmt: skip
     plain, mixture = (study.run(trial, tmp_path / str(trial.hash), False) for trial in study.trials(settings, (0,)))
-    assert comparison.WINS not in plain
-    assert 0 <= mixture[comparison.WINS] <= 1
-    assert 0.5 <= mixture[comparison.TELLS] <= 1  # half of the problems have either answer
-    found = finished(study, "smoke", lambda condition, key: 0.9, **{comparison.WINS: 0.25})
-    assert study.summarise(found)[0].remark.startswith("difference wins in 25.0% ± 0.0")
+    assert comparison.DIFFERENCE_WINS not in plain
+    assert 0 <= mixture[comparison.DIFFERENCE_WINS] <= 1
+    assert 0.5 <= mixture[comparison.WINNER_IS_ANSWER] <= 1  # each answer is right in half of the problems
+    runs = finished(study, "smoke", lambda condition, key: 0.9, **{comparison.DIFFERENCE_WINS: 0.25})
+    assert study.summarise(runs)[0].remark.startswith("difference wins in 25.0% ± 0.0")
 
 
-def test_the_winner_of_a_mixture_may_be_the_answer(monkeypatch, tmp_path):
+def test_competition_measures_how_well_the_winner_gives_the_answer(monkeypatch, tmp_path):
     config = RunConfig("mix", "comparison", cell="corelnet-mix", steps=1, batch_size=8)
     run = train(config, tmp_path, progress=False).folder
     labels = load_model(run)[1].batch(512, config.seed, 0, "test").targets.flatten()
-    for winner, wins, tells in ((labels, 0.5, 1.0), (torch.zeros_like(labels), 0.0, 0.5)):
+    for winner, wins, answers in ((labels, 0.5, 1.0), (torch.zeros_like(labels), 0.0, 0.5)):
         monkeypatch.setattr(Mixture, "winners", lambda self, seen, winner=winner: one_hot(winner, 2).float())
-        assert comparison.competition(run) == {comparison.WINS: wins, comparison.TELLS: tells}
+        assert comparison.competition(run) == {comparison.DIFFERENCE_WINS: wins, comparison.WINNER_IS_ANSWER: answers}
 
 
-def test_differences_tell_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):
+def test_differences_find_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 4)
     settings = {"networks": crossed(named("corelnet-diff"), comparison.COMPARED, comparison.HELD_OUT),
                 "changes": {"steps": 100, "evaluate_every": 100, "evaluate_batches": 1}}  # fmt: skip
     _, transitive = study.trials(settings, (0,))
-    assert study.run(transitive, tmp_path, progress=False)["test"] > 0.75  # half way from chance to all
+    assert study.run(transitive, tmp_path, progress=False)["test"] > 0.75  # half way from chance to perfect

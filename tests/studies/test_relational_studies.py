@@ -27,28 +27,28 @@ STUDIES = [
     distribution_of_n.STUDY,
     unseen_relations.STUDY,
 ]
-AS_PUBLISHED = {
+PUBLISHED_NAMES = {
     **{name: name for name in PUBLISHED},
     **{name.replace(", ", " "): name for name in PUBLISHED},
     **{f"dist10 restricted ({way})": f"dist10 restricted, {way}" for way in ("thesis", "code")},
 }
-"""Names of tasks, as studies have them, and those of `PUBLISHED`."""
+"""Names of tasks in studies, and their names in `PUBLISHED`."""
 
 
 def finished(study, preset, accuracies, seeds=(0,), **changes):
-    """Trials of a preset with these accuracies, of a condition or of a network; what is not told has 0.5."""
+    """Return finished trials of a preset, with accuracies by condition or by network; the default is 0.5."""
     settings = study.presets[preset].settings
-    found = []
+    runs = []
     for trial in study.trials({**settings, "changes": {**settings["changes"], **changes}}, seeds):
         condition = trial.subject
         values = accuracies.get(condition, accuracies.get(condition.network, 0.5))
         unseen = values[trial.seed] if isinstance(values, list) else values
-        best = [max(unseen, 0.96)] * 5  # for a while
+        best = [max(unseen, 0.96)] * 5  # first half of training
         curve = {"step": [100.0 * step for step in range(1, 11)], "accuracy": best + [unseen] * 5, "loss": [1.0] * 10}
         result = {"parameters": 7, "steps": 5000, "seconds": 60.0, "baseline": 0.6931, "loss": 0.1, "curve": curve,
                   "accuracy": unseen, "test": unseen, "validation": 1.0}  # fmt: skip
-        found.append(Finished(trial, result))
-    return found
+        runs.append(Finished(trial, result))
+    return runs
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -63,11 +63,11 @@ def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
                 hardest[condition.task] = condition["m"], build_task(RunConfig(**trial.settings)).relational
     assert hardest
     for name, (_, task) in hardest.items():
-        assert task == PUBLISHED[AS_PUBLISHED[name]], name
+        assert task == PUBLISHED[PUBLISHED_NAMES[name]], name
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_what_was_published_is_of_networks_and_tasks_that_are_trained(study):
+def test_claims_are_about_networks_and_tasks_that_are_trained(study):
     trained = {*study.subjects().values()}
     for claim in study.claims:
         if claim.tolerance is not None and any(claim.quantity in names for names in study.unseen.values()):
@@ -105,7 +105,7 @@ def test_a_grid_has_every_network_on_every_task_at_every_m():
     assert list(crossed(named("esbn"), {"same": {"task": "relational-game"}})) == [network_on("esbn", "same")]
 
 
-def test_slow_networks_may_have_fewer_seeds():
+def test_slow_networks_can_have_fewer_seeds():
     study = relational_cognitive.STUDY
     trials = study.trials(study.presets["cpu"].settings, (0, 1, 2, 3, 4))
     seeds = {network: [trial.seed for trial in trials if trial.name == f"{network}, RMTS, m 95"]
@@ -113,19 +113,19 @@ def test_slow_networks_may_have_fewer_seeds():
     assert seeds == {"corelnet": [0, 1, 2, 3, 4], "corelnet-t": [0, 1], "esbn": [0]}
 
 
-def test_the_mean_over_seeds_is_compared_and_drift_is_told():
+def test_the_mean_over_seeds_is_compared_and_drift_is_reported():
     study = relational_cognitive.STUDY
     drifting = network_on("corelnet", "identity rules", 95)
     lost = network_on("esbn", "identity rules", 95)
-    found = finished(study, "cpu", {drifting: [1.0, 0.96, 0.97], "corelnet": 1.0, lost: 0.85}, (0, 1, 2))
-    rows = {row.quantity: row for row in study.summarise(found)}
+    runs = finished(study, "cpu", {drifting: [1.0, 0.96, 0.97], "corelnet": 1.0, lost: 0.85}, (0, 1, 2))
+    rows = {row.quantity: row for row in study.summarise(runs)}
     row = rows["corelnet, identity rules, m 95: unseen shapes"]
     assert row.ours == "97.7% ± 2.1 (96.0 to 100.0)"
     assert row.verdict == "differs"
-    assert row.judgement.reason == "seeds vary; 1 of 3 is within what agrees"
+    assert row.judgement.reason == "seeds vary; 1 of 3 is within the tolerance"
     assert "lost" not in row.remark  # the best evaluation was no better than the last
     assert rows["corelnet, RMTS, m 95: unseen shapes"].verdict == "matches"
-    assert rows["predinet, identity rules, m 95: unseen shapes"].verdict == "differs"  # 50%, where 32% were seen
+    assert rows["predinet, identity rules, m 95: unseen shapes"].verdict == "differs"  # 50%; the prototype had 32%
     assert "up to 46.0 points lost after the best evaluation" in rows["predinet, RMTS, m 95: unseen shapes"].remark
     assert rows["corelnet-cosine, identity rules, m 95: unseen shapes"].published == ""
     assert rows[f"{lost.name}: unseen shapes"].judgement.reason == "drift; at its best it had 11.0 points more"
@@ -139,7 +139,7 @@ def test_fewer_iterations_are_not_compared():
     assert all(row.remark.endswith("other conditions than published") for row in rows if row.published)
 
 
-def test_claims_are_differences_of_means():
+def test_contrasts_are_differences_of_means():
     study = ablations.STUDY
     accuracies = {"corelnet": 1.0, "corelnet-t": 0.9, "esbn": 0.8, **dict.fromkeys(ablations.ablated("random"), 0.885),
                   **dict.fromkeys(ablations.ablated("sensory"), 0.7),
@@ -153,12 +153,12 @@ def test_claims_are_differences_of_means():
     random = rows["RMTS, m 95: corelnet-random + corelnet-t-random + esbn-random against corelnet + corelnet-t + esbn"]
     assert random.ours.startswith("-1.5 points: 88.5% against 90.0%")
     assert random.judgement.matching == (2, 3)
-    assert random.judgement.reason == "not so for corelnet-random"  # worse by over two points
+    assert random.judgement.reason == "not so for corelnet-random"  # worse by more than two points
     least = rows[ablations.LEAST]
     assert (least.ours, least.verdict) == ("dist3, 10.0 points", "matches")
 
 
-def test_of_pairs_one_may_be_missing():
+def test_a_paired_contrast_is_measured_without_its_missing_pairs():
     study = ablations.STUDY
     accuracies = {"corelnet": 1.0, "corelnet-sensory": 0.8, "corelnet-t": 0.9, "corelnet-t-sensory": 0.8}
     rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", accuracies))}
@@ -169,27 +169,29 @@ def test_of_pairs_one_may_be_missing():
     )
 
 
-def test_why_a_claim_does_not_hold():
+def test_rows_give_the_reason_why_a_contrast_fails():
     study = unseen_relations.STUDY
     accuracies = {network_on("corelnet-random", "RMTS3", 94): 0.9, network_on("corelnet", "RMTS3", 94): 0.95}
-    rows = {row.quantity: row.judgement.reason for row in study.summarise(finished(study, "paper", accuracies))}
-    assert rows["RMTS3, m 94: corelnet-random against corelnet"] == "drift; at its best the first had 5.0 points more"
-    assert rows["esbn, m 94: identity rules 4 against missing"] == "the first is hardly above chance, 50.0%"
+    reasons = {row.quantity: row.judgement.reason for row in study.summarise(finished(study, "paper", accuracies))}
+    assert (
+        reasons["RMTS3, m 94: corelnet-random against corelnet"] == "drift; at its best the first had 5.0 points more"
+    )
+    assert reasons["esbn, m 94: identity rules 4 against missing"] == "the first is hardly above chance, 50.0%"
 
 
-def test_seeds_of_which_some_would_do():
+def test_a_failed_contrast_names_varying_seeds_if_some_seeds_would_match():
     study = unseen_relations.STUDY
-    own, other = network_on("corelnet", "RMTS3", 94), network_on("esbn", "RMTS3", 94)
-    claimed, rows = "RMTS3, m 94: corelnet against esbn", {}
+    corelnet, esbn = network_on("corelnet", "RMTS3", 94), network_on("esbn", "RMTS3", 94)
+    quantity, rows = "RMTS3, m 94: corelnet against esbn", {}
     for name, best in (("some", 0.95), ("none", 0.8)):
-        found = finished(study, "paper", {own: [0.7, best], other: [0.8, 0.9]}, (0, 1))
-        rows[name] = {row.quantity: row for row in study.summarise(found)}[claimed]
+        runs = finished(study, "paper", {corelnet: [0.7, best], esbn: [0.8, 0.9]}, (0, 1))
+        rows[name] = {row.quantity: row for row in study.summarise(runs)}[quantity]
     assert {row.verdict for row in rows.values()} == {"differs"}
     assert rows["some"].judgement.reason == "seeds vary; the first is at 70.0% to 95.0%, the second at 80.0% to 90.0%"
     assert rows["none"].judgement.reason == ""
 
 
-def test_what_cannot_be_told_from_a_claim():
+def test_a_contrast_is_not_compared_if_no_side_can_be_better():
     study = parameter_match.STUDY
     accuracies = {"corelnet": 0.995, "esbn": 1.0, network_on("corelnet", "identity rules", 95): 0.97}
     rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies))}
@@ -204,32 +206,31 @@ def test_what_cannot_be_told_from_a_claim():
     assert (row.verdict, row.judgement.reason) == ("not compared", "neither is much above chance, 50.0%")
 
 
-def test_seeds_of_mixtures_vary():
+def test_the_deviation_over_seeds_of_mixtures_is_compared():
     study = comparison.STUDY
-    found = {
+    accuracies = {
         network_on("corelnet-mix", "same/diff", 98): [1.0, 0.6],
         network_on("corelnet-mix", "RMTS", 95): [0.92, 0.94],
     }
-    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", found, (0, 1)))}
-    told = [rows[f"{comparison.mixture_on(task).name}: {comparison.DEVIATION}"] for task in ("same/diff", "RMTS")]
-    assert [(row.ours, row.verdict) for row in told] == [("28.3 points", "matches"), ("1.4 points", "differs")]
+    rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies, (0, 1)))}
+    deviations = [rows[f"{comparison.mixture_on(task).name}: {comparison.DEVIATION}"] for task in ("same/diff", "RMTS")]
+    assert [(row.ours, row.verdict) for row in deviations] == [("28.3 points", "matches"), ("1.4 points", "differs")]
     assert f"{comparison.mixture_on('dist3').name}: {comparison.DEVIATION}" not in rows
 
 
-def test_a_claim_needs_all_of_its_networks():
+def test_an_unpaired_contrast_needs_all_of_its_networks():
     study = unseen_relations.STUDY
-    found = [one for one in finished(study, "paper", {"corelnet": 1.0}) if one.trial.subject.network != "esbn"]
-    quantities = [row.quantity for row in study.summarise(found)]
+    runs = [run for run in finished(study, "paper", {"corelnet": 1.0}) if run.trial.subject.network != "esbn"]
+    quantities = [row.quantity for row in study.summarise(runs)]
     assert "RMTS3, m 94: corelnet against transformer" in quantities
     assert not any("corelnet against esbn" in quantity for quantity in quantities)
 
 
-def test_the_figure_shows_every_seed_and_what_was_published(monkeypatch):
+def test_the_figure_shows_every_seed_and_the_published_mean(monkeypatch):
     study = relational_cognitive.STUDY
     claim = reported(network_on("esbn", "RMTS", 95), "unseen shapes", 80.0, 5.0, Source("webb2021"))
     monkeypatch.setattr(study, "claims", (claim,))
-    found = finished(study, "cpu", {"corelnet": [1.0, 0.9], "esbn": 0.8}, (0, 1))
-    figure = study.figure(found)
+    figure = study.figure(finished(study, "cpu", {"corelnet": [1.0, 0.9], "esbn": 0.8}, (0, 1)))
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["same/diff", "RMTS", "dist3", "identity rules", "identity rules"]
     lines = figure.axes[1].lines
@@ -238,18 +239,20 @@ def test_the_figure_shows_every_seed_and_what_was_published(monkeypatch):
     assert [list(line.get_xdata()) for line in lines if line.get_markersize() == 10] == [[0.8]]
 
 
-def test_over_m_seen_and_unseen_are_lines():
+def test_seen_and_unseen_accuracies_are_lines_over_m():
     study = spurious.STUDY
-    found = [one for one in finished(study, "paper", {"corelnet": [1.0, 0.9]}, (0, 1)) if "separated" in one.trial.name]
-    (axes,) = study.figure(found).axes
+    runs = [run for run in finished(study, "paper", {"corelnet": [1.0, 0.9]}, (0, 1)) if "separated" in run.trial.name]
+    (axes,) = study.figure(runs).axes
     lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
-    unseen, seen = ([list(each.get_ydata()) for each in lines if each.get_linestyle() == way] for way in ("-", "--"))
+    unseen, seen = (
+        [list(line.get_ydata()) for line in lines if line.get_linestyle() == style] for style in ("-", "--")
+    )
     assert seen == [[1.0] * 5] * 3
     assert unseen == [[mean([1.0, 0.9])] * 5, [0.5] * 5, [0.5] * 5]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "50", "85", "95", "98"]
 
 
-def test_without_shapes_held_out_none_are_called_unseen():
+def test_shapes_are_called_seen_if_none_is_held_out():
     study = spurious.STUDY
     rows = {row.quantity: row for row in study.summarise(finished(study, "cpu", {"corelnet": 1.0}))}
     assert rows["corelnet, same/diff separated, m 0: seen shapes"].verdict == "matches"
@@ -257,12 +260,12 @@ def test_without_shapes_held_out_none_are_called_unseen():
     assert "corelnet, same/diff separated, m 0: unseen shapes" not in rows
 
 
-def test_mean_and_spread_are_in_percent():
+def test_mean_and_deviation_are_in_percent():
     assert over_seeds([0.5, 0.7]) == "60.0% ± 14.1 (50.0 to 70.0)"
     assert reported(network_on("x", "y"), "z", 94.7, 5.4, Source("webb2021")).tolerance == pytest.approx((0.893, 1.0))
 
 
-def test_corelnet_tells_unseen_shapes_apart_after_a_hundred_iterations(tmp_path):
+def test_corelnet_distinguishes_unseen_shapes_after_a_hundred_iterations(tmp_path):
     study = relational_cognitive.STUDY
     settings = {"networks": crossed(named("corelnet"), {"same/diff": {"task": "same-different"}}, {"same/diff": (98,)}),
                 "changes": {"steps": 100, "evaluate_every": 50, "evaluate_batches": 1}}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Studies of machines with a tape: the published networks are built, tested at single lengths, and told beside."""
+"""Studies of machines with a tape: published networks are built, tested at single lengths and reported."""
 
 from dataclasses import asdict, replace
 
@@ -23,7 +23,7 @@ TAPE_STUDIES = ("matrix-copy", "matrix-recall", "ntm-copy", "length-generalisati
 
 def count(trial):
     config = RunConfig(**trial.settings)
-    return sum(each.numel() for each in build_model(config, build_task(config)).parameters())
+    return sum(parameter.numel() for parameter in build_model(config, build_task(config)).parameters())
 
 
 @pytest.mark.parametrize(
@@ -38,19 +38,19 @@ def count(trial):
          {"matrix rnn, 3 layers": 4121, "matrix rnn, 4 layers": 5126, "matrix lstm": 5126, "lstm": 62_660}),
     ],
 )  # fmt: skip
-def test_whole_models_have_the_published_number_of_parameters(study, preset, expected):
+def test_models_have_the_published_number_of_parameters(study, preset, expected):
     trials = {trial.name: trial for trial in study.trials(study.presets[preset].settings, (0,))}
     assert {name: count(trials[name]) for name in expected} == expected
 
 
-def test_stability_is_tried_at_the_published_rate_and_at_ten_times_that():
+def test_stability_runs_at_the_published_rate_and_at_ten_times_that_rate():
     trials = COPY.trials(COPY.presets["stability"].settings, COPY.presets["stability"].seeds)
     assert {trial.seed for trial in trials} == set(range(5))
     for trial in trials:
         config = RunConfig(**trial.settings)
         assert config.learning_rate in (1e-4, 1e-3)
         assert (config.optimiser, config.momentum, config.batch_size, config.steps) == ("rmsprop", 0.9, 16, 20_000)
-        assert config.target_loss is config.target_score is None  # it is not to stop early
+        assert config.target_loss is config.target_score is None  # it must not stop early
 
 
 @pytest.mark.parametrize("name", TAPE_STUDIES)
@@ -65,8 +65,8 @@ def test_every_preset_can_be_built(name):
 
 
 def learned(study, preset, name, seed=0, wrong=0.0, tested=None, steps=300, **more):
-    """A trial as if it had been run, with a curve that falls to `wrong`."""
-    trial = next(one for one in study.trials(study.presets[preset].settings, (seed,)) if one.name == name)
+    """Return a finished trial whose learning curve falls to `wrong`."""
+    trial = next(trial for trial in study.trials(study.presets[preset].settings, (seed,)) if trial.name == name)
     curve = {"step": [100.0, 200.0, 300.0], "wrong bits": [10.0, 0.9, wrong]}
     lengths = study.tests(task_of(trial))
     result = {"parameters": count(trial), "steps": steps, "seconds": 60.0, "loss": 0.1, "wrong bits": wrong,
@@ -76,24 +76,24 @@ def learned(study, preset, name, seed=0, wrong=0.0, tested=None, steps=300, **mo
 
 
 def failed(study, preset, name, seed):
-    one = learned(study, preset, name, seed)
-    return Finished(one.trial, {"parameters": 4121, "failed": "The training loss is nan", "curve": {
+    run = learned(study, preset, name, seed)
+    return Finished(run.trial, {"parameters": 4121, "failed": "The training loss is nan", "curve": {
         "step": [], "wrong bits": []}})  # fmt: skip
 
 
-def told(study, results):
+def rows_of(study, results):
     return {row.quantity: row for row in study.summarise(results)}
 
 
-def test_networks_that_know_nothing_stand_beside_every_result():
-    rows = told(COPY, [learned(COPY, "cpu", "matntm")])
+def test_remarks_give_the_wrong_bits_of_uninformed_answers():
+    rows = rows_of(COPY, [learned(COPY, "cpu", "matntm")])
     assert "knowing nothing: all zeros 10, all ones 15" in rows["matntm: wrong bits"].remark
-    rows = told(NTM, [learned(NTM, "cpu", "ntm")])
+    rows = rows_of(NTM, [learned(NTM, "cpu", "ntm")])
     assert "knowing nothing: all zeros 4, all ones 4" in rows["ntm: wrong bits"].remark
 
 
 def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterations():
-    rows = told(COPY, [learned(COPY, "cpu", "matntm", seed) for seed in (0, 1)])
+    rows = rows_of(COPY, [learned(COPY, "cpu", "matntm", seed) for seed in (0, 1)])
     assert rows["matntm: wrong bits"].verdict == "matches"
     assert rows["matntm: wrong bits"].remark.endswith(
         "other recipe: learning_rate 0.0005, curriculum 2 4 7 12, mixed True"
@@ -104,50 +104,50 @@ def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterat
     assert rows["matntm: iterations to the first evaluation with no wrong bit"].ours == "300, 300"
     assert rows["matntm: seeds without a wrong bit at lengths 1 to 20"].ours == "2 of 2"
     for steps, verdict in ((10_000, "not compared"), (53_000, "worse")):
-        row = told(COPY, [learned(COPY, "cpu", "matntm", wrong=3.0, steps=steps)])["matntm: wrong bits"]
+        row = rows_of(COPY, [learned(COPY, "cpu", "matntm", wrong=3.0, steps=steps)])["matntm: wrong bits"]
         assert row.verdict == verdict
         assert ("53,000 were published" in row.remark) == (verdict == "not compared")
 
 
 def test_a_network_without_a_tape_is_compared_after_as_many_iterations_and_a_logistic_output_never():
     for steps, wrong, verdict in ((1000, 15.02, "not compared"), (53_000, 15.02, "matches"), (53_000, 9.8, "better")):
-        row = told(COPY, [learned(COPY, "cpu", "matrix-rnn", wrong=wrong, steps=steps)])["matrix-rnn: wrong bits"]
+        row = rows_of(COPY, [learned(COPY, "cpu", "matrix-rnn", wrong=wrong, steps=steps)])["matrix-rnn: wrong bits"]
         assert row.verdict == verdict
-    name = "matrix-rnn, logistic output"  # 15 wrong bits whatever it learns
-    row = told(COPY, [learned(COPY, "cpu", name, wrong=15.02, steps=53_000)])[f"{name}: wrong bits"]
+    name = "matrix-rnn, logistic output"  # it has 15 wrong bits, whatever it learns
+    row = rows_of(COPY, [learned(COPY, "cpu", name, wrong=15.02, steps=53_000)])[f"{name}: wrong bits"]
     assert row.verdict == "not compared"
 
 
 def test_another_size_is_not_compared():
-    assert told(COPY, [learned(COPY, "smoke", "matntm")])["matntm: parameters"].verdict == "not compared"
+    assert rows_of(COPY, [learned(COPY, "smoke", "matntm")])["matntm: parameters"].verdict == "not compared"
 
 
-def test_one_wrong_bit_within_the_lengths_of_training_counts_and_one_beyond_does_not():
+def test_a_wrong_bit_counts_within_the_lengths_of_training_and_not_beyond():
     results = [learned(COPY, "cpu", "matntm", 0, tested={7: 0.1}), learned(COPY, "cpu", "matntm", 1, tested={40: 2.0})]
-    rows = told(COPY, results)
+    rows = rows_of(COPY, results)
     assert rows["matntm: seeds without a wrong bit at lengths 1 to 20"].ours == "1 of 2"
     assert rows["matntm: wrong bits at length 40"].ours == "0, 2"
     assert rows["matntm: wrong bits at length 20"].ours == "0, 0"
 
 
-def test_the_longest_length_without_fault_ends_at_the_first_fault():
+def test_the_longest_length_without_error_ends_at_the_first_error():
     study = length_generalisation.STUDY
-    faults = [{48: 0.2}, {30: 0.1, 80: 0.0}, {1: 0.5}, {}]
-    results = [learned(study, "cpu", "matntm", seed, tested=tested) for seed, tested in enumerate(faults)]
-    row = told(study, results)[f"matntm: {length_generalisation.LONGEST}"]
+    errors = [{48: 0.2}, {30: 0.1, 80: 0.0}, {1: 0.5}, {}]
+    results = [learned(study, "cpu", "matntm", seed, tested=tested) for seed, tested in enumerate(errors)]
+    row = rows_of(study, results)[f"matntm: {length_generalisation.LONGEST}"]
     assert row.ours == "40, 20, 0, 120"
     assert str(row.judgement) == "matches in 1 of 4"
 
 
-def test_seeds_that_do_not_stay_finite_are_counted_and_the_rest_is_told_and_drawn():
+def test_seeds_that_do_not_stay_finite_are_counted_and_the_others_are_reported_and_drawn():
     name = "matntm, rate 0.001"
     results = [failed(COPY, "stability", name, 0), learned(COPY, "stability", name, 1, wrong=2.0)]
-    rows = told(COPY, results)
+    rows = rows_of(COPY, results)
     assert rows[f"{name}: seeds that did not stay finite"].ours == "1 of 2"
     assert rows[f"{name}: wrong bits"].ours == "2"
     assert rows[f"{name}: iterations to the first evaluation with at most 1 wrong bit"].ours == "never, 200"
     assert len(COPY.figure(results).axes) == 2
-    lost = told(COPY, results[:1])
+    lost = rows_of(COPY, results[:1])
     assert lost[f"{name}: seeds that did not stay finite"].ours == "1 of 1"
     assert lost[f"{name}: wrong bits"].ours == "none"
     assert [text.get_text() for text in COPY.figure(results[:1]).legends[0].get_texts()] == [name]
@@ -157,13 +157,13 @@ def test_controllers_are_compared_over_the_whole_training():
     study = controller_comparison.STUDY
     end = study.presets["cpu"].settings["changes"]["steps"]
     results = [learned(study, "cpu", "matrix rnn, 3 layers", wrong=1.0), learned(study, "cpu", "matrix lstm")]
-    row = told(study, results)[controller_comparison.BETTER.name]
+    row = rows_of(study, results)[controller_comparison.BETTER.name]
     first, second = ((100 * (10 + 0.9) + (end - 200) * wrong) / end for wrong in (1.0, 0.0))
     assert row.ours == f"matrix rnn, 3 layers {first:.3g}, matrix lstm {second:.3g}"
-    assert controller_comparison.BETTER not in told(study, results[:1])
+    assert controller_comparison.BETTER not in rows_of(study, results[:1])
 
 
-def test_the_figure_has_published_points_trivial_levels_and_held_curves():
+def test_the_figure_has_published_points_and_lines_of_uninformed_answers():
     results = [learned(COPY, "cpu", "matntm", seed, wrong=wrong) for seed, wrong in enumerate((0.0, 0.5))]
     learning, lengths = COPY.figure(results).axes
     points = [line for line in learning.lines if line.get_marker() == "o"]
@@ -172,11 +172,11 @@ def test_the_figure_has_published_points_trivial_levels_and_held_curves():
     assert [text.get_text() for text in lengths.texts] == ["all zeros", "all ones"]
     mixed = controller_comparison.STUDY
     both = [learned(mixed, "cpu", name) for name in ("matrix lstm", "lstm")]
-    words = [text.get_text() for text in mixed.figure(both).axes[0].texts]
-    assert words == ["all zeros, of 25", "all ones, of 25", "all zeros or all ones, of 8"]
+    labels = [text.get_text() for text in mixed.figure(both).axes[0].texts]
+    assert labels == ["all zeros, of 25", "all ones, of 25", "all zeros or all ones, of 8"]
 
 
-def test_a_curve_that_stopped_early_is_held_where_it_ended():
+def test_a_curve_that_stopped_early_keeps_its_last_value():
     class Axes:
         def plot(self, x, y, **_):
             self.drawn = x, y
@@ -192,12 +192,12 @@ def test_a_curve_that_stopped_early_is_held_where_it_ended():
 
 
 def test_a_trained_network_is_tested_at_single_lengths(tmp_path):
-    """By a loop over the sequences of one length, bit by bit."""
+    """The reference counts the wrong bits in a loop over the sequences of one length."""
     trial = COPY.trials(COPY.presets["smoke"].settings, (3,))[0]
     config = replace(RunConfig(**trial.settings), steps=2, evaluate_every=2)
     run = train(config, tmp_path, progress=False).folder
-    found = dict(COPY.measure(run)["tested"])
-    assert [*found] == [1, 2, 3, 4, 5, 6, 8, 12]
+    tested = dict(COPY.measure(run)["tested"])
+    assert [*tested] == [1, 2, 3, 4, 5, 6, 8, 12]
     model, task, _ = load_model(run)
     for length in (2, 8):
         inputs, targets, mask = task.at(length).batch(SEQUENCES, 3, 0, "validation")
@@ -205,32 +205,32 @@ def test_a_trained_network_is_tested_at_single_lengths(tmp_path):
         with torch.no_grad():
             outputs = model(inputs)[0]
         wrong = sum(int(((outputs[t, b] > 0) != targets[t, b]).sum()) for t, b in mask.nonzero().tolist())
-        assert found[length] == pytest.approx(wrong / (length * SEQUENCES), rel=1e-3)
+        assert tested[length] == pytest.approx(wrong / (length * SEQUENCES), rel=1e-3)
 
 
-def test_recall_is_tested_with_longer_lists_and_other_items(tmp_path):
+def test_recall_is_tested_with_longer_lists_and_other_numbers_of_matrices(tmp_path):
     trial = RECALL.trials(RECALL.presets["smoke"].settings, (0,))[1]
     result = RECALL.run(Trial(trial.name, asdict(replace(RunConfig(**trial.settings), steps=1)), 0), tmp_path, False)
     assert [items for items, _ in result["tested"]] == [2, 12, 15, 20]
     assert [parts for parts, _ in result["of parts"]] == [1, 2, 3, 4]
-    rows = told(RECALL, [Finished(trial, result)])
+    rows = rows_of(RECALL, [Finished(trial, result)])
     assert "matrix-rnn: wrong bits with 2 items of 3 matrices" in rows
     assert "matrix-rnn: seeds without a wrong bit at 2 to 2 items" in rows
 
 
-def test_published_quantities_are_those_of_rows():
-    """A misspelt quantity would never be compared."""
+def test_every_claim_has_a_row():
+    """A claim with a misspelt quantity would never be compared."""
     for study in (COPY, RECALL, NTM):
-        rows = told(study, [learned(study, "cpu", name) for name in study.published_changes])
+        rows = rows_of(study, [learned(study, "cpu", name) for name in study.published_changes])
         assert {claim.name for claim in study.claims} <= set(rows)
     study = length_generalisation.STUDY
-    rows = told(
+    rows = rows_of(
         study, [learned(study, "cpu", as_subject(key).name) for key in study.presets["cpu"].settings["networks"]]
     )
     assert {claim.name for claim in study.claims} - set(rows) == {"matntm: wrong bits over length"}
 
 
-def test_the_first_step_within_bounds():
+def test_first_step_returns_the_first_step_within_bounds():
     curve = {"step": [1, 2, 3], "score": [5.0, 2.0, 3.0]}
     assert first_step(curve, "score", at_most=2.5) == 2
     assert first_step(curve, "score", at_least=2.5, at_most=4) == 3

@@ -1,4 +1,4 @@
-"""What relational networks need: no sight of the objects, symmetry, and an encoder, learned or not (Kerg, Fig 4)."""
+"""Ablations of relational networks: sensory input, asymmetric similarity, random encoder (Kerg, Fig 4)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from mnemoscope.studies.kerg2022.relational import (
     Contrast,
     RelationalStudy,
     at_extreme,
-    contrast,
     crossed,
+    make_contrast,
     named,
 )
 
@@ -38,11 +38,13 @@ KINDS = {
     "asymmetric": ("a symmetric dot product is essential", Source("kerg2022thesis", "5.6 and Fig 4 middle"), BETTER),
     "random": ("maintained by a random encoder", Source("kerg2022thesis", "5.6 and Fig 4 right"), NO_WORSE),
 }
-"""Ablations, what is said of each, and what agrees: of plain less ablated networks, or of random less plain ones."""
+"""Ablations, each with the published statement, its source and the tolerance.
+
+The tolerance is for the accuracy of plain minus ablated networks; for "random", of random minus plain networks."""
 
 
 def ablated(kind: str, networks: Sequence[str] = PLAIN) -> tuple[str, ...]:
-    """Return the networks with that change."""
+    """Return the names of the networks with an ablation."""
     return tuple(f"{network}-{kind}" for network in networks)
 
 
@@ -51,34 +53,37 @@ def _networks(plain: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _contrast(kind: str, task: str) -> Contrast:
-    words, source, agreeing = KINDS[kind]
+    statement, source, tolerance = KINDS[kind]
     better, worse = (ablated(kind), PLAIN) if kind == "random" else (PLAIN, ablated(kind))
-    return contrast(words, source, task, EXTREME[task], better, worse, agreeing, paired=True)
+    return make_contrast(statement, source, task, EXTREME[task], better, worse, tolerance, paired=True)
 
 
 CONTRASTS = tuple(_contrast(kind, task) for kind in KINDS for task in BASIC)
 SENSORY = dict(zip(BASIC, CONTRASTS, strict=False))
-"""The claims of the first kind."""
+"""Contrasts of the first ablation, by task."""
 LEAST = "task that suffers least from sensory input"
 FOUR = {task: TASKS[task] for task in BASIC}
 NETWORKS = _networks(PLAIN)
 
 
 class Ablations(RelationalStudy):
-    """Train CoRelNet, CoRelNet-T and ESBN with parts changed on the four cognitive tests."""
+    """Train ablated CoRelNet, CoRelNet-T and ESBN on the four cognitive tests."""
 
     name = "ablations"
     title = "What relational networks need"
-    question = "What lets a network be right on shapes never seen: objects hidden from its decoder, symmetry, learning?"
+    question = (
+        "What lets a network solve tasks with unseen shapes: a decoder that does not see the objects, a symmetric "
+        "similarity, or a learned encoder?"
+    )
     base = replace(BASE, name="ablations")
     contrasts = CONTRASTS
     claims = (
-        *(one.claim for one in CONTRASTS),
+        *(contrast.claim for contrast in CONTRASTS),
         Claim(EVERYTHING, LEAST, "dist3", Source("kerg2022thesis", "5.8 and Fig 4 left"), tolerance=(1, 1)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of CoRelNet on one task: it shows that the machinery works.",
+            "Smoke test: a few iterations of CoRelNet on one task.",
             {
                 "networks": crossed(
                     named("corelnet", *(f"corelnet-{kind}" for kind in KINDS)),
@@ -94,12 +99,12 @@ class Ablations(RelationalStudy):
             (0, 1),
         ),
         "paper": Preset(
-            "As cpu, with ESBN, ten seeds as published, on a GPU.",
+            "As cpu, with ESBN; ten seeds as published, on a GPU.",
             {"networks": crossed(NETWORKS, FOUR, at_extreme(FOUR)), "changes": {"device": "cuda"}},
             tuple(range(10)),
         ),
         "published": Preset(
-            "Fig 7 to 9: the same at all m.",
+            "Fig 7 to 9: as paper, at all m.",
             {
                 "networks": crossed(NETWORKS, FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}),
                 "changes": {"device": "cuda"},
@@ -110,15 +115,16 @@ class Ablations(RelationalStudy):
     cites = ("kerg2022", "webb2021", "webb2020")
     caption = CAPTION + OVER_M
 
-    def claimed(self, results: Sequence[Finished]) -> list[Row]:
-        sides = {task: self.sides(results, one) for task, one in SENSORY.items()}
-        lost = {task: found.gain for task, found in sides.items() if found is not None}
+    def contrast_rows(self, results: Sequence[Finished]) -> list[Row]:
+        """Return the rows of the contrasts, and the task that suffers least from sensory input."""
+        measured = {task: self.measure_contrast(results, contrast) for task, contrast in SENSORY.items()}
+        lost = {task: result.gain for task, result in measured.items() if result is not None}
         if len(lost) < len(SENSORY):
-            return super().claimed(results)
+            return super().contrast_rows(results)
         least = min(lost, key=lambda task: lost[task])
         ours = f"{least}, {100 * lost[least]:.1f} points"
         return [
-            *super().claimed(results),
+            *super().contrast_rows(results),
             self.compare(results, self.claim(LEAST), LEAST, [float(least == "dist3")], ours, ""),
         ]
 

@@ -30,8 +30,8 @@ from mnemoscope.studies.kerg2022.relational import (
     VERY_GOOD,
     RelationalStudy,
     at_extreme,
-    contrast,
     crossed,
+    make_contrast,
     named,
     network_on,
     over_seeds,
@@ -40,23 +40,24 @@ from mnemoscope.training import load_model
 
 SYMMETRIC = ("corelnet", "esbn")
 ASYMMETRIC = ("corelnet-asymmetric", "esbn-asymmetric")
-OF_CHAPTER_7 = (*SYMMETRIC, *ASYMMETRIC, "corelnet-diff", "corelnet-mix")
+CHAPTER_7 = (*SYMMETRIC, *ASYMMETRIC, "corelnet-diff", "corelnet-mix")
 COMPARED: dict[str, dict[str, Any]] = {
     "comparison": {"task": "comparison"},
     "transitive comparison": {"task": "comparison", "task_options": {"transitive": True}},
 }
 BASIC_TASKS = {task: TASKS[task] for task in BASIC}
 M = 95
-"""Shapes held out of comparisons: the source does not say how many, nor how large a small, medium and large one is."""
+"""Shapes held out of comparisons; the source gives neither this number nor the sizes small, medium and large."""
 HELD_OUT = dict.fromkeys(COMPARED, (M,))
 CHANCE = (0.45, 0.55)
 ABOVE_CHANCE = (0.6, 1.0)
 VARYING = 0.05
-"""A deviation over seeds from which on it is called high."""
-WINS, TELLS = "difference wins", "the winner tells the answer"
-"""Shares of the problems in which a mixture reads differences, and in which one who knows nothing but the rule that
-won would be right: the winner is chosen from the objects in their order, so that it may be the answer by itself."""
-TOLD: dict[str, tuple[str, tuple[float, float]]] = {
+"""Smallest standard deviation over seeds that counts as high."""
+DIFFERENCE_WINS, WINNER_IS_ANSWER = "difference wins", "the winner tells the answer"
+"""Results of a mixture: the share of problems in which it uses differences, and the share that can be solved from the
+name of the winning rule alone. The mixture sees the objects in their order, so its choice of rule may carry the
+answer."""
+STATEMENTS: dict[str, tuple[str, tuple[float, float]]] = {
     "corelnet": ("cannot be learned; a prototype: 50%", CHANCE),
     "esbn": ("cannot be learned", CHANCE),
     "corelnet-asymmetric": ("better than CoRelNet; a prototype: 97 to 100%", VERY_GOOD),
@@ -64,13 +65,13 @@ TOLD: dict[str, tuple[str, tuple[float, float]]] = {
     "corelnet-diff": ("solved; a prototype: 100%", NEAR_PERFECT),
     "corelnet-mix": ("decent; a prototype: 99 to 100%", VERY_GOOD),
 }
-"""What is said of networks on both tasks; the numbers stand in a figure alone."""
+"""Published statements about networks on both tasks, with our tolerances; the source has numbers only in a figure."""
 SOURCE = Source("kerg2022thesis", f"7.2, 7.3 and Fig 2; {AND_PROTOTYPE}")
 
 
 CONTRASTS = (
     *(
-        contrast(
+        make_contrast(
             "an asymmetric similarity enhances the ability to learn the task",
             Source("kerg2022thesis", "7.2 and Fig 2"),
             task,
@@ -82,7 +83,7 @@ CONTRASTS = (
         for symmetric, directed in zip(SYMMETRIC, ASYMMETRIC, strict=True)
     ),
     *(
-        contrast(
+        make_contrast(
             "some similarity measures work well on some tasks, and worse on others",
             Source("kerg2022thesis", "7.3, Fig 2 and 3"),
             task,
@@ -99,27 +100,26 @@ DEVIATION = "deviation over seeds"
 
 
 def mixture_on(task: str) -> Subject:
-    """Return the trials of the mixture on a task, with the most shapes held out."""
+    """Return the subject of the mixture on a task, with the most shapes held out."""
     return network_on("corelnet-mix", task, EXTREME[task])
 
 
 class ComparisonStudy(RelationalStudy):
-    """Train networks to tell which of two shapes is larger, and on tasks that ask whether shapes are the same."""
+    """Train networks to decide which of two shapes is larger, and on tasks that ask whether shapes are the same."""
 
     name = "comparison"
     title = "Which of two is larger"
     question = (
-        "Who can learn a relation that has a direction? Normalised, two objects are each other's negative, so that "
-        "products of them are the same in either order, but for what the normalisation's bias adds; differences are "
-        "not."
+        "Which networks can learn a relation that has a direction? Two normalised objects are each other's negative, "
+        "so their products do not depend on the order, except for the bias of the normalisation; their differences do."
     )
     base = replace(BASE, name="comparison", task="comparison")
     tasks: Mapping[str, Mapping[str, Any]] = COMPARED | BASIC_TASKS
     contrasts = CONTRASTS
     claims = (
         *(
-            Claim(network_on(network, task, M), UNSEEN_SHAPES[0], words, SOURCE, tolerance)
-            for network, (words, tolerance) in TOLD.items()
+            Claim(network_on(network, task, M), UNSEEN_SHAPES[0], statement, SOURCE, tolerance)
+            for network, (statement, tolerance) in STATEMENTS.items()
             for task in COMPARED
         ),
         *(
@@ -131,7 +131,7 @@ class ComparisonStudy(RelationalStudy):
             )
             for task in BASIC
         ),
-        *(one.claim for one in CONTRASTS),
+        *(contrast.claim for contrast in CONTRASTS),
         *(
             Claim(
                 mixture_on(task),
@@ -145,7 +145,7 @@ class ComparisonStudy(RelationalStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of three networks: it shows that the machinery works.",
+            "Smoke test: a few iterations of three networks.",
             {
                 "networks": crossed(
                     named("corelnet", "corelnet-diff", "corelnet-mix"),
@@ -156,10 +156,10 @@ class ComparisonStudy(RelationalStudy):
             },
         ),
         "cpu": Preset(
-            "5,000 iterations, as in chapter 5; comparisons with all networks and a Transformer, other tasks "
+            "5,000 iterations, as in chapter 5; comparisons with all networks and a Transformer, the other tasks "
             "with CoRelNet's variants; five seeds.",
             {
-                "networks": crossed(named(*OF_CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
+                "networks": crossed(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
                 | crossed(named("corelnet", "corelnet-diff", "corelnet-mix"), BASIC_TASKS, at_extreme(BASIC)),
                 "changes": {},
             },
@@ -168,42 +168,49 @@ class ComparisonStudy(RelationalStudy):
         "paper": Preset(
             "All networks on all tasks, ten seeds as published, on a GPU.",
             {
-                "networks": crossed(named(*OF_CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                | crossed(named(*OF_CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
+                "networks": crossed(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
+                | crossed(named(*CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
                 "changes": {"device": "cuda"},
             },
             tuple(range(10)),
         ),
     }
     cites = ("kerg2022", "webb2021", "vaswani2017")
-    caption = f"{CAPTION} Transitive: trained with small and medium, medium and large; tested with small and large."
+    caption = (
+        f"{CAPTION} Transitive: trained with small and medium shapes and with medium and large ones, tested with small "
+        "and large ones."
+    )
 
     def measure(self, run: Path) -> dict[str, Any]:
         return {**super().measure(run), **competition(run)}
 
-    def claimed(self, results: Sequence[Finished]) -> list[Row]:
-        """Also how much the seeds of mixtures differ, where there are several."""
-        rows = super().claimed(results)
+    def contrast_rows(self, results: Sequence[Finished]) -> list[Row]:
+        """Return the rows of the contrasts, and the deviation over the seeds of mixtures, if there are several."""
+        rows = super().contrast_rows(results)
         for task in BASIC:
-            trials = [one for one in finite(results) if one.trial.subject == mixture_on(task)]
+            trials = [run for run in finite(results) if run.trial.subject == mixture_on(task)]
             claim = self.find_claim(DEVIATION, mixture_on(task))
             if claim is not None and len(trials) > 1:
-                found = stdev(one.result[next(iter(self.unseen))] for one in trials)
-                rows.append(self.compare(trials, claim, claim.name, [found], f"{100 * found:.1f} points"))
+                deviation = stdev(run.result[next(iter(self.unseen))] for run in trials)
+                rows.append(self.compare(trials, claim, claim.name, [deviation], f"{100 * deviation:.1f} points"))
         return rows
 
     def remark(self, trials: Sequence[Finished], key: str = "") -> str:
-        said = super().remark(trials, key)
-        shares = [one.result[WINS] for one in finite(trials) if WINS in one.result]
-        if not shares:
-            return said
-        wins = f"{WINS} in {over_seeds(shares)} of problems"
-        told = [one.result[TELLS] for one in finite(trials) if TELLS in one.result]
-        return "; ".join([wins, *([f"{TELLS} in {over_seeds(told)} of them"] if told else []), said])
+        """Return the usual remark, preceded by the competition of rules if the network is a mixture."""
+        parts = [super().remark(trials, key)]
+        shares = {
+            name: [run.result[name] for run in finite(trials) if name in run.result]
+            for name in (DIFFERENCE_WINS, WINNER_IS_ANSWER)
+        }
+        if shares[DIFFERENCE_WINS]:
+            if shares[WINNER_IS_ANSWER]:
+                parts.insert(0, f"the winner gives the answer in {over_seeds(shares[WINNER_IS_ANSWER])} of them")
+            parts.insert(0, f"{DIFFERENCE_WINS} in {over_seeds(shares[DIFFERENCE_WINS])} of problems")
+        return "; ".join(parts)
 
 
 def competition(run: Path) -> dict[str, float]:
-    """`WINS` and `TELLS` of a trained mixture, on unseen shapes; nothing for other networks."""
+    """Return `DIFFERENCE_WINS` and `WINNER_IS_ANSWER` of a mixture on unseen shapes; nothing for other networks."""
     model, task, config = load_model(run)
     network = getattr(model, "network", None)
     mixture = getattr(network, "similarity", None)
@@ -214,8 +221,11 @@ def competition(run: Path) -> dict[str, float]:
     with torch.no_grad():
         winners = mixture.winners(network.encode(scenes.images, scenes.objects))
     answers = one_hot(labels.flatten()).to(winners.dtype)  # (problems, choices)
-    best = (winners.mT @ answers).amax(1)  # of each rule, the problems it won whose answer is the most frequent one
-    return {WINS: round(winners[:, 1].mean().item(), 4), TELLS: round(best.sum().item() / len(answers), 4)}
+    best = (winners.mT @ answers).amax(1)  # for each rule: problems that it wins and that have its most frequent answer
+    return {
+        DIFFERENCE_WINS: round(winners[:, 1].mean().item(), 4),
+        WINNER_IS_ANSWER: round(best.sum().item() / len(answers), 4),
+    }
 
 
 STUDY = ComparisonStudy()

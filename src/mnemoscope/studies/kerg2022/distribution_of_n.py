@@ -1,4 +1,4 @@
-"""What is missing from a row of ten that was seen in another order (Kerg, C.4 and Fig 2)."""
+"""Completing a row of ten objects whose order differs from an earlier row (Kerg, C.4 and Fig 2)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RESTRICTED: dict[str, dict[str, Any]] = {
     f"dist10 restricted ({way})": changed_options(TASKS["dist10"], {"restricted": way}) | {"batch_size": 32}
     for way in ("thesis", "code")
 }
-"""Orders are tested that were not trained: by the thesis those that move the last three among the others, by the
-released code those that do not. Batches are as large as those of the released code."""
+"""Tests with untrained orders. In the thesis these move the last three objects among the others; in the released code
+they do not. The batch size is that of the released code."""
 TEN = {"dist10": TASKS["dist10"], **RESTRICTED}
 ALL = {"dist3": TASKS["dist3"], **TEN}
 M = {"dist3": (EXTREME["dist3"],), **dict.fromkeys(TEN, (EXTREME["dist10"],))}
 NETWORKS = named("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
 BEYOND = named("corelnet-random", "abstractor")
-"""Not in Fig 2; the Abstractor is not in the thesis."""
+"""Networks that Fig 2 does not show; the Abstractor is not in the thesis."""
 
 
 class DistributionOfTen(RelationalStudy):
@@ -45,7 +45,7 @@ class DistributionOfTen(RelationalStudy):
 
     name = "distribution-of-n"
     title = "Completing rows of ten"
-    question = "Does a rule still hold for unseen shapes where rows have ten objects, and in orders never trained?"
+    question = "Does a learned rule hold for unseen shapes in rows of ten objects, and in untrained orders?"
     base = replace(BASE, name="distribution-of-n")
     tasks = ALL
     claims = (
@@ -76,11 +76,11 @@ class DistributionOfTen(RelationalStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of CoRelNet, with rows of three and of ten: it shows that the machinery works.",
+            "Smoke test: a few iterations of CoRelNet with rows of three and of ten objects.",
             {"networks": crossed(named("corelnet"), ALL, M), "changes": FEW_STEPS},
         ),
         "cpu": Preset(
-            "As published, but without ESBN and PrediNet, which are slow, and with others that were not "
+            "As published, without ESBN and PrediNet, which are slow, and with two networks that were not "
             "published; two seeds, one of Transformer and Abstractor.",
             {
                 "networks": crossed(named("corelnet", "corelnet-t", "transformer", *BEYOND), ALL, M),
@@ -90,7 +90,7 @@ class DistributionOfTen(RelationalStudy):
             (0, 1),
         ),
         "paper": Preset(
-            "As published, and with networks that were not; ten seeds as published, on a GPU.",
+            "As published, and with two networks that were not published; ten seeds as published, on a GPU.",
             {"networks": crossed(NETWORKS | BEYOND, ALL, M), "changes": {"device": "cuda"}},
             tuple(range(10)),
         ),

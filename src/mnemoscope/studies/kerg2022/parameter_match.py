@@ -1,4 +1,4 @@
-"""As many parameters for CoRelNet as for ESBN (Kerg, C.7 Table 3 and Fig 5)."""
+"""CoRelNet with as many parameters as ESBN (Kerg, C.7 Table 3 and Fig 5)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mnemoscope.studies.kerg2022.relational import (
     TASKS,
     RelationalStudy,
     at_extreme,
-    contrast,
     crossed,
+    make_contrast,
     named,
     network_on,
 )
@@ -37,32 +37,32 @@ TABLE: dict[str, tuple[int, int, int]] = {
 }
 """Parameters of CoRelNet, of CoRelNet with a wider hidden layer, and of ESBN."""
 MISPRINT = 1910760
-"""The table's number for CoRelNet-nhid on same/diff 6, which no width yields: it is that of same/diff."""
+"""The table's number for CoRelNet-nhid on same/diff 6. No width yields it; it repeats the number for same/diff."""
 SPARSE = {
     task: {"corelnet-l1": {"cell": "corelnet-l1", "cell_options": {"l1": 5.0 if task == "RMTS" else 1.0}}}
     for task in TABLE
 }
-"""CoRelNet with a sparse map behind its encoder, with the published strengths (Kerg, C.5 Fig 3)."""
+"""CoRelNet with a sparse map after its encoder, with the published strengths of the penalty (Kerg, C.5 Fig 3)."""
 MANY = {task: TASKS[task] for task in TABLE}
 FEW = {task: TASKS[task] for task in ("same/diff", "RMTS", "dist3", "identity rules")}
 
 
 def _counts() -> tuple[Claim, ...]:
-    found = []
+    claims = []
     for task, row in TABLE.items():
         for network, number in zip(COUNTED, row, strict=True):
             misprinted = (network, task) == ("corelnet-nhid", "same/diff 6")
             value = f"{MISPRINT:,}, a misprint" if misprinted else f"{number:,}"
             subject, source = network_on(network, task, EXTREME[task]), Source("kerg2022thesis", "C.7 Table 3")
-            found.append(Claim(subject, "parameters", value, source, (number, number)))
-    return tuple(found)
+            claims.append(Claim(subject, "parameters", value, source, (number, number)))
+    return tuple(claims)
 
 
 CONTRASTS = tuple(
-    made
+    pair
     for task in TABLE
-    for made in (
-        contrast(
+    for pair in (
+        make_contrast(
             "more parameters do not degrade performance",
             Source("kerg2022thesis", "C.7 and Fig 5"),
             task,
@@ -71,7 +71,7 @@ CONTRASTS = tuple(
             ("corelnet",),
             NO_WORSE,
         ),
-        contrast(
+        make_contrast(
             "superior with much fewer parameters",
             Source("kerg2022thesis", "C.7 and Fig 5"),
             task,
@@ -85,32 +85,32 @@ CONTRASTS = tuple(
 
 
 def _grid(tasks: Mapping[str, Mapping[str, object]], *networks: str) -> dict[Subject, dict[str, object]]:
-    """All networks on all tasks at their largest m, and CoRelNet with a sparse map too."""
+    """Return all networks, and CoRelNet with a sparse map, on all tasks at their largest m."""
     sparse = {
-        name: one
+        subject: changes
         for task in tasks
-        for name, one in crossed(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()
+        for subject, changes in crossed(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()
     }
     return crossed(named(*networks), tasks, at_extreme(tasks)) | sparse
 
 
 class ParameterMatch(RelationalStudy):
-    """Count the parameters of networks, and compare what they learn with as many or with far fewer of them."""
+    """Count the parameters of networks, and compare accuracies with many and with few parameters."""
 
     name = "parameter-match"
     title = "As many parameters for CoRelNet as for ESBN"
-    question = "Does CoRelNet do well because it has a tenth of ESBN's parameters, or does it not matter how many?"
+    question = "Is CoRelNet accurate because it has a tenth of ESBN's parameters, or does their number not matter?"
     base = replace(BASE, name="parameter-match")
     contrasts = CONTRASTS
-    claims = (*_counts(), *(one.claim for one in CONTRASTS))
+    claims = (*_counts(), *(contrast.claim for contrast in CONTRASTS))
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of RMTS: it shows that the machinery works.",
+            "Smoke test: a few iterations of RMTS.",
             {"networks": _grid({"RMTS": TASKS["RMTS"]}, *COUNTED), "changes": FEW_STEPS},
         ),
         "cpu": Preset(
-            "As published, CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the "
-            "four basic ones, one seed.",
+            "As published: CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the four "
+            "basic tasks, one seed.",
             {
                 "networks": _grid(MANY, "corelnet", "corelnet-nhid") | crossed(named("esbn"), FEW, at_extreme(FEW)),
                 "changes": {},
@@ -119,27 +119,27 @@ class ParameterMatch(RelationalStudy):
             (0, 1, 2, 3, 4),
         ),
         "paper": Preset(
-            "As published, all networks on all tasks, ten seeds, on a GPU.",
+            "As published: all networks on all tasks, ten seeds, on a GPU.",
             {"networks": _grid(MANY, *COUNTED), "changes": {"device": "cuda"}},
             tuple(range(10)),
         ),
     }
     cites = ("kerg2022", "webb2021")
     caption = (
-        f"{CAPTION} CoRelNet-nhid has as many parameters as ESBN, about nine times as many as CoRelNet has; "
-        "CoRelNet-L1 has a sparse map behind its encoder."
+        f"{CAPTION} CoRelNet-nhid has as many parameters as ESBN, about nine times as many as CoRelNet. "
+        "CoRelNet-L1 has a sparse map after its encoder."
     )
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         counts = []
         for name, trials in by_name(results).items():
-            found = trials[0].result["parameters"]
+            number = trials[0].result["parameters"]
             quantity = f"{name}: parameters"
             claim = self.find_claim("parameters", trials[0].trial.subject)
             if claim is None:
-                counts.append(Row(quantity, "", f"{found:,}"))
-            else:  # numbers of weights do not depend on how they are trained
-                counts.append(claim.compare(quantity, [found], f"{found:,}"))
+                counts.append(Row(quantity, "", f"{number:,}"))
+            else:  # whatever the training was: the number of weights does not depend on it
+                counts.append(claim.compare(quantity, [number], f"{number:,}"))
         return [*counts, *super().summarise(results)]
 
 

@@ -1,4 +1,4 @@
-"""What the studies of relational networks share (Kerg, chapters 5 and 7, appendix C)."""
+"""Common base of the studies of relational networks (Kerg, chapters 5 and 7, appendix C)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, Verdict, about, with_reason
 from mnemoscope.replication.learning import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
-from mnemoscope.studies.kerg2022.relational_figure import Panel, accuracies
-from mnemoscope.studies.kerg2022.relational_reasons import LEARNED, chance_of, drift, percent, why_not, why_not_better
+from mnemoscope.studies.kerg2022.relational_figure import Panel, draw_accuracies
+from mnemoscope.studies.kerg2022.relational_reasons import (
+    LEARNED,
+    chance_accuracy,
+    drift,
+    explain_contrast,
+    explain_difference,
+    percent,
+)
 from mnemoscope.tasks import Split, Task
 from mnemoscope.training import evaluate, load_model
 
@@ -24,9 +31,9 @@ if TYPE_CHECKING:
 
 PROTOTYPE = Source("mnemoscope", "an earlier prototype of these networks, not published")
 AND_PROTOTYPE = "and an earlier prototype of these networks, not published"
-"""Behind the place in a source, where a prototype gave the number."""
+"""Appended to the place in a source if the number comes from a prototype."""
 DRIFT = 0.005
-"""Accuracy on unseen shapes that was lost again while learning, from which on a row tells of it."""
+"""Smallest loss of accuracy on unseen shapes during training that a row reports."""
 
 BASE = RunConfig(
     "relational",
@@ -41,7 +48,7 @@ BASE = RunConfig(
     checkpoint_every=1000,
     threads=1,
 )
-"""Kerg, C.1 Table 1, and the released code: Adam without a schedule, 5,000 batches, and the last network is tested."""
+"""Kerg, C.1 Table 1, and the released code: Adam without a schedule, 5,000 batches; the final network is tested."""
 TASKS: dict[str, dict[str, Any]] = {
     "same/diff": {"task": "same-different"},
     "RMTS": {"task": "rmts"},
@@ -52,7 +59,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "identity rules 4": {"task": "identity-rules-4", "batch_size": 224},
     "dist10": {"task": "distribution-of-n", "task_options": {"n": 10}},
 }
-"""Tasks by their published names, with the problems of a batch where they are not 96."""
+"""Tasks by their published names, with the batch size where it is not 96."""
 EXTREME = {
     "same/diff": 98,
     "RMTS": 95,
@@ -63,19 +70,19 @@ EXTREME = {
     "identity rules 4": 94,
     "dist10": 89,
 }
-"""Held out of 100 shapes, at most: as many are left as the problems need."""
+"""Most shapes held out of 100: training keeps as many as the problems need."""
 HELD_OUT = (0, 50, 85)
-"""Fewer that are held out; Webb et al. 2021 and Kerg, C.8."""
+"""Smaller numbers of held-out shapes (Webb et al. 2021; Kerg, C.8)."""
 BASIC = ("same/diff", "RMTS", "dist3", "identity rules")
 NEAR_PERFECT = (0.98, 1.0)
 VERY_GOOD = (0.95, 1.0)
-"""Accuracies that are called so here."""
+"""Our ranges of accuracy for these words."""
 FEW_STEPS: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "evaluate_batches": 1, "batch_size": 12}
-"""Settings that show in seconds that the machinery works."""
+"""Settings of a smoke test that takes seconds."""
 
 
 def network_on(network: str, task: str, m: int | None = None) -> Subject:
-    """Return the subject of a trial: a network, a task, and how many shapes are held out (None: it has no shapes).
+    """Return the subject of a trial: a network, a task, and the number of held-out shapes (None: no shapes).
 
     >>> network_on("corelnet", "RMTS", 95).name
     'corelnet, RMTS, m 95'
@@ -88,12 +95,12 @@ def crossed(
     tasks: Mapping[str, Mapping[str, Any]],
     held_out: Mapping[str, Sequence[int]] | None = None,
 ) -> dict[Subject, dict[str, Any]]:
-    """Every network on every task, at every m of the task, as the `networks` of a preset.
+    """Return every network on every task, at every m of the task, as the `networks` of a preset.
 
     Args:
-        networks: by name, each with changes of a run (`cell`, `cell_options`, ...).
-        tasks: likewise (`task`, `task_options`, `batch_size`, ...); these go first.
-        held_out: numbers m of each task; None where tasks have no shapes to hold out.
+        networks: by name, each with changes of the run configuration (`cell`, `cell_options`, ...).
+        tasks: by name, likewise (`task`, `task_options`, `batch_size`, ...); a network's changes override them.
+        held_out: values of m for each task; None if the tasks have no shapes to hold out.
 
     >>> grid = crossed({"esbn": {"cell": "esbn"}}, {"RMTS": {"task": "rmts"}}, {"RMTS": (50,)})
     >>> {subject.name: changes for subject, changes in grid.items()}
@@ -101,37 +108,37 @@ def crossed(
 
     """
     grid = {}
-    for task, problem in tasks.items():
+    for task, task_changes in tasks.items():
         for m in [None] if held_out is None else held_out[task]:
-            for network, own in networks.items():
-                options = {} if m is None else {"m": m}
-                together = {
-                    name: {**problem.get(name, {}), **own.get(name, {})} for name in ("task_options", "cell_options")
+            for network, network_changes in networks.items():
+                options = {
+                    name: {**task_changes.get(name, {}), **network_changes.get(name, {})}
+                    for name in ("task_options", "cell_options")
                 }
-                together["task_options"] |= options
-                grid[network_on(network, task, m)] = {**problem, **own, **together}
+                options["task_options"] |= {} if m is None else {"m": m}
+                grid[network_on(network, task, m)] = {**task_changes, **network_changes, **options}
     return grid
 
 
 def at_extreme(tasks: Iterable[str]) -> dict[str, tuple[int]]:
-    """The largest m of each task, as `crossed` wants it."""
+    """Return the largest m of each task, in the form that `crossed` expects."""
     return {task: (EXTREME[task],) for task in tasks}
 
 
 def named(*networks: str) -> dict[str, dict[str, Any]]:
-    """Networks of the registry, with their published options, as `crossed` wants them."""
+    """Return networks of the registry, with their published options, in the form that `crossed` expects."""
     return {network: {"cell": network} for network in networks}
 
 
 @dataclass(frozen=True)
 class Reported(Claim):
-    """A published accuracy with its mean, so that a figure can show it."""
+    """A published accuracy with its mean, which the figure shows."""
 
     mean: float | None = None
 
 
 def reported(subject: Subject, quantity: str, percent: float, deviation: float, source: Source) -> Reported:
-    """Return the claim for a mean and its deviation over seeds, in percent; values within one deviation match.
+    """Return the claim for a mean and its standard deviation over seeds, in percent; values within one deviation match.
 
     >>> reported(network_on("corelnet", "same"), "hexominoes", 94.7, 5.4, Source("kerg2022thesis", "Table 1")).value
     '94.7% ± 5.4'
@@ -141,53 +148,55 @@ def reported(subject: Subject, quantity: str, percent: float, deviation: float, 
     return Reported(subject, quantity, value, source, tolerance, better="higher", mean=percent / 100)
 
 
-DRIFTS = "its encoder brings unseen shapes together; one that stays random misses nothing (relational-cognitive)"
+DRIFTS = "its encoder maps unseen shapes closer together; a fixed random encoder solves it (relational-cognitive)"
 """Why CoRelNet misses identity rules."""
 NO_NUMBERS = "a figure without numbers"
-"""Why what was published cannot be compared."""
+"""Why the published result cannot be compared."""
 SIMPLE = "a simple decoder outperforms more complex architectures"
-"""Said of CoRelNet, against ESBN and CoRelNet-T."""
+"""Claim about CoRelNet against ESBN and CoRelNet-T."""
 BETTER = (0.01, 1.0)
-"""Differences that are called better: one point or more."""
+"""Differences that count as better: one point or more."""
 NO_WORSE = (-0.02, 1.0)
-"""Differences that are called no worse: two points down, at most."""
+"""Differences that count as no worse: at most two points down."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """The claim that some networks are better than others, or no worse, tested by the difference of accuracies."""
+    """The claim that some networks are better than others, or no worse, tested by the difference of mean accuracies."""
 
     claim: Claim
-    """Its tolerance is a range of differences between mean accuracies; 1 is 100 points."""
+    """The claim; its tolerance is a range of differences between mean accuracies (1 is 100 points)."""
     better: tuple[Subject, ...]
     worse: tuple[Subject, ...]
     paired: bool = False
-    """Whether each network is compared with one of the others, so that a pair may be missing."""
+    """Whether each network is compared with one of the other side; then some pairs may be missing."""
 
-    def among(self, there: Collection[Subject]) -> tuple[tuple[Subject, ...], tuple[Subject, ...]] | None:
-        """Return both sides if all of their networks are there, or the pairs that are; None if none is."""
+    def available(self, subjects: Collection[Subject]) -> tuple[tuple[Subject, ...], tuple[Subject, ...]] | None:
+        """Return both sides if all their networks are among the subjects, or the complete pairs; None without any."""
         if not self.paired:
-            return (self.better, self.worse) if {*self.better, *self.worse} <= {*there} else None
-        pairs = [pair for pair in zip(self.better, self.worse, strict=True) if {*pair} <= {*there}]
+            return (self.better, self.worse) if {*self.better, *self.worse} <= {*subjects} else None
+        pairs = [pair for pair in zip(self.better, self.worse, strict=True) if {*pair} <= {*subjects}]
         return (tuple(first for first, _ in pairs), tuple(second for _, second in pairs)) if pairs else None
 
 
-class Sides(NamedTuple):
-    """Mean accuracies of the better and the worse of a claim, their trials, and what is compared."""
+class ContrastResult(NamedTuple):
+    """Measured accuracies of both sides of a contrast."""
 
     better: float
+    """Mean accuracy of the networks claimed to be better."""
     worse: float
-    own: list[Finished]
+    """Mean accuracy of the networks claimed to be worse."""
+    runs: list[Finished]
     gains: dict[str, float]
-    """Of pairs, the difference of each by the name of its first; else the one difference."""
+    """Difference of each pair, by the name of its first network; without pairs, the single difference."""
 
     @property
     def gain(self) -> float:
-        """The difference of the means."""
+        """Difference of the mean accuracies."""
         return self.better - self.worse
 
 
-def contrast(
+def make_contrast(
     statement: str,
     source: Source,
     task: str,
@@ -199,10 +208,10 @@ def contrast(
     paired: bool = False,
     reason: str = "",
 ) -> Contrast:
-    """Return what a statement says about networks against others on a task.
+    """Return the contrast for a statement about networks against others on a task.
 
     >>> source = Source("kerg2022thesis", "Fig 5")
-    >>> contrast("outperforms", source, "RMTS3", 94, ["corelnet"], ["esbn"]).claim.name
+    >>> make_contrast("outperforms", source, "RMTS3", 94, ["corelnet"], ["esbn"]).claim.name
     'RMTS3, m 94: corelnet against esbn'
     """
     quantity = f"{' + '.join(better)} against {' + '.join(worse)}"
@@ -211,64 +220,66 @@ def contrast(
     return Contrast(claim, first, second, paired)
 
 
-CAPTION = "Accuracy on unseen shapes, a dot for each seed; diamonds are means on what was trained, dashed lines chance."
-OVER_M = " Where several m were held out, unseen are lines with dots, seen are dashes."
-"""Of figures."""
-
+CAPTION = (
+    "Accuracy on unseen shapes, one dot per seed. Diamonds: means on training shapes. Long dashes: accuracy of a guess."
+)
+"""Caption of every figure."""
+OVER_M = " For several m, lines with dots show unseen shapes and short dashes show seen shapes."
+"""Addition to the caption for figures with several m."""
 
 UNSEEN_SHAPES = ("unseen shapes", "seen shapes")
-"""Name of the accuracy on the test shapes, and its name where no shapes are held out."""
+"""Name of the accuracy on the test shapes, and its name if no shapes are held out."""
 
 
 class RelationalStudy(LearningStudy):
-    """Networks on tasks with m shapes held out, compared by how often they are right on shapes never seen.
+    """Networks on tasks with m shapes held out, compared by their accuracy on unseen shapes.
 
-    A trial is a network on a task at an m; `crossed` makes the `networks` of a preset, whose `seeds` may name networks
-    with the few seeds that they alone have. Rows stand in the order of the grid, then the claims. Curves are of unseen
-    shapes; the last network is tested, whatever it was before.
+    A trial is a network on a task at an m. `crossed` makes the `networks` of a preset; `seeds` of a preset lists
+    networks that run with fewer seeds. The table has the rows of the grid, then those of the contrasts. Learning
+    curves show unseen shapes. The final network is tested, even if an earlier one was better.
     """
 
     base = BASE
     score = "accuracy"
     score_in_words = "accuracy"
     tasks: Mapping[str, Mapping[str, Any]] = TASKS
-    """Every task of the study, with what is published of its training."""
+    """Every task of the study, with its published training settings."""
     contrasts: Sequence[Contrast] = ()
-    """Claims about networks against others; `claims` has them too."""
+    """Claims about networks against others; `claims` contains them too."""
     unseen: Mapping[str, tuple[str, str]] = {"test": UNSEEN_SHAPES}
-    """What a network is tested with that it has not seen: keys of `tests`, each with the name of the quantity, and its
-    name where no shapes are held out."""
+    """Tests with unseen objects: keys of `tests`, each with the name of its quantity, and the name if no shapes are
+    held out."""
     watched: Mapping[str, Sequence[str]] = {}
-    """Networks of which the figure shows how they learn, by task."""
+    """Networks whose learning curves the figure shows, by task."""
     evaluations = 8
-    """A network is tested with as many batches as this many evaluations have; with 32 of 96 problems, 90% right are
-    known to 0.5 points."""
+    """Length of a test, in evaluations of training. With 32 batches of 96 problems, an accuracy of 90% has a standard
+    error of 0.5 points."""
     recipe: Sequence[str] = ("optimiser", "learning_rate", "schedule", "weight_decay", "clip", "steps", "batch_size")
-    """Settings in which a trial must be as published to be compared."""
+    """Settings that must equal the published ones for a trial to be compared."""
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         seeds = tuple(seeds)
-        own = settings.get("seeds", {})
+        seeds_of = settings.get("seeds", {})
         return [
             with_other_shapes(trial)
             for trial in super().trials(settings, seeds)
-            if trial.seed in own.get(trial.subject.network, seeds)
+            if trial.seed in seeds_of.get(trial.subject.network, seeds)
         ]
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
-        """What a trained network is tested with: "validation", what it was trained with, and keys of `unseen`."""
+        """Return the tests of a trained network: "validation" with the training shapes, and the keys of `unseen`."""
         return {"test": (task, "test"), "validation": (task, "validation")}
 
     def measure(self, run: Path) -> dict[str, Any]:
-        """Accuracy in each of the tests."""
+        """Return the accuracy in each of the tests."""
         model, task, config = load_model(run)
         model = model.to(config.device)
         number = self.evaluations * (config.evaluate_batches or ENDLESS_EVALUATION)
-        found = {}
+        accuracies = {}
         for name, (tested, split) in self.tests(task).items():
-            batches = (tested.batch(config.batch_size, config.seed, each, split) for each in range(number))
-            found[name] = evaluate(model, tested, (batch.to(config.device) for batch in batches))["accuracy"]
-        return {name: round(accuracy, 5) for name, accuracy in found.items()}
+            batches = (tested.batch(config.batch_size, config.seed, index, split) for index in range(number))
+            accuracies[name] = evaluate(model, tested, (batch.to(config.device) for batch in batches))["accuracy"]
+        return {name: round(accuracy, 5) for name, accuracy in accuracies.items()}
 
     def as_published(self, trial: Trial) -> bool:
         """Whether a trial has the published recipe."""
@@ -278,118 +289,126 @@ class RelationalStudy(LearningStudy):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for trials in by_name(results).values():
-            for key, words in self.tested(trials).items():
-                found = [one.result[key] for one in finite(trials)]
-                measured = [mean(found)] if found else []  # seeds together, as published
-                ours = over_seeds(found) + (", one seed" if len(found) == 1 else "")
-                row = self.row(trials, words, measured, ours=ours, remark=self.remark(trials, key))
-                rows.append(self.explained(row, finite(trials), found, key))
-        return [*rows, *self.claimed(results)]
+            for key, quantity in self.tested_quantities(trials).items():
+                values = [run.result[key] for run in finite(trials)]
+                measured = [mean(values)] if values else []  # the mean over seeds is compared, as published
+                ours = over_seeds(values) + (", one seed" if len(values) == 1 else "")
+                row = self.row(trials, quantity, measured, ours=ours, remark=self.remark(trials, key))
+                rows.append(self.with_explanation(row, finite(trials), values, key))
+        return [*rows, *self.contrast_rows(results)]
 
-    def explained(self, row: Row, trials: Sequence[Finished], found: Sequence[float], key: str) -> Row:
-        """With why it differs, where the runs tell."""
+    def with_explanation(self, row: Row, trials: Sequence[Finished], values: Sequence[float], key: str) -> Row:
+        """Return the row with the reason why it differs, if the runs show one."""
         claim = row.claim
         if claim is None or row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason:
             return row
         assert claim.tolerance is not None
         published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.tolerance[0]
-        watched = key == next(iter(self.unseen))  # of the first, curves are kept
-        return with_reason(row, why_not(trials, found, claim.tolerance, published, watched))
+        has_curves = key == next(iter(self.unseen))  # learning curves are those of the first test
+        return with_reason(row, explain_difference(trials, values, claim.tolerance, published, has_curves))
 
-    def tested(self, trials: Sequence[Finished]) -> dict[str, str]:
-        """What of `unseen` a network was tested with: not every task has all of it."""
-        there = {key: names for key, names in self.unseen.items() if all(key in one.result for one in finite(trials))}
-        return {key: names[trials[0].trial.subject["m"] == 0] for key, names in there.items()}
+    def tested_quantities(self, trials: Sequence[Finished]) -> dict[str, str]:
+        """Return the tests of `unseen` that a network had, with the names of their quantities; tasks may lack some."""
+        runs, nothing_held_out = finite(trials), trials[0].trial.subject["m"] == 0
+        return {
+            key: names[nothing_held_out] for key, names in self.unseen.items() if all(key in run.result for run in runs)
+        }
 
     def remark(self, trials: Sequence[Finished], key: str = "") -> str:
-        """What was seen in training, how much of the unseen was lost again, and how long it took."""
-        whole = finite(trials)
-        if not whole:
+        """Return the accuracy on training shapes, the accuracy lost to drift, the parameters and the seconds."""
+        runs = finite(trials)
+        if not runs:
             return super().remark(trials)
-        said = [f"seen {percent(mean(one.result['validation'] for one in whole))}"]
-        lost = max(drift(one) for one in whole)
-        said += [f"up to {100 * lost:.1f} points lost after the best evaluation"] if lost >= DRIFT else []
-        return "; ".join([*said, super().remark(trials), f"{mean(one.result['seconds'] for one in whole):,.0f} s"])
+        parts = [f"seen {percent(mean(run.result['validation'] for run in runs))}"]
+        lost = max(drift(run) for run in runs)
+        parts += [f"up to {100 * lost:.1f} points lost after the best evaluation"] if lost >= DRIFT else []
+        return "; ".join([*parts, super().remark(trials), f"{mean(run.result['seconds'] for run in runs):,.0f} s"])
 
-    def claimed(self, results: Sequence[Finished]) -> list[Row]:
-        """A row for each claim of which all networks are there, or some of its pairs."""
+    def contrast_rows(self, results: Sequence[Finished]) -> list[Row]:
+        """Return a row for each contrast whose networks, or some of whose pairs, were run."""
         rows = []
-        for one in self.contrasts:
-            if (found := self.sides(results, one)) is None:
+        for contrast in self.contrasts:
+            if (measured := self.measure_contrast(results, contrast)) is None:
                 continue
-            ours = f"{100 * found.gain:+.1f} points: {percent(found.better)} against {percent(found.worse)}"
-            if len(found.gains) > 1:
-                ours += f" ({', '.join(f'{network} {100 * gain:+.1f}' for network, gain in found.gains.items())})"
-            there = Counter(each.trial.subject for each in found.own)
-            missing = [each.network for each in (*one.better, *one.worse) if each not in there]
+            ours = f"{100 * measured.gain:+.1f} points: {percent(measured.better)} against {percent(measured.worse)}"
+            if len(measured.gains) > 1:
+                ours += f" ({', '.join(f'{network} {100 * gain:+.1f}' for network, gain in measured.gains.items())})"
+            seeds = Counter(run.trial.subject for run in measured.runs)
+            missing = [subject.network for subject in (*contrast.better, *contrast.worse) if subject not in seeds]
             ours += f"; without {', '.join(missing)}" if missing else ""
-            single = dict.fromkeys(each.network for each, seeds in there.items() if seeds == 1)
+            single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
             ours += f"; one seed of {' and '.join(single)}" if single else ""
-            row = self.compare(found.own, one.claim, one.claim.name, list(found.gains.values()), ours)
-            rows.append(self.weighed(row, one, found))
+            claim, gains = contrast.claim, list(measured.gains.values())
+            row = self.compare(measured.runs, claim, claim.name, gains, ours)
+            rows.append(self.judge_contrast(row, contrast, measured))
         return rows
 
-    def weighed(self, row: Row, one: Contrast, found: Sides) -> Row:
-        """With why the claim does not hold, where the runs tell; not compared where they could not tell."""
-        if not row.verdict.compared or one.claim.tolerance is None:
+    def judge_contrast(self, row: Row, contrast: Contrast, measured: ContrastResult) -> Row:
+        """Return the row with the reason why the claim fails, if the runs show one; uncompared if nothing can follow.
+
+        A contrast decides nothing if neither side has learned the task, or if the worse side is perfect.
+        """
+        claim = contrast.claim
+        if not row.verdict.compared or claim.tolerance is None:
             return row
-        low, chance = one.claim.tolerance[0], chance_of(found.own)
-        if low < 0 and max(found.better, found.worse) < chance + LEARNED:
+        low, chance = claim.tolerance[0], chance_accuracy(measured.runs)
+        if low < 0 and max(measured.better, measured.worse) < chance + LEARNED:
             reason = f"neither is much above chance, {percent(chance)}"
-            return one.claim.not_compared(row.quantity, row.ours, "", reason)
-        if found.worse > 1 - low and NO_WORSE[0] <= found.gain < low:
-            return one.claim.not_compared(row.quantity, row.ours, "", "the second leaves no room to be better")
+            return claim.not_compared(row.quantity, row.ours, "", reason)
+        if measured.worse > 1 - low and NO_WORSE[0] <= measured.gain < low:
+            return claim.not_compared(row.quantity, row.ours, "", "the second leaves no room to be better")
         if row.verdict is Verdict.DIFFERS and not row.judgement.reason:
             first, second = (
-                [each for each in found.own if each.trial.subject in side] for side in (one.better, one.worse)
+                [run for run in measured.runs if run.trial.subject in side]
+                for side in (contrast.better, contrast.worse)
             )
-            return with_reason(row, why_not_better(first, second, next(iter(self.unseen)), found.gain, low))
+            return with_reason(row, explain_contrast(first, second, next(iter(self.unseen)), measured.gain, low))
         if row.verdict is Verdict.IN_PART:
-            others = [network for network, gain in found.gains.items() if gain < low]
+            others = [network for network, gain in measured.gains.items() if gain < low]
             return with_reason(row, f"not so for {' and '.join(others)}")
         return row
 
-    def sides(self, results: Sequence[Finished], one: Contrast) -> Sides | None:
-        """What was measured of both sides of a claim; None where networks are missing."""
-        key, found = next(iter(self.unseen)), dict[Subject, list[Finished]]()
-        for each in finite(results):
-            found.setdefault(each.trial.subject, []).append(each)
-        if (sides := one.among(found)) is None:
+    def measure_contrast(self, results: Sequence[Finished], contrast: Contrast) -> ContrastResult | None:
+        """Return the measured accuracies of both sides of a contrast; None if networks are missing."""
+        key, runs = next(iter(self.unseen)), dict[Subject, list[Finished]]()
+        for run in finite(results):
+            runs.setdefault(run.trial.subject, []).append(run)
+        if (sides := contrast.available(runs)) is None:
             return None
-        of_each = [{where: mean(each.result[key] for each in found[where]) for where in side} for side in sides]
-        better, worse = (mean(side.values()) for side in of_each)
+        means = [{subject: mean(run.result[key] for run in runs[subject]) for subject in side} for side in sides]
+        better, worse = (mean(side.values()) for side in means)
         gains = {"": better - worse}
-        if one.paired:
-            pairs = zip(*(side.items() for side in of_each), strict=True)
-            gains = {first.network: more - less for (first, more), (_, less) in pairs}
-        return Sides(better, worse, [each for side in sides for where in side for each in found[where]], gains)
+        if contrast.paired:
+            pairs = zip(*(side.items() for side in means), strict=True)
+            gains = {subject.network: first - second for (subject, first), (_, second) in pairs}
+        return ContrastResult(
+            better, worse, [run for side in sides for subject in side for run in runs[subject]], gains
+        )
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        """Accuracy of each network on each task: a dot for each seed, over m where there are several."""
-        means = {(one.subject, one.quantity): one.mean for one in self.claims if isinstance(one, Reported)}
+        """Draw the accuracy of each network on each task: one dot per seed, and curves over m if there are several."""
+        means = {(claim.subject, claim.quantity): claim.mean for claim in self.claims if isinstance(claim, Reported)}
         panels: dict[tuple[str, str], Panel] = {}
-        for one in finite(results):
-            subject = one.trial.subject
+        curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
+        for run in finite(results):
+            subject = run.trial.subject
             m = subject["m"]
             held_out = None if m is None else int(m)
-            for key, words in self.tested([one]).items():
-                title = subject.task if len(self.unseen) == 1 else f"{subject.task}, {words}"
-                panel = panels.setdefault((subject.task, key), Panel(title, chance_of([one])))
-                panel.add(subject.network, held_out, one.result[key], one.result["validation"])
-                published = means.get((subject, words))
+            for key, quantity in self.tested_quantities([run]).items():
+                title = subject.task if len(self.unseen) == 1 else f"{subject.task}, {quantity}"
+                panel = panels.setdefault((subject.task, key), Panel(title, chance_accuracy([run])))
+                panel.add(subject.network, held_out, run.result[key], run.result["validation"])
+                published = means.get((subject, quantity))
                 if published is not None:
-                    panel.told[subject.network, held_out] = published
-        curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
-        for one in finite(results):
-            subject = one.trial.subject
+                    panel.published[subject.network, held_out] = published
             if subject.network in self.watched.get(subject.task, ()):
-                own = curves.setdefault(subject.task, {}).setdefault(subject.network, [])
-                own.append(one.result["curve"])
-        return accuracies(list(panels.values()), curves)
+                seeds = curves.setdefault(subject.task, {}).setdefault(subject.network, [])
+                seeds.append(run.result["curve"])
+        return draw_accuracies(list(panels.values()), curves)
 
 
 def with_other_shapes(trial: Trial) -> Trial:
-    """The trial with other shapes held out for each seed, as published, if its task holds out shapes."""
+    """Return the trial with other shapes held out for each seed, as published, if its task holds out shapes."""
     options = trial.settings["task_options"]
     if "m" not in options:
         return trial
@@ -397,7 +416,7 @@ def with_other_shapes(trial: Trial) -> Trial:
 
 
 def over_seeds(values: Sequence[float]) -> str:
-    """Mean, standard deviation, lowest and highest.
+    """Return the mean, standard deviation, lowest and highest value as text, in percent.
 
     >>> over_seeds([0.96, 1.0]), over_seeds([0.5]), over_seeds([])
     ('98.0% ± 2.8 (96.0 to 100.0)', '50.0%', 'none')

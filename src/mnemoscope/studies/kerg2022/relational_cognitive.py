@@ -27,14 +27,14 @@ from mnemoscope.studies.kerg2022.relational import (
     VERY_GOOD,
     RelationalStudy,
     at_extreme,
-    contrast,
     crossed,
+    make_contrast,
     named,
     network_on,
 )
 
 RELATIONAL = ("corelnet", "corelnet-t", "esbn")
-"""Networks whose decoder sees how alike objects are, and nothing of them."""
+"""Networks whose decoder sees the similarities of objects, but not the objects."""
 OTHERS = ("transformer", "predinet", "relation-network", "lstm")
 RECURRENT = ("ntm", "mnm")
 REMEDIES: dict[str, dict[str, Any]] = {
@@ -42,20 +42,21 @@ REMEDIES: dict[str, dict[str, Any]] = {
     "corelnet-segmented": {"cell": "corelnet", "cell_options": {"segmented": True}},
     "corelnet-cosine": {"cell": "corelnet", "schedule": "cosine"},
 }
-"""Tried against drift: long after the training shapes are told apart the encoder goes on learning, and what it does for
-five shapes may bring others together. A random encoder stays as it is; one whose learning rate falls to 0 changes less
-and less; and where rows are normalised apart, what is subtracted from an object depends on fewer others."""
+"""Remedies against drift. Long after the encoder separates the training shapes it continues to learn, and changes that
+help five shapes may map others closer together. A random encoder is never trained. With a learning rate that falls to
+0, the encoder changes less and less. With rows normalised separately, fewer objects influence the normalisation of
+each."""
 PAIRS: dict[str, dict[str, Any]] = {"esbn-segmented": {"cell": "esbn", "cell_options": {"segmented": True}}}
-"""ESBN with the pairs of RMTS normalised apart: together they leave it at 73%, where Webb et al. tell of more."""
+"""ESBN with the pairs of RMTS normalised separately: normalised together it reaches 73%; Webb et al. report more."""
 TOGETHER = "all its pairs are normalised together; see esbn-segmented of --preset paper"
 DRIFTING = ("identity rules",)
-"""Tasks of which accuracy on unseen shapes falls again while that on seen ones stays."""
-TOLD = {
+"""Tasks in which the accuracy on unseen shapes falls again while that on seen shapes stays."""
+STATEMENTS = {
     "corelnet": ("optimal", NEAR_PERFECT, "5.6 and Fig 3"),
     "corelnet-t": ("exceptionally well", VERY_GOOD, "5.6 and Fig 3"),
     "esbn": ("nearly perfect", VERY_GOOD, "5.6 and Fig 3: exceptionally well; nearly perfect in Webb et al. 2021"),
 }
-"""What is said of networks on all four tasks; the numbers stand in figures alone."""
+"""Published statements about networks on all four tasks, with our tolerances; numbers are only in figures."""
 MEASURED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
     ("corelnet", "same/diff"): ("100%", NEAR_PERFECT),
     ("corelnet", "RMTS"): ("100%", NEAR_PERFECT),
@@ -67,14 +68,14 @@ MEASURED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
     ("transformer", "identity rules"): ("50%", (0.4, 0.6)),
     ("predinet", "identity rules"): ("32%", (0.22, 0.42)),
 }
-"""Of the prototype; what agrees is 10 points up and down where the task was not learned."""
+"""Accuracies of the prototype, with tolerances: 10 points up and down if the task was not learned."""
 
 
 def _claims() -> tuple[Claim, ...]:
-    found = []
+    claims = []
     for task in BASIC:
-        for network in dict.fromkeys((*TOLD, *(network for network, _ in MEASURED))):
-            statement, tolerance, locus = TOLD.get(network, ("", None, ""))
+        for network in dict.fromkeys((*STATEMENTS, *(network for network, _ in MEASURED))):
+            statement, tolerance, locus = STATEMENTS.get(network, ("", None, ""))
             measured, near = MEASURED.get((network, task), ("", None))
             value = "; ".join(part for part in (statement, f"a prototype: {measured}" if measured else "") if part)
             if not value:
@@ -84,13 +85,13 @@ def _claims() -> tuple[Claim, ...]:
                 source = Source("kerg2022thesis", f"{locus}; {AND_PROTOTYPE}" if measured else locus)
             subject = network_on(network, task, EXTREME[task])
             reason = TOGETHER if (network, task) == ("esbn", "RMTS") else ""
-            found.append(Claim(subject, UNSEEN_SHAPES[0], value, source, tolerance or near, reason=reason))
-    return tuple(found)
+            claims.append(Claim(subject, UNSEEN_SHAPES[0], value, source, tolerance or near, reason=reason))
+    return tuple(claims)
 
 
 CONTRASTS = (
     *(
-        contrast(
+        make_contrast(
             "exceptionally well, as opposed to models that rely on sensory details",
             Source("kerg2022thesis", "5.6 and Fig 3"),
             task,
@@ -101,7 +102,7 @@ CONTRASTS = (
         for task in BASIC
     ),
     *(
-        contrast(
+        make_contrast(
             SIMPLE,
             Source("kerg2022thesis", "5.6"),
             task,
@@ -119,7 +120,7 @@ DRIFT = {task: TASKS[task] for task in DRIFTING}
 
 
 def _grid(*networks: str) -> dict[Subject, dict[str, Any]]:
-    """All tasks at their largest m, those that drift with the remedies too, and RMTS with pairs normalised apart."""
+    """Return all tasks at their largest m, drifting ones with the remedies, RMTS also with separate normalisation."""
     rmts = {"RMTS": FOUR["RMTS"]}
     return (
         crossed(named(*networks), FOUR, at_extreme(FOUR))
@@ -133,14 +134,14 @@ class Cognitive(RelationalStudy):
 
     name = "relational-cognitive"
     title = "Cognitive tests on unseen shapes"
-    question = "Who has learned a rule from a handful of shapes, such that it holds for shapes never seen?"
+    question = "Which networks learn a rule from a handful of shapes that also holds for unseen shapes?"
     base = replace(BASE, name="relational-cognitive")
     contrasts = CONTRASTS
-    claims = (*_claims(), *(one.claim for one in CONTRASTS))
+    claims = (*_claims(), *(contrast.claim for contrast in CONTRASTS))
     watched: Mapping[str, Sequence[str]] = dict.fromkeys(DRIFTING, ("corelnet", *REMEDIES))
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations on two tasks: it shows that the machinery works.",
+            "Smoke test: a few iterations on two tasks.",
             {
                 "networks": crossed(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
                 | crossed(named("corelnet"), DRIFT, at_extreme(DRIFT)),
@@ -148,8 +149,8 @@ class Cognitive(RelationalStudy):
             },
         ),
         "cpu": Preset(
-            "As published, with the most shapes held out, for identity rules with remedies against drift "
-            "too; five seeds of CoRelNet, two of CoRelNet-T, one of the others, which are slow.",
+            "As published, with the most shapes held out, and identity rules also with remedies against drift; five "
+            "seeds of CoRelNet, two of CoRelNet-T, one of the other networks, which are slow.",
             {
                 "networks": _grid(*RELATIONAL, *OTHERS),
                 "changes": {},
@@ -169,7 +170,7 @@ class Cognitive(RelationalStudy):
             },
         ),
         "paper": Preset(
-            "As cpu, with NTM and MNM, ten seeds as published, on a GPU.",
+            "As cpu, with NTM and MNM; ten seeds as published, on a GPU.",
             {"networks": _grid(*RELATIONAL, *OTHERS, *RECURRENT), "changes": {"device": "cuda"}},
             tuple(range(10)),
         ),
@@ -196,8 +197,8 @@ class Cognitive(RelationalStudy):
         "hochreiter1997",
     )
     caption = (
-        f"{CAPTION}{OVER_M} Below, accuracy on unseen shapes while learning, where it may fall again: thin lines for "
-        "seeds, thick ones for their median."
+        f"{CAPTION}{OVER_M} Bottom: accuracy on unseen shapes during training, which may fall again; thin lines for "
+        "seeds, thick lines for their median."
     )
 
 

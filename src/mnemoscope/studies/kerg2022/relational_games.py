@@ -15,8 +15,8 @@ from mnemoscope.studies.kerg2022.relational import (
     FEW_STEPS,
     PROTOTYPE,
     RelationalStudy,
-    contrast,
     crossed,
+    make_contrast,
     named,
     network_on,
     reported,
@@ -28,7 +28,7 @@ from mnemoscope.tasks.relational.games import COLOUR_RULES
 from mnemoscope.tasks.relational_sequence import RelationalSequence
 
 Percent = tuple[float, float]
-"""Mean and deviation over ten seeds."""
+"""Mean and standard deviation over ten seeds, in percent."""
 TESTED = ("hexominoes", "stripes")
 GAMES = tuple(RULES)
 TABLE: dict[str, dict[str, tuple[Percent, ...]]] = {
@@ -78,27 +78,27 @@ TABLE: dict[str, dict[str, tuple[Percent, ...]]] = {
         "row matching": ((50.5, 0.3), (50.4, 0.4)), "colour/shape": ((77.5, 9.2),), "left-of": ((51.0, 2.1),),
     },
 }  # fmt: skip
-"""Hexominoes, then stripes. The first five networks are of Table 1, the others of Table 2, which repeats CoRelNet's and
-CoRelNet-T's rows."""
+"""Accuracy with hexominoes, then with stripes. The first five networks are in Table 1, the others in Table 2, which
+repeats the rows of CoRelNet and CoRelNet-T."""
 FIRST = ("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
 SECOND = ("mnm", "lstm", "ntm", "relation-network")
 LONGER: dict[str, Any] = {"batch_size": 128, "steps": 5000, "schedule": "cosine"}
-"""Larger batches, twice as many, and a learning rate that falls to 0: by the published recipe, several relations tell
-colour and identity sooner than shape where colours differ, and may end there."""
+"""Larger batches, twice as many of them, and a learning rate that falls to 0. With the published recipe, several
+relations distinguish colour and identity before shape, and training may end there."""
 SEVERAL: dict[str, dict[str, Any]] = {"corelnet-multi": {"cell": "corelnet-multi", **LONGER}}
-OTHERWISE: dict[str, dict[str, Any]] = {
+CONTROLS: dict[str, dict[str, Any]] = {
     "corelnet-longer": {"cell": "corelnet", **LONGER},
     "corelnet-multi-brief": {"cell": "corelnet-multi"},
 }
-"""One relation trained as long as several, and several as briefly as one: what is due to which."""
+"""Controls: one relation with the longer training, and several relations with the published training."""
 BEYOND = {**SEVERAL, **named("abstractor")}
-"""Not in the thesis: many relations at once, and symbols moved by relations."""
+"""Networks that are not in the thesis: several relations in parallel, and symbols moved by relations."""
 ENOUGH = 0.85
-"""Of colour/shape, for several relations."""
+"""Lowest accuracy on colour/shape that matches the claim about several relations."""
 
 
 def _claims() -> tuple[Claim, ...]:
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for network, games in TABLE.items():
         source = (
             Source("kerg2022thesis", "chapter 5 Table 1")
@@ -107,21 +107,21 @@ def _claims() -> tuple[Claim, ...]:
         )
         for game, row in games.items():
             for test_set, (percent, deviation) in zip(TESTED, row, strict=False):
-                found.append(reported(network_on(network, game), test_set, percent, deviation, source))
+                claims.append(reported(network_on(network, game), test_set, percent, deviation, source))
     several = Claim(
         network_on("corelnet-multi", "colour/shape"), "hexominoes", "a prototype: 87.4%", PROTOTYPE, (ENOUGH, 1.0)
     )
-    return (*found, several)
+    return (*claims, several)
 
 
 def game(rule: str) -> dict[str, Any]:
-    """A game as `crossed` wants it."""
+    """Return a game in the form that `crossed` expects."""
     return {"task": "relational-game", "task_options": {"rule": rule}}
 
 
-SWAPPED = crossed(OTHERWISE, {"colour/shape": game("colour/shape")})
+SWAPPED = crossed(CONTROLS, {"colour/shape": game("colour/shape")})
 CONTRASTS = (
-    contrast(
+    make_contrast(
         "one relation cannot tell colour from shape",
         Source("mnemoscope", "why the tables' CoRelNet is at 47.2%"),
         "colour/shape",
@@ -130,7 +130,7 @@ CONTRASTS = (
         ("corelnet-longer",),
     ),
     *(
-        contrast(
+        make_contrast(
             "at chance, but for networks that see relations alone",
             Source("kerg2022thesis", "chapter 5 Table 1"),
             "row matching",
@@ -149,8 +149,8 @@ class Games(RelationalStudy):
     name = "relational-games"
     title = "Relational games with unseen objects"
     question = (
-        "Who has learned a relation among pentominoes, such that it holds for hexominoes and stripes in colours never "
-        "seen? What is within the published deviation, or better, agrees."
+        "Which networks learn a relation among pentominoes that also holds for hexominoes and stripes in unseen "
+        "colours? Accuracies within one published standard deviation, or better, match."
     )
     base = replace(
         BASE, name="relational-games", task="relational-game", steps=2500, batch_size=32, evaluate_batches=12
@@ -158,14 +158,14 @@ class Games(RelationalStudy):
     tasks: Mapping[str, Mapping[str, Any]] = {rule: game(rule) for rule in GAMES}
     unseen: Mapping[str, tuple[str, str]] = {test_set: (test_set, test_set) for test_set in TESTED}
     contrasts = CONTRASTS
-    claims = (*_claims(), *(one.claim for one in CONTRASTS))
+    claims = (*_claims(), *(contrast.claim for contrast in CONTRASTS))
     watched: Mapping[str, Sequence[str]] = {
-        "colour/shape": ("corelnet", *OTHERWISE, "corelnet-multi", "transformer"),
+        "colour/shape": ("corelnet", *CONTROLS, "corelnet-multi", "transformer"),
         "row matching": ("corelnet", "transformer"),
     }
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of two games: it shows that the machinery works.",
+            "Smoke test: a few iterations of two games.",
             {
                 "networks": crossed(
                     {**named("corelnet"), **SEVERAL}, {rule: game(rule) for rule in ("same", "colour/shape")}
@@ -174,12 +174,12 @@ class Games(RelationalStudy):
             },
         ),
         "cpu": Preset(
-            "As published, the networks of Table 1 and several relations; five seeds.",
+            "The networks of Table 1 as published, and CoRelNet with several relations; five seeds.",
             {"networks": {**crossed({**named(*FIRST), **SEVERAL}, tasks), **SWAPPED}, "changes": {}},
             (0, 1, 2, 3, 4),
         ),
         "paper": Preset(
-            "As published, all networks of both tables and those beyond; ten seeds, on a GPU.",
+            "All networks of both tables as published, and networks that are not in the thesis; ten seeds, on a GPU.",
             {
                 "networks": {**crossed({**named(*FIRST, *SECOND), **BEYOND}, tasks), **SWAPPED},
                 "changes": {"device": "cuda"},
@@ -199,30 +199,30 @@ class Games(RelationalStudy):
         "hochreiter1997",
     )
     caption = (
-        "Accuracy on unseen objects, a dot for each seed; circles are published means, diamonds means on pentominoes, "
-        "dashed lines chance. Below, accuracy on hexominoes while learning: thin lines for seeds, thick ones for their "
-        "median."
+        "Accuracy on unseen objects, one dot per seed. Circles: published means. Diamonds: means on pentominoes. "
+        "Dashed lines: accuracy of a guess. Bottom: accuracy on hexominoes during training, thin lines for seeds, "
+        "thick lines for their median."
     )
 
     def as_published(self, trial: Trial) -> bool:
-        """Networks that are not in the thesis are compared by the recipe that is declared here."""
-        own = {**BEYOND, **OTHERWISE}.get(trial.subject.network)
-        if own is None:
+        """Whether a trial has the published recipe or, if its network is not in the thesis, the recipe defined here."""
+        changes = {**BEYOND, **CONTROLS}.get(trial.subject.network)
+        if changes is None:
             return super().as_published(trial)
-        told = changed(self.base, own)
-        return all(trial.settings[name] == getattr(told, name) for name in self.recipe)
+        recipe = changed(self.base, changes)
+        return all(trial.settings[name] == getattr(recipe, name) for name in self.recipe)
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         assert isinstance(task, RelationalSequence)
         assert isinstance(task.relational, RelationalGame)
-        found: dict[str, tuple[Task, Split]] = {"validation": (task, "validation")}
+        tests: dict[str, tuple[Task, Split]] = {"validation": (task, "validation")}
         for test_set in test_sets(task.relational.rule):
-            found[test_set] = RelationalSequence(replace(task.relational, test_set=test_set)), "test"
-        return found
+            tests[test_set] = RelationalSequence(replace(task.relational, test_set=test_set)), "test"
+        return tests
 
 
 def test_sets(rule: str) -> tuple[Literal["hexominoes", "stripes"], ...]:
-    """What a game can be tested with."""
+    """Return the sets of objects with which a game can be tested; stripes do not suit rules about colour."""
     return TESTED[:1] if rule in COLOUR_RULES else TESTED
 
 

@@ -1,4 +1,4 @@
-"""Why an accuracy on unseen shapes is not as published, where the runs themselves tell."""
+"""Reasons, read from the runs, why an accuracy on unseen shapes differs from the published one."""
 
 from __future__ import annotations
 
@@ -10,84 +10,89 @@ from statistics import mean, median
 from mnemoscope.replication.study import Finished
 
 LEARNED = 0.1
-"""Accuracy above chance up to which little is learned."""
+"""Accuracy above chance below which a network has learned little."""
 KEPT = 0.98
-"""Accuracy on what was trained with which a network must still have to drift: otherwise it unlearns."""
+"""Lowest accuracy on training shapes for a loss on unseen shapes to count as drift; below it, the network unlearns."""
 WINDOW = 5
-"""Evaluations of which the median counts, so that one that is better or worse by chance does not."""
+"""Evaluations in the running median, which ignores a single outlier."""
 
 
-def why_not(
-    trials: Sequence[Finished], found: Sequence[float], agreeing: tuple[float, float], told: float, watched: bool
+def explain_difference(
+    trials: Sequence[Finished],
+    accuracies: Sequence[float],
+    tolerance: tuple[float, float],
+    published: float,
+    has_curves: bool,
 ) -> str:
-    """Why the mean of what seeds have found is not within what agrees; empty where it is not known.
+    """Return why the mean accuracy over the seeds is outside the tolerance; empty if unknown.
 
     Args:
-        trials: the runs of the seeds.
-        found: their accuracies.
-        agreeing: lowest and highest that agrees.
-        told: the published mean, or what is nearest to it.
-        watched: whether the curves of the runs are of what these accuracies are of.
+        trials: the runs, one per seed.
+        accuracies: the tested accuracy of each run.
+        tolerance: lowest and highest accuracy that match the claim.
+        published: the published mean, or the end of the tolerance that stands for it.
+        has_curves: whether the learning curves of the runs show the tested accuracy.
 
     """
-    low, high = agreeing
-    chance, lost = chance_of(trials), drifted(trials) if watched else 0.0
-    among = sum(low <= each <= high for each in found)
-    if max(told, mean(found)) < chance + LEARNED:
+    low, high = tolerance
+    chance, lost = chance_accuracy(trials), mean_drift(trials) if has_curves else 0.0
+    matching = sum(low <= accuracy <= high for accuracy in accuracies)
+    if max(published, mean(accuracies)) < chance + LEARNED:
         return f"neither is much above chance, {percent(chance)}"
-    if mean(found) < low <= mean(found) + lost:
+    if mean(accuracies) < low <= mean(accuracies) + lost:
         return f"drift; at its best it had {100 * lost:.1f} points more"
-    if among:
-        return f"seeds vary; {among} of {len(found)} {'is' if among == 1 else 'are'} within what agrees"
-    return "not known; one seed" if len(found) == 1 else ""
+    if matching:
+        return f"seeds vary; {matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the tolerance"
+    return "cause unknown; one seed" if len(accuracies) == 1 else ""
 
 
-def why_not_better(
+def explain_contrast(
     better: Sequence[Finished], worse: Sequence[Finished], tested: str, difference: float, low: float
 ) -> str:
-    """Why the difference of two sides, in the accuracy `tested`, is below `low`; empty where it is not known."""
-    chance = chance_of(better)
-    first, second = ([one.result[tested] for one in side] for side in (better, worse))
+    """Return why the difference of two sides, in the accuracy `tested`, is below `low`; empty if unknown."""
+    chance = chance_accuracy(better)
+    first, second = ([run.result[tested] for run in side] for side in (better, worse))
     if mean(first) < chance + LEARNED:
         return f"the first is hardly above chance, {percent(chance)}"
-    lost = drifted(better) - drifted(worse)
+    lost = mean_drift(better) - mean_drift(worse)
     if difference < low <= difference + lost:
         return f"drift; at its best the first had {100 * lost:.1f} points more"
-    seeds = Counter(one.trial.name for one in (*better, *worse))
+    seeds = Counter(run.trial.name for run in (*better, *worse))
     if min(seeds.values()) == 1:
-        return "not known; one seed"
+        return "cause unknown; one seed"
     if len(seeds) == len((first, second)) and max(first) - mean(second) >= low:  # one condition against another
-        those, these = (f"{percent(min(side))} to {percent(max(side))}" for side in (first, second))
-        return f"seeds vary; the first is at {those}, the second at {these}"
+        ranges = tuple(f"{percent(min(side))} to {percent(max(side))}" for side in (first, second))
+        return "seeds vary; the first is at {}, the second at {}".format(*ranges)
     return ""
 
 
-def chance_of(trials: Sequence[Finished]) -> float:
-    """Accuracy of a guess."""
+def chance_accuracy(trials: Sequence[Finished]) -> float:
+    """Return the accuracy of a guess, from the baseline loss of the first trial."""
     return exp(-trials[0].result["baseline"])
 
 
-def drift(one: Finished) -> float:
-    """How much accuracy a network had at its best evaluation on unseen shapes, more than at its last one."""
-    return max(one.result["curve"]["accuracy"]) - one.result["curve"]["accuracy"][-1]
+def drift(run: Finished) -> float:
+    """Return the accuracy on unseen shapes lost from the best evaluation to the last one."""
+    return max(run.result["curve"]["accuracy"]) - run.result["curve"]["accuracy"][-1]
 
 
-def drifted(trials: Sequence[Finished]) -> float:
-    """How much more accuracy on unseen shapes networks had at their best for a while than in the end, in the mean; 0
-    where they have not kept what they were trained with.
+def mean_drift(trials: Sequence[Finished]) -> float:
+    """Return the accuracy on unseen shapes lost from the best running median to the last one, in the mean over trials.
+
+    It is 0 for networks that have also lost accuracy on the training shapes.
     """
-    if mean(one.result["validation"] for one in trials) < KEPT:
+    if mean(run.result["validation"] for run in trials) < KEPT:
         return 0.0
-    return mean(max(smooth) - smooth[-1] for smooth in (_medians(one.result["curve"]["accuracy"]) for one in trials))
+    return mean(max(smooth) - smooth[-1] for smooth in (_medians(run.result["curve"]["accuracy"]) for run in trials))
 
 
 def _medians(curve: Sequence[float]) -> list[float]:
-    """Of as many evaluations as a window has, one window after the other."""
+    """Return the running median over `WINDOW` evaluations."""
     return [median(curve[end - WINDOW : end]) for end in range(min(WINDOW, len(curve)), len(curve) + 1)]
 
 
 def percent(accuracy: float) -> str:
-    """One digit behind the point.
+    """Return an accuracy in percent, with one decimal.
 
     >>> percent(0.98765)
     '98.8%'

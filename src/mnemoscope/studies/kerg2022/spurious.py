@@ -1,4 +1,4 @@
-"""Shapes with a colour that does not matter, in one image and apart (Kerg, 5.6 Fig 6, C.5 and C.6)."""
+"""Shapes with an irrelevant colour, in one image or in separate images (Kerg, 5.6 Fig 6, C.5 and C.6)."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ from mnemoscope.studies.kerg2022.relational import (
     VERY_GOOD,
     Contrast,
     RelationalStudy,
-    contrast,
     crossed,
+    make_contrast,
     named,
     network_on,
 )
 
 
 def with_feature(feature: str) -> dict[str, dict[str, Any]]:
-    """Return the four cognitive tests with a feature that does not matter for the answer."""
+    """Return the four cognitive tests with a feature that is irrelevant for the answer."""
     return {f"{task} {feature}": changed_options(TASKS[task], {"spurious": feature}) for task in BASIC}
 
 
 COLOURED, MIRRORED = with_feature("colour"), with_feature("mirror")
 SEPARATED = {"same/diff separated": with_feature("separated")["same/diff separated"]}
 WITHOUT = {f"{task} {feature}": task for feature in ("colour", "mirror", "separated") for task in BASIC}
-"""Each task without its feature."""
+"""Name of each task without its feature."""
 M = {name: (EXTREME[WITHOUT[name]],) for name in (*COLOURED, *MIRRORED, *SEPARATED)}
 ALL_M = dict.fromkeys(SEPARATED, (*HELD_OUT, 95, 98))
 PLAIN = ("corelnet", "esbn")
 LEARNED, RANDOM, SPARSE = (tuple(network + kind for network in PLAIN) for kind in ("", "-random", "-l1"))
 L1 = {"RMTS": 5.0}
-"""Strength of the penalty where it is not 1 (Kerg, Fig 6)."""
+"""Strength of the L1 penalty where it is not 1 (Kerg, Fig 6)."""
 
 
 def grid(tasks: Mapping[str, Mapping[str, Any]], plain: Sequence[str] = PLAIN) -> dict[Subject, dict[str, Any]]:
     """Return three variants of each plain network on each task, with the published strength of the penalty."""
-    found = {}
+    trials = {}
     for name, task in tasks.items():
         strength = L1.get(WITHOUT[name])
         penalty = {"cell_options": {"l1": strength}} if strength else {}
         sparse = {f"{network}-l1": {"cell": f"{network}-l1", **penalty} for network in plain}
         networks = named(*plain, *(f"{network}-random" for network in plain)) | sparse
-        found |= crossed(networks, {name: task}, M)
-    return found
+        trials |= crossed(networks, {name: task}, M)
+    return trials
 
 
 def falls(network: str) -> Contrast:
-    """Return the claim that a network is worse where more shapes are held out."""
+    """Return the contrast for the claim that a network degrades as more shapes are held out."""
     few, many = (network_on(network, "same/diff separated", m) for m in (0, 98))
     subject, source = network_on(network, "same/diff separated"), Source("kerg2022thesis", "C.6 Fig 4")
     claim = Claim(subject, "m 0 against m 98", "degrades as m increases", source, BETTER)
@@ -70,7 +70,7 @@ def falls(network: str) -> Contrast:
 
 CONTRASTS = (
     *(
-        contrast(
+        make_contrast(
             "a random encoder performs poorly",
             Source("kerg2022thesis", "5.6 and Fig 6"),
             task,
@@ -82,7 +82,7 @@ CONTRASTS = (
         for task in COLOURED
     ),
     *(
-        contrast(
+        make_contrast(
             "even a learned encoder struggles, and often requires strong regularisation",
             Source("kerg2022thesis", "5.6 and Fig 6"),
             task,
@@ -103,7 +103,7 @@ class Spurious(RelationalStudy):
 
     name = "spurious"
     title = "Colours that do not matter"
-    question = "Does a network ignore on unseen shapes what never mattered on seen ones?"
+    question = "Does a network ignore, on unseen shapes, a feature that was irrelevant on seen shapes?"
     base = replace(BASE, name="spurious")
     tasks = COLOURED | MIRRORED | SEPARATED
     contrasts = CONTRASTS
@@ -118,11 +118,11 @@ class Spurious(RelationalStudy):
             )
             for m in ALL_M["same/diff separated"]
         ),
-        *(one.claim for one in CONTRASTS),
+        *(contrast.claim for contrast in CONTRASTS),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations on three tasks: it shows that the machinery works.",
+            "Smoke test: a few iterations on three tasks.",
             {
                 "networks": crossed(named("corelnet-l1"), {"RMTS colour": COLOURED["RMTS colour"]}, M)
                 | crossed(named("corelnet"), {"RMTS mirror": MIRRORED["RMTS mirror"]}, M)
@@ -131,9 +131,9 @@ class Spurious(RelationalStudy):
             },
         ),
         "cpu": Preset(
-            "Colours, and colours in images of their own, as published, with the most shapes held out (and "
-            "of separated ones fewer, down to none), ESBN with separated ones alone, as it is slow; and, not "
-            "published, mirror images; one seed.",
+            "Colours, and colours in separate images, as published, with the most shapes held out (with separate "
+            "images also fewer, down to none); ESBN, which is slow, with separate images only; and mirror images, "
+            "which were not published; one seed.",
             {
                 "networks": grid(COLOURED | MIRRORED, ("corelnet",))
                 | crossed(named("corelnet", "transformer"), SEPARATED, ALL_M)
@@ -142,7 +142,7 @@ class Spurious(RelationalStudy):
             },
         ),
         "paper": Preset(
-            "As cpu, with ESBN everywhere, ten seeds as published, on a GPU.",
+            "As cpu, with ESBN on all tasks; ten seeds as published, on a GPU.",
             {
                 "networks": grid(COLOURED)
                 | grid(MIRRORED)

@@ -1,4 +1,4 @@
-"""Relations that are tested and were never trained (Kerg, 5.6 Fig 5, C.3, C.8 Fig 10, 11 and 13)."""
+"""Tests with relations that were not trained (Kerg, 5.6 Fig 5, C.3, C.8 Fig 10, 11 and 13)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from mnemoscope.studies.kerg2022.relational import (
     TASKS,
     Contrast,
     RelationalStudy,
-    contrast,
     crossed,
+    make_contrast,
     named,
     network_on,
 )
@@ -36,12 +36,12 @@ from mnemoscope.tasks.relational import IdentityRules4
 
 FOUR_OBJECTS = "identity rules 4"
 UNSEEN = ("unseen shapes and relations", "unseen relations")
-"""Name of the tested accuracy, and its name where no shapes are held out."""
-OF_EACH_RULE = 32
-"""Problems of a batch in the released code, which has as many for each rule that is trained: 224 for all seven."""
+"""Name of the tested accuracy, and its name if no shapes are held out."""
+PROBLEMS_PER_RULE = 32
+"""Problems per trained rule in a batch of the released code: 224 for all seven rules."""
 VARIANTS: dict[str, dict[str, Any]] = {
     f"{FOUR_OBJECTS} {variant}": changed_options(TASKS[FOUR_OBJECTS], {"variant": variant})
-    | {"batch_size": OF_EACH_RULE * len(IdentityRules4(variant=variant).rules("train"))}
+    | {"batch_size": PROBLEMS_PER_RULE * len(IdentityRules4(variant=variant).rules("train"))}
     for variant in ("missing", "flipped", "flipped missing", "without abaa", "without abab")
 }
 MISSING, FLIPPED, FLIPPED_MISSING, *ONE_MISSING = VARIANTS
@@ -50,7 +50,7 @@ UNSEEN_TASKS: dict[str, dict[str, Any]] = {
     **{task: TASKS[task] for task in ("RMTS3", "same/diff 6", FOUR_OBJECTS)},
     MISSING: VARIANTS[MISSING],
 }
-"""Of Fig 5."""
+"""Tasks of Fig 5."""
 FLIPS = {name: VARIANTS[name] for name in (FLIPPED, FLIPPED_MISSING)}
 ALL = UNSEEN_TASKS | VARIANTS
 M = {**EXTREME, **dict.fromkeys(VARIANTS, EXTREME[FOUR_OBJECTS])}
@@ -59,34 +59,34 @@ OVER_ALL_M = {task: (*HELD_OUT, M[task]) for task in UNSEEN_TASKS}
 LEARNED, RANDOM = (tuple(name + kind for name in ("corelnet", "corelnet-t", "esbn")) for kind in ("", "-random"))
 NETWORKS = named(*LEARNED, "predinet", "transformer")
 FURTHER = ("mnm", "ntm", "lstm", "relation-network")
-"""Of Fig 13."""
+"""Networks that only Fig 13 shows."""
 ALONE = crossed(named("corelnet", "corelnet-random"), {name: VARIANTS[name] for name in ONE_MISSING}, AT_EXTREME)
 GRID = crossed(NETWORKS, UNSEEN_TASKS | FLIPS, AT_EXTREME) | crossed(named(*RANDOM), UNSEEN_TASKS, AT_EXTREME) | ALONE
 
 
 def drops(network: str) -> Contrast:
-    """Return the claim that a network is worse where base elements are missing."""
-    whole, less = (network_on(network, task, M[task]) for task in (FOUR_OBJECTS, MISSING))
+    """Return the contrast for the claim that a network is worse if base elements are missing."""
+    complete, missing = (network_on(network, task, M[task]) for task in (FOUR_OBJECTS, MISSING))
     statement, source = "a drop in performance of all models", Source("kerg2022thesis", "5.6 and Fig 5")
     subject = network_on(network, "", M[MISSING])
     claim = Claim(subject, f"{FOUR_OBJECTS} against missing", statement, source, BETTER)
-    return Contrast(claim, (whole,), (less,))
+    return Contrast(claim, (complete,), (missing,))
 
 
-def holds(less: str) -> Contrast:
-    """Return the claim that CoRelNet is not worse where one base element is missing."""
-    missing, whole = (network_on("corelnet", task, M[task]) for task in (less, FOUR_OBJECTS))
-    reason = (
-        "no other rule of training repeats the second object alone, as every third test does" if less == NO_ABAB else ""
-    )
-    subject, source = network_on("corelnet", "", M[less]), Source("kerg2022thesis", "5.6")
-    claim = Claim(subject, f"{less} against {FOUR_OBJECTS}", "no drop", source, NO_WORSE, reason=reason)
-    return Contrast(claim, (missing,), (whole,))
+def holds(variant: str) -> Contrast:
+    """Return the contrast for the claim that CoRelNet is no worse if one base element is missing."""
+    missing, complete = (network_on("corelnet", task, M[task]) for task in (variant, FOUR_OBJECTS))
+    reason = ""
+    if variant == NO_ABAB:
+        reason = "no other training rule repeats only the second object, as one third of the tests do"
+    subject, source = network_on("corelnet", "", M[variant]), Source("kerg2022thesis", "5.6")
+    claim = Claim(subject, f"{variant} against {FOUR_OBJECTS}", "no drop", source, NO_WORSE, reason=reason)
+    return Contrast(claim, (missing,), (complete,))
 
 
 CONTRASTS = (
     *(
-        contrast(
+        make_contrast(
             "CoRelNet outperforms ESBN and Transformer on all of these tasks",
             Source("kerg2022thesis", "5.6 and Fig 5"),
             task,
@@ -98,13 +98,13 @@ CONTRASTS = (
         for other in ("esbn", "transformer")
     ),
     *(
-        contrast(SIMPLE, Source("kerg2022thesis", "5.6 and Fig 5"), task, M[task], ["corelnet"], ["corelnet-t"])
+        make_contrast(SIMPLE, Source("kerg2022thesis", "5.6 and Fig 5"), task, M[task], ["corelnet"], ["corelnet-t"])
         for task in UNSEEN_TASKS
     ),
     *(drops(network) for network in NETWORKS),
-    *(holds(less) for less in ONE_MISSING),
+    *(holds(variant) for variant in ONE_MISSING),
     *(
-        contrast(
+        make_contrast(
             "a random encoder is often good on unseen relations too",
             Source("kerg2022thesis", "5.7 and Fig 5 right"),
             task,
@@ -120,11 +120,11 @@ CONTRASTS = (
 
 
 class UnseenRelations(RelationalStudy):
-    """Train networks on tasks whose tests have other shapes and other relations."""
+    """Train networks on tasks that are tested with other shapes and other relations."""
 
     name = "unseen-relations"
     title = "Relations that were never trained"
-    question = "Who is right where not only the shapes are new, but also the relations between them?"
+    question = "Which networks solve tasks in which both the shapes and the relations between them are new?"
     base = replace(BASE, name="unseen-relations")
     tasks = ALL
     unseen: Mapping[str, tuple[str, str]] = {"test": UNSEEN}
@@ -143,7 +143,7 @@ class UnseenRelations(RelationalStudy):
             "near perfect; a prototype: 99.8%",
             Source("kerg2022thesis", f"5.6 and Fig 5; {AND_PROTOTYPE}"),
             tolerance=NEAR_PERFECT,
-            reason="its encoder, as it is trained: with one that stays random nothing is missed",
+            reason="the training of its encoder: a fixed random encoder solves it",
         ),
         Claim(
             network_on("corelnet", "same/diff 6", M["same/diff 6"]),
@@ -152,7 +152,7 @@ class UnseenRelations(RelationalStudy):
             PROTOTYPE,
             tolerance=(0.783, 0.883),
         ),
-        *(one.claim for one in CONTRASTS),
+        *(contrast.claim for contrast in CONTRASTS),
         *(
             Claim(
                 network_on("", task, M[task]),
@@ -166,7 +166,7 @@ class UnseenRelations(RelationalStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of CoRelNet on three tasks: it shows that the machinery works.",
+            "Smoke test: a few iterations of CoRelNet on three tasks.",
             {
                 "networks": crossed(
                     named("corelnet"),
@@ -178,7 +178,7 @@ class UnseenRelations(RelationalStudy):
         ),
         "cpu": Preset(
             "As published, with the most shapes held out, but without ESBN and PrediNet, which are slow; two "
-            "seeds, and one of Transformer on the tasks of Fig 5.",
+            "seeds, and one of Transformer, on the tasks of Fig 5 only.",
             {
                 "networks": crossed(named("corelnet", "corelnet-t"), UNSEEN_TASKS | FLIPS, AT_EXTREME)
                 | crossed(named("corelnet-random", "corelnet-t-random", "transformer"), UNSEEN_TASKS, AT_EXTREME)
@@ -189,7 +189,7 @@ class UnseenRelations(RelationalStudy):
             (0, 1),
         ),
         "held-out": Preset(
-            "Fewer shapes held out, down to none: CoRelNet, also with a random encoder; one seed.",
+            "Fewer shapes held out, down to none: CoRelNet with a learned and with a random encoder; one seed.",
             {"networks": crossed(named("corelnet", "corelnet-random"), UNSEEN_TASKS, OVER_ALL_M), "changes": {}},
         ),
         "paper": Preset(
@@ -198,7 +198,7 @@ class UnseenRelations(RelationalStudy):
             tuple(range(10)),
         ),
         "published": Preset(
-            "Fig 10, 11 and 13: all networks at all m, more of them at the largest; ten seeds, on a GPU.",
+            "Fig 10, 11 and 13: all networks of Fig 5 at all m, others at the largest m; ten seeds, on a GPU.",
             {
                 "networks": crossed(NETWORKS | named(*RANDOM), UNSEEN_TASKS, OVER_ALL_M)
                 | crossed(named(*FURTHER), UNSEEN_TASKS, AT_EXTREME),

@@ -1,4 +1,4 @@
-"""Which controller a Turing machine has (Renanse et al. 2021, section 7, mentions a Matrix LSTM)."""
+"""Controllers of a Turing machine compared (Renanse et al. 2021, section 7, mentions a Matrix LSTM)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ MATRIX: dict[str, dict[str, Any]] = {
     "matrix rnn, 4 layers": {**MATNTM, "cell_options": {"controller": "rnn", "layers": 4}, **MIXED},
     "matrix lstm": {**MATNTM, "cell_options": {"controller": "lstm"}, **MIXED},
 }
-"""Controllers of 15 x 15 at the published rate. A Matrix LSTM has four maps, and so as many parameters as four layers.
-No stages: with them, a machine that learns faster would be given harder sequences sooner."""
+"""Controllers of 15 x 15 units at the published learning rate. A Matrix LSTM has four maps, hence as many parameters as
+four layers. There is no curriculum: it would give harder sequences earlier to a machine that learns faster."""
 VECTOR: dict[str, dict[str, Any]] = {
     "lstm": {**LEARNING_NTM, "cell_options": {"controller": "lstm"}},
     "feed-forward": {**LEARNING_NTM, "cell_options": {"controller": "feed-forward"}},
 }
-"""Graves et al. 2014 have both, of 100 units."""
+"""Both controllers of Graves et al. 2014, with 100 units."""
 PUBLISHED: dict[str, dict[str, Any]] = {
     **{name: {**MATNTM, "cell_options": network["cell_options"]} for name, network in MATRIX.items()},
     **{
@@ -44,7 +44,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         for name, network in VECTOR.items()
     },
 }
-"""Renanse et al. 2021 as in the study matrix-copy; Graves et al. 2014, Fig 3, show a million sequences."""
+"""Published recipes: Renanse et al. 2021 as in the study matrix-copy; Graves et al. 2014, Fig 3: a million
+sequences."""
 BETTER = Claim(
     about("matrix lstm against matrix rnn"),
     "wrong bits, mean over training",
@@ -55,20 +56,20 @@ BETTER = Claim(
 )
 SEEDS = (0, 1, 2, 3, 4)
 SOLVED = (0.0, 0.01)
-"""Wrong bits of 8."""
+"""Range of wrong bits, of 8, that counts as solved."""
 
 
-def _small(network: Mapping[str, Any], of: str) -> dict[str, Any]:
+def _small(network: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {
         **network,
-        "hidden_size": SMALL[of]["hidden_size"],
+        "hidden_size": SMALL[kind]["hidden_size"],
         "task_options": {},
-        "cell_options": {**SMALL[of]["cell_options"], **network["cell_options"]},
+        "cell_options": {**SMALL[kind]["cell_options"], **network["cell_options"]},
     }
 
 
 class ControllerComparison(TapeStudy):
-    """Train machines that differ in their controller alone."""
+    """Train machines that differ only in their controller."""
 
     name = "controller-comparison"
     title = "Controllers of a Turing machine"
@@ -87,10 +88,10 @@ class ControllerComparison(TapeStudy):
     )
     base = replace(BASE, name="controller-comparison")
     published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
-    told_lengths = (40,)
+    reported_lengths = (40,)
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of three small machines with up to two items: it shows that the machinery works.",
+            "Smoke test: a few iterations of three small machines with up to two items.",
             {
                 "networks": {
                     "matrix rnn, 3 layers": _small(MATRIX["matrix rnn, 3 layers"], "matntm"),
@@ -101,43 +102,43 @@ class ControllerComparison(TapeStudy):
             },
         ),
         "cpu": Preset(
-            "Sizes as published, RMSprop with momentum 0.9 at 0.0001 for matrices, as published, and at "
-            "0.0003 for vectors; at most 4,000 iterations of 16 sequences of mixed lengths; five seeds. At "
-            "most a quarter of an hour of one core for each.",
+            "Sizes as published; RMSprop with momentum 0.9 at 0.0001 for matrices, as published, and at 0.0003 for "
+            "vectors; at most 4,000 iterations of 16 sequences of mixed lengths; five seeds. At most 15 minutes of one "
+            "core for each machine.",
             {"networks": MATRIX | VECTOR, "changes": {**OURS, "steps": 4000}},
             SEEDS,
         ),
         "paper": Preset(
-            "As cpu, but for as many iterations as published for MatNTM, at most 53,000, on a GPU; five seeds.",
+            "As cpu, with at most 53,000 iterations, as published for MatNTM, on a GPU; five seeds.",
             {"networks": MATRIX | VECTOR, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
     }
     cites = ("renanse2021", "graves2014", "do2017", "collier2018")
     caption = (
-        "Wrong bits of a matrix of 25 (matrix controllers) or a vector of 8 (lstm, feed-forward), lines for the median "
-        "over the seeds. Left: while learning, over lengths 1 to 20. Right: of the trained machines at single lengths; "
-        "the vertical line is at the longest of training."
+        "Wrong bits of a matrix of 25 (matrix controllers) or a vector of 8 (lstm, feed-forward); lines show the "
+        "median over the seeds. Left: during training, over lengths 1 to 20. Right: trained machines at single "
+        "lengths; the vertical line marks the longest length of training."
     )
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows, groups = super().summarise(results), by_name(results)
-        whole = {name: finite(groups[name]) for name in MATRIX if name in groups}
-        means = {name: median(map(_mean_of_curve, trials)) for name, trials in whole.items() if trials}
+        stable = {name: finite(groups[name]) for name in MATRIX if name in groups}
+        means = {name: median(map(_mean_of_curve, trials)) for name, trials in stable.items() if trials}
         if len(means) > 1 and "matrix lstm" in means:
             ours = ", ".join(f"{name} {mean:.3g}" for name, mean in means.items())
             more = means["matrix lstm"] - min(mean for name, mean in means.items() if name != "matrix lstm")
-            said = "median over the seeds; a machine that stopped early counts as it was then"
-            rows.append(BETTER.compare(BETTER.name, (more,), ours, said))
+            remark = "median over the seeds; a machine that stopped early keeps its last value"
+            rows.append(BETTER.compare(BETTER.name, (more,), ours, remark))
         return rows
 
 
-def _mean_of_curve(one: Finished) -> float:
-    """Wrong bits in the mean over the iterations that were allowed."""
-    curve, end = one.result["curve"], one.trial.settings["steps"]
+def _mean_of_curve(run: Finished) -> float:
+    """Return the mean of the wrong bits over the allowed iterations."""
+    curve, end = run.result["curve"], run.trial.settings["steps"]
     steps = [0.0, *curve["step"]]
-    held = [after - before for before, after in pairwise(steps)]
-    total = sum(width * wrong for width, wrong in zip(held, curve["wrong bits"], strict=True))
+    widths = [after - before for before, after in pairwise(steps)]
+    total = sum(width * wrong for width, wrong in zip(widths, curve["wrong bits"], strict=True))
     return (total + (end - steps[-1]) * curve["wrong bits"][-1]) / end
 
 

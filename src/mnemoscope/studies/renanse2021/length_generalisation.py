@@ -1,4 +1,4 @@
-"""Copying longer sequences than were learned (Renanse et al. 2021, Fig 9 left)."""
+"""Copying longer sequences than in training (Renanse et al. 2021, Fig 9 left)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021.matrix_copy import LEARNING
-from mnemoscope.studies.renanse2021.ntm_copy import BITS, LENGTHS, of_prototype
+from mnemoscope.studies.renanse2021.ntm_copy import BITS, LENGTHS, prototype_claims
 from mnemoscope.studies.renanse2021.tape import (
     BASE,
     FASTER,
@@ -34,15 +34,15 @@ NETWORKS: dict[str | Subject, dict[str, Any]] = {
     },
     "ntm": LEARNING_NTM,
 }
-"""As in the studies matrix-copy and ntm-copy; and a MatNTM that sees all lengths from the beginning."""
+"""The networks of the studies matrix-copy and ntm-copy, and a MatNTM that sees all lengths from the beginning."""
 PROTOTYPE: dict[str, Any] = {**NTM, "optimiser": "adam", "momentum": 0.0, "learning_rate": 1e-3, "steps": 2500}
-"""Of the vector machine: it had learned to copy after so many iterations."""
+"""Recipe of the prototype of the vector machine, which copied after this many iterations."""
 LONGEST = "longest length without a wrong bit, and none at shorter ones"
 SEEDS = (0, 1, 2, 3, 4)
 
 
 class LengthGeneralisation(TapeStudy):
-    """Train machines at lengths 1 to 20, and test them at longer ones without further training."""
+    """Train machines at lengths 1 to 20, and test them at longer lengths without further training."""
 
     name = "length-generalisation"
     title = "Copying longer sequences than were learned"
@@ -59,7 +59,7 @@ class LengthGeneralisation(TapeStudy):
             tolerance=(48, 1000),
             better="higher",
         ),
-        *of_prototype(),
+        *prototype_claims(),
     )
     base = replace(BASE, name="length-generalisation")
     published_changes: Mapping[str, Mapping[str, Any]] = {"matntm": MATNTM, "ntm": PROTOTYPE}
@@ -67,43 +67,42 @@ class LengthGeneralisation(TapeStudy):
         "matntm": {48: 0.0},
         "ntm": {length: BITS * share for length, share in LENGTHS.items()},
     }
-    told_lengths = (30, 40, 48, 60, 80, 120)
+    reported_lengths = (30, 40, 48, 60, 80, 120)
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of two small machines with up to two items, tests up to twelve: it shows "
-            "that the machinery works.",
+            "Smoke test: a few iterations of two small machines with up to two items, tests with up to twelve.",
             {
                 "networks": {name: SMALL[name] for name in ("matntm", "ntm")},
                 "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
             },
         ),
         "cpu": Preset(
-            "Sizes as published, recipe of ours as in the studies matrix-copy and ntm-copy; at most 4,000 "
-            "iterations of 16 sequences; five seeds. At most a quarter of an hour of one core for each.",
+            "Sizes as published, our recipes of the studies matrix-copy and ntm-copy; at most 4,000 iterations of 16 "
+            "sequences; five seeds. At most 15 minutes of one core for each machine.",
             {"networks": NETWORKS, "changes": {**OURS, "steps": 4000}},
             SEEDS,
         ),
         "paper": Preset(
-            "As cpu, but for as many iterations as published, 53,000, without an early end, on a GPU; five seeds.",
+            "As cpu, with 53,000 iterations as published, without stopping early, on a GPU; five seeds.",
             {"networks": NETWORKS, "changes": {**OURS, "device": "cuda", "target_loss": None, "target_score": None}},
             (0, 1, 2, 3, 4),
         ),
     }
     cites = ("renanse2021", "graves2014", "collier2018")
     caption = (
-        "Wrong bits of a matrix of 25 or a vector of 8, lines for the median over the seeds. Left: while learning, "
-        "over lengths 1 to 20. Right: of the trained machines at single lengths, the authors' released model (one "
-        "circle: no wrong bit up to there) and an earlier prototype of the vector machine (circles); the vertical line "
-        "is at the longest of training."
+        "Wrong bits of a matrix of 25 or a vector of 8; lines show the median over the seeds. Left: during training, "
+        "over lengths 1 to 20. Right: trained machines at single lengths, the authors' released model (one circle: no "
+        "wrong bit up to this length) and an earlier prototype of the vector machine (circles); the vertical line "
+        "marks the longest length of training."
     )
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        longest = [_without_fault(by_length(one)) for one in finite(trials)]
+        longest = [_longest_without_error(by_length(run)) for run in finite(trials)]
         return [*super().more_rows(name, trials), self.row(trials, LONGEST, longest)]
 
 
-def _without_fault(tested: Mapping[int, float]) -> int:
-    """The longest tested length up to which no bit is wrong; 0 if some is at the shortest one."""
+def _longest_without_error(tested: Mapping[int, float]) -> int:
+    """Return the longest tested length up to which no bit is wrong; 0 if a bit is wrong at the shortest length."""
     longest = 0
     for length in sorted(tested):
         if tested[length] > 0:

@@ -1,8 +1,9 @@
-"""What matrix networks hold: the published formulas beside the exact ones (Renanse et al. 2021, Fig 2, Theorems 1-3).
+"""Memory of matrix networks: published and exact formulas compared (Renanse et al. 2021, Fig 2, Theorems 1-3).
 
-How the paper drew its normal matrices is not told. Here: planes turned by uniform angles, moduli uniform in (0, 1), in
-a random orthogonal basis; `|W| = 1`, noise of variance 1. Nor is it told whether its MAT-196 and MAT-225 are matrices
-of so many units (14 and 15 a side) or of so many a side: `paper` has both.
+The paper does not describe how it drew its normal matrices. Here they rotate planes by uniform angles, with moduli
+uniform in (0, 1), in a random orthogonal basis; `|W| = 1` and the noise has variance 1. The paper does not say either
+whether its MAT-196 and MAT-225 have that many units (14 and 15 a side) or that many units a side: the preset `paper`
+has both.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 LAGS = 40
 LARGEST_VECTOR = 36
-"""Units of a vector network that is drawn beside a matrix network of as many."""
+"""Most units for which a vector network is compared with a matrix network of the same size."""
 RADIUS = 0.95
 """Spectral radius of general networks."""
 HUGE = 1e9
@@ -40,7 +41,7 @@ def _cases(normal: Sequence[int], general: Sequence[int]) -> dict[str, dict[str,
 
 
 class MatrixCapacity(ComputedStudy):
-    """Normal and general matrix networks, by both readings."""
+    """Compute the memory of normal and general matrix networks by the published and the exact formulas."""
 
     name = "matrix-capacity"
     title = "What matrix networks hold"
@@ -106,8 +107,8 @@ class MatrixCapacity(ComputedStudy):
     cites = ("renanse2021", "ganguli2008")
     lenses = ("fisher",)
     caption = (
-        "Above: the memory of one normal network of each kind, and its running sum. Below: totals of normal networks, "
-        "a dot for each, and of general ones (means), which come nowhere near the bound N^2; here W matters."
+        "Top: the memory of one normal network of each kind, and its running sum. Bottom: totals of normal networks, "
+        "one dot each, and means of general networks, which stay far below the bound N^2 and depend on W."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -115,11 +116,11 @@ class MatrixCapacity(ComputedStudy):
         radius = 1.0 if case["kind"] == "normal" else RADIUS
         U, V = draw(size, radius, generator), draw(size, radius, generator)
         system = MatrixSystem(U, V, random_source(size, generator))
-        exact, told = (fisher_memory(system, lags=LAGS, method=method) for method in ("exact", "published"))
+        exact, published = (fisher_memory(system, lags=LAGS, method=method) for method in ("exact", "published"))
         found = {
             "exact": _kept(exact),
-            "published": _kept(told),
-            "lags_above": int((told.curve > exact.curve * (1 + 1e-9)).sum()),
+            "published": _kept(published),
+            "lags_above": int((published.curve > exact.curve * (1 + 1e-9)).sum()),
         }
         if case["kind"] == "general":
             found["by_direction"] = rounded(torch.linalg.eigvalsh(exact.spatial))
@@ -130,64 +131,71 @@ class MatrixCapacity(ComputedStudy):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows, groups = [], by_name(results)
-        normal = [one for one in results if one.trial.settings["kind"] == "normal"]
-        general = [one for one in results if one.trial.settings["kind"] == "general"]
+        normal = [run for run in results if run.trial.settings["kind"] == "normal"]
+        general = [run for run in results if run.trial.settings["kind"] == "general"]
 
         def row(number: int, trials: Sequence[Finished], measured: Sequence[float], ours: str, remark: str) -> Row:
             return self.row(trials, self.claims[number], measured, ours, remark)
 
         if normal:
-            told, exact = _totals(normal, "published"), _totals(normal, "exact")
-            vector = [one for one in normal if "vector" in one.result]
+            published, exact = _totals(normal, "published"), _totals(normal, "exact")
+            vector = [run for run in normal if "vector" in run.result]
             far = f"{max(abs(value - 1) for value in exact):.0e}"
-            above = sum(one.result["lags_above"] for one in results)
+            above = sum(run.result["lags_above"] for run in results)
             rows += [
-                row(0, normal, told, spread(told), f"above the exact curve at {above} lags of {LAGS * len(results)}"),
+                row(
+                    0,
+                    normal,
+                    published,
+                    spread(published),
+                    f"above the exact curve at {above} lags of {LAGS * len(results)}",
+                ),
                 row(1, normal, exact, spread(exact), f"{len(normal)} networks"),
                 row(2, normal, exact, spread(exact), f"1 within {far}"),
                 row(3, vector, _totals(vector, "vector"), spread(_totals(vector, "vector")), f"{len(vector)} networks"),
             ]
         if general:
-            best, worst = ([one.result["by_direction"][place] for one in general] for place in (-1, 0))
-            total, told = _totals(general, "exact"), _totals(general, "published")
-            share = [high / one.trial.settings["size"] ** 2 for one, high in zip(general, best, strict=True)]
+            best, worst = ([run.result["by_direction"][place] for run in general] for place in (-1, 0))
+            total, published = _totals(general, "exact"), _totals(general, "published")
+            share = [high / run.trial.settings["size"] ** 2 for run, high in zip(general, best, strict=True)]
             ratio = [high / low for high, low in zip(best, worst, strict=True)]
             rows += [
                 row(4, general, share, spread(share), "by the best W"),
-                row(5, general, ratio, spread(ratio), f"a random W: {spread(total)}, published {spread(told)}"),
+                row(5, general, ratio, spread(ratio), f"a random W: {spread(total)}, published {spread(published)}"),
             ]
         for name, trials in groups.items():
-            told, exact = _totals(trials, "published"), _totals(trials, "exact")
-            scatter = f"mean {mean(told):.3g}, standard deviation {stdev(told):.2g}" if len(trials) > 1 else "one seed"
-            remark = f"published formulas: {scatter}"
+            published, exact = _totals(trials, "published"), _totals(trials, "exact")
+            remark = "published formulas: one seed"
+            if len(trials) > 1:
+                remark = f"published formulas: mean {mean(published):.3g}, standard deviation {stdev(published):.2g}"
             if "by_direction" in trials[0].result:
-                remark += f"; best W {spread([one.result['by_direction'][-1] for one in trials])}"
-            rows.append(Row(f"{name}: total", f"formulas: {spread(told)}", spread(exact), remark=remark))
+                remark += f"; best W {spread([run.result['by_direction'][-1] for run in trials])}"
+            rows.append(Row(f"{name}: total", f"formulas: {spread(published)}", spread(exact), remark=remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 6.4)
         (curve, held), (normal, general) = figure.subplots(2, 2)
-        one = next((one for one in _largest_first(results) if "vector" in one.result), results[0])
+        example = next((run for run in _largest_first(results) if "vector" in run.result), results[0])
         kinds = {
             "vector": ("vector, exact", "muted", "solid"),
             "exact": ("matrix, exact", "stable", "solid"),
             "published": ("matrix, published", "unstable", "dashed"),
         }
         for kind, (label, colour, style) in kinds.items():
-            if kind in one.result:
-                J = torch.tensor(one.result[kind]["curve"])
+            if kind in example.result:
+                J = torch.tensor(example.result[kind]["curve"])
                 curve.plot(J[:16], color=COLOUR[colour], linestyle=style, label=label)
                 held.plot(J.cumsum(0)[:16], color=COLOUR[colour], linestyle=style)
         curve.set(xlabel="steps ago, k", ylabel="J(k)", yscale="log", ylim=(1e-5, 1.5))
         plain_powers(curve.yaxis)
         held.set(xlabel="steps ago, up to", ylabel="held of these", ylim=(0, 1.08))
         held.axhline(1, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
-        for other in results:
-            size, is_normal = other.trial.settings["size"], other.trial.settings["kind"] == "normal"
+        for run in results:
+            size, is_normal = run.trial.settings["size"], run.trial.settings["kind"] == "normal"
             if is_normal:
-                normal.plot(size, other.result["published"]["total"], ".", color=COLOUR["unstable"], markersize=5)
-                normal.plot(size, other.result["exact"]["total"], ".", color=COLOUR["stable"], markersize=5)
+                normal.plot(size, run.result["published"]["total"], ".", color=COLOUR["unstable"], markersize=5)
+                normal.plot(size, run.result["exact"]["total"], ".", color=COLOUR["stable"], markersize=5)
         normal.set(xlabel="units a side, N; normal", ylabel="total", xscale="log", ylim=(0, 1.15))
         normal.set_xticks([3, 10, 30, 100])
         plain_powers(normal.xaxis)
@@ -198,7 +206,7 @@ class MatrixCapacity(ComputedStudy):
         lines = {
             "N^2": ([size**2 for size in sizes], "ink", "dotted"),
             "best W": (
-                [mean(one.result["by_direction"][-1] for one in trials) for trials in groups.values()],
+                [mean(run.result["by_direction"][-1] for run in trials) for trials in groups.values()],
                 "saddle-2",
                 "solid",
             ),
@@ -217,7 +225,7 @@ class MatrixCapacity(ComputedStudy):
 
 
 def _largest_first(results: Sequence[Finished]) -> list[Finished]:
-    return sorted(results, key=lambda one: -one.trial.settings["size"])
+    return sorted(results, key=lambda run: -run.trial.settings["size"])
 
 
 def _kept(memory: FisherMemory) -> dict[str, Any]:
@@ -225,7 +233,7 @@ def _kept(memory: FisherMemory) -> dict[str, Any]:
 
 
 def _totals(trials: Sequence[Finished], kind: str) -> list[float]:
-    return [one.result[kind]["total"] for one in trials]
+    return [run.result[kind]["total"] for run in trials]
 
 
 STUDY = MatrixCapacity()

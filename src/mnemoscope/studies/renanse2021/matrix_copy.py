@@ -26,8 +26,9 @@ from mnemoscope.studies.renanse2021.tape import (
 )
 
 LOGISTIC = {**MATRIX_RNN, "cell_options": {"last": "logistic"}}
-"""With an output that is never negative, so that as a logit it says 1 whatever comes: how we read the published curve,
-which stays where all ones are. That it has 15 wrong bits is no finding; it shows what that number means."""
+"""A network whose output is never negative, so that, read as a logit, it answers 1 to every input. We suspect this in
+the published curve, which stays at the level of all ones. Its 15 wrong bits are no finding: they show what that number
+means."""
 PUBLISHED: dict[str, dict[str, Any]] = {
     "matntm": MATNTM,
     "matrix-rnn": MATRIX_RNN,
@@ -48,7 +49,7 @@ class MatrixCopyStudy(TapeStudy):
 
     name = "matrix-copy"
     title = "Copying sequences of matrices"
-    question = "Who learns to give back up to 20 random matrices of 5 x 5 bits, and after how many iterations?"
+    question = "Which networks learn to copy up to 20 random matrices of 5 x 5 bits, and after how many iterations?"
     claims = (
         published_parameters("matntm", 4121),
         published_parameters("matrix-rnn", 2175),
@@ -67,7 +68,7 @@ class MatrixCopyStudy(TapeStudy):
             PAPER("Fig 5"),
             tolerance=(14.5, 15.5),
             better="lower",
-            reason="an output that is never negative says 1 whatever comes: logistic output",
+            reason="an output that is never negative answers 1 to every input: logistic output",
         ),
         Claim(
             about("matntm"),
@@ -79,41 +80,39 @@ class MatrixCopyStudy(TapeStudy):
     base = replace(BASE, name="matrix-copy")
     published_changes = PUBLISHED
     curves = CURVES
-    told_lengths = (40, 80)
+    reported_lengths = (40, 80)
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of two small networks with up to two matrices: it shows that the machinery works.",
+            "Smoke test: a few iterations of two small networks with up to two matrices.",
             {
                 "networks": {name: SMALL[name] for name in ("matntm", "matrix-rnn")},
                 "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
             },
         ),
         "cpu": Preset(
-            "Networks as published, recipe of ours: RMSprop as published at five times the rate, 0.0005, "
-            "gradients no longer than 10, MatNTM with short sequences first and lengths mixed in a batch; at "
-            "most 10,000 iterations of 16 sequences, fewer where no bit is wrong any more; five seeds. Some "
-            "minutes of one core for each MatNTM (at most an hour), five for each Matrix RNN.",
+            "Networks as published, recipe of ours: RMSprop as published at five times the rate, 0.0005; the norm of "
+            "gradients clipped at 10; MatNTM with short sequences first and mixed lengths in a batch; at most 10,000 "
+            "iterations of 16 sequences, fewer once no bit is wrong; five seeds. Some minutes of one core for each "
+            "MatNTM (at most an hour), five minutes for each Matrix RNN.",
             {"networks": LEARNING, "changes": {**OURS, "steps": 10_000}},
             SEEDS,
         ),
         "paper": Preset(
-            "As cpu, but for as many iterations as published, at most 53,000, on a GPU; five seeds.",
+            "As cpu, with at most 53,000 iterations, as published, on a GPU; five seeds.",
             {"networks": LEARNING, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
-            "As published: RMSprop at 0.0001 with momentum 0.9, 53,000 iterations of 16 sequences, on "
-            "a GPU; but gradients are shortened to a norm of 10, where the released code cuts each of "
-            "their numbers to +-10; five seeds.",
+            "As published: RMSprop at 0.0001 with momentum 0.9, 53,000 iterations of 16 sequences, on a GPU; but the "
+            "norm of gradients is clipped at 10, whereas the released code clips each component to +-10; five seeds.",
             {"networks": PUBLISHED, "changes": {"device": "cuda"}},
             SEEDS,
         ),
         "stability": Preset(
-            "Does anything overflow? RMSprop with momentum 0.9 at the published learning rate and at "
-            "ten times that, 20,000 iterations without stopping early; gradients no longer than 10, "
-            "and at ten times the rate MatNTM also with gradients that are cut to +-10 on their way "
-            "from step to step; five seeds. Half an hour of one core for each MatNTM, ten minutes for "
-            "each Matrix RNN.",
+            "Does anything overflow? RMSprop with momentum 0.9 at the published learning rate and at ten times that "
+            "rate, 20,000 iterations without stopping early; the norm of gradients clipped at 10, and for MatNTM at "
+            "ten times the rate also each component clipped to +-10 at every step of backpropagation; five seeds. Half "
+            "an hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
             {
                 "networks": at_rates(
                     {"matntm": MATNTM, "matrix-rnn": MATRIX_RNN}, {"rate 0.0001": 1e-4, "rate 0.001": 1e-3}
@@ -126,9 +125,9 @@ class MatrixCopyStudy(TapeStudy):
     }
     cites = ("renanse2021", "graves2014", "collier2018")
     caption = (
-        "Wrong bits of a matrix of 25, lines for the median over the seeds, circles for what was published. Left: "
-        "while learning, over lengths 1 to 20. Right: of the trained networks at single lengths; the vertical line is "
-        "at the longest of training."
+        "Wrong bits of a matrix of 25; lines show the median over the seeds, circles published values. Left: during "
+        "training, over lengths 1 to 20. Right: trained networks at single lengths; the vertical line marks the "
+        "longest length of training."
     )
 
 

@@ -33,16 +33,16 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "matntm": {"cell": "matntm", "hidden_size": 20, "cell_options": {"layers": 4}},
     "matrix-rnn": {"cell": "matrix-stack", "hidden_size": 400, "cell_options": {"layers": 3}},
 }
-"""Table 1: four layers of 20 x 20 with 120 slots of 6 x 6, and three of 20 x 20 with a recurrent output."""
+"""Networks of Table 1: four layers of 20 x 20 with 120 slots of 6 x 6, and three of 20 x 20 with a recurrent output."""
 LEARNING: dict[str, dict[str, Any]] = {
     "matntm": {**PUBLISHED["matntm"], **MIXED},
     "matrix-rnn": PUBLISHED["matrix-rnn"],
 }
 LIMITED: dict[str, Any] = {**PUBLISHED["matntm"], "cell_options": {**PUBLISHED["matntm"]["cell_options"], **LIMIT}}
 ITEMS = (12, 15, 20)
-"""Lists longer than those of training."""
+"""Lengths of test lists that are longer than those of training."""
 PARTS = (1, 2, 3, 4)
-"""Matrices of an item, 2 in training."""
+"""Matrices per item in tests; 2 in training."""
 SEEDS = (0, 1, 2, 3, 4)
 
 
@@ -51,7 +51,7 @@ class MatrixRecallStudy(TapeStudy):
 
     name = "matrix-recall"
     title = "Associative recall of matrices"
-    question = "Who learns to say which item of a list came after the one that is shown again?"
+    question = "Which networks learn to recall the item of a list that followed the one shown again?"
     claims = (
         published_parameters("matntm", 7946),
         published_parameters("matrix-rnn", 5675),
@@ -85,40 +85,39 @@ class MatrixRecallStudy(TapeStudy):
     published_base = base
     published_changes = PUBLISHED
     curves: Mapping[str, Mapping[int, float]] = {"matntm": {200_000: 5.6}}
-    in_words = "{} items", "{} to {} items"
-    told_lengths = ITEMS
+    length_formats = "{} items", "{} to {} items"
+    reported_lengths = ITEMS
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of two small networks with lists of two items: it shows that the machinery works.",
+            "Smoke test: a few iterations of two small networks with lists of two items.",
             {
                 "networks": {name: SMALL[name] for name in ("matntm", "matrix-rnn")},
                 "changes": {**FEW_STEPS, "task_options": {"most": 2}},
             },
         ),
         "cpu": Preset(
-            "Networks as published, RMSprop as published at 0.00008, gradients no longer than 20; at most "
-            "10,000 iterations of 16 lists, of mixed lengths for MatNTM, fewer where no bit is wrong any "
-            "more; five seeds. Half an hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
+            "Networks as published; RMSprop as published at 0.00008; the norm of gradients clipped at 20; at most "
+            "10,000 iterations of 16 lists, of mixed lengths for MatNTM, fewer once no bit is wrong; five seeds. Half "
+            "an hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
             {"networks": LEARNING, "changes": {**OURS, "steps": 10_000}},
             SEEDS,
         ),
         "paper": Preset(
-            "As cpu, but for as many iterations as published, at most 200,000, on a GPU; five seeds.",
+            "As cpu, with at most 200,000 iterations, as published, on a GPU; five seeds.",
             {"networks": LEARNING, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
-            "As published: RMSprop at 0.00008 with momentum 0.9, 200,000 iterations of 16 sequences, "
-            "on a GPU; but gradients are shortened to a norm of 20, where the released code cuts each "
-            "of their numbers to +-20; five seeds.",
+            "As published: RMSprop at 0.00008 with momentum 0.9, 200,000 iterations of 16 sequences, on a GPU; but the "
+            "norm of gradients is clipped at 20, whereas the released code clips each component to +-20; five seeds.",
             {"networks": PUBLISHED, "changes": {"device": "cuda"}},
             SEEDS,
         ),
         "stability": Preset(
-            "Does anything overflow? RMSprop with momentum 0.9 at the published learning rate and at "
-            "ten times that, 20,000 iterations without stopping early; gradients no longer than 20, "
-            "and at ten times the rate those of MatNTM are also cut to +-10 on their way from step to "
-            "step; five seeds. An hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
+            "Does anything overflow? RMSprop with momentum 0.9 at the published learning rate and at ten times that "
+            "rate, 20,000 iterations without stopping early; the norm of gradients clipped at 20, and for MatNTM at "
+            "ten times the rate also each component clipped to +-10 at every step of backpropagation; five seeds. An "
+            "hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
             {
                 "networks": at_rates(PUBLISHED, {"rate 0.00008": 8e-5})
                 | at_rates({"matntm": LIMITED}, {"rate 0.0008": 8e-4}, limited=True)
@@ -130,9 +129,9 @@ class MatrixRecallStudy(TapeStudy):
     }
     cites = ("renanse2021", "graves2014", "collier2018")
     caption = (
-        "Wrong bits of a matrix of 25, lines for the median over the seeds, a circle for what was published. Left: "
-        "while learning, over lists of 2 to 9 items. Right: of the trained networks with lists of one length; the "
-        "vertical line is at the longest of training."
+        "Wrong bits of a matrix of 25; lines show the median over the seeds, the circle the published value. Left: "
+        "during training, over lists of 2 to 9 items. Right: trained networks with lists of one length; the vertical "
+        "line marks the longest list of training."
     )
 
     def tests(self, task: Task) -> dict[int, BitTask]:
@@ -145,16 +144,16 @@ class MatrixRecallStudy(TapeStudy):
         assert isinstance(task, Recall)
         parts = {number: task.at(task.most, number) for number in PARTS}
         tested = evaluate_tasks(model.to(config.device), parts, sequences=SEQUENCES, seed=config.seed)
-        found = [[number, float(f"{scores['wrong bits']:.4g}")] for number, scores in tested.items()]
-        return {**super().measure(run), "of parts": found}
+        wrong = [[number, float(f"{scores['wrong bits']:.4g}")] for number, scores in tested.items()]
+        return {**super().measure(run), "of parts": wrong}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         task, rows = task_of(trials[0].trial), []
         assert isinstance(task, Recall)
         for number in PARTS if finite(trials) else ():
-            wrong = [dict(one.result["of parts"])[number] for one in finite(trials)]
-            words = f"{task.most} items of {number} {'matrix' if number == 1 else 'matrices'}"
-            rows.append(self.row(trials, f"wrong bits with {words}", wrong, remark=f"{task.item_length} in training"))
+            wrong = [dict(run.result["of parts"])[number] for run in finite(trials)]
+            items = f"{task.most} items of {number} {'matrix' if number == 1 else 'matrices'}"
+            rows.append(self.row(trials, f"wrong bits with {items}", wrong, remark=f"{task.item_length} in training"))
         return [*super().more_rows(name, trials), *rows]
 
 

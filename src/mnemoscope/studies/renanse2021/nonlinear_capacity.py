@@ -1,8 +1,9 @@
-"""What a finite dynamic range does to memory (Renanse et al., section 2.5).
+"""Effect of a finite dynamic range on memory (Renanse et al. 2021, section 2.5).
 
-Averaged over the directions w by which signals may enter, every linearised network holds one signal: `sum_k tr(C^-1
-A^k A^kT) = N`, along a trajectory too. Saturation takes from those networks that hold more of one direction. Noise is
-as strong as the signals here, so that the linearisation overstates what strong noise leaves of older signals.
+Averaged over the directions w in which signals can enter, every linearised network holds one signal: `sum_k tr(C^-1
+A^k A^kT) = N`, also along a trajectory. Saturation reduces the memory of networks that hold more than one signal for
+one direction. Noise is as strong as the signals here, so the linearisation overstates the memory of older signals under
+strong noise.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ COLOURS = {"linear": "ink", "tanh": "stable", "logistic": "saddle-2", "relu": "s
 SATURATING = ("tanh", "logistic")
 DRAWN = ("rotation", "delay line", "amplifying line")
 EDGE = "small rotation"
-"""A network in which the published bound is put to the test, and nothing else."""
+"""A network that only tests the published bound."""
 
 
 def network(name: str, seed: int) -> MatrixSystem:
-    """One of the linear networks, with signals and noise of one unit; `W` has length 1.
+    """Return one of the linear networks, for signals and noise of variance 1; `W` has length 1.
 
     >>> network("delay line", 0).map().dense()[1, 0].item()
     1.0
@@ -48,18 +49,18 @@ def network(name: str, seed: int) -> MatrixSystem:
         size, gain = (4, 0.95) if name == "rotation" else (2, 0.98)
         generator = torch.Generator().manual_seed(seed)
         draw = [torch.randn(size, size, generator=generator, dtype=torch.float64) for _ in range(3)]
-        U, V = (gain**0.5 * torch.linalg.qr(one)[0] for one in draw[:2])
+        U, V = (gain**0.5 * torch.linalg.qr(matrix)[0] for matrix in draw[:2])
         return MatrixSystem(U, V, draw[2] / draw[2].norm())
-    gain, own = {"delay line": 1.0, "amplifying line": 1.25}[name], 0.9  # of a row vector U is a number, below 1
-    V = torch.diag(torch.full((15,), gain / own, dtype=torch.float64), 1)
-    return MatrixSystem(torch.full((1, 1), own, dtype=torch.float64), V, torch.eye(16, dtype=torch.float64)[:1])
+    gain, row_gain = {"delay line": 1.0, "amplifying line": 1.25}[name], 0.9  # with one row, U is a number below 1
+    V = torch.diag(torch.full((15,), gain / row_gain, dtype=torch.float64), 1)
+    return MatrixSystem(torch.full((1, 1), row_gain, dtype=torch.float64), V, torch.eye(16, dtype=torch.float64)[:1])
 
 
-class Received(Cell):
-    """`a' = A f(a) + w s + z`: what the units of `x' = f(A x + w s + z)` receive, x being f(a). Inputs are (s, z).
+class Preactivations(Cell):
+    """Preactivations of a network: `a' = A f(a) + w s + z`, where `x = f(a)` and `x' = f(A x + w s + z)`.
 
-    The noise enters inside f, and so is added to a: of a the noise is as Fisher memory takes it. Nothing is lost
-    between a and f(a) where f can be inverted; of ReLU, a knows more of the last step than x does.
+    Inputs are (s, z). The noise z enters inside f, so it is additive in a, as Fisher memory assumes. Where f is
+    invertible, a and f(a) carry the same information; with ReLU, a carries more about the last step than x.
     """
 
     def __init__(self, A: Float[Tensor, "size size"], w: Float[Tensor, " size"], phi: str) -> None:
@@ -77,16 +78,16 @@ class Received(Cell):
         return self.phi(state) @ self.get_buffer("A").mT + x[:, :1] * self.get_buffer("w") + x[:, 1:]
 
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor:
-        """`A diag(f'(a))`."""
+        """Return `A diag(f'(a))`."""
         return self.get_buffer("A") * self.phi.derivative(state).unsqueeze(-2)
 
 
 class NonlinearCapacity(Study):
-    """Fisher memory along noisy trajectories, and linear memory capacity, of units with and without a range."""
+    """Measure Fisher memory along noisy trajectories and linear memory capacity, for units with and without a range."""
 
     name = "nonlinear-capacity"
     title = "Memory in a finite dynamic range"
-    question = "What does a saturating nonlinearity do to the memory of a network, and does the published bound hold?"
+    question = "How does a saturating nonlinearity change the memory of a network, and does the published bound hold?"
     claims = (
         Claim(
             about("saturating units"),
@@ -117,7 +118,7 @@ class NonlinearCapacity(Study):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Two strengths, short trajectories: some seconds.",
+            "Smoke test: two strengths, short trajectories; some seconds.",
             {"strengths": (0.01, 3.0), "steps": 30, "batch": 2, "measured": 1000, "delays": 20},
         ),
         "cpu": Preset(
@@ -131,8 +132,8 @@ class NonlinearCapacity(Study):
             },
         ),
         "paper": Preset(
-            "The same with 64 trajectories, 100,000 steps of signals, three seeds. The source has the "
-            "bound alone, and no experiment.",
+            "As cpu, with 64 trajectories, 100,000 steps of signals and three seeds. The source has only the bound and "
+            "no experiment.",
             {
                 "strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0),
                 "steps": 150,
@@ -146,11 +147,11 @@ class NonlinearCapacity(Study):
     cites = ("renanse2021", "ganguli2008", "jaeger2001")
     lenses = ("fisher", "memory-capacity")
     caption = (
-        "x' = f(A x + w s + z) with signals s and noise z of one strength, in units of the range of tanh. Above: "
-        "Fisher memory of the steps, linearised along noisy trajectories, in units of what one signal is worth; under "
-        "strong noise it overstates what is told of older signals. Below: signals that linear readouts recover. "
-        "Dashed: the bound of Eq 33 for units between -1 and 1; dotted: what linear networks in that range can hold, "
-        "which is nothing once noise alone fills it."
+        "x' = f(A x + w s + z) with signals s and noise z of equal strength, in units of the range of tanh. Top: "
+        "Fisher memory, linearised along noisy trajectories, in units of one signal; under strong noise it overstates "
+        "the memory of older signals. Bottom: signals that linear readouts recover. Dashed: the bound of Eq 33 for "
+        "units between -1 and 1. Dotted: the most that linear networks in that range can hold, which is 0 once noise "
+        "alone fills the range."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -162,21 +163,21 @@ class NonlinearCapacity(Study):
         ]
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        chosen = trial.settings
-        system = network(chosen["network"], trial.seed)
+        settings = trial.settings
+        system = network(settings["network"], trial.seed)
         A, w = system.map().dense(), system.source()
-        looked = [_look(A, w, strength, chosen, trial.seed) for strength in chosen["strengths"]]
-        memory, capacity = fisher_memory(A, w), memory_capacity(A, w, noise=1.0, lags=chosen["delays"])
-        told = fisher_memory(system, method="published")
+        measured = [_measure(A, w, strength, settings, trial.seed) for strength in settings["strengths"]]
+        memory, capacity = fisher_memory(A, w), memory_capacity(A, w, noise=1.0, lags=settings["delays"])
+        published = fisher_memory(system, method="published")
         constant = _published_constant(system)
-        weakest, strongest = log10(chosen["strengths"][0]), log10(chosen["strengths"][-1])
+        weakest, strongest = log10(settings["strengths"][0]), log10(settings["strengths"][-1])
         grid = torch.logspace(weakest, strongest, 200, dtype=torch.float64).tolist()
         mean_square = float(_mean_square(A, w))
-        found = {name: [one[name] for one in looked] for name in looked[0]}
-        return found | {
+        by_strength = {name: [values[name] for values in measured] for name in measured[0]}
+        return by_strength | {
             "linear_total": float(memory.total),
             "linear_capacity": float(capacity.total),
-            "published_total": float(told.total),
+            "published_total": float(published.total),
             "published_bound": constant * mean_square,  # before E|X|^2 is replaced by N^2 R
             "grid": grid,
             "range_published": [constant * system.size / s**2 for s in grid],
@@ -186,24 +187,24 @@ class NonlinearCapacity(Study):
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         saturating, relu, bound, in_range = self.claims
         rows = []
-        for name in dict.fromkeys(one.trial.settings["network"] for one in results):
-            own = [one for one in results if one.trial.settings["network"] == name]
-            by_phi = {phi: [one.result for one in own if one.trial.settings["phi"] == phi] for phi in COLOURS}
+        for name in dict.fromkeys(run.trial.settings["network"] for run in results):
+            runs = [run for run in results if run.trial.settings["network"] == name]
+            by_phi = {phi: [run.result for run in runs if run.trial.settings["phi"] == phi] for phi in COLOURS}
             for phi, claim in ((*((phi, saturating) for phi in SATURATING), ("relu", relu))) if name != EDGE else ():
-                ratios = [one["total"][-1] / one["total"][0] for one in by_phi[phi]]
-                ends = [f"{one['total'][0]:.3g} to {one['total'][-1]:.3g}" for one in by_phi[phi]]
-                linear = fmean(one["linear_total"] for one in by_phi[phi])
+                ratios = [result["total"][-1] / result["total"][0] for result in by_phi[phi]]
+                ends = [f"{result['total'][0]:.3g} to {result['total'][-1]:.3g}" for result in by_phi[phi]]
+                linear = fmean(result["linear_total"] for result in by_phi[phi])
                 remark = f"J_tot from {', '.join(ends)}; linear: {linear:.3g}"
                 rows.append(_row(f"{name}, {phi}: J_tot, strong / weak", claim, ratios, remark))
             linear = by_phi["linear"]
-            exact = [one["linear_total"] / one["published_bound"] for one in linear]
-            as_told = ", ".join(f"{one['published_total'] / one['published_bound']:.3g}" for one in linear)
-            remark = f"of the exact J_tot; {as_told} of the published one; E|X|^2 in place of N^2 R"
+            exact = [result["linear_total"] / result["published_bound"] for result in linear]
+            published = ", ".join(f"{result['published_total'] / result['published_bound']:.3g}" for result in linear)
+            remark = f"for the exact J_tot; {published} for the published one; E|X|^2 in place of N^2 R"
             rows.append(_row(f"{name}, linear: J_tot / bound", bound, exact, remark))
             if name == EDGE:
                 continue
-            tanh, strongest = by_phi["tanh"], own[0].trial.settings["strengths"][-1]
-            worst = [one["total"][-1] / one["range_published"][-1] for one in tanh]
+            tanh, strongest = by_phi["tanh"], runs[0].trial.settings["strengths"][-1]
+            worst = [result["total"][-1] / result["range_published"][-1] for result in tanh]
             remark = f"R = 1, strength {strongest:g}: inside f, signals and noise have no range"
             rows.append(_row(f"{name}, tanh: J_tot / bound", in_range, worst, remark))
             rows += _checks(name, linear)
@@ -213,24 +214,24 @@ class NonlinearCapacity(Study):
         figure = new_figure(10.0, 6.4)
         panels = figure.subplots(2, len(DRAWN), sharex=True)
         for column, name in enumerate(DRAWN):
-            own = [one for one in results if one.trial.settings["network"] == name]
+            runs = [run for run in results if run.trial.settings["network"] == name]
             above, below = panels[0, column], panels[1, column]
-            strengths = own[0].trial.settings["strengths"]
+            strengths = runs[0].trial.settings["strengths"]
             for phi, colour in COLOURS.items():
-                same = [one.result for one in own if one.trial.settings["phi"] == phi]
+                same = [run.result for run in runs if run.trial.settings["phi"] == phi]
                 for axes, quantity in ((above, "total"), (below, "capacity")):
-                    values = [fmean(one[quantity][at] for one in same) for at in range(len(strengths))]
+                    values = [fmean(result[quantity][at] for result in same) for at in range(len(strengths))]
                     axes.plot(strengths, values, color=COLOUR[colour], marker="o", markersize=3.5, label=phi)
             for quantity, style in (("range_published", (0, (4, 3))), ("range_exact", "dotted")):
                 above.plot(
-                    own[0].result["grid"],
-                    own[0].result[quantity],
+                    runs[0].result["grid"],
+                    runs[0].result[quantity],
                     color=COLOUR["muted"],
                     linestyle=style,
                     linewidth=1.4,
                 )
             above.set_title(name, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
-            above.set(xscale="log", ylim=(0, 1.25 * max(max(one.result["total"]) for one in own)))
+            above.set(xscale="log", ylim=(0, 1.25 * max(max(run.result["total"]) for run in runs)))
             below.set(xscale="log", ylim=(0, None), xlabel="strength")
             below.xaxis.set_major_formatter(
                 import_report_extra("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:g}")
@@ -252,12 +253,14 @@ class NonlinearCapacity(Study):
         return figure
 
 
-def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Fisher memory in units of one signal, along trajectories of noise and signals; and the measured capacity."""
-    size, phi = len(w), chosen["phi"]
+def _measure(A: Tensor, w: Tensor, strength: float, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Return Fisher memory in units of one signal, along trajectories of noise and signals, and memory capacity."""
+    size, phi = len(w), settings["phi"]
     generator = torch.Generator().manual_seed(seed)
-    xs = strength * torch.randn(chosen["steps"], chosen["batch"], 1 + size, generator=generator, dtype=torch.float64)
-    memory = fisher_memory(Received(A, w, phi), 0, along=xs, noise=strength**2)
+    xs = strength * torch.randn(
+        settings["steps"], settings["batch"], 1 + size, generator=generator, dtype=torch.float64
+    )
+    memory = fisher_memory(Preactivations(A, w, phi), 0, along=xs, noise=strength**2)
     totals = memory.total * strength**2
     cell = Elman(1 + size, size, phi, Dense.from_matrix(A), bias=False).double()
     cell.drive.weight = torch.nn.Parameter(torch.cat([w[:, None], torch.eye(size, dtype=torch.float64)], 1))
@@ -270,20 +273,20 @@ def _look(A: Tensor, w: Tensor, strength: float, chosen: Mapping[str, Any], seed
         strength=strength,
         noise=noise,
         seed=seed,
-        steps=chosen["measured"],
-        delays=chosen["delays"],
+        steps=settings["measured"],
+        delays=settings["delays"],
     )
-    spread = float(totals.std() / len(totals) ** 0.5)
+    standard_error = float(totals.std() / len(totals) ** 0.5)
     return {
         "total": float(totals.mean()),
-        "total_error": spread,
+        "total_error": standard_error,
         "capacity": float(capacity.total),
         "capacity_error": capacity.total_error,
     }
 
 
 def _published_constant(system: MatrixSystem) -> float:
-    """`Tr(Sigma^-1) Tr(Psi^-1)`, Sigma and Psi of Eq 9: the sums over columns and over rows."""
+    """Return `Tr(Sigma^-1) Tr(Psi^-1)`, with Sigma and Psi of Eq 9: the sums over columns and over rows."""
     traces = []
     for matrix in (system.U, system.V):
         covariance = fisher_memory(matrix.mT, torch.ones(len(matrix)), lags=1).factor
@@ -293,7 +296,7 @@ def _published_constant(system: MatrixSystem) -> float:
 
 
 def _mean_square(A: Tensor, w: Tensor) -> Tensor:
-    """`E|X|^2` of the linear network, under noise and signals of variance 1."""
+    """Return `E|X|^2` of the linear network, under noise and signals of variance 1."""
     noise = torch.eye(len(w), dtype=w.dtype) + w[:, None] * w
     S = fisher_memory(A, w, noise=noise, lags=1).factor
     assert S is not None
@@ -306,20 +309,20 @@ def _row(quantity: str, claim: Claim, measured: Sequence[float], remark: str) ->
 
 
 def _checks(name: str, linear: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Of the linear network all is known: the lens along trajectories, and the measurement, put to it."""
-    off = max(abs(total / one["linear_total"] - 1) for one in linear for total in one["total"])
+    """Return rows that compare the lens along trajectories and the measured capacity with their closed forms."""
+    difference = max(abs(total / result["linear_total"] - 1) for result in linear for total in result["total"])
     totals, known = (
         ", ".join(f"{value:.4g}" for value in values)
-        for values in ([one["total"][0] for one in linear], [one["linear_total"] for one in linear])
+        for values in ([result["total"][0] for result in linear], [result["linear_total"] for result in linear])
     )
-    measured = ", ".join(f"{one['capacity'][0]:.3g} +- {one['capacity_error'][0]:.1g}" for one in linear)
-    exact = ", ".join(f"{one['linear_capacity']:.3g}" for one in linear)
+    measured = ", ".join(f"{result['capacity'][0]:.3g} +- {result['capacity_error'][0]:.1g}" for result in linear)
+    exact = ", ".join(f"{result['linear_capacity']:.3g}" for result in linear)
     return [
         Row(
             f"{name}, linear: J_tot, trajectories",
             "not published",
             totals,
-            remark=f"in closed form {known}; relative difference {off:.0e}",
+            remark=f"in closed form {known}; relative difference {difference:.0e}",
         ),
         Row(f"{name}, linear: recovered", "not published", measured, remark=f"in closed form {exact}"),
     ]

@@ -14,15 +14,15 @@ from mnemoscope.studies.renanse2021.tape import BASE, FEW_STEPS, LEARNING_NTM, N
 PYTORCH_NTM = partial(Source, "pytorch_ntm")
 PROTOTYPE = Source("mnemoscope", "an earlier prototype of this machine, not published")
 LENGTHS = {20: 0.0, 40: 0.009, 80: 0.084, 120: 0.228}
-"""Share of wrong bits of the prototype, at lengths of up to six times those of training."""
+"""Share of wrong bits of the prototype, by length, up to six times the longest length of training."""
 BITS = 8
 NETWORKS = {"ntm": NTM}
 LEARNING = {"ntm": LEARNING_NTM}
 SEEDS = (0, 1, 2, 3, 4)
 
 
-def of_prototype(name: str = "ntm") -> tuple[Claim, ...]:
-    """What the prototype had wrong at each length, in bits of a vector."""
+def prototype_claims(name: str = "ntm") -> tuple[Claim, ...]:
+    """Return the claims about the wrong bits per vector of the prototype at each length."""
     return tuple(
         Claim(
             about(name),
@@ -37,11 +37,11 @@ def of_prototype(name: str = "ntm") -> tuple[Claim, ...]:
 
 
 class NTMCopy(TapeStudy):
-    """Train a machine with vectors in its slots to copy vectors, and test it at single lengths."""
+    """Train a Neural Turing Machine to copy vectors, and test it at single lengths."""
 
     name = "ntm-copy"
     title = "Copying sequences of vectors"
-    question = "After how many iterations does a Neural Turing Machine give back up to 20 random vectors of 8 bits?"
+    question = "After how many iterations does a Neural Turing Machine copy up to 20 random vectors of 8 bits?"
     claims = (
         Claim(
             about("ntm"),
@@ -49,7 +49,7 @@ class NTMCopy(TapeStudy):
             62_860,
             PYTORCH_NTM("the usual implementation"),
             tolerance=(62_860, 62_860),
-            reason="200 of them are initial states, which are 0 here",
+            reason="200 of them are initial states, which are fixed at 0 here",
         ),
         Claim(
             about("ntm"),
@@ -59,45 +59,45 @@ class NTMCopy(TapeStudy):
             tolerance=(1, 30_000),
             better="lower",
         ),
-        *of_prototype(),
+        *prototype_claims(),
     )
     base = replace(BASE, name="ntm-copy", task="bit-copy", cell="ntm", hidden_size=100, smoothing=0.95, steps=30_000)
     published_base = replace(base, batch_size=1)
     published_changes = NETWORKS
     lengths: Mapping[str, Mapping[int, float]] = {"ntm": {length: BITS * share for length, share in LENGTHS.items()}}
-    told_lengths = (40, 80, 120)
+    reported_lengths = (40, 80, 120)
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of a small machine with up to two vectors: it shows that the machinery works.",
+            "Smoke test: a few iterations of a small machine with up to two vectors.",
             {
                 "networks": {"ntm": SMALL["ntm"]},
                 "changes": {**FEW_STEPS, "smoothing": None, "task_options": {"longest": 2}},
             },
         ),
         "cpu": Preset(
-            "The usual size, recipe of ours: RMSprop with momentum 0.9 at 0.0003, gradients no longer than "
-            "10, at most 4,000 iterations of 16 sequences of mixed lengths, fewer where no bit is wrong any "
-            "more; five seeds. Some minutes of one core for each.",
+            "The usual size, recipe of ours: RMSprop with momentum 0.9 at 0.0003, the norm of gradients clipped at 10, "
+            "at most 4,000 iterations of 16 sequences of mixed lengths, fewer once no bit is wrong; five seeds. Some "
+            "minutes of one core for each.",
             {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "steps": 4000}},
             SEEDS,
         ),
         "paper": Preset(
-            "As cpu, but for up to 30,000 iterations, on a GPU; five seeds.",
+            "As cpu, with at most 30,000 iterations, on a GPU; five seeds.",
             {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
             "The recipe of pytorch-ntm: RMSprop at 0.0001 with momentum 0.9 and smoothing 0.95, 30,000 "
-            "iterations of one sequence; but gradients are no longer than 10; five seeds.",
+            "iterations of one sequence; but the norm of gradients is clipped at 10; five seeds.",
             {"networks": NETWORKS, "changes": {"batch_size": 1, "evaluate_batches": 100}},
             SEEDS,
         ),
     }
     cites = ("graves2014", "collier2018")
     caption = (
-        "Wrong bits of a vector of 8, lines for the median over the seeds. Left: while learning, over lengths 1 to 20. "
-        "Right: of the trained machines at single lengths, and of an earlier prototype (circles); the vertical line is "
-        "at the longest of training."
+        "Wrong bits of a vector of 8; lines show the median over the seeds. Left: during training, over lengths 1 to "
+        "20. Right: trained machines at single lengths, and an earlier prototype (circles); the vertical line marks "
+        "the longest length of training."
     )
 
 

@@ -1,13 +1,13 @@
-"""Matrix networks with a queue of past states: what is artefact, and what is true (Renanse et al. 2021, Fig 3-4).
+"""Memory of matrix networks with a queue of past states: published and exact (Renanse et al. 2021, Fig 3-4).
 
 Theorem 4 is about one slot of weight 1. Then every mode l of the step has the roots of `z^2 - l z - 1`, whose product
-is -1: one of them is on the unit circle or outside, noise piles up, and sums over passes through the queue do not
-converge. What the theorem gives, cut off after some passes, is put beside what such a network holds after a finite
-number of steps, and beside queues that are stable.
+is -1: one of them is on the unit circle or outside, so noise accumulates and sums over passes through the queue do not
+converge. The study compares the theorem's sum, truncated after some passes, with the memory of such a network after a
+finite number of steps, and with queues that are stable.
 
-Of a normal network the theorem's sums, however many passes are kept, give less than `|W|^2`: a pass multiplies a mode
-of the signal by `1 / (1 - l m)` and the variance of its noise by `1 / ((1 - |l|^2)(1 - |m|^2))`, which is never less
-than the square of the former. To blow up, as in the figures, noise must be counted fewer times than the signal.
+For a normal network, the theorem's sum is below `|W|^2` for any number of passes: a pass multiplies a mode of the
+signal by `1 / (1 - l m)` and the variance of its noise by `1 / ((1 - |l|^2)(1 - |m|^2))`, which is never less than the
+square of the former. The sum grows as in the figures only if noise is counted fewer times than the signal.
 """
 
 from __future__ import annotations
@@ -33,45 +33,49 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PASSES = (0, 1, 2, 4, 8, 16)
+"""Passes through the queue that the published sum keeps."""
 HORIZONS = (2, 4, 8, 16, 32)
+"""Steps after which the exact totals are computed."""
 RADIUS = 0.8
-"""Of U and V: sum |alpha| + 0.64 < 1 keeps a queue stable. Nearer to 1, 16 passes are beyond float64."""
+"""Spectral radius of U and V: sum |alpha| + 0.64 < 1 keeps a queue stable. Nearer to 1, 16 passes overflow float64."""
 WEIGHT = 0.3
 """Sum of the weights of a stable queue."""
 EXACT = 1e-8
 HUGE = 1e30
 
 
-def passed(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
-    """What passes through the queue leave of W by Eq 42: `sum_m D_m`, `D_m = U^T D_m V + D_(m-1)`, `D_0 = W`.
+def sum_of_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
+    """Return the signal W after passes through the queue, Eq 42: `sum_m D_m`, `D_m = U^T D_m V + D_(m-1)`, `D_0 = W`.
 
     >>> half = torch.full((1, 1), 0.5)
-    >>> passed(MatrixSystem(half, half, torch.ones(1, 1)), 1).item()  # 1 + 1 / (1 - 0.25)
+    >>> sum_of_passes(MatrixSystem(half, half, torch.ones(1, 1)), 1).item()  # 1 + 1 / (1 - 0.25)
     2.333333333333333
     """
     step = torch.eye(system.W.numel(), dtype=system.W.dtype) - torch.kron(
         system.U.mT.contiguous(), system.V.mT.contiguous()
     )
-    once = everything = system.W.flatten()
+    term = total = system.W.flatten()
     for _ in range(passes):
-        once = torch.linalg.solve(step, once)
-        everything = everything + once
-    return everything.view(system.shape)
+        term = torch.linalg.solve(step, term)
+        total = total + term
+    return total.view(system.shape)
 
 
 def _cases(sizes: Sequence[int], slots: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {
         f"weight 1, N = {size}": {"kind": "as published", "size": size} for size in sizes
     }
-    for kind, own in (("normal", sizes), ("general", general)):
+    for kind, kind_sizes in (("normal", sizes), ("general", general)):
         cases |= {
-            f"{kind}, N = {size}, p = {p}": {"kind": kind, "size": size, "slots": p} for size in own for p in slots
+            f"{kind}, N = {size}, p = {p}": {"kind": kind, "size": size, "slots": p}
+            for size in kind_sizes
+            for p in slots
         }
     return cases
 
 
 class QueueCapacity(ComputedStudy):
-    """The published sum by the number of passes it keeps, and exact totals."""
+    """Compute the published sum for several numbers of passes, and the exact totals."""
 
     name = "queue-capacity"
     title = "What a queue of past states adds"
@@ -91,7 +95,7 @@ class QueueCapacity(ComputedStudy):
             "blows up",
             Source("renanse2021", "Fig 3-4"),
             tolerance=(1, HUGE),
-            reason="it would if noise were counted fewer times than the signal",
+            reason="it grows only if noise is counted fewer times than the signal",
         ),
         Claim(about("weight 1"), "whole queue / no queue", "at most 4", Source("renanse2021", "3.2"), tolerance=(0, 4)),
         Claim(
@@ -146,9 +150,9 @@ class QueueCapacity(ComputedStudy):
     cites = ("renanse2021", "ganguli2008")
     lenses = ("fisher",)
     caption = (
-        "Left: one slot of weight 1, a line per network, by the passes through the queue that the published sum keeps, "
-        "or, for the exact totals, the steps since the start. Right: stable queues, exact; lines: p + 1 and 1; dots: "
-        "normal networks, crosses: general ones."
+        "Left: one slot of weight 1, one line per network, over the passes through the queue that the published sum "
+        "keeps or, for the exact totals, over the steps since the start. Right: stable queues, exact. Lines: p + 1 and "
+        "1. Dots: normal networks. Crosses: general networks."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -156,7 +160,7 @@ class QueueCapacity(ComputedStudy):
         U, V = draw(size, RADIUS, generator), draw(size, RADIUS, generator)
         W = random_source(size, generator)
         if case["kind"] == "as published":
-            return _of_weight_1(MatrixSystem(U, V, W, alpha=(1.0,)))
+            return _queue_of_weight_1(MatrixSystem(U, V, W, alpha=(1.0,)))
         weights = torch.rand(case["slots"], generator=generator, dtype=torch.float64) + 0.5
         signs = torch.randint(2, (case["slots"],), generator=generator) * 2 - 1
         alpha = (WEIGHT * signs * weights / weights.sum()).tolist()
@@ -169,53 +173,78 @@ class QueueCapacity(ComputedStudy):
         ) -> Row:
             return self.row(trials, self.claims[number], measured, spread(measured, form), remark)
 
-        old, normal, general = (
-            [one for one in results if one.trial.settings["kind"] == kind]
+        weight_1, normal, general = (
+            [run for run in results if run.trial.settings["kind"] == kind]
             for kind in ("as published", "normal", "general")
         )
-        told = {passes: [one.result["published"][place] for one in old] for place, passes in enumerate(PASSES)}
-        alone = {passes: [one.result["signal_alone"][place] for one in old] for place, passes in enumerate(PASSES)}
-        growth = [last / first for first, last in zip(told[0], told[PASSES[-1]], strict=True)]
-        refused = sum(one.result["refused"] for one in old)
-        bounds = [(one.trial.settings["slots"] + 1) * one.trial.settings["size"] ** 2 for one in general]
+        published = {
+            passes: [run.result["published"][place] for run in weight_1] for place, passes in enumerate(PASSES)
+        }
+        signal_alone = {
+            passes: [run.result["signal_alone"][place] for run in weight_1] for place, passes in enumerate(PASSES)
+        }
+        growth = [last / first for first, last in zip(published[0], published[PASSES[-1]], strict=True)]
+        refused = sum(run.result["refused"] for run in weight_1)
+        bounds = [(run.trial.settings["slots"] + 1) * run.trial.settings["size"] ** 2 for run in general]
         return [
-            row(0, old, [one.result["radius"] for one in old], f"refused as unstable: {refused} of {len(old)}", ".4g"),
-            row(1, old, growth, "it falls; for normal networks it cannot exceed 1"),
-            row(2, old, [one.result["whole"][-1] / one.result["without"] for one in old], "the newest matrix alone: 1"),
-            row(3, old, [value for one in old for value in one.result["newest"]], f"after {_listed(HORIZONS)} steps"),
-            row(4, old, [value for one in old for value in one.result["whole"]], f"after {_listed(HORIZONS)} steps"),
+            row(
+                0,
+                weight_1,
+                [run.result["radius"] for run in weight_1],
+                f"refused as unstable: {refused} of {len(weight_1)}",
+                ".4g",
+            ),
+            row(1, weight_1, growth, "it falls; for normal networks it cannot exceed 1"),
+            row(
+                2,
+                weight_1,
+                [run.result["whole"][-1] / run.result["without"] for run in weight_1],
+                "the newest matrix alone: 1",
+            ),
+            row(
+                3,
+                weight_1,
+                [value for run in weight_1 for value in run.result["newest"]],
+                f"after {_listed(HORIZONS)} steps",
+            ),
+            row(
+                4,
+                weight_1,
+                [value for run in weight_1 for value in run.result["whole"]],
+                f"after {_listed(HORIZONS)} steps",
+            ),
             *(
                 Row(
                     f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}",
-                    "not told",
-                    spread(told[passes]),
-                    remark=f"with the noise not passed: {spread(alone[passes])}",
+                    "not published",
+                    spread(published[passes]),
+                    remark=f"without noise in the passes: {spread(signal_alone[passes])}",
                 )
                 for passes in PASSES[1:]
             ),
-            row(5, normal, [one.result["newest"] for one in normal], f"{len(normal)} networks"),
+            row(5, normal, [run.result["newest"] for run in normal], f"{len(normal)} networks"),
             row(
                 6,
                 normal,
-                [one.result["whole"] / (one.trial.settings["slots"] + 1) for one in normal],
-                f"p = {spread([one.trial.settings['slots'] for one in normal], 'd')}",
+                [run.result["whole"] / (run.trial.settings["slots"] + 1) for run in normal],
+                f"p = {spread([run.trial.settings['slots'] for run in normal], 'd')}",
             ),
             row(
                 7,
                 general,
-                [one.result["whole"] / bound for one, bound in zip(general, bounds, strict=True)],
-                f"newest {spread([one.result['newest'] for one in general])}, whole "
-                f"{spread([one.result['whole'] for one in general])}",
+                [run.result["whole"] / bound for run, bound in zip(general, bounds, strict=True)],
+                f"newest {spread([run.result['newest'] for run in general])}, whole "
+                f"{spread([run.result['whole'] for run in general])}",
             ),
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.0)
         left, right = figure.subplots(1, 2)
-        old = [one for one in results if one.trial.settings["kind"] == "as published"]
-        for place, one in enumerate(old):
+        weight_1 = [run for run in results if run.trial.settings["kind"] == "as published"]
+        for place, run in enumerate(weight_1):
             drawn = {
-                "signal_alone": (PASSES, "published, noise not passed", "saddle-1", "dotted"),
+                "signal_alone": (PASSES, "published, no noise in passes", "saddle-1", "dotted"),
                 "whole": (HORIZONS, "exact, whole queue", "stable", "solid"),
                 "newest": (HORIZONS, "exact, newest matrix", "slow", "solid"),
                 "published": (PASSES, "published", "unstable", "dashed"),
@@ -223,7 +252,7 @@ class QueueCapacity(ComputedStudy):
             for name, (x, label, colour, style) in drawn.items():
                 left.plot(
                     x,
-                    one.result[name],
+                    run.result[name],
                     color=COLOUR[colour],
                     linestyle=style,
                     linewidth=1.2,
@@ -232,16 +261,16 @@ class QueueCapacity(ComputedStudy):
         left.set(xlabel="passes kept, or steps", ylabel="total", yscale="log", ylim=(1e-3, 1e7), xlim=(0, 33))
         legend_above(figure, 2)
         plain_powers(left.yaxis)
-        slots = [one.trial.settings.get("slots", 0) for one in results]
+        slots = [run.trial.settings.get("slots", 0) for run in results]
         ends = [0.7, max(slots) + 0.3]
         right.plot(ends, [ends[0] + 1, ends[1] + 1], color=COLOUR["line"], linewidth=1)
         right.plot(ends, [1, 1], color=COLOUR["line"], linewidth=1)
-        for one in results:
-            kind, p = one.trial.settings["kind"], one.trial.settings.get("slots", 0)
+        for run in results:
+            kind, p = run.trial.settings["kind"], run.trial.settings.get("slots", 0)
             for name, colour in (("whole", "stable"), ("newest", "slow")) if p else ():
                 place = p + (0.12 if kind == "general" else 0)
                 right.plot(
-                    place, one.result[name], "x" if kind == "general" else "o", color=COLOUR[colour], markersize=5
+                    place, run.result[name], "x" if kind == "general" else "o", color=COLOUR[colour], markersize=5
                 )
         right.set(xlabel="slots, p", ylim=(0, None))
         right.set_xticks(sorted({p for p in slots if p}))
@@ -250,15 +279,15 @@ class QueueCapacity(ComputedStudy):
         return figure
 
 
-def _of_weight_1(system: MatrixSystem) -> dict[str, Any]:
-    """A queue of one slot and weight 1: what the formulas give, and what it holds after some steps."""
+def _queue_of_weight_1(system: MatrixSystem) -> dict[str, Any]:
+    """Return the published sums and the exact totals after some steps, for a queue of one slot and weight 1."""
     try:
         fisher_memory(system)
         refused = False
     except UnstableError:
         refused = True
-    alone = [MatrixSystem(system.U, system.V, passed(system, passes)) for passes in PASSES]
-    told = [fisher_memory(system, method="published", terms=passes).total for passes in PASSES]
+    signal_alone = [MatrixSystem(system.U, system.V, sum_of_passes(system, passes)) for passes in PASSES]
+    published = [fisher_memory(system, method="published", terms=passes).total for passes in PASSES]
     exact = {
         seen: [fisher_memory(system, observed=seen, horizon=steps).total for steps in HORIZONS]
         for seen in ("all", "newest")
@@ -267,8 +296,10 @@ def _of_weight_1(system: MatrixSystem) -> dict[str, Any]:
         "radius": system.map().radius(),
         "without": float(fisher_memory(MatrixSystem(system.U, system.V, system.W)).total),
         "refused": refused,
-        "published": rounded(torch.stack(told)),
-        "signal_alone": rounded(torch.stack([fisher_memory(one, method="published").total for one in alone])),
+        "published": rounded(torch.stack(published)),
+        "signal_alone": rounded(
+            torch.stack([fisher_memory(passed, method="published").total for passed in signal_alone])
+        ),
         "whole": torch.stack(exact["all"]).tolist(),
         "newest": torch.stack(exact["newest"]).tolist(),
     }
