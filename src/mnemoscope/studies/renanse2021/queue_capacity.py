@@ -286,7 +286,8 @@ def _queue_of_weight_1(system: MatrixSystem) -> dict[str, Any]:
         refused = False
     except UnstableError:
         refused = True
-    signal_alone = [MatrixSystem(system.U, system.V, sum_of_passes(system, passes)) for passes in PASSES]
+    signals = [MatrixSystem(system.U, system.V, sum_of_passes(system, passes)) for passes in PASSES]
+    without_noise = [fisher_memory(signal, method="published").total for signal in signals]
     published = [fisher_memory(system, method="published", terms=passes).total for passes in PASSES]
     exact = {
         seen: [fisher_memory(system, observed=seen, horizon=steps).total for steps in HORIZONS]
