@@ -298,9 +298,7 @@ def _queue_of_weight_1(system: MatrixSystem) -> dict[str, Any]:
         "without": float(fisher_memory(MatrixSystem(system.U, system.V, system.W)).total),
         "refused": refused,
         "published": rounded(torch.stack(published)),
-        "signal_alone": rounded(
-            torch.stack([fisher_memory(passed, method="published").total for passed in signal_alone])
-        ),
+        "signal_alone": rounded(torch.stack(without_noise)),
         "whole": torch.stack(exact["all"]).tolist(),
         "newest": torch.stack(exact["newest"]).tolist(),
     }
