@@ -19,7 +19,7 @@ from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.symmetry import Symmetry, symmetriser
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy, flow_energy_rate, map_energy, rates_energy
 from mnemoscope.lenses.energy.weights import Weights
-from mnemoscope.studies.karuvally2023.energy_descent import descended, random_memory, random_steps
+from mnemoscope.studies.karuvally2023.energy_descent import descend, random_memory, random_steps
 
 SIGMAS = ("tanh", "logistic", "softmax", "relu", "polynomial", "linear")
 TURN = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -208,7 +208,7 @@ def test_no_energy_is_below_its_bound(f, h):
         x = scale * normal(400, 20, 5, seed=4)
         energy = map_energy(w, x, y.expand_as(x))
         assert bool((energy.total >= bound.value - 1e-12 * energy.size).all())
-    x = descended(w, normal(20, 5, seed=8), y)  # a search for the minimum never passes the bound
+    x = descend(w, normal(20, 5, seed=8), y)  # a search for the minimum never passes the bound
     assert bool((map_energy(w, x, y).total >= bound.value - 1e-9).all())
     V_h = 3 * normal(20, 4, seed=9)  # nor does the energy of the flow
     assert bool((flow_energy(w, x, V_h, y).total >= bound.value - 1e-9).all())

@@ -1,4 +1,4 @@
-"""The studies of episodic memories: recall of sequences, and which printed energy falls."""
+"""Studies of episodic memories: recall of sequences, and descent of the printed energies."""
 
 from pathlib import Path
 
@@ -9,7 +9,14 @@ import mnemoscope as ms
 from mnemoscope.lenses.energy.terms import map_energy
 from mnemoscope.replication import Finished
 from mnemoscope.studies.karuvally2023 import sequence_recall
-from mnemoscope.studies.karuvally2023.energy_descent import STUDY, below, descended, random_memory, random_steps, rising
+from mnemoscope.studies.karuvally2023.energy_descent import (
+    STUDY,
+    count_below,
+    count_rises,
+    descend,
+    random_memory,
+    random_steps,
+)
 from tests.cells.test_episodic import hadamard
 from tests.lenses.test_energy import generator, normal, weights
 
@@ -30,12 +37,12 @@ def test_the_recall_study_reports_gains_without_fault(tmp_path):
     assert sequence_recall._without_fault({0.5: 1.0, 1.0: 1.0, 2.0: 0.5, 3.0: 1.0}) == "0.5 to 1, 3"
 
 
-def test_the_remark_names_gains_that_are_not_as_expected():
+def test_the_remark_names_gains_that_differ_from_the_expectation():
     remark = sequence_recall._remark
-    assert remark(20, {0.3: 0.0, 0.5: 0.7, 1.0: 1.0}).endswith("without fault from 0.5 to 3; so not at 0.5")
-    assert remark(5, {1.0: 0.5, 1.2: 0.98, 2.0: 1.0}).endswith("from 1.2 on; so not at 1.2")
-    assert remark(1, {1.0: 0.0, 8.0: 0.98}).endswith("mix in every network; so not at 8")
-    assert remark(20, {0.3: 0.0, 0.5: 1.0}).endswith("so at all of these gains")
+    assert remark(20, {0.3: 0.0, 0.5: 0.7, 1.0: 1.0}).endswith("without fault from 0.5 to 3; differs at 0.5")
+    assert remark(5, {1.0: 0.5, 1.2: 0.98, 2.0: 1.0}).endswith("from 1.2 upwards; differs at 1.2")
+    assert remark(1, {1.0: 0.0, 8.0: 0.98}).endswith("mix in every network; differs at 8")
+    assert remark(20, {0.3: 0.0, 0.5: 1.0}).endswith("agrees at all of these gains")
     assert "expected" not in remark(2, {1.0: 0.5})
 
 
@@ -50,14 +57,14 @@ def test_equation_28_uses_v_d_of_equation_27():
     x, y = random_steps(generator(), w, 400)
     held = torch.tanh(x)
     change = map_energy(w, w.step(x, held), held, "printed 28").total - map_energy(w, x, held, "printed 28").total
-    assert rising(w, x, y)["printed 28"] == int((change > 1e-9).sum())
+    assert count_rises(w, x, y)["printed 28"] == int((change > 1e-9).sum())
 
 
 def test_the_search_below_a_bound_approaches_it():
     w = weights("linear", "linear", gain=0.2)
     y = normal(8, 5, seed=3)
-    low = descended(w, 3 * normal(8, 5, seed=4), y)
-    count, gap = below(w, low, y)
+    low = descend(w, 3 * normal(8, 5, seed=4), y)
+    count, gap = count_below(w, low, y)
     assert count == 0
     assert gap < 1e-3  # this bound is a minimum
     assert bool((map_energy(w, low, y).total < map_energy(w, 3 * normal(8, 5, seed=4), y).total).all())

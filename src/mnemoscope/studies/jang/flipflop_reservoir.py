@@ -40,7 +40,7 @@ from mnemoscope.studies.jang.reservoirs import (
     corners,
     final_outputs,
     measure_memories,
-    rounded,
+    rounded_lists,
     score_reservoir,
     train_reservoir,
 )
@@ -146,11 +146,11 @@ class FlipFlopReservoir(Study):
             "verdict": attractors.verdict,
             "lesson_seconds": round(trained.seconds, 2),
             "curve": trained.curve(),
-            "outputs": rounded(z),
+            "outputs": rounded_lists(z),
             "ups": fp.unstable.tolist(),
             "test": {
-                "targets": rounded(test.targets[:SHOWN:EVERY, 0], 0),
-                "outputs": rounded(scores["outputs"][:SHOWN:EVERY, 0], 2),
+                "targets": rounded_lists(test.targets[:SHOWN:EVERY, 0], 0),
+                "outputs": rounded_lists(scores["outputs"][:SHOWN:EVERY, 0], 2),
             },
         }
         states = clamped_states(cell, torch.cat([outputs[:24] for outputs in random.values()]))

@@ -28,7 +28,7 @@ from mnemoscope.studies.jang.reservoirs import (
     TrainedReservoir,
     mean_and_deviation,
     measure_memories,
-    rounded,
+    rounded_lists,
     score_reservoir,
     train_reservoir,
     train_transferred,
@@ -244,12 +244,12 @@ def _geometry_record(shape: Geometry) -> dict[str, Any]:
     numbers = ("edge_spread", "additive", "closest", "last_edge", "last_variance")
     scale = float(shape.projected.abs().max())
     return {
-        **{name: rounded(getattr(shape, name), 4) for name in lists},
+        **{name: rounded_lists(getattr(shape, name), 4) for name in lists},
         **{name: round(getattr(shape, name), 4) for name in numbers},
         "along": shape.along,
         "shape": shape.shape,
         "hull": shape.hull,
-        "projected": rounded(shape.projected / scale, 3),
+        "projected": rounded_lists(shape.projected / scale, 3),
     }
 
 

@@ -302,9 +302,9 @@ def score_reservoir(cell: EchoState, recipe: Recipe, batch: Batch) -> dict[str, 
     return {"outputs": outputs, "mse": task.loss(outputs, batch).item(), **task.scores(outputs, batch)}
 
 
-def rounded(values: Tensor, digits: int = 3) -> list[Any]:
+def rounded_lists(values: Tensor, digits: int = 3) -> list[Any]:
     """Return the values as nested lists of rounded numbers, for JSON."""
-    return [rounded(value, digits) if value.dim() else round(value.item(), digits) for value in values]
+    return [rounded_lists(value, digits) if value.dim() else round(value.item(), digits) for value in values]
 
 
 def mean_and_deviation(values: Sequence[float], form: str = ".3g") -> str:

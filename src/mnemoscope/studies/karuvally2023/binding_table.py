@@ -1,4 +1,4 @@
-"""Eigenvalues of trained networks beside the theory's, by task, size and weight decay (Karuvally et al. 2023)."""
+"""Eigenvalues of trained networks against the theory, by task, size and weight decay (Karuvally et al. 2023)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
     ("T4", 64): ((0.0112, 0.94), (0.0011, 1.00), (None, 0.50)),
     ("T4", 128): ((0.0022, 1.00), (0.0006, 1.00), (None, 0.50)),
 }
-"""Mean angle error of the networks that learned the task, and accuracy, for each weight decay."""
+"""For each weight decay: mean angle error of the networks that learned the task, and accuracy."""
 
 PUBLISHED = replace(
     BindingStudy.base,
@@ -44,10 +44,12 @@ PUBLISHED = replace(
     checkpoint_every=1000,
     task_options={"variables": 8, "size": 8, "horizon": 100, "curriculum": CURRICULUM},
 )
+"""Published recipe."""
 SHORTER = {
     name: getattr(BindingStudy.base, name)
     for name in ("learning_rate", "schedule", "steps", "curriculum_score", "evaluate_every")
 }
+"""Changes of the published recipe in the preset "cpu"."""
 
 
 def _subject(task: str, size: int, decay: float) -> Subject:
@@ -76,12 +78,12 @@ class BindingTable(BindingStudy):
 
     name = "binding-table"
     title = "Eigenvalues of networks that bind variables"
-    question = "How near are the eigenvalues of trained networks to the roots of unity that the theory expects?"
+    question = "How close are the eigenvalues of trained networks to the roots of unity that the theory predicts?"
     claims = tuple(_claims())
     base = PUBLISHED
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Two variables of two bits: it shows that the machinery works.",
+            "Two variables of two bits; checks only that the code runs.",
             {"networks": {"2 x 2": {"task_options": {"rule": "repeat"}}}, "changes": SMOKE},
         ),
         "cpu": Preset(
@@ -90,41 +92,43 @@ class BindingTable(BindingStudy):
             {"networks": _networks(SIZES, DECAYS), "changes": SHORTER},
         ),
         "paper": Preset(
-            "All cells by the published recipe: 20,000 steps; three seeds (published: 20). Two hours for "
-            "each seed on one core.",
+            "All cells by the published recipe: 20,000 steps; three seeds (published: 20). Two hours per seed "
+            "on one core.",
             {"networks": _networks(SIZES, DECAYS), "changes": {}},
             (0, 1, 2),
         ),
     }
-    caption = "Mean angle error of the eigenvalues, ours over published, of the networks that learned their task."
+    caption = (
+        "Mean angle error of the eigenvalues of the networks that learned their task: ours against the published one."
+    )
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        learned = [one.result for one in trials if one.result.get("accuracy", 0) >= LEARNED]
-        known = [one["angle_error"] for one in learned if one["angle_error"] is not None]
-        explained = sum(one["status"] == "explained" for one in learned)
-        rules = sum(one["rule_found"] for one in learned)
-        remark = f"{len(learned)} of {len(trials)} learned it; F found in {rules}, explained {explained}"
-        return [self.row(trials, "mean angle error", known, ".2g", remark)]
+        learned = [finished.result for finished in trials if finished.result.get("accuracy", 0) >= LEARNED]
+        errors = [outcome["angle_error"] for outcome in learned if outcome["angle_error"] is not None]
+        explained = sum(outcome["status"] == "explained" for outcome in learned)
+        rules = sum(outcome["rule_found"] for outcome in learned)
+        remark = f"{len(learned)} of {len(trials)} networks learned the task; F found in {rules}, explained {explained}"
+        return [self.row(trials, "mean angle error", errors, ".2g", remark)]
 
     def as_published(self, trial: Trial) -> bool:
-        kept = ("steps", "batch_size", "learning_rate", "schedule")
-        return all(trial.settings[name] == getattr(PUBLISHED, name) for name in kept)
+        names = ("steps", "batch_size", "learning_rate", "schedule")
+        return all(trial.settings[name] == getattr(PUBLISHED, name) for name in names)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        """Ours over the published value, for every cell that has both."""
+        """Draw our values against the published one, for every cell that has both."""
         figure = new_figure(7.2, 4.4)
         axes = figure.add_subplot()
         marks = {0.0: ("o", "stable"), 0.001: ("D", "saddle-1"), 0.1: ("s", "unstable")}
         for trials in by_name(results).values():
             subject = trials[0].trial.subject
             claim = self.find_claim("mean angle error", subject)
-            mine = [one.result["angle_error"] for one in trials if one.result.get("accuracy", 0) >= LEARNED]
-            mine = [value for value in mine if value]
-            if claim is None or not mine:
+            learned = [finished.result for finished in trials if finished.result.get("accuracy", 0) >= LEARNED]
+            errors = [outcome["angle_error"] for outcome in learned if outcome["angle_error"]]
+            if claim is None or not errors:
                 continue
             marker, colour = marks[trials[0].trial.settings["weight_decay"]]
-            axes.plot([claim.value] * len(mine), mine, marker, color=COLOUR[colour], markersize=6)
-            place = (float(claim.value), max(mine))
+            axes.plot([claim.value] * len(errors), errors, marker, color=COLOUR[colour], markersize=6)
+            place = (float(claim.value), max(errors))
             axes.annotate(subject.task, place, xytext=(4, 4), textcoords="offset points", color=COLOUR["muted"])
         for decay, (marker, colour) in list(marks.items())[:2]:
             axes.plot([], [], marker, color=COLOUR[colour], label=f"L2 {decay:g}")

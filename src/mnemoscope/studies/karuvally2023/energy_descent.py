@@ -1,12 +1,13 @@
-"""Which printed energy of the episodic memory falls, and which rises (Karuvally et al. 2023, and notes on its energy).
+"""Descent of the printed energies of the episodic memory (Karuvally et al. 2023, and notes on its energy).
 
 The notes derive an energy of the discrete memory (Eq 25 and 26), print it again with other signs (Eq 28 and 29, 35, 45
-and 47), leave open whether it falls, and assume that it is bounded. Here each is put to random steps of random
-memories. With V_d frozen, Eq 25 falls on all of them by two divergences of Bregman's, for every convex function; the
-others rise.
+and 47), leave open whether it falls, and assume that it is bounded. This study evaluates each energy on random steps
+of random memories. With V_d frozen, Eq 25 falls on all steps, by the sum of two Bregman divergences, for every convex
+function; the others rise on some.
 
-V_d is taken as each equation has it. Eq 28 and 29 are written with V_d = sigma_f(V_f) of the time before the step, by
-Eq 27, on both sides of it; the others with any V_d that stays during the step: on every other one those rates too.
+Each equation is evaluated with the V_d for which it is written. Eq 28 and 29 take V_d = sigma_f(V_f) from before the
+step (Eq 27) on both sides of the step. The others hold for any V_d that stays constant during the step; every second
+step uses those rates too.
 """
 
 from __future__ import annotations
@@ -39,17 +40,19 @@ if TYPE_CHECKING:
 
 ACTIVATIONS = ("tanh", "logistic", "softmax", "relu", "polynomial", "linear")
 BOUNDED = ACTIVATIONS[:3]
+"""Activations with bounded rates."""
 NETWORKS = 40
-"""Memories of each case that does not say how many; its steps are shared among them."""
+"""Default number of memories in a case; they share its steps."""
 SETTLING = 10
-"""Steps after which V_d has been following for a while."""
-SEARCHED = 60
+"""Steps with a following V_d before later rises are counted."""
+SEARCH_STEPS = 60
 """Steps of the search for an energy below its bound."""
 STARTS = 16
-"""Its starts in each memory."""
+"""Starts of that search in each memory."""
 TRACE = 12
 """Steps of the trajectory that is drawn."""
 EXACT = 1e-12
+"""Largest relative error of an identity that counts as exact."""
 _notes = partial(Source, "energy_notes")
 _derived = Source("mnemoscope")
 _NAMES = {
@@ -62,7 +65,10 @@ _NAMES = {
 
 
 def random_memory(generator: torch.Generator, sigma_f: str, sigma_h: str = "linear", alphas: bool = False) -> Weights:
-    """2 to 16 features and 1 to 12 memories, of random strength; `alphas`: with random alpha_s and alpha_c."""
+    """Return a memory with 2 to 16 features, 1 to 12 memories and random strength.
+
+    With `alphas`, alpha_s and alpha_c are random too.
+    """
     features, memories = (
         int(torch.randint(low, high + 1, (), generator=generator)) for low, high in ((2, 16), (1, 12))
     )
@@ -73,15 +79,17 @@ def random_memory(generator: torch.Generator, sigma_f: str, sigma_h: str = "line
 
 
 def random_steps(generator: torch.Generator, weights: Weights, steps: int) -> tuple[Tensor, Tensor]:
-    """V_f, and V_d: the rates of V_f on every other step, as in Eq 27, else those of another state."""
+    """Return V_f and V_d: the rates of V_f on every second step, as in Eq 27, else those of another state."""
     x, other = (2 * torch.randn(steps, weights.features, generator=generator, dtype=torch.float64) for _ in range(2))
     y = weights.sigma_f(other)
     y[::2] = weights.sigma_f(x[::2])
     return x, y
 
 
-def rising(weights: Weights, x: Float[Tensor, "steps features"], y: Float[Tensor, "steps features"]) -> dict[str, int]:
-    """How many of these steps raise each of the energies; Eq 28 and 29 with V_d = sigma_f(x), as Eq 27 asks."""
+def count_rises(
+    weights: Weights, x: Float[Tensor, "steps features"], y: Float[Tensor, "steps features"]
+) -> dict[str, int]:
+    """Count the steps that raise each energy; Eq 28 and 29 use V_d = sigma_f(x), as Eq 27 requires."""
     counts = {}
     for variant in VARIANTS:
         held = weights.sigma_f(x) if variant == "printed 28" else y
@@ -91,38 +99,42 @@ def rising(weights: Weights, x: Float[Tensor, "steps features"], y: Float[Tensor
     return counts
 
 
-def descended(weights: Weights, x: Float[Tensor, "starts features"], y: Float[Tensor, "starts features"]) -> Tensor:
-    """V_f where a search for the lowest energy ends: some from x by Adam, some by steps of the memory before that."""
+def descend(weights: Weights, x: Float[Tensor, "starts features"], y: Float[Tensor, "starts features"]) -> Tensor:
+    """Return V_f at the end of a search for the lowest energy by Adam.
+
+    Every second search starts from x, the others from where the steps of the memory lead from x.
+    """
     stepped = x
-    for _ in range(SEARCHED):
+    for _ in range(SEARCH_STEPS):
         stepped = weights.step(stepped, y)
     start = torch.where((torch.arange(len(x)) % 2 == 0)[:, None], x, stepped)
     found = start.clone().requires_grad_()
     search = torch.optim.Adam([found], lr=0.1)
-    for _ in range(SEARCHED):
+    for _ in range(SEARCH_STEPS):
         search.zero_grad()
         map_energy(weights, found, y).total.sum().backward()
         search.step()
     return found.detach()
 
 
-def below(weights: Weights, x: Float[Tensor, "states features"], y: Tensor) -> tuple[int, float]:
-    """How many states are below the bound by more than rounding, and the least share of it that they are above."""
+def count_below(weights: Weights, x: Float[Tensor, "states features"], y: Tensor) -> tuple[int, float]:
+    """Count the states below the bound by more than rounding; also return the least relative height above it."""
     energy, bound = map_energy(weights, x, y), lower_bound(weights, y).value
     under = beyond_rounding(bound - energy.total, energy.size + bound.abs())
     return int(under.sum()), float(((energy.total - bound) / bound.abs().clamp_min(1e-300)).min())
 
 
-def later_rising(weights: Weights, x: Float[Tensor, "steps features"]) -> int:
-    """How many steps raise Eq 25 where V_d has been following for a while."""
+def count_later_rises(weights: Weights, x: Float[Tensor, "steps features"]) -> int:
+    """Count the steps that raise Eq 25 after `SETTLING` steps with a following V_d."""
     for _ in range(SETTLING):
         x = weights.step(x, weights.sigma_f(x))
     return int(step_descent(weights, x, weights.sigma_f(x), following=True).rises.sum())
 
 
-def flow_rising(weights: Weights, x: Float[Tensor, "states features"], y: Tensor, T_d: float) -> int:
-    """At how many states of the three populations the energy of the flow rises: V_f after a step from x under V_d = y,
-    memories at rest with both.
+def count_flow_rises(weights: Weights, x: Float[Tensor, "states features"], y: Tensor, T_d: float) -> int:
+    """Count the states of the three populations at which the energy of the flow rises.
+
+    V_f is the result of a step from x with V_d = y; the memory population is at equilibrium with both.
     """
     memory = EpisodicMemory(weights.Xi, weights.Phi, weights.sigma_f, weights.sigma_h, T_d=T_d)
     f = weights.step(x, y)
@@ -132,26 +144,29 @@ def flow_rising(weights: Weights, x: Float[Tensor, "states features"], y: Tensor
     return int(beyond_rounding(rate.total, rate.size).sum())
 
 
-def elman_rising(generator: torch.Generator, sigma: str, states: int) -> tuple[int, int]:
-    """Rises where a Lyapunov function exists, and steps: W symmetric, or positive too; positive S and a schedule."""
+def count_elman_rises(generator: torch.Generator, sigma: str, states: int) -> tuple[int, int]:
+    """Return the number of rises and of steps in Elman networks for which a Lyapunov function exists.
+
+    These have a symmetric W, a positive semidefinite W, or a positive semidefinite S and a schedule.
+    """
     size = int(torch.randint(2, 13, (), generator=generator))
     W, Xi = (torch.randn(size, size, generator=generator, dtype=torch.float64) / size for _ in range(2))
     start = 2 * torch.randn(states, size, generator=generator, dtype=torch.float64)
     b = torch.randn(size, generator=generator, dtype=torch.float64)
-    seen = []
-    for kind, own in (("two-step", W + W.mT), ("one-step", W @ W.mT)):
-        recurrence = Recurrence.from_matrix(own, b, sigma)
+    rises = []
+    for kind, matrix in (("two-step", W + W.mT), ("one-step", W @ W.mT)):
+        recurrence = Recurrence.from_matrix(matrix, b, sigma)
         rates = [recurrence.sigma(start)]
         for _ in range(4):
             rates.append(recurrence.step(rates[-1]))
         along = torch.stack(rates)
-        best = next(one for one in lyapunov_functions(recurrence) if one.kind == kind)
-        seen.append(beyond_rounding(best.energy(along).total.diff(dim=0), best.size(along)))
+        lyapunov = next(function for function in lyapunov_functions(recurrence) if function.kind == kind)
+        rises.append(beyond_rounding(lyapunov.energy(along).total.diff(dim=0), lyapunov.size(along)))
     schedule = Schedule(Weights.from_matrices(Xi, W @ W.mT, sigma), hold=2)
     along = schedule.run(schedule.weights.sigma_f(start), 4)
     energy = schedule.energy(along, schedule.delayed(along), settled=True)
-    seen.append(beyond_rounding(energy.total.diff(dim=0), energy.size[1:] + energy.size[:-1]))
-    return sum(int(rises.sum()) for rises in seen), sum(rises.numel() for rises in seen)
+    rises.append(beyond_rounding(energy.total.diff(dim=0), energy.size[1:] + energy.size[:-1]))
+    return sum(int(rising.sum()) for rising in rises), sum(rising.numel() for rising in rises)
 
 
 def _cases(steps: int, **more: Any) -> dict[str, dict[str, Any]]:
@@ -163,11 +178,11 @@ def _networks(case: Mapping[str, Any]) -> int:
 
 
 class EnergyDescent(ComputedStudy):
-    """Random steps of random memories, under each of the printed energies."""
+    """Evaluate each printed energy on random steps of random memories."""
 
     name = "energy-descent"
     title = "Which energy of the episodic memory falls"
-    question = "Does any printed energy fall at every step, and can it fall for ever?"
+    question = "Does any printed energy fall at every step, and is it bounded below?"
     claims = (
         Claim(about("Eq 25/26, V_d frozen"), "rising steps", "not stated", _notes("its update is called not complete")),
         Claim(about("Eq 28/29"), "rising steps", "not stated", _notes("4.1: ends in a question")),
@@ -207,16 +222,16 @@ class EnergyDescent(ComputedStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "120 steps, by six memories, of each activation: it shows that the machinery works.",
+            "120 steps of six memories for each activation; checks only that the code runs.",
             {"cases": _cases(120, networks=6)},
         ),
         "cpu": Preset(
-            "20,000 steps of each of six activations, three seeds; a minute or two on one core.",
+            "20,000 steps for each of six activations, three seeds; a minute or two on one core.",
             {"cases": _cases(20_000)},
             (0, 1, 2),
         ),
         "paper": Preset(
-            "200,000 steps of each of six activations, five seeds; minutes. The source has no experiment.",
+            "200,000 steps for each of six activations, five seeds; minutes. The source has no experiment.",
             {"cases": _cases(200_000)},
             (0, 1, 2, 3, 4),
         ),
@@ -225,44 +240,44 @@ class EnergyDescent(ComputedStudy):
     lenses = ("energy",)
     caption = (
         "Left: share of random steps on which each printed energy rises, by activation; Eq 25 with V_d frozen rises on "
-        "none. Right: a tanh memory from one start, with V_d frozen, or following for the curve of that name; "
-        "change of each energy since then, in units of its largest."
+        "none. Right: change of each energy of a tanh memory since the start of a trajectory, relative to its largest "
+        "change; V_d is frozen, except for the curve with V_d following."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
         sigma, networks = case["sigma"], _networks(case)
-        each = case["steps"] // networks
+        steps = case["steps"] // networks
         counts = dict.fromkeys([*_NAMES, "later", "flow", "flow frozen", "general", "below", "lyapunov"], 0)
         states, gap = 0, 1.0
         errors: dict[str, list[Tensor]] = {"exact": [], "general": []}
         unbounded = unknown = followed = 0
         for _ in range(networks):
             weights = random_memory(generator, sigma)
-            x, y = random_steps(generator, weights, each)
-            for name, count in rising(weights, x, y).items():
+            x, y = random_steps(generator, weights, steps)
+            for name, count in count_rises(weights, x, y).items():
                 counts[name] += count
             errors["exact"].append(step_descent(weights, x, y).error.max())
             bound = lower_bound(weights, y)
             unbounded, unknown = unbounded + (bound.exists is False), unknown + (bound.exists is None)
             if bound.exists:
-                x_low = descended(weights, x[:STARTS], y[:STARTS])
+                x_low = descend(weights, x[:STARTS], y[:STARTS])
                 for here, held in ((x, y), (x_low, y[:STARTS])):
-                    under, least = below(weights, here, held)
+                    under, least = count_below(weights, here, held)
                     counts["below"], states, gap = counts["below"] + under, states + len(here), min(gap, least)
-            counts["later"] += later_rising(weights, x) if sigma in BOUNDED else 0  # others leave for infinity
-            counts["flow"] += flow_rising(weights, x, y, 1.0)
-            counts["flow frozen"] += flow_rising(weights, x, y, float("inf"))
+            counts["later"] += count_later_rises(weights, x) if sigma in BOUNDED else 0  # others diverge
+            counts["flow"] += count_flow_rises(weights, x, y, 1.0)
+            counts["flow frozen"] += count_flow_rises(weights, x, y, float("inf"))
             other = ACTIVATIONS[int(torch.randint(len(ACTIVATIONS), (), generator=generator))]
             general = random_memory(generator, sigma, other, alphas=True)
-            seen = step_descent(general, *random_steps(generator, general, each))
-            counts["general"] += int(seen.rises.sum())
-            errors["general"].append(seen.error.max())
-            rises, steps = elman_rising(generator, sigma, each // 10 + 1)
-            counts["lyapunov"], followed = counts["lyapunov"] + rises, followed + steps
-        worst = {name: float(torch.stack(own).max()) for name, own in errors.items()}  # NaN, if there were any, is kept
+            descent = step_descent(general, *random_steps(generator, general, steps))
+            counts["general"] += int(descent.rises.sum())
+            errors["general"].append(descent.error.max())
+            rises, elman_steps = count_elman_rises(generator, sigma, steps // 10 + 1)
+            counts["lyapunov"], followed = counts["lyapunov"] + rises, followed + elman_steps
+        worst = {name: float(torch.stack(values).max()) for name, values in errors.items()}  # max keeps NaN
         trace = _trace(generator) if sigma == "tanh" else {}
         return {
-            "steps": networks * each,
+            "steps": networks * steps,
             "followed": followed,
             "rises": counts,
             "error": worst,
@@ -274,35 +289,37 @@ class EnergyDescent(ComputedStudy):
         }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        bounded = [one for one in results if one.trial.settings["sigma"] in BOUNDED]
-        free = [one for one in results if one not in bounded]
+        bounded = [finished for finished in results if finished.trial.settings["sigma"] in BOUNDED]
+        unbounded_rates = [finished for finished in results if finished not in bounded]
 
         def count(
             number: int, key: str, trials: Sequence[Finished] = results, counted: str = "steps", remark: str = ""
         ) -> Row:
-            rises = [one.result["rises"][key] for one in trials]
-            steps = sum(one.result[counted] for one in trials)
+            rises = [finished.result["rises"][key] for finished in trials]
+            steps = sum(finished.result[counted] for finished in trials)
             share = sum(rises) / steps
             ours = f"{sum(rises):,} of {steps:,}" + (f" ({share:.0%})" if sum(rises) else "")
             remark = remark or (_by_activation(trials, key) if sum(rises) else "")
             return self.row(trials, self.claims[number], rises, ours, remark)
 
         def error(number: int, key: str) -> Row:
-            errors = [one.result["error"][key] for one in results]
+            errors = [finished.result["error"][key] for finished in results]
             remark = "relative to the absolute sum of all terms"
             return self.row(results, self.claims[number], errors, f"{max(errors):.1e}", remark)
 
-        tanh = [one for one in results if one.trial.settings["sigma"] == "tanh"]
-        pooled = f"with its sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
+        tanh = [finished for finished in results if finished.trial.settings["sigma"] == "tanh"]
+        pooled = f"with the same sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
         gaps = [
-            min((one.result["gap"] for one in trials if one.result["states"]), default=1.0)
-            for trials in (bounded, free)
+            min((finished.result["gap"] for finished in trials if finished.result["states"]), default=1.0)
+            for trials in (bounded, unbounded_rates)
         ]
         searched = (
-            f"random states, and such as a descent on V_f finds; least height above it, of |bound|: {gaps[0]:.2g} for "
-            f"{', '.join(BOUNDED)}, {gaps[1]:.1e} for others"
+            f"random states and states found by descent on V_f; least height above the bound, relative to |bound|: "
+            f"{gaps[0]:.2g} for {', '.join(BOUNDED)}, {gaps[1]:.1e} for others"
         )
-        unbounded, unknown = (sum(one.result[key] for one in free) for key in ("unbounded", "unknown"))
+        unbounded, unknown = (
+            sum(finished.result[key] for finished in unbounded_rates) for key in ("unbounded", "unknown")
+        )
         return [
             count(0, "exact"),
             count(1, "printed 28"),
@@ -315,13 +332,13 @@ class EnergyDescent(ComputedStudy):
             error(8, "exact"),
             count(9, "general"),
             error(10, "general"),
-            count(11, "below", [one for one in results if one.result["states"]], "states", searched),
+            count(11, "below", [finished for finished in results if finished.result["states"]], "states", searched),
             self.row(
-                free,
+                unbounded_rates,
                 self.claims[12],
-                [one.result["unbounded"] for one in free],
-                f"{unbounded} of {sum(_networks(one.trial.settings) for one in free)}",
-                f"not known of {unknown}; the rest has alpha_s |Xi|^2 < 1",
+                [finished.result["unbounded"] for finished in unbounded_rates],
+                f"{unbounded} of {sum(_networks(finished.trial.settings) for finished in unbounded_rates)}",
+                f"unknown for {unknown}; the others have alpha_s |Xi|^2 < 1",
             ),
             count(13, "lyapunov", counted="followed"),
         ]
@@ -331,9 +348,12 @@ class EnergyDescent(ComputedStudy):
         left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
         keys = ("printed 28", "printed 35", "printed 45", "following", "exact")
         series = dict(zip(keys, ("saddle-1", "marginal", "unstable", "slow", "stable"), strict=True))
-        named = [name for name in ACTIVATIONS if any(one.trial.settings["sigma"] == name for one in results)]
+        named = [name for name in ACTIVATIONS if any(finished.trial.settings["sigma"] == name for finished in results)]
         for number, key in enumerate(keys):
-            shares = [_share([one for one in results if one.trial.settings["sigma"] == name], key) for name in named]
+            shares = [
+                _share([finished for finished in results if finished.trial.settings["sigma"] == name], key)
+                for name in named
+            ]
             at = [place + (number - 2) * 0.16 for place in range(len(named))]
             left.barh(at, shares, height=0.15, color=COLOUR[series[key]], label=_NAMES[key])
             if key == "exact":
@@ -341,7 +361,9 @@ class EnergyDescent(ComputedStudy):
         left.set_yticks(range(len(named)), named)
         left.invert_yaxis()
         left.set(xlabel="rising steps, %", xlim=(0, None))
-        trace = next((one.result["trace"] for one in results if one.trial.settings["sigma"] == "tanh"), None)
+        trace = next(
+            (finished.result["trace"] for finished in results if finished.trial.settings["sigma"] == "tanh"), None
+        )
         for key, values in (trace or {}).items():
             reach = max(abs(value) for value in values) or 1.0
             right.plot([value / reach for value in values], color=COLOUR[series[key]], linewidth=1.8)
@@ -356,7 +378,7 @@ class EnergyDescent(ComputedStudy):
 
 
 def _trace(generator: torch.Generator) -> dict[str, list[float]]:
-    """The energies along one trajectory, minus their first value; one that is `following` has a V_d that does."""
+    """Return the energies along one trajectory, minus their first value; V_d is frozen except in `following`."""
     weights = random_memory(generator, "tanh")
     x, y = (part[1] for part in random_steps(generator, weights, 2))
     fields, following = [x], [x]
@@ -370,14 +392,20 @@ def _trace(generator: torch.Generator) -> dict[str, list[float]]:
 
 
 def _share(results: Sequence[Finished], key: str) -> float:
-    return 100 * sum(one.result["rises"][key] for one in results) / sum(one.result["steps"] for one in results)
+    """Return the percentage of steps that raise the energy `key`."""
+    return (
+        100
+        * sum(finished.result["rises"][key] for finished in results)
+        / sum(finished.result["steps"] for finished in results)
+    )
 
 
 def _by_activation(results: Sequence[Finished], key: str) -> str:
+    """Return the percentage of rising steps for each activation, as text."""
     shares = {
-        name: _share(own, key)
+        name: _share(trials, key)
         for name in ACTIVATIONS
-        if (own := [one for one in results if one.trial.settings["sigma"] == name])
+        if (trials := [finished for finished in results if finished.trial.settings["sigma"] == name])
     }
     return ", ".join(f"{name} {share:.0f}%" for name, share in shares.items())
 

@@ -1,13 +1,13 @@
-"""Does an episodic memory recall its memories one after the other, as their interaction says (Karuvally et al. 2023)?
+"""Recall of a cycle of stored memories by an episodic memory (Karuvally et al. 2023).
 
-The theory calls Phi the temporal interaction of the stored memories, and takes the map of Eq 8, in which the delayed
-copy follows at every step, for the network. Nothing was published of whether that map steps from memory to memory, so
-that no verdict is given. Here memories call for each other in a cycle. What is varied is how many steps the delayed
-copy stays as it is before it follows, k, where k = 1 is Eq 8, and by which gain Phi is multiplied.
+The theory calls Phi the temporal interaction of the stored memories. Its network is the map of Eq 8, in which the
+delayed copy is updated at every step. Whether that map steps from memory to memory was not published, so that this
+study gives no verdict. Here Phi makes each memory call for the next in a cycle. The study varies the gain of Phi and
+the number k of steps between updates of the delayed copy; k = 1 is Eq 8.
 
-An earlier analysis of such networks, which is not published, found recall to be exact for k = 20 at gains from 0.5 to 3
-and for k = 5 from 1.2 on, and memories to mix for k = 1. What is measured here differs. At the smaller of these gains
-some networks fail, because random patterns of 40 features overlap by chance; of orthogonal patterns none does. And for
+An earlier, unpublished analysis of such networks found exact recall for k = 20 at gains from 0.5 to 3 and for k = 5
+from 1.2 upwards, and mixed memories for k = 1. The results here differ. At the smaller of these gains some networks
+fail, because random patterns of 40 features overlap by chance; networks with orthogonal patterns do not fail. And for
 k = 1 most networks step from memory to memory without fault once the gain is 5.
 """
 
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 FEATURES, MEMORIES, BETA, PERIODS, NETWORKS = 40, 5, 2.0, 20, 50
 GAINS = (0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 STEPS = (1, 2, 5, 20)
+"""Values of k: steps between updates of the delayed copy."""
 EXAMPLE, SHOWN = 1.2, 40
-"""The gain whose overlaps are drawn, and for how many inner steps."""
+"""Gain at which overlaps are drawn, and number of inner steps drawn."""
 AT_ONE = Claim(
     about(k=1, gain=1, label="k = 1, gain 1"),
     "networks that follow Phi",
@@ -46,15 +47,17 @@ AT_ONE = Claim(
 )
 EXPECTED = {
     1: ("memories mix in every network", lambda gain, share: share == 0),
-    5: ("without fault from 1.2 on", lambda gain, share: gain < 1.2 or share == 1),
+    5: ("without fault from 1.2 upwards", lambda gain, share: gain < 1.2 or share == 1),
     20: ("without fault from 0.5 to 3", lambda gain, share: not 0.5 <= gain <= 3 or share == 1),
 }
-"""Of each k, what an earlier analysis, not published, lets one expect, and whether a share at a gain is as expected."""
+"""For each k: the result of an earlier, unpublished analysis, and a test whether a share at a gain agrees with it."""
 COLOURS = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 
 
 def cyclic_memory(patterns: Float[Tensor, "features memories"], gain: float, beta: float = BETA) -> EpisodicMemory:
-    """Patterns of +-1, each of length 1 in Xi, of which each calls for the next, with this strength; tanh(beta x).
+    """Return a memory of patterns of +-1 in which each pattern calls for the next one with strength `gain`.
+
+    The columns of Xi have norm 1; the activation is tanh(beta x).
 
     >>> cyclic_memory(torch.ones(4, 3), 2.0).Phi.tolist()
     [[0.0, 2.0, 0.0], [0.0, 0.0, 2.0], [2.0, 0.0, 0.0]]
@@ -80,57 +83,56 @@ class SequenceRecall(ComputedStudy):
     """Share of networks that recall a cycle of memories without fault, against k and gain."""
 
     name = "sequence-recall"
-    title = "Recall of stored memories, one after the other"
-    question = "Does an episodic memory step through its memories as Phi says, and what does it take?"
+    title = "Recall of stored memories in sequence"
+    question = "Under which conditions does an episodic memory step through its memories in the order of Phi?"
     claims = (AT_ONE,)
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Three networks, three gains.", {"cases": _cases((1, 20), (0.5, 1.0, 3.0), 3)}),
-        "cpu": Preset(
-            "50 networks of 40 features, ten gains, some seconds.", {"cases": _cases(STEPS, GAINS, NETWORKS)}
-        ),
-        "paper": Preset("1,000 networks, a minute or two.", {"cases": _cases(STEPS, GAINS, 1000)}),
+        "cpu": Preset("50 networks with 40 features, ten gains; seconds.", {"cases": _cases(STEPS, GAINS, NETWORKS)}),
+        "paper": Preset("1,000 networks; a minute or two.", {"cases": _cases(STEPS, GAINS, 1000)}),
     }
     cites = ("karuvally2023",)
     lenses = ("recall",)
     caption = (
-        "Left: networks that recall 20 memories in a row as their cycle says, against the gain of Phi, with the "
-        "delayed copy frozen for k steps. Right: overlap of one network with its five memories, a colour each, at "
-        "gain 1.2: for k = 1 they mix, for k = 5 it steps from one to the next."
+        "Left: share of networks that recall 20 memories in a row in the order of their cycle, against the gain of "
+        "Phi, with the delayed copy frozen for k steps. Right: overlap of one network with its five memories (colours) "
+        "at gain 1.2: for k = 1 they mix, for k = 5 the network steps from one to the next."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
         shape = case["features"], case["memories"]
         drawn = [2.0 * torch.randint(0, 2, shape, generator=generator).double() - 1 for _ in range(case["networks"])]
-        whole, right, least = [], [], []
+        all_exact, exact_steps, margins = [], [], []
         for gain in case["gains"]:
-            seen = [
-                measure_recall(cyclic_memory(one, gain, case["beta"]), 0, case["periods"], case["k"]) for one in drawn
+            recalls = [
+                measure_recall(cyclic_memory(patterns, gain, case["beta"]), 0, case["periods"], case["k"])
+                for patterns in drawn
             ]
-            exact = torch.stack([one.exact[:, 0] for one in seen])
-            whole.append(exact.all(1).double().mean())
-            right.append(exact.double().mean())
-            least.append(torch.stack([one.margin.min() for one in seen]).median())
+            exact = torch.stack([recall.exact[:, 0] for recall in recalls])
+            all_exact.append(exact.all(1).double().mean())
+            exact_steps.append(exact.double().mean())
+            margins.append(torch.stack([recall.margin.min() for recall in recalls]).median())
         example = measure_recall(cyclic_memory(drawn[0], EXAMPLE, case["beta"]), 0, -(-SHOWN // case["k"]), case["k"])
         return {
-            "exact": rounded(torch.stack(whole)),
-            "periods": rounded(torch.stack(right)),
-            "margin": rounded(torch.stack(least)),
-            "example": [rounded(one) for one in example.overlaps[: SHOWN + 1, 0].mT],
+            "exact": rounded(torch.stack(all_exact)),
+            "periods": rounded(torch.stack(exact_steps)),
+            "margin": rounded(torch.stack(margins)),
+            "example": [rounded(overlaps) for overlaps in example.overlaps[: SHOWN + 1, 0].mT],
         }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for one in sorted(results, key=lambda one: one.trial.settings["k"]):
-            k, gains = one.trial.settings["k"], one.trial.settings["gains"]
-            share = dict(zip(gains, one.result["exact"], strict=True))
+        for finished in sorted(results, key=_k):
+            k, gains = _k(finished), finished.trial.settings["gains"]
+            share = dict(zip(gains, finished.result["exact"], strict=True))
             if k == 1:
                 at_one = share[1.0]
-                periods = dict(zip(gains, one.result["periods"], strict=True))[1.0]
+                periods = dict(zip(gains, finished.result["periods"], strict=True))[1.0]
                 remark = (
-                    f"{periods:.0%} of the steps are right, as I + Phi^T holds the last memory as much as it calls for "
-                    f"the next"
+                    f"{periods:.0%} of the steps are right, because I + Phi^T holds the last memory as strongly as it "
+                    f"calls for the next"
                 )
-                rows.append(self.row([one], AT_ONE, [at_one], f"{at_one:.0%}", remark))
+                rows.append(self.row([finished], AT_ONE, [at_one], f"{at_one:.0%}", remark))
             rows.append(
                 Row(f"k = {k}: gains without fault", "nothing", _without_fault(share), remark=_remark(k, share))
             )
@@ -139,39 +141,43 @@ class SequenceRecall(ComputedStudy):
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.6, 4.4)
         grid = figure.add_gridspec(2, 2)
-        left, drawn = figure.add_subplot(grid[:, 0]), sorted(results, key=lambda one: one.trial.settings["k"])
-        for one, colour in zip(drawn, COLOURS, strict=False):
+        left, drawn = figure.add_subplot(grid[:, 0]), sorted(results, key=_k)
+        for finished, colour in zip(drawn, COLOURS, strict=False):
             left.plot(
-                one.trial.settings["gains"],
-                one.result["exact"],
+                finished.trial.settings["gains"],
+                finished.result["exact"],
                 color=COLOUR[colour],
                 marker="o",
                 markersize=4,
-                label=f"k = {one.trial.settings['k']}",
+                label=f"k = {_k(finished)}",
             )
         left.set(xscale="log", xlabel="gain of Phi", ylabel="networks without fault", ylim=(-0.03, 1.03))
         left.set_xticks([0.3, 1, 3, 8], labels=["0.3", "1", "3", "8"])
         left.minorticks_off()
         style_page_axes(left)
-        chosen = [one for one in drawn if one.trial.settings["k"] in (1, 5)] or drawn
-        for place, one in enumerate((chosen[0], chosen[-1])):
+        chosen = [finished for finished in drawn if _k(finished) in (1, 5)] or drawn
+        for place, finished in enumerate((chosen[0], chosen[-1])):
             axes = figure.add_subplot(grid[place, 1])
-            for curve, colour in zip(one.result["example"], COLOURS, strict=False):
+            for curve, colour in zip(finished.result["example"], COLOURS, strict=False):
                 axes.plot(curve, color=COLOUR[colour], linewidth=1.4)
-            axes.set(ylim=(-1.05, 1.05), ylabel=f"overlap, k = {one.trial.settings['k']}", yticks=[-1, 0, 1])
+            axes.set(ylim=(-1.05, 1.05), ylabel=f"overlap, k = {_k(finished)}", yticks=[-1, 0, 1])
             style_page_axes(axes)
             axes.set_xlabel("inner step" if place else "")
         legend_above(figure, len(drawn))
         return figure
 
 
+def _k(finished: Finished) -> int:
+    return finished.trial.settings["k"]
+
+
 def _without_fault(share: Mapping[float, float]) -> str:
-    """The gains at which no network fails, as ranges among those tried."""
-    tried, ranges = [*share], []
-    for gain in tried:
+    """Return the gains at which no network fails, as ranges of the gains tested."""
+    gains, ranges = [*share], []
+    for gain in gains:
         if share[gain] < 1:
             continue
-        if ranges and tried.index(ranges[-1][1]) + 1 == tried.index(gain):
+        if ranges and gains.index(ranges[-1][1]) + 1 == gains.index(gain):
             ranges[-1][1] = gain
         else:
             ranges.append([gain, gain])
@@ -179,14 +185,14 @@ def _without_fault(share: Mapping[float, float]) -> str:
 
 
 def _remark(k: int, share: Mapping[float, float]) -> str:
-    """The share at each gain, and where it is not what one would expect."""
-    told = "not in the paper; " + ", ".join(f"{gain:g}: {one:.0%}" for gain, one in share.items())
+    """Return the share at each gain, and the gains at which it differs from the expectation."""
+    shares = "not in the paper; " + ", ".join(f"{gain:g}: {value:.0%}" for gain, value in share.items())
     if k not in EXPECTED:
-        return told
-    words, as_expected = EXPECTED[k]
-    other = [f"{gain:g}" for gain, one in share.items() if not as_expected(gain, one)]
-    differs = f"so not at {', '.join(other)}" if other else "so at all of these gains"
-    return f"{told}; expected from an earlier analysis, not published: {words}; {differs}"
+        return shares
+    expectation, as_expected = EXPECTED[k]
+    other = [f"{gain:g}" for gain, value in share.items() if not as_expected(gain, value)]
+    agreement = f"differs at {', '.join(other)}" if other else "agrees at all of these gains"
+    return f"{shares}; expected from an earlier, unpublished analysis: {expectation}; {agreement}"
 
 
 STUDY = SequenceRecall()

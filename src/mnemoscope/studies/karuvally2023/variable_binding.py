@@ -1,4 +1,4 @@
-"""Networks trained to bind variables: what they learn, and whether their memories are those of the theory."""
+"""Networks trained to bind variables: scores, and comparison of their memories with the theory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 
 TRIALS = 256
+"""Test sequences for the measurement of the variables."""
 CURRICULUM = "10 20 40 60"
+"""Horizons of the curriculum before the full one."""
 LEARNED = 0.99
-"""Share of bits from which on a network has learned its task."""
+"""Least share of right bits at which a network counts as having learned its task."""
 
 
 class BindingStudy(LearningStudy):
-    """Train on a task of variable binding; then read the variables off the weights and test them."""
+    """Train networks on a variable-binding task, then find the variables in the weights and test them."""
 
     score = "accuracy"
     score_in_words = "bits right"
-    caption = "Share of bits right in tests, while learning: median and range of the seeds."
+    caption = "Share of right bits in tests during training: median and range over the seeds."
     cites = ("karuvally2023",)
     lenses = ("variables",)
     base = RunConfig(
@@ -56,83 +58,106 @@ class BindingStudy(LearningStudy):
         model, task, config = load_model(run)
         assert isinstance(task, VariableBinding)
         batch = task.batch(TRIALS, config.seed, 0, "test")
-        look = partial(find_variables, model, inputs=batch.inputs, variables=batch.targets)
-        seen, fitted, by_powers = look(), look(around="states"), look(number=task.variables, method="published")
+        find = partial(find_variables, model, inputs=batch.inputs, variables=batch.targets)
+        at_rest, along_states = find(), find(around="states")
+        published = find(number=task.variables, method="published")
         title = f"{task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
-        page = render_document(title, "", [variables_section(seen), citation_section(self.cites)])
-        (run.parents[1] / "page.html").write_text(page, encoding="utf-8")  # the trial's: the study's page links to it
-        angles, along = (angle_error(one.modes.eigenvalues, task.F.eigenvalues()) for one in (seen, fitted))
+        page = render_document(title, "", [variables_section(at_rest), citation_section(self.cites)])
+        (run.parents[1] / "page.html").write_text(page, encoding="utf-8")  # the page of the study links to this file
+        angles, along = (
+            angle_error(found.modes.eigenvalues, task.F.eigenvalues()) for found in (at_rest, along_states)
+        )
         return {
-            "status": seen.status,
-            "reason": seen.reason,
-            "modes": seen.modes.count,
-            "gap": float(f"{seen.modes.gap:.3g}"),
-            "variables": seen.variables,
-            "size": seen.size,
-            "rank_profile": [] if seen.structure is None else seen.structure.rank_profile.tolist(),
-            "rule_found": seen.selection == task.F,
+            "status": at_rest.status,
+            "reason": at_rest.reason,
+            "modes": at_rest.modes.count,
+            "gap": float(f"{at_rest.modes.gap:.3g}"),
+            "variables": at_rest.variables,
+            "size": at_rest.size,
+            "rank_profile": [] if at_rest.structure is None else at_rest.structure.rank_profile.tolist(),
+            "rule_found": at_rest.selection == task.F,
             "angle_error": None if isnan(angles.mean) else angles.mean,
             "angle_error_along_states": None if isnan(along.mean) else along.mean,
             "eigenvalues_missing": angles.missing,
             "eigenvalues_extra": angles.extra,
-            **_decoded("decoded", seen),
-            **_decoded("decoded_along_states", fitted),
-            **_decoded("decoded_by_published_way", by_powers),
-            "kept": 0.0 if seen.trials is None else seen.trials.retention,
-            "confidence": seen.confidence,
-            "causal": {test.name.split(" subspaces")[0]: test.score for test in seen.tests},
+            **_decoded("decoded", at_rest),
+            **_decoded("decoded_along_states", along_states),
+            **_decoded("decoded_by_published_way", published),
+            "kept": 0.0 if at_rest.trials is None else at_rest.trials.retention,
+            "confidence": at_rest.confidence,
+            "causal": {test.name.split(" subspaces")[0]: test.score for test in at_rest.tests},
         }
 
 
 class SolvedStudy(BindingStudy):
-    """What the theory says of any network that solves the task, beside what is found in trained ones."""
+    """Compare trained networks with what the theory predicts for every network that solves the task."""
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        whole = [one.result for one in trials if "failed" not in one.result]
-        causal = [min([*one["causal"].values()], default=0.0) for one in whole]
-        remarks = " ".join(f"[{' '.join(map(str, one['rank_profile']))}]" for one in whole)
-        found = sum(one["rule_found"] for one in whole)
+        outcomes = [finished.result for finished in trials if "failed" not in finished.result]
+        causal = [min([*outcome["causal"].values()], default=0.0) for outcome in outcomes]
+        ranks = " ".join(f"[{' '.join(map(str, outcome['rank_profile']))}]" for outcome in outcomes)
+        found = sum(outcome["rule_found"] for outcome in outcomes)
         return [
-            self.row(trials, "variables", [one["variables"] for one in whole], "d", f"rank of the readings {remarks}"),
+            self.row(
+                trials,
+                "variables",
+                [outcome["variables"] for outcome in outcomes],
+                "d",
+                f"rank of the readings {ranks}",
+            ),
             self.row(
                 trials,
                 "memory modes",
-                [one["modes"] for one in whole],
+                [outcome["modes"] for outcome in outcomes],
                 "d",
-                "next score lower by " + ", ".join(f"{one['gap']:.3g}" for one in whole),
+                "factor to the next score " + ", ".join(f"{outcome['gap']:.3g}" for outcome in outcomes),
             ),
             self.row(
                 trials,
                 "mean angle error",
-                _known(one["angle_error"] for one in whole),
+                _known(outcome["angle_error"] for outcome in outcomes),
                 ".2g",
-                f"eigenvalues where it rests; F found in {found} of {len(whole)}",
+                f"eigenvalues at the fixed point; F found in {found} of {len(outcomes)}",
             ),
             self.row(
                 trials,
                 "mean angle error along states",
-                _known(one["angle_error_along_states"] for one in whole),
+                _known(outcome["angle_error_along_states"] for outcome in outcomes),
                 ".2g",
-                "of a linear step fitted to the states",
+                "eigenvalues of a linear map fitted to the states",
             ),
             self.row(
                 trials,
                 "signs decoded",
-                [one["decoded"] for one in whole],
+                [outcome["decoded"] for outcome in outcomes],
                 ".5g",
-                "by the published way " + ", ".join(f"{one['decoded_by_published_way']:.4g}" for one in whole),
+                "by the published method "
+                + ", ".join(f"{outcome['decoded_by_published_way']:.4g}" for outcome in outcomes),
             ),
-            self.row(trials, "least causal test", causal, ".4g", "of six; as predicted, also of what should change"),
-            self.row(trials, "size left at the end", [one["kept"] for one in whole], ".3g", "of what is decoded"),
+            self.row(
+                trials,
+                "least causal test",
+                causal,
+                ".4g",
+                "of six tests; share that behaves as predicted, changes included",
+            ),
+            self.row(
+                trials,
+                "size left at the end",
+                [outcome["kept"] for outcome in outcomes],
+                ".3g",
+                "relative size of the decoded variables",
+            ),
         ]
 
     def as_published(self, trial: Trial) -> bool:
-        """The theory speaks of every network that solves the task."""
+        """Whether a trial is trained fully; the theory applies to every network that solves the task."""
         return "steps" not in trial.settings or trial.settings["steps"] >= self.base.steps
 
 
-def _decoded(name: str, seen: Variables) -> dict[str, float]:
-    right, r2 = (0.0, 0.0) if seen.trials is None else (seen.trials.sign_accuracy, seen.trials.r2)
+def _decoded(name: str, found: Variables) -> dict[str, float]:
+    """Return the sign accuracy and R^2 of decoding, as results with these names."""
+    right, r2 = (0.0, 0.0) if found.trials is None else (found.trials.sign_accuracy, found.trials.r2)
     return {name: right, f"{name}_r2": r2}
 
 
@@ -145,7 +170,10 @@ def _size(variables: int, size: int, units: int) -> Subject:
 
 
 def _claims(subject: Subject, modes: int, section: str, angle: float | None = None) -> tuple[Claim, ...]:
-    """Return what the theory states about a network that solves the task; `angle` is the published mean angle error."""
+    """Return the claims of the theory about a network that solves the task.
+
+    `angle` is the published mean angle error.
+    """
     variables = int(subject["variables"] or 0)
     published = []
     if angle is not None:
@@ -175,14 +203,15 @@ SMOKE: dict[str, Any] = {
     "evaluate_every": 50,
     "task_options": {"variables": 2, "size": 2, "horizon": 10, "test_horizon": 20, "curriculum": ""},
 }
+"""Changes of the preset "smoke"."""
 
 
 class RepeatCopy(SolvedStudy):
-    """Repeat copy in three sizes."""
+    """Train networks on repeat copy in three sizes."""
 
     name = "repeat-copy"
-    title = "Repeat copy: variables that go round"
-    question = "Does a trained network hold each vector in a subspace of its own, and pass it on from one to the next?"
+    title = "Repeat copy: variables in a cycle"
+    question = "Does a trained network hold each vector in a separate subspace, and pass it from one to the next?"
     networks: Mapping[Subject, dict[str, Any]] = {
         _size(5, 4, 64): _network(5, 4, 64, "repeat"),
         _size(8, 4, 96): _network(8, 4, 96, "repeat"),
@@ -195,24 +224,24 @@ class RepeatCopy(SolvedStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Two variables of two bits: it shows that the machinery works.",
+            "Two variables of two bits; checks only that the code runs.",
             {"networks": {"2 x 2": {}}, "changes": SMOKE},
         ),
         "cpu": Preset(
-            "Three sizes, three seeds each, some minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
+            "Three sizes, three seeds each; minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
         ),
         "paper": Preset("Three sizes, ten seeds each.", {"networks": networks, "changes": {}}, tuple(range(10))),
     }
 
 
 class ComposeCopy(SolvedStudy):
-    """Compose copy in two sizes."""
+    """Train networks on compose copy in two sizes."""
 
     name = "compose-copy"
-    title = "Compose copy: new variables of old ones"
-    question = "Does a trained network make each new vector of the old ones by the boundary map of the theory?"
+    title = "Compose copy: new variables from old ones"
+    question = "Does a trained network compose each new vector from the old ones by the boundary map of the theory?"
     networks: Mapping[Subject, dict[str, Any]] = {
-        # Without weight decay it saturates more, and its angles at the fixed point are further off.
+        # Without weight decay the units saturate more, and the angles at the fixed point deviate more.
         _size(5, 5, 75): {**_network(5, 5, 75, "compose"), "weight_decay": 1e-3},
         _size(8, 8, 128): _network(8, 8, 128, "compose"),
     }
@@ -222,14 +251,14 @@ class ComposeCopy(SolvedStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Two variables of two bits: it shows that the machinery works.",
+            "Two variables of two bits; checks only that the code runs.",
             {
                 "networks": {"2 x 2": {}},
                 "changes": {**SMOKE, "task_options": {**SMOKE["task_options"], "rule": "compose"}},
             },
         ),
         "cpu": Preset(
-            "Two sizes, three seeds each, some minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
+            "Two sizes, three seeds each; minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
         ),
         "paper": Preset("Two sizes, ten seeds each.", {"networks": networks, "changes": {}}, tuple(range(10))),
     }
