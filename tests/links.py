@@ -1,4 +1,4 @@
-"""Broken links: of Markdown files as they lie in the repository, and of a built site. Nothing is fetched."""
+"""Find broken links in Markdown files of the repository and in a built site, without network access."""
 
 import re
 from functools import cache
@@ -11,7 +11,7 @@ ELSEWHERE = ("http:", "https:", "mailto:", "data:")
 
 
 def broken_in_markdown(page):
-    """Links of a Markdown file to files that are not there, and to headings that their file does not have."""
+    """Return the links of a Markdown file to missing files and headings."""
     found = []
     for link in re.findall(r"\]\(<?([^)\s>]+)>?[^)]*\)", CODE.sub("", page.read_text(encoding="utf-8"))):
         if link.startswith(ELSEWHERE):
@@ -25,7 +25,7 @@ def broken_in_markdown(page):
 
 @cache
 def headings(page):
-    """The anchors that a Markdown file has, one for each of its headings."""
+    """Return the anchors of the headings of a Markdown file."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     return {_anchor(title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
 
@@ -36,7 +36,7 @@ def _anchor(title):
 
 
 class Parsed(HTMLParser):
-    """The links of an HTML page, what it loads, and the anchors that it has."""
+    """Links, loaded files and anchors of an HTML page."""
 
     def __init__(self, page):
         super().__init__()
@@ -55,7 +55,7 @@ class Parsed(HTMLParser):
 
 
 def broken_in_site(root):
-    """Links of a built site that lead nowhere within it, as (page, link), and what its pages load from elsewhere."""
+    """Return the broken links of a built site, and the files that it loads from elsewhere, each as (page, link)."""
     pages = {page.resolve(): Parsed(page) for page in sorted(root.rglob("*.html")) if page.name != "404.html"}
     broken, remote = [], []
     for page, parsed in pages.items():
@@ -74,5 +74,5 @@ def broken_in_site(root):
 
 
 def markdown_files(root):
-    """Those of the repository."""
+    """Return the Markdown files of the repository."""
     return [*root.glob("*.md"), *Path(root, "docs").rglob("*.md"), *Path(root, "benchmarks").rglob("*.md")]

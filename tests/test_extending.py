@@ -1,4 +1,4 @@
-"""The page on extending: its files, written to disk as they stand, and its commands, run as they stand."""
+"""The files and the commands of the page on extending run unchanged."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """A folder with the page's files, and registries that forget what they were given."""
+    """A folder with the files of the page, and registries that are restored after the test."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -42,16 +42,17 @@ def house(tmp_path, monkeypatch):
 
 
 def run(section, capsys):
-    """The commands of a section, one after the other; returns what each printed."""
+    """Run the commands of a section in order, and return what each printed."""
     printed = []
     for command in re.findall(r"^\$ mnemoscope (.*)$", SECTIONS[section], re.MULTILINE):
-        words = [word for each in shlex.split(command) for word in _as_a_shell_would(each)]
+        words = [word for argument in shlex.split(command) for word in _expand(argument)]
         assert main(words) == 0, capsys.readouterr().err
         printed.append(capsys.readouterr().out)
     return printed
 
 
-def _as_a_shell_would(word):
+def _expand(word):
+    """Expand a pattern of paths as a shell does."""
     return sorted(str(path) for path in Path().glob(word)) if "*" in word else [word]
 
 
@@ -65,9 +66,9 @@ def test_the_cell_trains_and_passes_the_common_checks(house, capsys):
     trained, cited = run("A cell", capsys)
     assert re.search(r"accuracy 0\.9|accuracy 1\.0", trained)
     assert "% cell leaky\n@article{jaeger2007," in cited
-    (one,) = read_runs(house / "runs")
-    assert (one["cell"], one["cell_options.leak"], one["problem"]) == ("leaky", 0.7, None)
-    environment = json.loads((house / one["folder"] / "env.json").read_text())
+    (row,) = read_runs(house / "runs")
+    assert (row["cell"], row["cell_options.leak"], row["problem"]) == ("leaky", 0.7, None)
+    environment = json.loads((house / row["folder"] / "env.json").read_text())
     assert environment["plugins"] == [str(house / "leaky.py")]
     cell = registry.cells.load("leaky")(3, 8).double()
     checks = [check for name, check in vars(test_cells).items() if name.startswith("test_")]
@@ -75,7 +76,7 @@ def test_the_cell_trains_and_passes_the_common_checks(house, capsys):
     assert len(checks) >= 7
     for check in checks:
         check(cell)
-    with pytest.raises(ValueError, match="a share"):
+    with pytest.raises(ValueError, match="above 0 and at most 1"):
         registry.cells.load("leaky")(3, 8, leak=0.0)
 
 
@@ -83,9 +84,9 @@ def test_the_task_trains_and_passes_the_common_checks(house, capsys):
     trained, cited = run("A task", capsys)
     assert "without memory" in trained
     assert "@book{minsky1969," in cited
-    known = {}
-    exec(compile(FILES["test_parity.py"], "test_parity.py", "exec"), known)
-    known["test_every_target_is_the_parity_of_what_was_shown"]()
+    namespace = {}
+    exec(compile(FILES["test_parity.py"], "test_parity.py", "exec"), namespace)
+    namespace["test_every_target_is_the_parity_of_the_bits_so_far"]()
     task = registry.tasks.load("parity")(length=4)
     for check in (
         test_tasks.test_shapes_types_and_mask,
@@ -113,14 +114,16 @@ def test_the_lens_is_on_the_page(house, capsys):
     states = torch.zeros(50, 4, 6)
     states[..., :3] = torch.randn(50, 4, 3, generator=torch.Generator().manual_seed(0))
     reference = torch.linalg.svdvals((states.flatten(0, 1) - states.flatten(0, 1).mean(0)).double()).square()
-    found = dimension(states)
-    assert found.participation == pytest.approx(float(reference.sum() ** 2 / reference.square().sum()))
-    assert 2.8 < found.participation <= 3
+    result = dimension(states)
+    assert result.participation == pytest.approx(float(reference.sum() ** 2 / reference.square().sum()))
+    assert 2.8 < result.participation <= 3
+    result.save(house / "dimension.safetensors")
+    assert type(result).load(house / "dimension.safetensors").variances.equal(result.variances)
     with pytest.raises(ValueError, match="All states are the same"):
         dimension(torch.ones(3, 2, 2))
 
 
-def test_the_study_runs_in_processes_of_its_own(house, capsys):
+def test_the_study_runs_in_separate_processes(house, capsys):
     ran, _ = run("A study", capsys)
     assert len(re.findall("matches", ran)) == 2
     assert "| 5 units, noise 0: capacity per unit | at most 1 | 1.000 | [smoke]" in (house / "board.md").read_text()

@@ -43,7 +43,7 @@ def test_the_other_examples_run(page, tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out
 
 
-def test_the_readme_is_short_and_its_other_examples_are_on_pages():
+def test_the_readme_is_short_and_has_one_example():
     assert len(README.read_text().splitlines()) < 170
     assert len(blocks()) == 1
     assert len(PAGES) >= 6

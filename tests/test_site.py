@@ -1,4 +1,4 @@
-"""The documentation: no link of it is broken, in the repository or in the site, which is built as `make docs` does."""
+"""The documentation has no broken link, neither in the repository nor in the site that `make docs` builds."""
 
 import os
 import subprocess
@@ -10,17 +10,17 @@ import pytest
 from mnemoscope import registry
 from tests.links import broken_in_markdown, broken_in_site, markdown_files
 
-pytestmark = pytest.mark.xdist_group("site")  # their fixture takes long: once, not in each process
+pytestmark = pytest.mark.xdist_group("site")  # build the site once, not in each process
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("page", markdown_files(ROOT), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_link_of_a_markdown_file_leads_somewhere(page):
+def test_a_markdown_file_has_no_broken_link(page):
     assert broken_in_markdown(page) == []
 
 
-def test_broken_links_of_markdown_are_seen(tmp_path):
+def test_broken_links_of_markdown_are_detected(tmp_path):
     (tmp_path / "there.md").write_text("# A `title`, with (marks)\n\n```\n# no title\n```\n")
     page = tmp_path / "page.md"
     page.write_text(
@@ -30,7 +30,7 @@ def test_broken_links_of_markdown_are_seen(tmp_path):
     assert broken_in_markdown(page) == ["nowhere.md", "no.png", "there.md#no-title", "#there"]
 
 
-def test_broken_links_of_a_site_are_seen(tmp_path):
+def test_broken_links_of_a_site_are_detected(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "index.html").write_text(
         '<h1 id="top">x</h1><a href="#top">1</a><a href="#bottom">2</a><a href="sub/page.html#in">3</a>'
@@ -45,7 +45,7 @@ def test_broken_links_of_a_site_are_seen(tmp_path):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Built strictly: whatever mkdocs warns of, such as a reference to what is not there, is an error."""
+    """The folder of the site, built in strict mode: a warning of mkdocs, such as an unknown reference, is an error."""
     folder = tmp_path_factory.mktemp("site")
     paths = os.pathsep.join([str(ROOT / "src"), *(path for path in sys.path if path)])
     quick = {"PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1", "MNEMOSCOPE_SITE_SEARCH": "false"}
@@ -55,13 +55,13 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_every_link_of_the_site_leads_somewhere_and_nothing_is_fetched(site):
+def test_the_site_has_no_broken_link_and_loads_nothing_from_elsewhere(site):
     broken, remote = broken_in_site(site)
     assert broken == []
     assert remote == []
 
 
-def test_the_site_has_what_the_registries_have(site):
+def test_the_site_lists_every_registered_name(site):
     texts = {name: (site / f"{name}.html").read_text() for name in ("cells", "tasks", "lenses", "studies")}
     for name, kinds in (("cells", ("cell", "relational network")), ("tasks", ("task",)), ("lenses", ("lens",)),
                         ("studies", ("study",))):  # fmt: skip
