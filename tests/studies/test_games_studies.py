@@ -11,7 +11,7 @@ from mnemoscope.networks.relational import MODELS, relational_model
 from mnemoscope.relational.similarity import Mixture
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import comparison, parameter_match, relational_games
-from mnemoscope.studies.kerg2022.relational import EXTREME, Reported, crossed, named
+from mnemoscope.studies.kerg2022.relational import EXTREME, Reported, make_grid, named
 from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
 from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
@@ -140,7 +140,7 @@ def test_models_have_the_tabulated_numbers_of_parameters(task):
 
 
 BLIND = {
-    # whether the network ignores the order of two objects: with the normalisation's bias at its initial 0, and without
+    # whether the network ignores the order of two objects: with the normalisation's bias at its initial 0, then random
     "corelnet": (True, False),
     "corelnet-asymmetric": (True, False),
     "esbn": (True, True),
@@ -165,9 +165,12 @@ def test_products_of_two_objects_ignore_their_order_without_a_bias_and_differenc
 def test_a_mixture_reports_which_rule_wins(tmp_path, monkeypatch):
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 1)
-    settings = {"networks": crossed(named("corelnet", "corelnet-mix"), {"comparison": {"task": "comparison"}},
-                                    {"comparison": (95,)}),
-                "changes": {"steps": 2, "evaluate_every": 1, "evaluate_batches": 1, "batch_size": 8}}  # fmt: skip
+    settings = {
+        "networks": make_grid(
+            named("corelnet", "corelnet-mix"), {"comparison": {"task": "comparison"}}, {"comparison": (95,)}
+        ),
+        "changes": {"steps": 2, "evaluate_every": 1, "evaluate_batches": 1, "batch_size": 8},
+    }
     plain, mixture = (study.run(trial, tmp_path / str(trial.hash), False) for trial in study.trials(settings, (0,)))
     assert comparison.DIFFERENCE_WINS not in plain
     assert 0 <= mixture[comparison.DIFFERENCE_WINS] <= 1
@@ -188,7 +191,9 @@ def test_competition_measures_how_well_the_winner_gives_the_answer(monkeypatch, 
 def test_differences_find_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 4)
-    settings = {"networks": crossed(named("corelnet-diff"), comparison.COMPARED, comparison.HELD_OUT),
-                "changes": {"steps": 100, "evaluate_every": 100, "evaluate_batches": 1}}  # fmt: skip
+    settings = {
+        "networks": make_grid(named("corelnet-diff"), comparison.COMPARED, comparison.HELD_OUT),
+        "changes": {"steps": 100, "evaluate_every": 100, "evaluate_batches": 1},
+    }
     _, transitive = study.trials(settings, (0,))
     assert study.run(transitive, tmp_path, progress=False)["test"] > 0.75  # half way from chance to perfect

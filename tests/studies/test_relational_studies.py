@@ -16,7 +16,7 @@ from mnemoscope.studies.kerg2022 import (
     spurious,
     unseen_relations,
 )
-from mnemoscope.studies.kerg2022.relational import crossed, named, network_on, over_seeds, reported
+from mnemoscope.studies.kerg2022.relational import make_grid, named, network_on, over_seeds, reported
 from mnemoscope.tasks.relational import PUBLISHED
 from mnemoscope.training import build_model, build_task
 
@@ -45,8 +45,17 @@ def finished(study, preset, accuracies, seeds=(0,), **changes):
         unseen = values[trial.seed] if isinstance(values, list) else values
         best = [max(unseen, 0.96)] * 5  # first half of training
         curve = {"step": [100.0 * step for step in range(1, 11)], "accuracy": best + [unseen] * 5, "loss": [1.0] * 10}
-        result = {"parameters": 7, "steps": 5000, "seconds": 60.0, "baseline": 0.6931, "loss": 0.1, "curve": curve,
-                  "accuracy": unseen, "test": unseen, "validation": 1.0}  # fmt: skip
+        result = {
+            "parameters": 7,
+            "steps": 5000,
+            "seconds": 60.0,
+            "baseline": 0.6931,
+            "loss": 0.1,
+            "curve": curve,
+            "accuracy": unseen,
+            "test": unseen,
+            "validation": 1.0,
+        }
         runs.append(Finished(trial, result))
     return runs
 
@@ -92,8 +101,11 @@ def test_every_network_can_be_built_for_its_tasks(study):
 
 
 def test_a_grid_has_every_network_on_every_task_at_every_m():
-    grid = crossed(named("esbn", "lstm"), {"RMTS": {"task": "rmts"}, "dist3": {"task": "distribution-of-n"}},
-                   {"RMTS": (0, 50), "dist3": (95,)})  # fmt: skip
+    grid = make_grid(
+        named("esbn", "lstm"),
+        {"RMTS": {"task": "rmts"}, "dist3": {"task": "distribution-of-n"}},
+        {"RMTS": (0, 50), "dist3": (95,)},
+    )
     assert [subject.name for subject in grid] == [
         "esbn, RMTS, m 0",
         "lstm, RMTS, m 0",
@@ -102,14 +114,16 @@ def test_a_grid_has_every_network_on_every_task_at_every_m():
         "esbn, dist3, m 95",
         "lstm, dist3, m 95",
     ]
-    assert list(crossed(named("esbn"), {"same": {"task": "relational-game"}})) == [network_on("esbn", "same")]
+    assert list(make_grid(named("esbn"), {"same": {"task": "relational-game"}})) == [network_on("esbn", "same")]
 
 
 def test_slow_networks_can_have_fewer_seeds():
     study = relational_cognitive.STUDY
     trials = study.trials(study.presets["cpu"].settings, (0, 1, 2, 3, 4))
-    seeds = {network: [trial.seed for trial in trials if trial.name == f"{network}, RMTS, m 95"]
-             for network in ("corelnet", "corelnet-t", "esbn")}  # fmt: skip
+    seeds = {
+        network: [trial.seed for trial in trials if trial.name == f"{network}, RMTS, m 95"]
+        for network in ("corelnet", "corelnet-t", "esbn")
+    }
     assert seeds == {"corelnet": [0, 1, 2, 3, 4], "corelnet-t": [0, 1], "esbn": [0]}
 
 
@@ -141,9 +155,14 @@ def test_fewer_iterations_are_not_compared():
 
 def test_contrasts_are_differences_of_means():
     study = ablations.STUDY
-    accuracies = {"corelnet": 1.0, "corelnet-t": 0.9, "esbn": 0.8, **dict.fromkeys(ablations.ablated("random"), 0.885),
-                  **dict.fromkeys(ablations.ablated("sensory"), 0.7),
-                  network_on("esbn-sensory", "dist3", 95): 1.0}  # fmt: skip
+    accuracies = {
+        "corelnet": 1.0,
+        "corelnet-t": 0.9,
+        "esbn": 0.8,
+        **dict.fromkeys(ablations.ablated("random"), 0.885),
+        **dict.fromkeys(ablations.ablated("sensory"), 0.7),
+        network_on("esbn-sensory", "dist3", 95): 1.0,
+    }
     rows = {row.quantity: row for row in study.summarise(finished(study, "paper", accuracies, (0, 1)))}
     sensory = rows[
         "RMTS, m 95: corelnet + corelnet-t + esbn against corelnet-sensory + corelnet-t-sensory + esbn-sensory"
@@ -267,8 +286,10 @@ def test_mean_and_deviation_are_in_percent():
 
 def test_corelnet_distinguishes_unseen_shapes_after_a_hundred_iterations(tmp_path):
     study = relational_cognitive.STUDY
-    settings = {"networks": crossed(named("corelnet"), {"same/diff": {"task": "same-different"}}, {"same/diff": (98,)}),
-                "changes": {"steps": 100, "evaluate_every": 50, "evaluate_batches": 1}}  # fmt: skip
+    settings = {
+        "networks": make_grid(named("corelnet"), {"same/diff": {"task": "same-different"}}, {"same/diff": (98,)}),
+        "changes": {"steps": 100, "evaluate_every": 50, "evaluate_batches": 1},
+    }
     (trial,) = study.trials(settings, (0,))
     result = study.run(trial, tmp_path, progress=False)
     assert result["test"] > 0.99

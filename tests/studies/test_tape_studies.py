@@ -34,10 +34,13 @@ def count(trial):
         (COPY, "stability", dict.fromkeys(("matntm, rate 0.0001", "matntm, rate 0.001"), 4121)),
         (RECALL, "cpu", {"matntm": 7946, "matrix-rnn": 5675}),
         (NTM, "cpu", {"ntm": 62_660}),
-        (controller_comparison.STUDY, "cpu",
-         {"matrix rnn, 3 layers": 4121, "matrix rnn, 4 layers": 5126, "matrix lstm": 5126, "lstm": 62_660}),
+        (
+            controller_comparison.STUDY,
+            "cpu",
+            {"matrix rnn, 3 layers": 4121, "matrix rnn, 4 layers": 5126, "matrix lstm": 5126, "lstm": 62_660},
+        ),
     ],
-)  # fmt: skip
+)
 def test_models_have_the_published_number_of_parameters(study, preset, expected):
     trials = {trial.name: trial for trial in study.trials(study.presets[preset].settings, (0,))}
     assert {name: count(trials[name]) for name in expected} == expected
@@ -69,16 +72,25 @@ def learned(study, preset, name, seed=0, wrong=0.0, tested=None, steps=300, **mo
     trial = next(trial for trial in study.trials(study.presets[preset].settings, (seed,)) if trial.name == name)
     curve = {"step": [100.0, 200.0, 300.0], "wrong bits": [10.0, 0.9, wrong]}
     lengths = study.tests(task_of(trial))
-    result = {"parameters": count(trial), "steps": steps, "seconds": 60.0, "loss": 0.1, "wrong bits": wrong,
-              "curve": curve, "tested": [[at, (tested or {}).get(at, 0.0)] for at in lengths],
-              "of parts": [[parts, 1.0] for parts in (1, 2, 3, 4)], **more}  # fmt: skip
+    result = {
+        "parameters": count(trial),
+        "steps": steps,
+        "seconds": 60.0,
+        "loss": 0.1,
+        "wrong bits": wrong,
+        "curve": curve,
+        "tested": [[at, (tested or {}).get(at, 0.0)] for at in lengths],
+        "of parts": [[parts, 1.0] for parts in (1, 2, 3, 4)],
+        **more,
+    }
     return Finished(trial, result)
 
 
 def failed(study, preset, name, seed):
     run = learned(study, preset, name, seed)
-    return Finished(run.trial, {"parameters": 4121, "failed": "The training loss is nan", "curve": {
-        "step": [], "wrong bits": []}})  # fmt: skip
+    return Finished(
+        run.trial, {"parameters": 4121, "failed": "The training loss is nan", "curve": {"step": [], "wrong bits": []}}
+    )
 
 
 def rows_of(study, results):

@@ -23,8 +23,8 @@ from mnemoscope.studies.kerg2022.relational import (
     Contrast,
     RelationalStudy,
     at_extreme,
-    crossed,
     make_contrast,
+    make_grid,
     named,
 )
 
@@ -85,7 +85,7 @@ class Ablations(RelationalStudy):
         "smoke": Preset(
             "Smoke test: a few iterations of CoRelNet on one task.",
             {
-                "networks": crossed(
+                "networks": make_grid(
                     named("corelnet", *(f"corelnet-{kind}" for kind in KINDS)),
                     {"same/diff": TASKS["same/diff"]},
                     at_extreme(["same/diff"]),
@@ -95,18 +95,18 @@ class Ablations(RelationalStudy):
         ),
         "cpu": Preset(
             "As published, with the most shapes held out, but without ESBN, which is slow; two seeds.",
-            {"networks": crossed(_networks(("corelnet", "corelnet-t")), FOUR, at_extreme(FOUR)), "changes": {}},
+            {"networks": make_grid(_networks(("corelnet", "corelnet-t")), FOUR, at_extreme(FOUR)), "changes": {}},
             (0, 1),
         ),
         "paper": Preset(
             "As cpu, with ESBN; ten seeds as published, on a GPU.",
-            {"networks": crossed(NETWORKS, FOUR, at_extreme(FOUR)), "changes": {"device": "cuda"}},
+            {"networks": make_grid(NETWORKS, FOUR, at_extreme(FOUR)), "changes": {"device": "cuda"}},
             tuple(range(10)),
         ),
         "published": Preset(
             "Fig 7 to 9: as paper, at all m.",
             {
-                "networks": crossed(NETWORKS, FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}),
+                "networks": make_grid(NETWORKS, FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}),
                 "changes": {"device": "cuda"},
             },
             tuple(range(10)),

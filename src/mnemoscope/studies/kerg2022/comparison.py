@@ -30,8 +30,8 @@ from mnemoscope.studies.kerg2022.relational import (
     VERY_GOOD,
     RelationalStudy,
     at_extreme,
-    crossed,
     make_contrast,
+    make_grid,
     named,
     network_on,
     over_seeds,
@@ -147,7 +147,7 @@ class ComparisonStudy(RelationalStudy):
         "smoke": Preset(
             "Smoke test: a few iterations of three networks.",
             {
-                "networks": crossed(
+                "networks": make_grid(
                     named("corelnet", "corelnet-diff", "corelnet-mix"),
                     {"transitive comparison": COMPARED["transitive comparison"]},
                     {"transitive comparison": (M,)},
@@ -159,8 +159,8 @@ class ComparisonStudy(RelationalStudy):
             "5,000 iterations, as in chapter 5; comparisons with all networks and a Transformer, the other tasks "
             "with CoRelNet's variants; five seeds.",
             {
-                "networks": crossed(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                | crossed(named("corelnet", "corelnet-diff", "corelnet-mix"), BASIC_TASKS, at_extreme(BASIC)),
+                "networks": make_grid(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
+                | make_grid(named("corelnet", "corelnet-diff", "corelnet-mix"), BASIC_TASKS, at_extreme(BASIC)),
                 "changes": {},
             },
             (0, 1, 2, 3, 4),
@@ -168,8 +168,8 @@ class ComparisonStudy(RelationalStudy):
         "paper": Preset(
             "All networks on all tasks, ten seeds as published, on a GPU.",
             {
-                "networks": crossed(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                | crossed(named(*CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
+                "networks": make_grid(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
+                | make_grid(named(*CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
                 "changes": {"device": "cuda"},
             },
             tuple(range(10)),

@@ -21,7 +21,7 @@ from mnemoscope.studies.kerg2022.relational import (
     TASKS,
     UNSEEN_SHAPES,
     RelationalStudy,
-    crossed,
+    make_grid,
     named,
     network_on,
 )
@@ -77,13 +77,13 @@ class DistributionOfTen(RelationalStudy):
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "Smoke test: a few iterations of CoRelNet with rows of three and of ten objects.",
-            {"networks": crossed(named("corelnet"), ALL, M), "changes": FEW_STEPS},
+            {"networks": make_grid(named("corelnet"), ALL, M), "changes": FEW_STEPS},
         ),
         "cpu": Preset(
             "As published, without ESBN and PrediNet, which are slow, and with two networks that were not "
             "published; two seeds, one of Transformer and Abstractor.",
             {
-                "networks": crossed(named("corelnet", "corelnet-t", "transformer", *BEYOND), ALL, M),
+                "networks": make_grid(named("corelnet", "corelnet-t", "transformer", *BEYOND), ALL, M),
                 "changes": {},
                 "seeds": dict.fromkeys(("transformer", "abstractor"), (0,)),
             },
@@ -91,7 +91,7 @@ class DistributionOfTen(RelationalStudy):
         ),
         "paper": Preset(
             "As published, and with two networks that were not published; ten seeds as published, on a GPU.",
-            {"networks": crossed(NETWORKS | BEYOND, ALL, M), "changes": {"device": "cuda"}},
+            {"networks": make_grid(NETWORKS | BEYOND, ALL, M), "changes": {"device": "cuda"}},
             tuple(range(10)),
         ),
     }

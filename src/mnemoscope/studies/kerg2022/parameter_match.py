@@ -19,8 +19,8 @@ from mnemoscope.studies.kerg2022.relational import (
     TASKS,
     RelationalStudy,
     at_extreme,
-    crossed,
     make_contrast,
+    make_grid,
     named,
     network_on,
 )
@@ -89,9 +89,9 @@ def _grid(tasks: Mapping[str, Mapping[str, object]], *networks: str) -> dict[Sub
     sparse = {
         subject: changes
         for task in tasks
-        for subject, changes in crossed(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()
+        for subject, changes in make_grid(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()
     }
-    return crossed(named(*networks), tasks, at_extreme(tasks)) | sparse
+    return make_grid(named(*networks), tasks, at_extreme(tasks)) | sparse
 
 
 class ParameterMatch(RelationalStudy):
@@ -112,7 +112,7 @@ class ParameterMatch(RelationalStudy):
             "As published: CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the four "
             "basic tasks, one seed.",
             {
-                "networks": _grid(MANY, "corelnet", "corelnet-nhid") | crossed(named("esbn"), FEW, at_extreme(FEW)),
+                "networks": _grid(MANY, "corelnet", "corelnet-nhid") | make_grid(named("esbn"), FEW, at_extreme(FEW)),
                 "changes": {},
                 "seeds": {"esbn": (0,)},
             },

@@ -76,7 +76,7 @@ HELD_OUT = (0, 50, 85)
 BASIC = ("same/diff", "RMTS", "dist3", "identity rules")
 NEAR_PERFECT = (0.98, 1.0)
 VERY_GOOD = (0.95, 1.0)
-"""Our ranges of accuracy for these words."""
+"""Ranges of accuracy that we take for "near perfect" and "very good"."""
 FEW_STEPS: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "evaluate_batches": 1, "batch_size": 12}
 """Settings of a smoke test that takes seconds."""
 
@@ -90,7 +90,7 @@ def network_on(network: str, task: str, m: int | None = None) -> Subject:
     return about(network, task) if m is None else about(network, task, m=m)
 
 
-def crossed(
+def make_grid(
     networks: Mapping[str, Mapping[str, Any]],
     tasks: Mapping[str, Mapping[str, Any]],
     held_out: Mapping[str, Sequence[int]] | None = None,
@@ -102,7 +102,7 @@ def crossed(
         tasks: by name, likewise (`task`, `task_options`, `batch_size`, ...); a network's changes override them.
         held_out: values of m for each task; None if the tasks have no shapes to hold out.
 
-    >>> grid = crossed({"esbn": {"cell": "esbn"}}, {"RMTS": {"task": "rmts"}}, {"RMTS": (50,)})
+    >>> grid = make_grid({"esbn": {"cell": "esbn"}}, {"RMTS": {"task": "rmts"}}, {"RMTS": (50,)})
     >>> {subject.name: changes for subject, changes in grid.items()}
     {'esbn, RMTS, m 50': {'task': 'rmts', 'cell': 'esbn', 'task_options': {'m': 50}, 'cell_options': {}}}
 
@@ -121,12 +121,12 @@ def crossed(
 
 
 def at_extreme(tasks: Iterable[str]) -> dict[str, tuple[int]]:
-    """Return the largest m of each task, in the form that `crossed` expects."""
+    """Return the largest m of each task, in the form that `make_grid` expects."""
     return {task: (EXTREME[task],) for task in tasks}
 
 
 def named(*networks: str) -> dict[str, dict[str, Any]]:
-    """Return networks of the registry, with their published options, in the form that `crossed` expects."""
+    """Return networks of the registry, with their published options, in the form that `make_grid` expects."""
     return {network: {"cell": network} for network in networks}
 
 
@@ -234,7 +234,7 @@ UNSEEN_SHAPES = ("unseen shapes", "seen shapes")
 class RelationalStudy(LearningStudy):
     """Networks on tasks with m shapes held out, compared by their accuracy on unseen shapes.
 
-    A trial is a network on a task at an m. `crossed` makes the `networks` of a preset; `seeds` of a preset lists
+    A trial is a network on a task at an m. `make_grid` makes the `networks` of a preset; `seeds` of a preset lists
     networks that run with fewer seeds. The table has the rows of the grid, then those of the contrasts. Learning
     curves show unseen shapes. The final network is tested, even if an earlier one was better.
     """
@@ -344,9 +344,10 @@ class RelationalStudy(LearningStudy):
         return rows
 
     def judge_contrast(self, row: Row, contrast: Contrast, measured: ContrastResult) -> Row:
-        """Return the row with the reason why the claim fails, if the runs show one; uncompared if nothing can follow.
+        """Return the row with the reason why the claim fails, if the runs show one.
 
-        A contrast decides nothing if neither side has learned the task, or if the worse side is perfect.
+        The row is not compared if the contrast decides nothing: neither side has learned the task, or the second side
+        leaves no room for a better one.
         """
         claim = contrast.claim
         if not row.verdict.compared or claim.tolerance is None:

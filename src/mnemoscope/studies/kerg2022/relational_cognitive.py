@@ -27,8 +27,8 @@ from mnemoscope.studies.kerg2022.relational import (
     VERY_GOOD,
     RelationalStudy,
     at_extreme,
-    crossed,
     make_contrast,
+    make_grid,
     named,
     network_on,
 )
@@ -45,7 +45,7 @@ REMEDIES: dict[str, dict[str, Any]] = {
 """Remedies against drift. Long after the encoder separates the training shapes it continues to learn, and changes that
 help five shapes may map others closer together. A random encoder is never trained. With a learning rate that falls to
 0, the encoder changes less and less. With rows normalised separately, fewer objects influence the normalisation of
-each."""
+an object."""
 PAIRS: dict[str, dict[str, Any]] = {"esbn-segmented": {"cell": "esbn", "cell_options": {"segmented": True}}}
 """ESBN with the pairs of RMTS normalised separately: normalised together it reaches 73%; Webb et al. report more."""
 TOGETHER = "all its pairs are normalised together; see esbn-segmented of --preset paper"
@@ -123,9 +123,9 @@ def _grid(*networks: str) -> dict[Subject, dict[str, Any]]:
     """Return all tasks at their largest m, drifting ones with the remedies, RMTS also with separate normalisation."""
     rmts = {"RMTS": FOUR["RMTS"]}
     return (
-        crossed(named(*networks), FOUR, at_extreme(FOUR))
-        | crossed(REMEDIES, DRIFT, at_extreme(DRIFT))
-        | crossed(PAIRS, rmts, at_extreme(rmts))
+        make_grid(named(*networks), FOUR, at_extreme(FOUR))
+        | make_grid(REMEDIES, DRIFT, at_extreme(DRIFT))
+        | make_grid(PAIRS, rmts, at_extreme(rmts))
     )
 
 
@@ -143,8 +143,8 @@ class Cognitive(RelationalStudy):
         "smoke": Preset(
             "Smoke test: a few iterations on two tasks.",
             {
-                "networks": crossed(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
-                | crossed(named("corelnet"), DRIFT, at_extreme(DRIFT)),
+                "networks": make_grid(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
+                | make_grid(named("corelnet"), DRIFT, at_extreme(DRIFT)),
                 "changes": FEW_STEPS,
             },
         ),
@@ -161,7 +161,7 @@ class Cognitive(RelationalStudy):
         "held-out": Preset(
             "Fewer shapes held out, down to none; one seed.",
             {
-                "networks": crossed(
+                "networks": make_grid(
                     named("corelnet", "transformer", "predinet"),
                     FOUR,
                     {task: (*HELD_OUT, EXTREME[task]) for task in FOUR},
@@ -177,7 +177,7 @@ class Cognitive(RelationalStudy):
         "published": Preset(
             "All networks at all m, ten seeds, on a GPU.",
             {
-                "networks": crossed(
+                "networks": make_grid(
                     named(*RELATIONAL, *OTHERS, *RECURRENT), FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}
                 ),
                 "changes": {"device": "cuda"},

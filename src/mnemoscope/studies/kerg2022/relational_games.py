@@ -15,8 +15,8 @@ from mnemoscope.studies.kerg2022.relational import (
     FEW_STEPS,
     PROTOTYPE,
     RelationalStudy,
-    crossed,
     make_contrast,
+    make_grid,
     named,
     network_on,
     reported,
@@ -115,11 +115,11 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def game(rule: str) -> dict[str, Any]:
-    """Return a game in the form that `crossed` expects."""
+    """Return a game in the form that `make_grid` expects."""
     return {"task": "relational-game", "task_options": {"rule": rule}}
 
 
-SWAPPED = crossed(CONTROLS, {"colour/shape": game("colour/shape")})
+SWAPPED = make_grid(CONTROLS, {"colour/shape": game("colour/shape")})
 CONTRASTS = (
     make_contrast(
         "one relation cannot tell colour from shape",
@@ -167,7 +167,7 @@ class Games(RelationalStudy):
         "smoke": Preset(
             "Smoke test: a few iterations of two games.",
             {
-                "networks": crossed(
+                "networks": make_grid(
                     {**named("corelnet"), **SEVERAL}, {rule: game(rule) for rule in ("same", "colour/shape")}
                 ),
                 "changes": FEW_STEPS,
@@ -175,13 +175,13 @@ class Games(RelationalStudy):
         ),
         "cpu": Preset(
             "The networks of Table 1 as published, and CoRelNet with several relations; five seeds.",
-            {"networks": {**crossed({**named(*FIRST), **SEVERAL}, tasks), **SWAPPED}, "changes": {}},
+            {"networks": {**make_grid({**named(*FIRST), **SEVERAL}, tasks), **SWAPPED}, "changes": {}},
             (0, 1, 2, 3, 4),
         ),
         "paper": Preset(
             "All networks of both tables as published, and networks that are not in the thesis; ten seeds, on a GPU.",
             {
-                "networks": {**crossed({**named(*FIRST, *SECOND), **BEYOND}, tasks), **SWAPPED},
+                "networks": {**make_grid({**named(*FIRST, *SECOND), **BEYOND}, tasks), **SWAPPED},
                 "changes": {"device": "cuda"},
             },
             tuple(range(10)),

@@ -24,8 +24,8 @@ from mnemoscope.studies.kerg2022.relational import (
     VERY_GOOD,
     Contrast,
     RelationalStudy,
-    crossed,
     make_contrast,
+    make_grid,
     named,
     network_on,
 )
@@ -56,7 +56,7 @@ def grid(tasks: Mapping[str, Mapping[str, Any]], plain: Sequence[str] = PLAIN) -
         penalty = {"cell_options": {"l1": strength}} if strength else {}
         sparse = {f"{network}-l1": {"cell": f"{network}-l1", **penalty} for network in plain}
         networks = named(*plain, *(f"{network}-random" for network in plain)) | sparse
-        trials |= crossed(networks, {name: task}, M)
+        trials |= make_grid(networks, {name: task}, M)
     return trials
 
 
@@ -124,9 +124,9 @@ class Spurious(RelationalStudy):
         "smoke": Preset(
             "Smoke test: a few iterations on three tasks.",
             {
-                "networks": crossed(named("corelnet-l1"), {"RMTS colour": COLOURED["RMTS colour"]}, M)
-                | crossed(named("corelnet"), {"RMTS mirror": MIRRORED["RMTS mirror"]}, M)
-                | crossed(named("corelnet"), SEPARATED, {"same/diff separated": (0, 98)}),
+                "networks": make_grid(named("corelnet-l1"), {"RMTS colour": COLOURED["RMTS colour"]}, M)
+                | make_grid(named("corelnet"), {"RMTS mirror": MIRRORED["RMTS mirror"]}, M)
+                | make_grid(named("corelnet"), SEPARATED, {"same/diff separated": (0, 98)}),
                 "changes": FEW_STEPS,
             },
         ),
@@ -136,8 +136,8 @@ class Spurious(RelationalStudy):
             "which were not published; one seed.",
             {
                 "networks": grid(COLOURED | MIRRORED, ("corelnet",))
-                | crossed(named("corelnet", "transformer"), SEPARATED, ALL_M)
-                | crossed(named("esbn"), SEPARATED, {"same/diff separated": (0, 98)}),
+                | make_grid(named("corelnet", "transformer"), SEPARATED, ALL_M)
+                | make_grid(named("esbn"), SEPARATED, {"same/diff separated": (0, 98)}),
                 "changes": {},
             },
         ),
@@ -146,7 +146,7 @@ class Spurious(RelationalStudy):
             {
                 "networks": grid(COLOURED)
                 | grid(MIRRORED)
-                | crossed(named("corelnet", "esbn", "transformer"), SEPARATED, ALL_M),
+                | make_grid(named("corelnet", "esbn", "transformer"), SEPARATED, ALL_M),
                 "changes": {"device": "cuda"},
             },
             tuple(range(10)),

@@ -27,8 +27,8 @@ from mnemoscope.studies.kerg2022.relational import (
     TASKS,
     Contrast,
     RelationalStudy,
-    crossed,
     make_contrast,
+    make_grid,
     named,
     network_on,
 )
@@ -60,8 +60,10 @@ LEARNED, RANDOM = (tuple(name + kind for name in ("corelnet", "corelnet-t", "esb
 NETWORKS = named(*LEARNED, "predinet", "transformer")
 FURTHER = ("mnm", "ntm", "lstm", "relation-network")
 """Networks that only Fig 13 shows."""
-ALONE = crossed(named("corelnet", "corelnet-random"), {name: VARIANTS[name] for name in ONE_MISSING}, AT_EXTREME)
-GRID = crossed(NETWORKS, UNSEEN_TASKS | FLIPS, AT_EXTREME) | crossed(named(*RANDOM), UNSEEN_TASKS, AT_EXTREME) | ALONE
+ALONE = make_grid(named("corelnet", "corelnet-random"), {name: VARIANTS[name] for name in ONE_MISSING}, AT_EXTREME)
+GRID = (
+    make_grid(NETWORKS, UNSEEN_TASKS | FLIPS, AT_EXTREME) | make_grid(named(*RANDOM), UNSEEN_TASKS, AT_EXTREME) | ALONE
+)
 
 
 def drops(network: str) -> Contrast:
@@ -168,7 +170,7 @@ class UnseenRelations(RelationalStudy):
         "smoke": Preset(
             "Smoke test: a few iterations of CoRelNet on three tasks.",
             {
-                "networks": crossed(
+                "networks": make_grid(
                     named("corelnet"),
                     {task: ALL[task] for task in ("RMTS3", "same/diff 6", FLIPPED_MISSING)},
                     AT_EXTREME,
@@ -180,8 +182,8 @@ class UnseenRelations(RelationalStudy):
             "As published, with the most shapes held out, but without ESBN and PrediNet, which are slow; two "
             "seeds, and one of Transformer, on the tasks of Fig 5 only.",
             {
-                "networks": crossed(named("corelnet", "corelnet-t"), UNSEEN_TASKS | FLIPS, AT_EXTREME)
-                | crossed(named("corelnet-random", "corelnet-t-random", "transformer"), UNSEEN_TASKS, AT_EXTREME)
+                "networks": make_grid(named("corelnet", "corelnet-t"), UNSEEN_TASKS | FLIPS, AT_EXTREME)
+                | make_grid(named("corelnet-random", "corelnet-t-random", "transformer"), UNSEEN_TASKS, AT_EXTREME)
                 | ALONE,
                 "changes": {},
                 "seeds": {"transformer": (0,)},
@@ -190,7 +192,7 @@ class UnseenRelations(RelationalStudy):
         ),
         "held-out": Preset(
             "Fewer shapes held out, down to none: CoRelNet with a learned and with a random encoder; one seed.",
-            {"networks": crossed(named("corelnet", "corelnet-random"), UNSEEN_TASKS, OVER_ALL_M), "changes": {}},
+            {"networks": make_grid(named("corelnet", "corelnet-random"), UNSEEN_TASKS, OVER_ALL_M), "changes": {}},
         ),
         "paper": Preset(
             "As published, with the most shapes held out, ten seeds, on a GPU.",
@@ -200,8 +202,8 @@ class UnseenRelations(RelationalStudy):
         "published": Preset(
             "Fig 10, 11 and 13: all networks of Fig 5 at all m, others at the largest m; ten seeds, on a GPU.",
             {
-                "networks": crossed(NETWORKS | named(*RANDOM), UNSEEN_TASKS, OVER_ALL_M)
-                | crossed(named(*FURTHER), UNSEEN_TASKS, AT_EXTREME),
+                "networks": make_grid(NETWORKS | named(*RANDOM), UNSEEN_TASKS, OVER_ALL_M)
+                | make_grid(named(*FURTHER), UNSEEN_TASKS, AT_EXTREME),
                 "changes": {"device": "cuda"},
             },
             tuple(range(10)),

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LAGS = 40
+"""Lags of a memory curve."""
 LARGEST_VECTOR = 36
 """Most units for which a vector network is compared with a matrix network of the same size."""
 RADIUS = 0.95
 """Spectral radius of general networks."""
-HUGE = 1e9
 
 
 def _cases(normal: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -117,17 +117,17 @@ class MatrixCapacity(ComputedStudy):
         U, V = draw(size, radius, generator), draw(size, radius, generator)
         system = MatrixSystem(U, V, random_source(size, generator))
         exact, published = (fisher_memory(system, lags=LAGS, method=method) for method in ("exact", "published"))
-        found = {
-            "exact": _kept(exact),
-            "published": _kept(published),
+        result = {
+            "exact": _total_and_curve(exact),
+            "published": _total_and_curve(published),
             "lags_above": int((published.curve > exact.curve * (1 + 1e-9)).sum()),
         }
         if case["kind"] == "general":
-            found["by_direction"] = rounded(torch.linalg.eigvalsh(exact.spatial))
+            result["by_direction"] = rounded(torch.linalg.eigvalsh(exact.spatial))
         elif size**2 <= LARGEST_VECTOR:
             w = random_source(size, generator).flatten()
-            found["vector"] = _kept(fisher_memory(random_normal(size**2, 1.0, generator), w, lags=LAGS))
-        return found
+            result["vector"] = _total_and_curve(fisher_memory(random_normal(size**2, 1.0, generator), w, lags=LAGS))
+        return result
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows, groups = [], by_name(results)
@@ -228,7 +228,7 @@ def _largest_first(results: Sequence[Finished]) -> list[Finished]:
     return sorted(results, key=lambda run: -run.trial.settings["size"])
 
 
-def _kept(memory: FisherMemory) -> dict[str, Any]:
+def _total_and_curve(memory: FisherMemory) -> dict[str, Any]:
     return {"total": float(memory.total), "curve": rounded(memory.curve)}
 
 
