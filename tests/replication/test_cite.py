@@ -1,4 +1,4 @@
-"""Whom to cite: `mnemoscope cite`, and that nothing in a registry is without a source."""
+"""The command `mnemoscope cite`, and the sources of all registered entries."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ ENTRIES = [(entries.kind, entry) for entries in registry.REGISTRIES.values() for
 
 
 @pytest.mark.parametrize(("kind", "entry"), ENTRIES, ids=lambda each: getattr(each, "name", each))
-def test_everything_is_cited_or_stated_as_ours(kind, entry):
+def test_every_entry_has_a_source_that_it_cites(kind, entry):
     assert entry.source
     assert entry.cites, f"{kind} {entry.name} cites nothing: name its source, or mnemoscope"
     assert ("mnemoscope" in entry.cites) == ("mnemoscope" in entry.source)
@@ -36,7 +36,7 @@ def test_everything_is_cited_or_stated_as_ours(kind, entry):
         assert any(name in part for name in cited_works), f"{part!r} names none of {cited_works}"
 
 
-def test_every_entry_of_the_bibliography_is_for_something():
+def test_every_entry_of_the_bibliography_is_cited():
     assert {*citations.BIBTEX} == {*cited(Use(kind, entry.name) for kind, entry in ENTRIES), *citations.ALWAYS}
 
 
@@ -44,7 +44,7 @@ def subclasses(kind):
     return {below for each in kind.__subclasses__() for below in (each, *subclasses(each))}
 
 
-def test_every_matrix_and_every_past_is_a_part():
+def test_every_matrix_and_every_past_is_registered_as_a_part():
     known = {entry.load() for entry in registry.parts}
     public = [getattr(connectivity, name) for name in connectivity.__all__]
     matrices = {each for each in public if isinstance(each, type) and issubclass(each, connectivity.Connectivity)}
@@ -55,30 +55,30 @@ def test_every_matrix_and_every_past_is_a_part():
 
 
 @pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
-def test_a_study_names_the_lenses_it_looks_through(entry):
+def test_a_study_lists_the_lenses_that_it_uses(entry):
     study = entry.load()
     assert {*study.lenses} <= {*registry.lenses.entries}
     modules = [sys.modules[kind.__module__] for kind in type(study).__mro__ if kind.__module__.startswith("mnemoscope")]
-    held = [value for module in modules for value in vars(module).values() if callable(value)]
-    used = {lens.name for lens in registry.lenses if any(value is lens.load() for value in held)}
+    functions = [value for module in modules for value in vars(module).values() if callable(value)]
+    used = {lens.name for lens in registry.lenses if any(function is lens.load() for function in functions)}
     assert used <= {*study.lenses}
 
 
-def test_parts_are_those_the_network_has():
-    def of(cell, **options):
+def test_parts_are_those_of_the_network():
+    def parts(cell, **options):
         config = RunConfig("a", task="copy", cell=cell, cell_options=options, hidden_size=8)
         return [str(use) for use in parts_of(build_model(config, build_task(config)))]
 
-    assert of("lstm") == ["cell lstm"]
-    assert of("svd-rnn", basis="householder") == ["cell elman", "part householder", "part modrelu", "part singular"]
-    assert of("svd-rnn", basis="cayley", nonlinearity="tanh") == ["cell elman", "part cayley", "part singular"]
-    assert of("rellstm", alignment="dot") == ["cell lstm", "part relevance-screen", "part scaled-dot"]
-    assert of("sab") == ["cell lstm", "part additive", "part sparse-backtracking"]
-    assert "part tape" in of("ntm", slots=4)
+    assert parts("lstm") == ["cell lstm"]
+    assert parts("svd-rnn", basis="householder") == ["cell elman", "part householder", "part modrelu", "part singular"]
+    assert parts("svd-rnn", basis="cayley", nonlinearity="tanh") == ["cell elman", "part cayley", "part singular"]
+    assert parts("rellstm", alignment="dot") == ["cell lstm", "part relevance-screen", "part scaled-dot"]
+    assert parts("sab") == ["cell lstm", "part additive", "part sparse-backtracking"]
+    assert "part tape" in parts("ntm", slots=4)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets(name):
+def test_a_preset_cites_its_task_optimiser_and_cell(name):
     config = PRESETS[name]
     uses = uses_of_config(config)
     assert Use("task", config.task) in uses
@@ -87,7 +87,7 @@ def test_presets(name):
 
 
 @pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
-def test_studies(entry):
+def test_a_study_cites_its_sources_and_the_parts_of_all_presets(entry):
     study = entry.load()
     smoke, whole = cited_by_study(study, "smoke"), cited_by_study(study)
     assert {*entry.cites, *study.cites} <= {*smoke} <= {*whole}
@@ -98,7 +98,7 @@ def keys(out):
     return re.findall(r"^@\w+\{(\w+),", out, re.MULTILINE)
 
 
-def test_names_on_the_command_line(capsys):
+def test_cite_accepts_names_of_studies_and_cells(capsys):
     assert main(["cite", "copy-table", "--preset", "cpu"]) == 0
     out = capsys.readouterr().out
     assert keys(out) == sorted({*keys(out)})
@@ -113,13 +113,13 @@ def test_names_on_the_command_line(capsys):
     assert list(lines) == sorted(lines)
 
 
-def test_all_is_the_whole_bibliography(capsys):
+def test_cite_all_prints_the_whole_bibliography(capsys):
     assert main(["cite", "--all"]) == 0
     assert keys(capsys.readouterr().out) == sorted(citations.BIBTEX)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "reason"),
     [
         ([], "Name what to cite"),
         (["--all", "gru"], "Name what to cite"),
@@ -129,11 +129,11 @@ def test_all_is_the_whole_bibliography(capsys):
         (["gru", "--preset", "cpu"], "none of gru is one"),
     ],
 )
-def test_what_cannot_be_cited(words, why, capsys, tmp_path, monkeypatch):
+def test_cite_refuses_unknown_and_missing_names(arguments, reason, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["cite", *words]) == 2
+    assert main(["cite", *arguments]) == 2
     out, error = capsys.readouterr()
-    assert why in error
+    assert reason in error
     assert out == ""
 
 
@@ -146,7 +146,7 @@ def root(tmp_path_factory):
     return root
 
 
-def test_a_run_and_its_lenses(root, capsys):
+def test_cite_of_a_run_includes_the_lenses_of_its_page(root, capsys):
     folder = TINY.folder(root)
     assert main(["cite", str(folder), "--keys"]) == 0
     with_page = capsys.readouterr().out
@@ -159,29 +159,29 @@ def test_a_run_and_its_lenses(root, capsys):
     assert "lens" not in capsys.readouterr().out
 
 
-def test_a_folder_of_many_and_a_trial(root, capsys):
+def test_cite_reads_folders_trials_and_summaries(root, capsys):
     (trial, *_) = sorted(root.glob("studies/*/*/*/trial.json"))
-    for path, there in ((root, True), (root / "studies", False), (trial.parent, False)):
+    for path, has_run in ((root, True), (root / "studies", False), (trial.parent, False)):
         assert main(["cite", str(path), "--keys"]) == 0
         out = capsys.readouterr().out
         assert "study fisher-table" in out
         assert "lens fisher" in out
-        assert ("cell elman" in out) == there
+        assert ("cell elman" in out) == has_run
     assert "@phdthesis{kerg2022thesis," in (trial.parent.parent / "page.html").read_text()
     summary = trial.parent.parent / "summary.json"
     assert main(["cite", str(summary), "--keys"]) == 0
     assert "study fisher-table" in capsys.readouterr().out
 
 
-def test_truncated_folders_are_told(root, tmp_path, capsys):
+def test_cite_refuses_truncated_folders(root, tmp_path, capsys):
     source = TINY.folder(root)
     folder = tmp_path / "tiny" / source.name
     folder.mkdir(parents=True)
 
-    def refused(why):
+    def refused(reason):
         assert main(["cite", str(folder)]) == 2
         out, error = capsys.readouterr()
-        assert why in error
+        assert reason in error
         assert out == ""
 
     refused("holds no run")
@@ -191,7 +191,9 @@ def test_truncated_folders_are_told(root, tmp_path, capsys):
     (folder / "config.toml").write_text(whole[:30])
     refused("TOML")
     lines = whole.splitlines(keepends=True)
-    (folder / "config.toml").write_text("".join(lines[: lines.index("hidden_size = 3\n")]))  # valid, but not whole
+    (folder / "config.toml").write_text(
+        "".join(lines[: lines.index("hidden_size = 3\n")])
+    )  # valid, but incomplete
     refused("truncated")
     (folder / "config.toml").write_text(whole)
     (folder / "page.html").write_text((source / "page.html").read_text()[:4000])
@@ -208,26 +210,26 @@ def test_truncated_folders_are_told(root, tmp_path, capsys):
     refused("no results of a study")
 
 
-def test_own_entries_can_be_added(monkeypatch):
+def test_bibtex_entries_can_be_added(monkeypatch):
     monkeypatch.setattr(citations, "BIBTEX", dict(citations.BIBTEX))
-    own = "@misc{me2026,\n  author = {Me},\n  title = {Mine}\n}"
-    add_bibtex(own)
-    add_bibtex(own)
-    assert citations.bibtex(["me2026"]) == own
+    entry = "@misc{me2026,\n  author = {Me},\n  title = {Mine}\n}"
+    add_bibtex(entry)
+    add_bibtex(entry)
+    assert citations.bibtex(["me2026"]) == entry
     with pytest.raises(ValueError, match="different BibTeX entry"):
-        add_bibtex(own.replace("Mine", "Yours"))
+        add_bibtex(entry.replace("Mine", "Yours"))
     with pytest.raises(ValueError, match="begins with"):
         add_bibtex("just words")
 
 
-def test_a_network_that_nobody_registered_has_no_parts():
+def test_an_unregistered_network_has_no_parts():
     assert parts_of(torch.nn.Linear(2, 2)) == []
 
 
-def test_a_sweep_cites_how_its_points_were_chosen(tmp_path, capsys):
+def test_a_sweep_cites_its_search_method(tmp_path, capsys):
     sweep = Sweep(TINY, parse_space(["learning_rate=log:1e-3:1e-2"]), method="random", trials=1)
     run_sweep(sweep, root=tmp_path, progress=False)
     assert main(["cite", str(tmp_path / "sweeps"), "--keys"]) == 0
-    told = capsys.readouterr().out
-    assert re.search("bergstra2012 +search random", told)
-    assert "task flipflop" in told
+    out = capsys.readouterr().out
+    assert re.search("bergstra2012 +search random", out)
+    assert "task flipflop" in out

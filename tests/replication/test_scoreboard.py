@@ -1,4 +1,4 @@
-"""The scoreboard, and that what is committed is up to date with the results."""
+"""The scoreboard, and whether the committed files are up to date with the results."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
 from mnemoscope.store import find_study_results
 
-pytestmark = pytest.mark.xdist_group("scoreboard")  # their fixture takes long: once, not in each process
+pytestmark = pytest.mark.xdist_group("scoreboard")  # the fixture is slow: build it in one process only
 
 HERE = Path(__file__).parents[2]
 RESULTS = HERE / "results"
@@ -37,7 +37,7 @@ def committed():
 
 def test_the_scoreboard_is_up_to_date_with_the_results(committed, tmp_path):
     made = write_markdown(tmp_path / "SCOREBOARD.md", make_scoreboard(committed)).read_text()
-    links = re.compile(r"\]\([^)]*/results/")  # from where it was written now
+    links = re.compile(r"\]\([^)]*/results/")  # relative to the folder of the file
     assert links.sub("](results/", made) == (HERE / "SCOREBOARD.md").read_text(), AGAIN
 
 
@@ -55,7 +55,7 @@ def test_the_readme_has_the_summary_of_the_results(committed, tmp_path):
     assert (tmp_path / "README.md").read_text() == "no place"
 
 
-def test_committed_results_are_those_of_the_current_code(committed):
+def test_committed_results_have_the_rows_of_the_current_code(committed):
     for results in committed:
         content = read_json(results.path)
         rows, claims = json.loads(
@@ -72,15 +72,19 @@ def test_every_verdict_belongs_to_a_claim_of_its_study(committed):
             assert row.claim in results.study.claims if row.verdict.compared else True, (results.path, row.quantity)
 
 
-def test_no_two_claims_of_a_study_are_about_the_same():
+def test_no_two_claims_of_a_study_share_subject_and_quantity():
     for entry in registry.studies:
-        about = [(claim.subject, claim.quantity) for claim in entry.load().claims]
-        assert len({*about}) == len(about), entry.name
+        keys = [(claim.subject, claim.quantity) for claim in entry.load().claims]
+        assert len({*keys}) == len(keys), entry.name
 
 
-def test_a_verdict_is_that_of_its_row(committed):
-    rows = {(results.path, row.quantity, row.claim.name): row
-            for results in committed for row in results.rows if row.claim is not None}  # fmt: skip
+def test_a_line_has_the_verdict_of_its_row(committed):
+    rows = {
+        (results.path, row.quantity, row.claim.name): row
+        for results in committed
+        for row in results.rows
+        if row.claim is not None
+    }
     for item in make_scoreboard(committed).items:
         for line in item.lines:
             if line.results is not None:
@@ -118,40 +122,40 @@ def stable(*results):
     return next(item for item in board.items if item.study == STUDY.name and "stable" in item.lines[0].quantity)
 
 
-def test_what_was_not_run_and_what_is_not_measured():
+def test_claims_without_a_measurement_are_not_run_or_not_compared():
     by_quantity = {item.lines[0].quantity: item for item in make_scoreboard([]).items if item.study == STUDY.name}
     assert {item.verdict for item in by_quantity.values()} == {"not run"}
     run = make_scoreboard([results_of("cpu", row("elman", "matches"))])
     by_quantity = {item.lines[0].quantity: item for item in run.items if item.study == STUDY.name}
     line = by_quantity["minutes for 20 points"].lines[0]
-    assert (line.verdict, line.judgement.reason, line.results) == ("not compared", "it is not measured", None)
+    assert (line.verdict, line.judgement.reason, line.results) == ("not compared", "not measured", None)
     assert by_quantity["fixed points"].verdict == "not run"
 
 
-def test_the_preset_nearest_to_what_was_published_is_shown_if_it_was_compared():
+def test_the_compared_preset_nearest_to_the_published_one_is_shown():
     smoke, cpu, paper = (results_of(name, row(name, "matches")) for name in ("smoke", "cpu", "paper"))
     assert stable(smoke, cpu, paper).lines[0].preset == "paper"
     assert stable(smoke, cpu, paper, results_of("published", row("published", "differs"))).verdict == "differs"
     assert stable(smoke, cpu).lines[0].preset == "cpu"
-    elsewhere = results_of("paper", row("paper", "not compared", reason="other conditions"))
-    assert stable(smoke, cpu, elsewhere).lines[0].preset == "cpu"
-    alone = stable(elsewhere)
-    assert (alone.verdict, alone.lines[0].judgement.reason) == ("not compared", "other conditions")
+    other = results_of("paper", row("paper", "not compared", reason="other conditions"))
+    assert stable(smoke, cpu, other).lines[0].preset == "cpu"
+    item = stable(other)
+    assert (item.verdict, item.lines[0].judgement.reason) == ("not compared", "other conditions")
     assert (stable(smoke).verdict, stable(smoke).lines[0].ours) == ("not compared", "8")
-    own = replace(cpu, path=Path("runs/studies/flipflop-cube/cpu/page.html"))
-    assert stable(own, cpu).lines[0].results is own
+    local = replace(cpu, path=Path("runs/studies/flipflop-cube/cpu/page.html"))
+    assert stable(local, cpu).lines[0].results is local
 
 
-def test_several_networks_are_one_item():
+def test_lines_of_several_networks_form_one_item():
     assert stable(results_of("cpu", row("a", "matches"), row("b", "matches"))).verdict == "matches"
     assert stable(results_of("cpu", row("a", "matches"), row("b", "worse"))).verdict == "in part"
-    some = stable(results_of("cpu", row("a", "in part", matching=(1, 2)))).lines[0]
-    assert (str(some.judgement), some.judgement.reason) == ("matches in 1 of 2", "it is not known why")
+    in_part = stable(results_of("cpu", row("a", "in part", matching=(1, 2)))).lines[0]
+    assert (str(in_part.judgement), in_part.judgement.reason) == ("matches in 1 of 2", "cause unknown")
     mixed = stable(results_of("cpu", row("a", "not compared"), row("b", "differs", reason="a misprint")))
     assert (mixed.verdict, len(mixed.lines), mixed.lines[1].judgement.reason) == ("differs", 2, "a misprint")
 
 
-def test_the_paper_of_a_plugin_has_a_section_of_its_own(monkeypatch, tmp_path):
+def test_the_source_of_a_plugin_gets_a_section(monkeypatch, tmp_path):
     entry = "@article{ada1843,\n  author = {Lovelace, Ada},\n  year = {1843}\n}"
     monkeypatch.setattr(citations, "BIBTEX", {**citations.BIBTEX, "ada1843": entry})
     claim = Claim(EVERYTHING, "Bernoulli numbers", "B7", Source("ada1843", "Note G"), tolerance=(0, 1))
@@ -178,29 +182,29 @@ class Links(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_is_light_and_its_links_lead_somewhere(committed, tmp_path):
+def test_the_page_is_small_and_its_links_are_valid(committed, tmp_path):
     page = write_scoreboard(tmp_path / "deep" / "board.html", make_scoreboard(committed))
     text = page.read_text()
     assert len(text) < 400_000
-    seen = Links()
-    seen.feed(text)
-    files = {target for target in seen.targets if not target.startswith(("#", "data:"))}
+    links = Links()
+    links.feed(text)
+    files = {target for target in links.targets if not target.startswith(("#", "data:"))}
     assert len(files) == len(committed)
     assert all((page.parent / target).resolve().is_file() for target in files)
-    assert {target[1:] for target in seen.targets if target.startswith("#")} <= {*seen.ids}
-    assert len(seen.ids) == len({*seen.ids})
-    assert "mnemoscope study copy-200 --preset cpu" in "".join(seen.text)
+    assert {target[1:] for target in links.targets if target.startswith("#")} <= {*links.ids}
+    assert len(links.ids) == len({*links.ids})
+    assert "mnemoscope study copy-200 --preset cpu" in "".join(links.text)
     assert "http://" not in text.replace("http://www.w3.org", "")
 
 
-def test_tables_survive_bars_in_words(tmp_path, committed):
+def test_bars_in_cells_are_escaped(tmp_path, committed):
     text = write_markdown(tmp_path / "board.md", make_scoreboard(committed)).read_text()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) > 300
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {7, 10}  # six columns, or nine by source
 
 
-def test_on_the_command_line(tmp_path, capsys, monkeypatch):
+def test_the_command_reads_results_and_reports_unreadable_files(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["scoreboard"]) == 2
     assert "not with the package" in capsys.readouterr().err
@@ -217,15 +221,15 @@ def test_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert len(lines) == 18
     assert lines[0]["command"] == "mnemoscope study fisher-table --preset cpu"
     assert len(error.splitlines()) == 3
-    for name, why in (("copy-200", "JSON"), ("denoise", "cannot be read"), ("tremolo", "no study")):
-        assert why in next(line for line in error.splitlines() if name in line)
-    assert {each.name for each in tmp_path.iterdir()} == {"results"}  # nothing is written that was not asked for
+    for name, reason in (("copy-200", "JSON"), ("denoise", "cannot be read"), ("tremolo", "no study")):
+        assert reason in next(line for line in error.splitlines() if name in line)
+    assert {each.name for each in tmp_path.iterdir()} == {"results"}  # only requested files are written
     assert main(["scoreboard", "--results", "results", "--markdown", "board.md"]) == 0
     assert "](results/fisher-table.cpu.json)" in (tmp_path / "board.md").read_text()
     assert not (tmp_path / "scoreboard.html").exists()
 
 
-def test_results_are_told_again_and_what_was_measured_stays(tmp_path):
+def test_rewritten_results_keep_the_measurements(tmp_path):
     source = RESULTS / "fisher-table.cpu.json"
     content = read_json(source)
     older = {name: value for name, value in content.items() if name != "of the preset"}
@@ -248,8 +252,8 @@ def test_results_are_told_again_and_what_was_measured_stays(tmp_path):
 def test_pages_are_written_from_results_alone(tmp_path, capsys):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "copy-200.paper.json").write_text((RESULTS / "copy-200.paper.json").read_text())
-    words = ["scoreboard", "--results", str(tmp_path / "results"), "--root", "None", "--pages"]
-    assert main([*words, str(tmp_path / "pages")]) == 0
+    arguments = ["scoreboard", "--results", str(tmp_path / "results"), "--root", "None", "--pages"]
+    assert main([*arguments, str(tmp_path / "pages")]) == 0
     assert "Pages: 1 in" in capsys.readouterr().out
     text = (tmp_path / "pages" / "copy-200.paper.html").read_text()
     assert "nnrnn: recall" in text

@@ -1,4 +1,4 @@
-"""Every registered study runs in its smoke preset, resumes, and writes its page."""
+"""Every registered study runs its smoke preset, resumes and writes its page."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from tests.tasks import data_sets
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
-def test_a_study_is_whole(name):
+def test_a_study_has_presets_claims_and_distinct_trials(name):
     study = registry.studies.load(name)
     assert isinstance(study, Study)
     assert study.name == name
@@ -44,15 +44,13 @@ def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     assert result.page.read_text().startswith("<!DOCTYPE html>")
     with pytest.raises(FileExistsError, match="--resume"):
         run_study(name, "smoke", root=tmp_path, progress=False)
-    monkeypatch.setattr(
-        "mnemoscope.replication.page.inline_svg", lambda *_, **__: ""
-    )  # its figure is the same: drawn once
+    monkeypatch.setattr("mnemoscope.replication.page.inline_svg", lambda *_, **__: "")  # the figure is drawn once only
     again = run_study(name, "smoke", root=tmp_path, resume=True, progress=False)
     assert again.reused == again.trials
     assert again.rows == result.rows
 
 
-def test_an_interrupted_study_keeps_what_is_finished(tmp_path, monkeypatch):
+def test_an_interrupted_study_keeps_its_finished_trials(tmp_path, monkeypatch):
     study = registry.studies.load("flipflop-cube")
     calls = []
 
@@ -70,7 +68,7 @@ def test_an_interrupted_study_keeps_what_is_finished(tmp_path, monkeypatch):
     assert result.reused == 1
 
 
-def test_what_another_study_has_trained_is_not_trained_again(tmp_path, monkeypatch):
+def test_a_network_trained_by_another_study_is_reused(tmp_path, monkeypatch):
     first, second = (registry.studies.load(name) for name in ("ablations", "relational-cognitive"))
     networks = {"corelnet, RMTS, m 95": {"cell": "corelnet", "task": "rmts", "task_options": {"m": 95}}}
     settings = {"networks": networks, "changes": {"steps": 2, "batch_size": 4, "evaluate_every": 1}}
@@ -79,11 +77,11 @@ def test_what_another_study_has_trained_is_not_trained_again(tmp_path, monkeypat
     before = run_study("ablations", "tiny", root=tmp_path, progress=False)
     monkeypatch.setattr("mnemoscope.training.loop._train", None)  # would raise
     after = run_study("relational-cognitive", "tiny", root=tmp_path, progress=False)
-    one, other = (json.loads(next(each.folder.glob("*/trial.json")).read_text()) for each in (before, after))
+    trained, reused = (json.loads(next(each.folder.glob("*/trial.json")).read_text()) for each in (before, after))
     came_from = f"ablations/tiny/{first.trials(settings, (0,))[0].hash}"
-    assert other["result"].pop("trained by") == came_from
-    assert other["result"] == one["result"]
-    assert other["environment"] == one["environment"]
+    assert reused["result"].pop("trained by") == came_from
+    assert reused["result"] == trained["result"]
+    assert reused["environment"] == trained["environment"]
     (run,) = after.folder.glob("*/relational-cognitive/*")
     assert RunFolder(run).read_config().name == "relational-cognitive"
     shutil.rmtree(before.folder)
@@ -108,7 +106,7 @@ def finished(results, **changes):
     return [Finished(trial, result) for trial, result in zip(trials, results, strict=True)]
 
 
-def test_the_verdict_follows_the_declared_range():
+def test_the_verdict_follows_the_tolerance():
     claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), tolerance=(7, 9))
     assert claim.judge([7, 8, 9]).verdict == "matches"
     assert claim.judge([6, 10]).verdict == "differs"
@@ -116,7 +114,7 @@ def test_the_verdict_follows_the_declared_range():
     assert replace(claim, tolerance=None).judge([8]).verdict == claim.judge([]).verdict == "not compared"
 
 
-def test_what_lies_on_the_good_side_is_better():
+def test_values_on_the_better_side_of_the_tolerance_are_better():
     error = Claim(EVERYTHING, "error", 8, Source("jang", "Table 1"), tolerance=(7, 9), better="lower")
     assert (error.judge([6, 5]).verdict, error.judge([10, 11]).verdict) == ("better", "worse")
     assert error.judge([6, 10]).verdict == "differs"  # neither
@@ -125,12 +123,12 @@ def test_what_lies_on_the_good_side_is_better():
     assert (score.judge([6, 5]).verdict, score.judge([10, 11]).verdict) == ("worse", "better")
 
 
-def test_a_row_tells_why_it_differs_and_why_it_is_not_compared():
+def test_a_row_has_the_reason_why_it_differs_or_is_not_compared():
     claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), tolerance=(8, 8), reason="a misprint")
     assert claim.compare("a: points", [8], "8").judgement.reason == ""
     assert claim.compare("a: points", [9], "9").judgement.reason == "a misprint"
     assert claim.compare("a: points", [], "none").judgement.reason == "nothing was measured"
-    assert "no range" in replace(claim, tolerance=None).compare("a: points", [8], "8").judgement.reason
+    assert "no tolerance" in replace(claim, tolerance=None).compare("a: points", [8], "8").judgement.reason
     other = claim.not_compared("a: points", "8", "2 seeds", "other conditions")
     assert (other.verdict, other.remark, other.judgement.reason) == (
         "not compared",
@@ -140,7 +138,7 @@ def test_a_row_tells_why_it_differs_and_why_it_is_not_compared():
     assert other.claim is claim
 
 
-def test_the_cube_is_summarised_beside_what_was_published():
+def test_the_cube_is_compared_with_the_published_counts():
     rows = STUDY.summarise(finished([WHOLE, PART, WHOLE]))
     assert [(row.quantity, row.published, row.ours, str(row.judgement), row.remark) for row in rows] == [
         ("elman 12: stable fixed points", "8", "8, 7, 8", "matches in 2 of 3", "accuracy 0.9000"),
@@ -151,7 +149,7 @@ def test_the_cube_is_summarised_beside_what_was_published():
     assert [row.judgement.reason for row in rows] == ["", "a cube has 27", ""]
 
 
-def test_a_cube_of_other_bits_is_counted_but_not_compared():
+def test_a_cube_with_other_bits_is_counted_but_not_compared():
     square = measured(9, {"0": 4, "1": 4, "2": 1})
     stable, points, _ = STUDY.summarise(finished([square], task_options={"bits": 2}))
     assert (stable.ours, stable.verdict, stable.published) == ("4", "not compared", "for 3 bits only")
@@ -160,7 +158,7 @@ def test_a_cube_of_other_bits_is_counted_but_not_compared():
 
 
 @pytest.mark.parametrize(("changes", "lines"), [({}, [8, 12, 6, 1]), ({"task_options": {"bits": 2}}, [4, 4, 1, 0])])
-def test_the_figure_has_a_bar_for_each_count_and_a_line_for_each_of_the_cube(changes, lines):
+def test_the_figure_has_a_bar_for_each_count_and_a_line_for_each_expected_count(changes, lines):
     figure = STUDY.figure(finished([WHOLE, PART], **changes))
     (axes,) = figure.axes
     assert [bar.get_height() for bar in axes.patches] == [8, 12, 6, 1, 7, 4, 0, 0]
@@ -175,7 +173,7 @@ def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
     assert (result.trials, result.reused) == (1, 0)
     assert result.rows[0].ours == "8, 8, 8"
     summary = json.loads((result.folder / "summary.json").read_text())
-    assert [one["trial"]["seed"] for one in summary["trials"]] == [0, 1, 2]
+    assert [each["trial"]["seed"] for each in summary["trials"]] == [0, 1, 2]
     assert summary["command"].endswith("--preset smoke --seeds 0 1 2")
     assert summary["not run"] == []
     page = result.page.read_text()
@@ -183,7 +181,7 @@ def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
     assert "<td>differs</td>" in page  # 27 points, where 9 to 26 were published
 
 
-def test_what_of_a_command_was_not_run_is_told(tmp_path, monkeypatch):
+def test_the_page_lists_trials_that_were_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
     folder = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, progress=False).folder
     run = STUDY.trials(STUDY.presets["smoke"].settings, (0, 1))
@@ -197,7 +195,7 @@ def test_what_of_a_command_was_not_run_is_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content", ['{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
 )
-def test_a_trial_without_a_result_is_refused_in_words(content, tmp_path, monkeypatch):
+def test_a_trial_file_without_a_result_is_refused(content, tmp_path, monkeypatch):
     monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
     folder = run_study("flipflop-cube", "smoke", root=tmp_path, progress=False).folder
     next(folder.glob("*/trial.json")).write_text(content)
@@ -205,8 +203,8 @@ def test_a_trial_without_a_result_is_refused_in_words(content, tmp_path, monkeyp
         run_study("flipflop-cube", "smoke", root=tmp_path, resume=True, progress=False)
 
 
-def stands_for_trials(monkeypatch, fails=()):
-    """flipflop-cube without training; with some seeds it fails."""
+def skip_training(monkeypatch, fails=()):
+    """Replace the training of flipflop-cube by a constant result, or by an error for some seeds."""
 
     def run(trial, folder, progress):
         if trial.seed in fails:
@@ -216,21 +214,21 @@ def stands_for_trials(monkeypatch, fails=()):
     monkeypatch.setattr(registry.studies.load("flipflop-cube"), "run", run)
 
 
-def test_a_trial_that_fails_here_stops_no_other(tmp_path, monkeypatch):
-    stands_for_trials(monkeypatch, fails=(1,))
+def test_a_failing_trial_does_not_stop_the_others(tmp_path, monkeypatch):
+    skip_training(monkeypatch, fails=(1,))
     result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, progress=False)
     (failed,) = result.failed
     assert "seed 1" in failed
     assert "bad case" in failed
     (log,) = result.folder.glob("*/failed.log")
     assert len([*result.folder.glob("*/trial.json")]) == 2
-    stands_for_trials(monkeypatch)
+    skip_training(monkeypatch)
     assert run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, resume=True, progress=False).failed == []
     assert not log.exists()
 
 
-def test_a_study_is_run_once_at_a_time_and_each_seed_once(tmp_path, monkeypatch):
-    stands_for_trials(monkeypatch)
+def test_concurrent_runs_and_repeated_seeds_are_refused(tmp_path, monkeypatch):
+    skip_training(monkeypatch)
     with pytest.raises(ValueError, match="Each seed is run once, but seeds are 1, 1"):
         run_study("flipflop-cube", "smoke", (1, 1), tmp_path, progress=False)
     with (
@@ -241,13 +239,13 @@ def test_a_study_is_run_once_at_a_time_and_each_seed_once(tmp_path, monkeypatch)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_that_there_is_no_gpu_is_told_before_the_first_trial(tmp_path):
+def test_a_missing_gpu_is_reported_before_the_first_trial(tmp_path):
     with pytest.raises(ValueError, match=r"needs a GPU.*there are the presets smoke, cpu;"):
         run_study("denoise", "paper", root=tmp_path, progress=False)
 
 
-def test_what_a_newer_version_wrote_is_left_alone(tmp_path, monkeypatch):
-    stands_for_trials(monkeypatch)
+def test_files_of_a_newer_version_are_left_alone(tmp_path, monkeypatch):
+    skip_training(monkeypatch)
     result = run_study("flipflop-cube", "smoke", (0,), tmp_path, progress=False)
     (path,) = result.folder.glob("*/trial.json")
     content = json.loads(path.read_text())
@@ -267,25 +265,25 @@ def test_bad_requests_are_refused(tmp_path):
         run_study("flipflop-cube", "smoke", (), tmp_path)
 
 
-def test_what_is_finished_can_be_told_without_running_the_rest(tmp_path, monkeypatch):
+def test_finished_only_summarises_without_running(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="no finished trial"):
         run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
-    whole = run_study("copy-200", "smoke", root=tmp_path, progress=False)
-    monkeypatch.setattr(copy_200.STUDY, "run", lambda *_: pytest.fail("nothing is to be run"))
-    trial = next(path.parent for path in whole.folder.glob("*/trial.json"))
+    complete = run_study("copy-200", "smoke", root=tmp_path, progress=False)
+    monkeypatch.setattr(copy_200.STUDY, "run", lambda *_: pytest.fail("a trial was run"))
+    trial = next(path.parent for path in complete.folder.glob("*/trial.json"))
     shutil.rmtree(trial)
-    told = run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
-    assert (told.trials, whole.trials) == (1, 2)
-    assert set(told.rows) < set(whole.rows)
+    partial = run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
+    assert (partial.trials, complete.trials) == (1, 2)
+    assert set(partial.rows) < set(complete.rows)
 
 
 def learned(study, network, preset, **result):
-    trial = next(one for one in study.trials(study.presets[preset].settings, (0,)) if one.name == network)
+    trial = next(trial for trial in study.trials(study.presets[preset].settings, (0,)) if trial.name == network)
     curve = {"step": [25.0, 50.0, 75.0], "accuracy": [0.2, 0.99, 0.995], "loss": [1.0, 0.1, 0.01]}
     return Finished(trial, {"parameters": 7, "curve": curve, "baseline": 0.5, **result})
 
 
-def test_networks_are_compared_under_the_published_conditions_alone():
+def test_networks_are_compared_under_the_published_conditions_only():
     for preset, verdict in (("cpu", "matches"), ("smoke", "not compared")):
         rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "nnrnn", preset, accuracy=0.995, loss=0.01)])
         assert [row.verdict for row in rows] == [verdict, "not compared"]
@@ -311,7 +309,7 @@ def test_a_network_that_diverges_is_counted_and_drawn(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("power", [0.5, 1.5, -2.0])
-def test_powers_are_told_from_exponentials(power):
+def test_powers_are_distinguished_from_exponentials(power):
     exponent, better = polynomial([k**power for k in range(1, 150)])
     assert exponent == pytest.approx(power, abs=1e-9)
     assert 0 < better <= 1

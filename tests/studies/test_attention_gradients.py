@@ -1,4 +1,4 @@
-"""The study of gradients with and without attention, and what it is made of."""
+"""The study of gradients with and without attention, and its parts."""
 
 from math import log10
 
@@ -18,13 +18,13 @@ STUDY = attention_gradients.STUDY
 
 
 def run_of(folder, cell, task="denoise", **changes):
-    config = RunConfig("tiny", task, {"delay": 6, "symbols": 3}, cell, hidden_size=6, steps=2, batch_size=4,
-                       evaluate_every=1, evaluate_batches=1, **changes)  # fmt: skip
-    return train(config, folder, progress=False).folder
+    options = {"delay": 6, "symbols": 3}
+    short = {"hidden_size": 6, "steps": 2, "batch_size": 4, "evaluate_every": 1, "evaluate_batches": 1}
+    return train(RunConfig("tiny", task, options, cell, **short, **changes), folder, progress=False).folder
 
 
 def slow_norms(model, task, batch):
-    """|dL/dh_t| of the symbols' loss, one h at a time; without attention h is all of the state."""
+    """Return |dL/dh_t| of the symbols' loss, one h at a time; without attention h is the whole state."""
     inputs, targets = batch.inputs.double(), batch.targets
     states = []
     for t in range(len(inputs)):
@@ -41,24 +41,24 @@ def slow_norms(model, task, batch):
     return torch.stack(states)
 
 
-def test_what_is_looked_at_is_the_gradient_of_the_symbols(tmp_path):
+def test_the_measured_gradient_is_that_of_the_symbols(tmp_path):
     folder = run_of(tmp_path, "rnn")
     found = STUDY.measure(folder)
     model, task, config = load_model(folder)
     batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
-    for place, own in enumerate((build_model(config, task).double(), model.double())):
-        slow = slow_norms(own, task, batch)
+    for place, network in enumerate((build_model(config, task).double(), model.double())):
+        slow = slow_norms(network, task, batch)
         assert found["curves"][place] == pytest.approx(slow.mean(1).log10().tolist(), rel=1e-5)
         back = []
         for b in range(slow.shape[1]):
-            bears = [t for t in range(6) if batch.inputs[t, b, :8].any()]
-            back.append(log10(float(slow[bears[0], b] / slow[-1, b])))
+            symbols = [t for t in range(6) if batch.inputs[t, b, :8].any()]
+            back.append(log10(float(slow[symbols[0], b] / slow[-1, b])))
         assert found["back"][place] == pytest.approx(sum(back) / len(back), rel=1e-5)
     assert "skips" not in found
 
 
 @pytest.mark.parametrize("cell", ["memrnn", "relrnn", "sab"])
-def test_the_theory_is_that_of_the_measured_attention(tmp_path, cell):
+def test_the_bounds_are_those_of_the_recorded_attention(tmp_path, cell):
     folder = run_of(tmp_path, cell, "copy", embedding=4)
     found = STUDY.measure(folder)
     if cell == "sab":
@@ -67,11 +67,12 @@ def test_the_theory_is_that_of_the_measured_attention(tmp_path, cell):
     model, task, config = load_model(folder)
     batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
     with torch.no_grad():
-        seen = record_attention(model.cell, model.encode(batch.inputs)).dependencies()
+        dependencies = record_attention(model.cell, model.encode(batch.inputs)).dependencies()
     line = bound_of(found, "1/κᵈ")
     last = found["curves"][1][-1]
     for t in range(len(line)):
-        assert float(line[t]) == pytest.approx(last - int(seen.skips[t].max()) * log10(seen.sparsity))
+        bound = last - int(dependencies.skips[t].max()) * log10(dependencies.sparsity)
+        assert float(line[t]) == pytest.approx(bound)
     uniform = bound_of(found, "1/T")
     assert (uniform is None) == (cell == "relrnn")
     if uniform is not None:
@@ -79,21 +80,28 @@ def test_the_theory_is_that_of_the_measured_attention(tmp_path, cell):
 
 
 def finished(name, preset, back, **result):
-    trial = next(one for one in STUDY.trials(STUDY.presets[preset].settings, (0,)) if one.name == name)
+    trial = next(trial for trial in STUDY.trials(STUDY.presets[preset].settings, (0,)) if trial.name == name)
     curve = {"step": [100.0], "accuracy": [0.5], "loss": [1.0]}
-    whole = {"parameters": 7, "curve": curve, "accuracy": 0.5, "loss": 1.0, "steps": 100, "seconds": 1.0}
-    looked = {"curves": [[-3.0, -2.0], [back - 2.0, -2.0]], "back": [-1.0, back], "decay": [0.1, 0.1]}
-    return Finished(trial, {**whole, **looked, **result})
+    learned = {"parameters": 7, "curve": curve, "accuracy": 0.5, "loss": 1.0, "steps": 100, "seconds": 1.0}
+    gradients = {"curves": [[-3.0, -2.0], [back - 2.0, -2.0]], "back": [-1.0, back], "decay": [0.1, 0.1]}
+    return Finished(trial, {**learned, **gradients, **result})
 
 
 @pytest.mark.parametrize(
     ("network", "back", "verdict"),
-    [("rnn", 5.0, "matches"), ("rnn", -5.0, "differs"), ("lstm", -5.0, "matches"), ("lstm", -1.0, "differs"),
-     ("rellstm", 1.0, "matches"), ("rellstm", 4.0, "differs"), ("rnn-orth", 0.0, "not compared")],
-)  # fmt: skip
-def test_verdicts_are_those_of_the_figure(network, back, verdict):
-    own = finished(f"{network}, denoise", "published", back)
-    rows = {row.quantity: row for row in STUDY.summarise([own])}
+    [
+        ("rnn", 5.0, "matches"),
+        ("rnn", -5.0, "differs"),
+        ("lstm", -5.0, "matches"),
+        ("lstm", -1.0, "differs"),
+        ("rellstm", 1.0, "matches"),
+        ("rellstm", 4.0, "differs"),
+        ("rnn-orth", 0.0, "not compared"),
+    ],
+)
+def test_verdicts_follow_the_published_figure(network, back, verdict):
+    trial = finished(f"{network}, denoise", "published", back)
+    rows = {row.quantity: row for row in STUDY.summarise([trial])}
     row = rows[f"{network}, denoise: {AFTER}, {BACK}"]
     assert row.verdict == verdict
     assert float(row.ours) == back
@@ -101,41 +109,47 @@ def test_verdicts_are_those_of_the_figure(network, back, verdict):
     assert smaller[row.quantity].verdict == "not compared"
 
 
-def test_a_norm_below_the_bound_is_told():
-    for back, words in ((0.0, "above the bound at every step"), (-1.5, "below the bound somewhere")):
-        own = finished("relrnn, copy", "cpu", back, kappa=10, skips=[1, 0], full=False)
-        row = {row.quantity: row for row in STUDY.summarise([own])}[f"relrnn, copy: {AFTER}, least decades above 1/κᵈ"]
-        assert row.remark == words
+def test_a_norm_below_the_bound_is_reported():
+    for back, remark in ((0.0, "above the bound at every step"), (-1.5, "below the bound somewhere")):
+        trial = finished("relrnn, copy", "cpu", back, kappa=10, skips=[1, 0], full=False)
+        row = {row.quantity: row for row in STUDY.summarise([trial])}[
+            f"relrnn, copy: {AFTER}, least decades above 1/κᵈ"
+        ]
+        assert row.remark == remark
         assert float(row.ours) == pytest.approx(back + 1.0)
 
 
 def test_the_figure_has_a_panel_for_each_network_and_task():
-    own = [finished(f"{network}, {task}", "cpu", 0.0, **({"kappa": 4, "skips": [1, 0], "full": True} if mem else {}))
-           for network, mem in (("lstm", False), ("memrnn", True)) for task in ("copy", "denoise")]  # fmt: skip
-    axes = STUDY.figure(own).axes
-    assert [one.get_title() for one in axes] == ["lstm, copy", "lstm, denoise", "memrnn, copy", "memrnn, denoise"]
-    assert [len(one.lines) for one in axes] == [2, 2, 4, 4]
+    bounds = {"lstm": {}, "memrnn": {"kappa": 4, "skips": [1, 0], "full": True}}
+    trials = [
+        finished(f"{network}, {task}", "cpu", 0.0, **result)
+        for network, result in bounds.items()
+        for task in ("copy", "denoise")
+    ]
+    panels = STUDY.figure(trials).axes
+    assert [axes.get_title() for axes in panels] == ["lstm, copy", "lstm, denoise", "memrnn, copy", "memrnn, denoise"]
+    assert [len(axes.lines) for axes in panels] == [2, 2, 4, 4]
     assert STUDY.figure([]).axes
 
 
-def test_a_gradient_that_is_nowhere_has_a_reach():
+def test_a_zero_gradient_has_a_finite_reach():
     norms = torch.tensor([[0.0], [1.0]]).double().unsqueeze(0)
     assert float(reach(GradientNorms(norms), torch.tensor([0]))) == pytest.approx(-307.65, abs=0.01)
 
 
-def test_the_tradeoff_looks_at_h_alone(tmp_path):
+def test_the_tradeoff_measures_the_gradient_at_h_only(tmp_path):
     folder = run_of(tmp_path, "rellstm")
     found = screening_tradeoff.STUDY.measure(folder)["gradient"]
     model, task, config = load_model(folder)
     batch = task.batch(screening_tradeoff.SEQUENCES, config.seed, 0, "validation")
-    own = model.double()
+    network = model.double()
     nudges = torch.zeros(len(batch.inputs), 10, 6, dtype=torch.float64, requires_grad=True)
-    loss = task.loss(own.readout(own.cell.watched(batch.inputs.double(), nudges=nudges)), batch)
+    loss = task.loss(network.readout(network.cell.watched(batch.inputs.double(), nudges=nudges)), batch)
     (grad,) = torch.autograd.grad(loss, nudges)
     assert found == pytest.approx(grad.norm(dim=-1).log10().mean(1).flip(0).tolist(), rel=1e-5)
 
 
-def test_a_model_that_is_looked_at_stays_as_it_is():
+def test_measuring_gradients_leaves_the_model_unchanged():
     config = RunConfig("tiny", "copy", {"delay": 3}, "relrnn", hidden_size=4, embedding=3)
     task = build_task(config)
     model = build_model(config, task)

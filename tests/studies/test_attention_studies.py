@@ -1,4 +1,4 @@
-"""Studies of networks that attend to their past, and what they are made of."""
+"""Studies of networks with attention to their past, and their parts."""
 
 import pytest
 import torch
@@ -29,20 +29,20 @@ def test_long_sequences_are_evaluated_in_pieces(past):
     batches = {delay: task.batch(6, 3, 0, "validation") for delay, task in tasks.items()}
     batches = {delay: batch._replace(inputs=batch.inputs.double()) for delay, batch in batches.items()}
     for delay, batch in batches.items():
-        whole, parts = (evaluate(model, tasks[delay], [batch], window=window) for window in (None, 7))
-        assert parts == pytest.approx(whole, rel=1e-12)
+        at_once, in_pieces = (evaluate(model, tasks[delay], [batch], window=window) for window in (None, 7))
+        assert in_pieces == pytest.approx(at_once, rel=1e-12)
     found = evaluate_tasks(model.float(), tasks, sequences=6, seed=3, window=7)
     assert list(found) == [2, 30]
     assert found[30]["accuracy"] == evaluate(model, tasks[30], [tasks[30].batch(6, 3, 0, "validation")])["accuracy"]
 
 
-def test_a_task_needs_a_batch():
+def test_evaluating_a_task_without_a_batch_is_refused():
     with pytest.raises(ValueError, match=r"batches must be at least 1, but is 0 for the task 'copy'"):
         evaluate_tasks(Model(GRU(10, 8), output_size=9), {"copy": Copy(3)}, batches=0)
 
 
 def slow_screen(cell, xs):
-    """Which steps one sequence keeps, by sets of (score, step) and attention written out."""
+    """Return the steps that one sequence keeps, and their scores, by a plain Python loop."""
     past, s, states, kept, scores = cell.past, torch.zeros(cell.cell.hidden_size, dtype=xs.dtype), [], [], {}
     held = []
     for t, x in enumerate(xs):
@@ -69,10 +69,10 @@ def slow_screen(cell, xs):
 
 @pytest.mark.parametrize("score", ["published", "normalised"])
 @torch.no_grad()
-def test_what_is_kept_is_what_a_slow_screen_keeps(score):
+def test_the_screen_keeps_the_states_of_a_slow_reference(score):
     torch.manual_seed(1)
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4, score)).double()
-    cell.alignment.direction.mul_(20)  # attention that differs from state to state
+    cell.alignment.direction.mul_(20)  # so that attention differs between states
     xs = torch.randn(40, 3, 5, dtype=torch.float64)
     seen = record_attention(cell, xs)
     for b in range(3):
@@ -92,37 +92,37 @@ def test_equal_attention_keeps_the_first_states():
     assert seen.chosen[-1].T.tolist() == [[True] * 4 + [False] * 26] * 2
 
 
-def learned(study, network, tested=(), preset="cpu", **result):
+def finished(study, network, tested=(), preset="cpu", **result):
     settings = study.presets[preset].settings
-    trial = next(one for one in study.trials(settings, (0,)) if one.name == network)
+    trial = next(trial for trial in study.trials(settings, (0,)) if trial.name == network)
     curve = {"step": [100.0, 200.0], "accuracy": [0.5, 0.995], "loss": [1.0, 0.01]}
-    whole = {"parameters": 7, "curve": curve, "loss": 0.01, "steps": 200, "seconds": 12.0}
-    return Finished(trial, {**whole, "tested": tested, **result})
+    learned = {"parameters": 7, "curve": curve, "loss": 0.01, "steps": 200, "seconds": 12.0}
+    return Finished(trial, {**learned, "tested": tested, **result})
 
 
-def test_a_solved_network_is_compared_however_soon_it_was():
+def test_a_network_that_solves_its_task_early_is_compared():
     study = transfer_copy.STUDY
-    one = learned(study, "relrnn", [[100, 1.0], [5000, 0.9]], accuracy=0.999)
-    rows = {row.quantity: row for row in study.summarise([one])}
+    trial = finished(study, "relrnn", [[100, 1.0], [5000, 0.9]], accuracy=0.999)
+    rows = {row.quantity: row for row in study.summarise([trial])}
     assert rows["relrnn: recall at delay 100"].verdict == "matches"
     assert rows["relrnn: recall at delay 5000"].verdict == "worse"
     assert rows["relrnn: recall at delay 5000"].published == "99%"
     assert rows["relrnn: iterations to 99% recall"].ours == "200"
     assert rows["relrnn: iterations to 99% recall"].remark == "training ended after 200 (12 s)"
-    assert len(study.figure([one]).axes) == 2
+    assert len(study.figure([trial]).axes) == 2
 
 
-def test_a_network_that_had_less_time_is_not_compared():
-    one = learned(denoise.STUDY, "lstm, delay 100", accuracy=0.3)
-    row = denoise.STUDY.summarise([one])[0]
+def test_a_network_trained_for_fewer_iterations_is_not_compared():
+    short = finished(denoise.STUDY, "lstm, delay 100", accuracy=0.3)
+    row = denoise.STUDY.summarise([short])[0]
     assert (row.published, row.ours, row.verdict) == ("82%", "0.3", "not compared")
     assert row.judgement.reason == "200 iterations; 200,000 were published"
     assert row.judgement.reason in row.remark
-    whole = learned(denoise.STUDY, "lstm, delay 100", accuracy=0.3, steps=200_000)
-    assert denoise.STUDY.summarise([whole])[0].verdict == "worse"
+    full = finished(denoise.STUDY, "lstm, delay 100", accuracy=0.3, steps=200_000)
+    assert denoise.STUDY.summarise([full])[0].verdict == "worse"
 
 
-def test_out_of_memory_is_told_and_not_compared():
+def test_out_of_memory_is_not_compared():
     claim = transfer_copy.STUDY.claim("recall at delay 5000", about("memrnn"))
     assert (claim.value, claim.judge([1.0]).verdict) == ("out of memory", "not compared")
 
@@ -130,31 +130,31 @@ def test_out_of_memory_is_told_and_not_compared():
 @pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "matches"), ([-1.0, -2.0], "differs")])
 def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
     study = screening_tradeoff.STUDY
-    one = learned(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5)
-    row = study.summarise([one])[1]
+    trial = finished(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5)
+    row = study.summarise([trial])[1]
     assert (row.quantity, row.verdict) == ("rho = 3: decades of the gradient norm", verdict)
     assert float(row.ours) == max(gradient) - min(gradient)
-    smaller = learned(study, "rho = 3", gradient=gradient, accuracy=0.5)
+    smaller = finished(study, "rho = 3", gradient=gradient, accuracy=0.5)
     assert study.summarise([smaller])[1].verdict == "not compared"
-    assert study.figure([one, smaller]).axes
+    assert study.figure([trial, smaller]).axes
 
 
-def test_two_data_sets_are_compared_under_their_own_conditions():
+def test_each_data_set_is_compared_under_its_published_conditions():
     study = ptb_pmnist_attention.STUDY
-    digits = learned(study, "pmnist, rellstm", preset="paper", accuracy=0.94)
-    characters = learned(study, "ptb, rellstm", preset="paper", accuracy=0.6, bpc=1.37)
+    digits = finished(study, "pmnist, rellstm", preset="paper", accuracy=0.94)
+    characters = finished(study, "ptb, rellstm", preset="paper", accuracy=0.6, bpc=1.37)
     rows = {row.quantity: row.verdict for row in study.summarise([digits, characters])}
     assert rows == {
         "pmnist, rellstm: accuracy": "matches",
         "ptb, rellstm: accuracy": "worse",
         "ptb, rellstm: bits per character": "matches",
     }
-    few = learned(study, "pmnist, rellstm", accuracy=0.94)
+    few = finished(study, "pmnist, rellstm", accuracy=0.94)
     assert [row.verdict for row in study.summarise([few])] == ["not compared"]
     assert len(study.figure([digits, characters]).axes) == 2
 
 
-def test_every_network_that_is_trained_was_published():
+def test_every_trained_network_has_a_claim():
     for study in (transfer_copy.STUDY, denoise.STUDY, copy_table.STUDY, ptb_pmnist_attention.STUDY):
         published = {claim.network for claim in study.claims}
         for trial in study.trials(study.presets["paper"].settings, (0,)):

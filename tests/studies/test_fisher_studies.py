@@ -1,4 +1,4 @@
-"""What the studies of Fisher memory claim: against many digits, by their identities, and in small."""
+"""Studies of Fisher memory, checked with many digits, by identities and on small networks."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from mnemoscope.replication.linear_networks import (
 from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
 from mnemoscope.studies.renanse2021 import matrix_capacity, queue_capacity
 
-STUDIES = (fisher_table.STUDY, fisher_curves.STUDY, fisher_delay_line.STUDY, matrix_capacity.STUDY,
-           queue_capacity.STUDY)  # fmt: skip
+MODULES = (fisher_table, fisher_curves, fisher_delay_line, matrix_capacity, queue_capacity)
+STUDIES = [module.STUDY for module in MODULES]
 
 
 def generator(seed=0):
@@ -31,9 +31,8 @@ def generator(seed=0):
 def finished(study, preset, only=None):
     chosen = study.presets[preset]
     trials = study.trials(chosen.settings, chosen.seeds)
-    return [
-        Finished(one, study.run(one, Path(), progress=False)) for one in trials if only is None or only(one.settings)
-    ]
+    trials = [trial for trial in trials if only is None or only(trial.settings)]
+    return [Finished(trial, study.run(trial, Path(), progress=False)) for trial in trials]
 
 
 def rows(study, results):
@@ -41,11 +40,11 @@ def rows(study, results):
 
 
 def stein(A, noise):
-    """`P = A P A^T + noise` of a lower triangular A, entry by entry."""
+    """Solve `P = A P A^T + noise` for a lower triangular A, entry by entry."""
     n = len(A)
     P = [[mpf(0)] * n for _ in range(n)]
     for i in range(n):
-        row = [mpf(0)] * n  # of A P
+        row = [mpf(0)] * n  # row i of A P
         for j in range(i + 1):
             row[j] = mp.fsum(A[i][m] * P[m][j] for m in range(i))
             rest = mp.fsum(row[m] * A[j][m] for m in range(j + 1))
@@ -62,8 +61,8 @@ def total_in_many_digits(alpha, beta, d, n):
 
 
 @pytest.mark.parametrize("network", [("0.95", "0", "0.2"), ("1.05", "0.005", "0.2")])
-def test_totals_with_120_digits(network):
-    """The same function gives the corrected values of Table 5 for N = 100, within minutes."""
+def test_totals_agree_with_120_digits(network):
+    """For N = 100 the same function gives the corrected values of Table 5, but takes minutes."""
     with mp.workdps(120):
         exact = float(total_in_many_digits(*map(mpf, network), 24))
     A = feed_forward(*map(float, network), 24)
@@ -71,16 +70,17 @@ def test_totals_with_120_digits(network):
 
 
 def test_the_table_is_as_printed_without_a_diagonal_and_as_corrected_with_one():
-    told = rows(fisher_table.STUDY, finished(fisher_table.STUDY, "cpu"))
-    verdicts = {name: row.verdict for name, row in told.items()}
-    assert [verdicts[f"{fisher_table._subject(one).name}: printed"] for one in fisher_table.PRINTED] == (
-        ["matches"] * 6 + ["differs"] * 3 + ["matches"] + ["differs"] * 2  # 12.1 is right to its digits
+    table = rows(fisher_table.STUDY, finished(fisher_table.STUDY, "cpu"))
+    verdicts = {name: row.verdict for name, row in table.items()}
+    name = {network: fisher_table._subject(network).name for network in fisher_table.PRINTED}
+    assert [verdicts[f"{name[network]}: printed"] for network in fisher_table.PRINTED] == (
+        ["matches"] * 6 + ["differs"] * 3 + ["matches"] + ["differs"] * 2  # 12.1 is correctly rounded
     )
-    assert all(verdicts[f"{fisher_table._subject(one).name}: corrected"] == "matches" for one in fisher_table.CORRECTED)
-    assert told["alpha 1, beta 0.005, d 0: printed"].published == "5.30"
+    assert all(verdicts[f"{name[network]}: corrected"] == "matches" for network in fisher_table.CORRECTED)
+    assert table["alpha 1, beta 0.005, d 0: printed"].published == "5.30"
 
 
-def test_a_plain_inverse_loses_the_ill_conditioned_rows_alone():
+def test_a_plain_inverse_fails_only_for_ill_conditioned_networks():
     w = first_unit(100)
     for beta, d, good in ((0.0, 0.0, True), (0.005, 0.2, False)):
         A = feed_forward(1.05, beta, d, 100)
@@ -89,13 +89,13 @@ def test_a_plain_inverse_loses_the_ill_conditioned_rows_alone():
         assert bool((off > 0.01).any()) != good
 
 
-def test_what_is_read_from_the_curves():
-    told = list(rows(fisher_curves.STUDY, finished(fisher_curves.STUDY, "cpu")).values())
-    assert [row.verdict for row in told] == ["differs", *["matches"] * 7]
+def test_all_but_one_statement_about_the_curves_match():
+    table = rows(fisher_curves.STUDY, finished(fisher_curves.STUDY, "cpu"))
+    assert [row.verdict for row in table.values()] == ["differs", *["matches"] * 7]
 
 
-def test_the_matrix_of_gram_schmidt():
-    """Against Gram-Schmidt itself, from the last column on, where there is something to normalise."""
+def test_gram_schmidt_agrees_with_the_textbook_method():
+    """The reference orthogonalises each column against the later ones, starting with the last non-zero column."""
     theta = random_chain(1.3, 0.5, 7, generator())
     A = fisher_delay_line.gram_schmidt(theta)
     D = random_chain(1.3, 0.0, 7, generator())
@@ -108,8 +108,8 @@ def test_the_matrix_of_gram_schmidt():
     assert torch.allclose(columns, D)
 
 
-def test_the_step_that_mends_the_proof():
-    """(D A)^k is D^k times k parts of A, each without larger singular values than A; it is not D^k A."""
+def test_the_identity_that_repairs_the_proof():
+    """(D A)^k is D^k times k parts of A, none of which has a larger singular value than A; it is not D^k A."""
     theta = random_chain(0.9, 0.7, 8, generator())
     D, A = random_chain(0.9, 0.0, 8, generator()), fisher_delay_line.gram_schmidt(theta)
     product = torch.eye(8, dtype=torch.float64)
@@ -124,15 +124,15 @@ def test_the_step_that_mends_the_proof():
 
 
 @pytest.mark.parametrize("strength", [0.05, 0.5, 2.0])
-def test_the_bounds_of_triangular_matrices(strength):
+def test_triangular_matrices_respect_the_bounds(strength):
     for seed in range(20):
         for a in (0.6, 1.0, 1.7):
-            found = fisher_delay_line.check_chain(random_chain(a, strength, 12, generator(seed)), a)
-            assert found["proposition"] >= 0
-            assert found["sharper"] >= 0
-            assert found["covariance"] <= 0
-            assert found["loosest_sharper"] <= found["loosest"]
-            assert found["first_step"] > 1e-6
+            check = fisher_delay_line.check_chain(random_chain(a, strength, 12, generator(seed)), a)
+            assert check["proposition"] >= 0
+            assert check["sharper"] >= 0
+            assert check["covariance"] <= 0
+            assert check["loosest_sharper"] <= check["loosest"]
+            assert check["first_step"] > 1e-6
 
 
 def test_the_exponent_2_has_counter_examples():
@@ -143,7 +143,7 @@ def test_the_exponent_2_has_counter_examples():
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 8])
-def test_random_networks_are_what_they_are_called(size):
+def test_random_networks_have_their_stated_properties(size):
     N, G, W = (
         draw(size, 0.7, generator(3)) for draw in (random_normal, random_general, lambda n, _, g: random_source(n, g))
     )
@@ -153,23 +153,23 @@ def test_random_networks_are_what_they_are_called(size):
     assert abs(W.norm() - 1) < 1e-14
 
 
-def test_matrix_networks():
+def test_verdicts_on_matrix_networks():
     study = matrix_capacity.STUDY
-    told = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] <= 6))
-    verdicts = [told[claim.name].verdict for claim in study.claims]
+    table = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] <= 6))
+    verdicts = [table[claim.name].verdict for claim in study.claims]
     assert verdicts == ["matches", "differs", "matches", "matches", "matches", "differs"]
-    assert "at 0 lags" in told["normal: published formulas"].remark
+    assert "at 0 lags" in table["normal: published formulas"].remark
 
 
-def test_queues():
+def test_verdicts_on_queues():
     study = queue_capacity.STUDY
-    told = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))
-    verdicts = [told[claim.name].verdict for claim in study.claims]
+    table = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))
+    verdicts = [table[claim.name].verdict for claim in study.claims]
     assert verdicts == ["differs", "differs", *["matches"] * 6]
-    assert "3 of 3" in told["weight 1: spectral radius"].remark
+    assert "3 of 3" in table["weight 1: spectral radius"].remark
 
 
-def test_one_slot_of_weight_1_is_never_stable():
+def test_a_queue_with_one_slot_of_weight_1_is_unstable():
     for seed in range(10):
         for draw in (random_normal, random_general):
             U, V = draw(3, 0.5, generator(seed)), draw(3, 0.5, generator(seed + 50))
@@ -187,7 +187,7 @@ def test_the_published_sum_stays_below_one_for_normal_networks(passes):
         assert ms.fisher_memory(system, method="published", terms=passes).total < 1
 
 
-def test_what_passes_through_a_queue_by_its_sum():
+def test_the_signal_passed_through_a_queue_is_its_sum():
     U, V = random_general(3, 0.6, generator()), random_general(4, 0.6, generator(1))
     W = torch.randn(3, 4, generator=generator(2), dtype=torch.float64)
     power = torch.linalg.matrix_power
@@ -202,11 +202,11 @@ def test_what_passes_through_a_queue_by_its_sum():
 def test_other_conditions_are_not_compared_and_figures_are_drawn(study):
     results = finished(study, "smoke")
     assert study.figure(results).axes
-    told = list(rows(study, results).values())
+    table = list(rows(study, results).values())
     if study in (fisher_table.STUDY, fisher_curves.STUDY):
-        assert {row.verdict for row in told} == {"not compared"}
-        assert all("other conditions" in row.remark for row in told)
+        assert {row.verdict for row in table} == {"not compared"}
+        assert all("other conditions" in row.remark for row in table)
 
 
-def test_the_lens_is_listed():
+def test_the_lens_is_registered():
     assert ms.registry.lenses.load("fisher") is ms.fisher_memory

@@ -1,4 +1,4 @@
-"""Claims and verdicts: what a source states, as data, and how a measurement compares with it."""
+"""Claims of a source as data, and verdicts on how a measurement compares with them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a trial or a claim is about: a network, a task and a condition. Parts that do not matter are empty.
+    """Subject of a trial or a claim: a network, a task and a condition. Parts that do not matter are empty.
 
     >>> subject = about("corelnet", "RMTS", m=95)
     >>> subject.name, subject["m"]
@@ -57,7 +57,7 @@ class Subject:
     network: str = ""
     task: str = ""
     condition: tuple[tuple[str, Value], ...] = ()
-    """Names and values of settings that tell apart trials of one network on one task."""
+    """Names and values of settings that distinguish trials of one network on one task."""
     label: str = field(default="", compare=False)
     """Name shown in place of the one that follows from the parts."""
 
@@ -92,14 +92,14 @@ class Claim:
 
     subject: Subject
     quantity: str
-    """What is measured: "accuracy", "bits per character"."""
+    """Measured quantity: "accuracy", "bits per character"."""
     value: Value
-    """The published number or words."""
+    """Published number or statement."""
     source: Source
     tolerance: tuple[float, float] | None = None
-    """Lowest and highest measured value that matches the claim; None: nothing is measured that could."""
+    """Lowest and highest measured value that matches the claim; None: nothing comparable is measured."""
     better: Literal["higher", "lower"] | None = None
-    """Which values are better than the published one; None: neither, or that is not for us to judge."""
+    """Which values are better than the published one; None: neither side is."""
     reason: str = ""
     """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
 
@@ -128,7 +128,7 @@ class Claim:
         return ": ".join(filter(None, (self.subject.name, self.quantity)))
 
     def judge(self, measured: Sequence[float]) -> Judgement:
-        """Compare what was measured, one value per network, with the tolerance.
+        """Compare the measured values, one per network, with the tolerance.
 
         >>> claim = Claim(EVERYTHING, "stable fixed points", 8, Source("jang", "Fig 6"), tolerance=(8, 8))
         >>> print(claim.judge([8, 7, 8]))
@@ -138,7 +138,7 @@ class Claim:
         worse
         """
         if self.tolerance is None:
-            return Judgement(Verdict.NOT_COMPARED, "the study names no range that would agree")
+            return Judgement(Verdict.NOT_COMPARED, "the study declares no tolerance")
         if not measured:
             return Judgement(Verdict.NOT_COMPARED, "nothing was measured")
         low, high = self.tolerance
@@ -153,7 +153,7 @@ class Claim:
         return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, self.reason)
 
     def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "") -> Row:
-        """Return the row with what was measured, and `ours`, the text for it, next to this claim."""
+        """Return the row that puts the measured values, as the text `ours`, next to this claim."""
         return Row(quantity, str(self.value), ours, self.judge(measured), remark, self)
 
     def not_compared(self, quantity: str, ours: str, remark: str, reason: str) -> Row:
@@ -164,16 +164,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a study's table: what was published next to what was measured."""
+    """One line of a study's table: a published value next to the measured one."""
 
     quantity: str
-    """Name of what was measured, with the network where there are several."""
+    """Name of the measured quantity, with the network where there are several."""
     published: str
     ours: str
     judgement: Judgement = Judgement()
     remark: str = ""
     claim: Claim | None = None
-    """The claim that it was compared with, if there is one."""
+    """Claim that the measurement was compared with, if any."""
 
     @property
     def verdict(self) -> Verdict:

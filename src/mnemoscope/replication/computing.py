@@ -41,7 +41,7 @@ class ComputedStudy(Study):
         ours: str,
         remark: str = "",
     ) -> Row:
-        """Return the row for what was measured, and `ours`, the text for it, next to the claim about it."""
+        """Return the row that puts the measured values, as the text `ours`, next to the claim about them."""
         return self.compare(trials, claim, claim.name, measured, ours, remark)
 
 
@@ -57,14 +57,14 @@ def plain_powers(axis: Any) -> None:
 
 
 def legend_above(figure: Any, columns: int) -> None:
-    """Draw the legend of all axes above them, where it covers nothing."""
+    """Draw one legend for all axes above them."""
     figure.legend(
         loc="outside upper center", ncols=columns, frameon=False, labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE
     )
 
 
 def spread(values: Sequence[float], form: str = ".3g") -> str:
-    """Return the lowest and the highest value as text, or one value where both look the same.
+    """Return the lowest and the highest value as text, or one value where both read the same.
 
     >>> spread([0.5, 0.25, 0.75]), spread([1.0, 1.0001])
     ('0.25 to 0.75', '1')

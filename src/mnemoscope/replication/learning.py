@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEPT_POINTS = 100
-"""Most points that are kept of a learning curve."""
+"""Highest number of points kept of a learning curve."""
 _COLOURS = (*PALETTE, "path", "ink", "muted")
 
 
@@ -78,7 +78,7 @@ class LearningStudy(Study):
         return RunFolder(RunConfig(**trial.settings).folder(folder)).read_environment()
 
     def measure(self, run: Path) -> dict[str, Any]:
-        """Measure more of a trained network, whose run is in the folder `run`."""
+        """Return further measurements of a trained network, whose run is in the folder `run`."""
         return {}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
@@ -90,7 +90,7 @@ class LearningStudy(Study):
         return rows
 
     def remark(self, trials: Sequence[Finished]) -> str:
-        """Return what the row of a network's score remarks."""
+        """Return the remark on a network's score."""
         remark = f"{trials[0].result['parameters']:,} parameters; {_seeds(trials)}"
         diverged = len(trials) - len(finite(trials))
         return f"{remark}; {diverged} did not stay finite" if diverged else remark
@@ -108,9 +108,9 @@ class LearningStudy(Study):
         remark: str = "",
         ours: str | None = None,
     ) -> Row:
-        """Return the row for what was measured of a network next to what was published about it.
+        """Return the row that puts a network's measured values next to the claim about them, if there is one.
 
-        `ours` is the text for what was measured; by default the values in the format `form`.
+        `ours` is the text for the measured values; by default they are written in the format `form`.
         """
         trial = trials[0].trial
         name = f"{trial.name}: {quantity}"
@@ -194,7 +194,7 @@ def first_step(
 def _curve(
     lines: Sequence[Mapping[str, Any]], score: str, landmarks: Sequence[tuple[float, float]]
 ) -> dict[str, list[float | None]]:
-    """Return steps, losses and scores, thinned out; the last point and the first one within each landmark stay.
+    """Return thinned-out steps, losses and scores, with the last point and the first one within each landmark.
 
     A value is None if all batches before the evaluation were left out.
     """

@@ -1,4 +1,4 @@
-"""The page of a study: published next to measured, the figure, the trials, and what was run."""
+"""The page of a study: published next to measured values, the figure, the trials and the provenance."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ def render_study(
     missing: Sequence[str],
 ) -> str:
     """Return the page as text, with links to the pages of the trials in `folder`."""
-    compared = [(row.quantity, row.published, row.ours, str(row.judgement), row.remark) for row in rows]
-    stated = [(claim.name, str(claim.value), _tolerance(claim), str(claim.source)) for claim in study.claims]
-    measured = table_markup("Published and measured", ("Quantity", "Published", "Here", "Verdict", "Remark"), compared)
+    rows_shown = [(row.quantity, row.published, row.ours, str(row.judgement), row.remark) for row in rows]
+    claims_shown = [(claim.name, str(claim.value), _tolerance(claim), str(claim.source)) for claim in study.claims]
+    measured = table_markup(
+        "Published and measured", ("Quantity", "Published", "Here", "Verdict", "Remark"), rows_shown
+    )
     sections = [Section("Published and measured", "The published claims and what was measured here.", measured)]
     figure = study.figure(finished)
     if figure is not None:
-        drawn = f'<figure class="drawn">{inline_svg(figure, "study", alt=study.caption)}</figure>'
-        sections.append(Section("Figure", study.caption, drawn))
+        markup = f'<figure class="drawn">{inline_svg(figure, "study", alt=study.caption)}</figure>'
+        sections.append(Section("Figure", study.caption, markup))
     pages = [each.trial for each in finished if (folder / each.trial.hash / "page.html").exists()]
     if pages:
         listed = links_markup([(f"{trial.name}, seed {trial.seed}", f"{trial.hash}/page.html") for trial in pages])
-        sections.append(Section("Trials", "A page for each.", listed))
-    sources = table_markup("What was published", ("Quantity", "Value", "Matches", "Source"), stated)
+        sections.append(Section("Trials", "Each trial has a page.", listed))
+    claims = table_markup("What was published", ("Quantity", "Value", "Matches", "Source"), claims_shown)
     sections.append(
-        Section("What was published", "The claims of the source, and which measured values match them.", sources)
+        Section("What was published", "The claims of the source, and the measured values that match them.", claims)
     )
     cited = cited_by_study(study, trials=[each.trial for each in finished])
     return render_document(

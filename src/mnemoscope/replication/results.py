@@ -26,18 +26,18 @@ from mnemoscope.store import StoredResults, find_study_results
 
 @dataclass(frozen=True)
 class PresetResults:
-    """What the finished trials of one preset of a study show."""
+    """Results of the finished trials of one preset of a study."""
 
     study: Study
     preset: str
     rows: list[Row]
     command: str
     of_preset: tuple[int, int]
-    """How many of the preset's trials are finished, and how many it has."""
+    """Number of finished trials among those of the preset, and number of trials of the preset."""
     finished: Sequence[Finished]
-    """All finished trials, those with other seeds or settings included."""
+    """All finished trials, including those with other seeds or settings."""
     path: Path
-    """The file or the page that holds more."""
+    """The file or the page with the details."""
 
 
 def read_results(results: str | Path | None, root: str | Path | None) -> tuple[list[PresetResults], list[str]]:
@@ -57,7 +57,7 @@ def read_results(results: str | Path | None, root: str | Path | None) -> tuple[l
 
 
 def rewrite_results(results: str | Path) -> None:
-    """Write every file of results again with the rows of the current code; the measurements stay."""
+    """Rewrite every file of results with the rows of the current code; the measurements stay."""
     for held in find_study_results(results):
         content = read_json(held.path)
         study: Study = registry.studies.load(held.study)
@@ -73,7 +73,7 @@ def rewrite_results(results: str | Path) -> None:
 
 
 def write_pages(results: Sequence[PresetResults], folder: str | Path) -> list[Path]:
-    """Write `<study>.<preset>.html` for each, the page that a study writes next to its trials."""
+    """Write the page of each study and preset as `<study>.<preset>.html`; return the paths."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
@@ -114,7 +114,7 @@ def _finished(study: Study, content: Mapping[str, Any]) -> list[Finished]:
 
 
 def _trial(content: Mapping[str, Any], subjects: Mapping[str, Subject]) -> Trial:
-    """Read a trial; the study's grid knows its subject, which a file may lack."""
+    """Read a trial; its subject comes from the study's grid, since a file may lack it."""
     name = content["name"]
     return Trial(name, content["settings"], content["seed"], subjects.get(name, Subject(network=name)))
 

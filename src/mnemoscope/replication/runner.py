@@ -30,12 +30,12 @@ from mnemoscope.replication.trial_files import (
 from mnemoscope.report.markup import check_report_extra
 
 FAILED = "failed.log"
-"""What a trial that could not be finished has said."""
+"""Log file of a trial that failed."""
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What came out, and where it lies."""
+    """Result of a study, and where its files are."""
 
     study: str
     preset: str
@@ -43,11 +43,11 @@ class StudyResult:
     page: Path
     rows: list[Row]
     trials: int
-    """Trials that were asked for; the rows may tell of more, which lay in the folder."""
+    """Number of requested trials; the rows may cover more, which were already in the folder."""
     reused: int
-    """Trials that had been finished before."""
+    """Number of trials that were already finished."""
     failed: list[str]
-    """Trials that an engine could not finish, each with what went wrong."""
+    """Messages about the trials that failed."""
 
 
 def run_study(
@@ -61,19 +61,19 @@ def run_study(
     progress: bool = True,
     engine: Engine | None = None,
 ) -> StudyResult:
-    """Run the trials of a study and write `summary.json` and `page.html` beside them.
+    """Run the trials of a study and write `summary.json` and `page.html` next to them.
 
-    Both tell of all finished trials of the preset in the folder, whichever seeds were asked for this time.
+    Both files cover all finished trials of the preset in the folder, not only those of the requested seeds.
 
     Args:
         name: a study of `registry.studies`.
         preset: "smoke", "cpu" or "paper".
-        seeds: seeds to run instead of the preset's own.
+        seeds: seeds to run instead of the preset's.
         root: the study lives in `<root>/studies/<name>/<preset>`, a folder per trial.
-        resume: keep the trials that are finished and run the rest; without it, a folder that holds trials is refused.
-        finished_only: run nothing, and tell of what is finished.
+        resume: keep the finished trials and run the rest; without it, a folder with trials is refused.
+        finished_only: run nothing, and summarise the finished trials.
         progress: show progress bars.
-        engine: where the trials are run; None: one after the other, here. One which fails takes no other with it.
+        engine: where the trials run; None: sequentially in this process. A trial that fails does not stop the others.
 
     """
     check_report_extra()
@@ -86,7 +86,7 @@ def run_study(
     trials = study.trials(chosen.settings, seeds)
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
-    earlier = [read_trial(path) for path in folder.glob("*/trial.json")]  # a broken one is told before the work begins
+    earlier = [read_trial(path) for path in folder.glob("*/trial.json")]  # fail early on a damaged file
     for path, trial in zip(folder.glob("*/trial.json"), earlier, strict=True):
         if newer := written_by_newer(trial.get("environment", {})):
             raise ValueError(f"{path} was {newer}: nothing was touched. Use that version, or another --root.")
@@ -101,49 +101,53 @@ def run_study(
     engine = engine or InProcess(progress)
     _check_device(study, preset, to_do, engine)
     with lock_folder(folder, "running a study"):
-        outcomes = _by_engine(engine, study, preset, to_do, root, progress)
-    failed = [one for one in outcomes if one.error is not None]
+        outcomes = _run_on_engine(engine, study, preset, to_do, root, progress)
+    failed = [_failure(outcome) for outcome in outcomes if outcome.error is not None]
     finished = finished_trials(study, chosen, folder)
     if not finished:
-        raise RuntimeError("\n".join(["No trial was finished.", *map(_what_failed, failed)]))
+        raise RuntimeError("\n".join(["No trial was finished.", *failed]))
     reused = len(finished) if finished_only else len(trials) - len(to_do)
     rows = study.summarise(finished)
-    environments = [one.environment for one in finished]
+    environments = [each.environment for each in finished]
     write_json(folder / "summary.json", summary_of(study, preset, finished, rows, environments))
     command, missing = command_of(study, preset, finished), missing_trials(study, chosen, finished)
     page = folder / "page.html"
     page.write_text(render_study(study, chosen, folder, finished, rows, command, missing), encoding="utf-8")
-    return StudyResult(study.name, preset, folder, page, rows, reused if finished_only else len(trials), reused,
-                       [_what_failed(one) for one in failed])  # fmt: skip
+    requested = reused if finished_only else len(trials)
+    return StudyResult(study.name, preset, folder, page, rows, requested, reused, failed)
 
 
 def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
-    """Run the trial with that hash, if it is not finished: what an engine calls."""
-    of: Study = registry.studies.load(study)
-    folder = study_folder(of, preset, root)
-    for each in of.trials(preset_of(of, preset).settings, (seed,)):
-        if each.hash == trial:
-            if not trial_file(folder, each).exists():
-                _run_trial(of, each, folder, progress=True)
+    """Run the trial with this hash unless it is finished. Engines call this function."""
+    loaded: Study = registry.studies.load(study)
+    folder = study_folder(loaded, preset, root)
+    for candidate in loaded.trials(preset_of(loaded, preset).settings, (seed,)):
+        if candidate.hash == trial:
+            if not trial_file(folder, candidate).exists():
+                _run_trial(loaded, candidate, folder, progress=True)
             return
     raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
 
 
-def _by_engine(
+def _run_on_engine(
     engine: Engine, study: Study, preset: str, trials: Sequence[Trial], root: str | Path, progress: bool
 ) -> list[Outcome]:
     jobs = [
-        Job(f"{trial.name}, seed {trial.seed}", "mnemoscope.replication.runner:run_trial",
+        Job(
+            f"{trial.name}, seed {trial.seed}",
+            "mnemoscope.replication.runner:run_trial",
             {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
-            str(root), str(study_folder(study, preset, "") / trial.hash))
+            str(root),
+            str(study_folder(study, preset, "") / trial.hash),
+        )
         for trial in trials
-    ]  # fmt: skip
+    ]
     display = JobDisplay(study.name, len(jobs), progress)
     return list(display.outcomes(engine.events(jobs)))
 
 
 def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: Engine) -> None:
-    """Told before the first of many trials; what the machines of a cluster have, only they know."""
+    """Fail early if a local run needs a GPU; the machines of a cluster may have one."""
     if not _need_gpu(trials) or not isinstance(engine, InProcess | Local) or torch.cuda.is_available():
         return
     others = [name for name, each in study.presets.items() if not _need_gpu(study.trials(each.settings, (0,)))]
@@ -157,14 +161,16 @@ def _need_gpu(trials: Sequence[Trial]) -> bool:
     return any(trial.settings.get("device") == "cuda" for trial in trials)
 
 
-def _what_failed(one: Outcome) -> str:
-    return one.save_log(Path(one.job.root, one.job.folder, FAILED))
+def _failure(outcome: Outcome) -> str:
+    """Save the log of a failed trial; return the message."""
+    return outcome.save_log(Path(outcome.job.root, outcome.job.folder, FAILED))
 
 
 def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:
-    own = folder / trial.hash
-    own.mkdir(parents=True, exist_ok=True)
-    result = study.run(trial, own, progress)
-    made_by = study.environment(trial, own)
-    write_json(own / "trial.json", {"trial": trial_as_json(trial), "result": result, "environment": made_by})
-    (own / FAILED).unlink(missing_ok=True)  # of an earlier time
+    trial_folder = folder / trial.hash
+    trial_folder.mkdir(parents=True, exist_ok=True)
+    result = study.run(trial, trial_folder, progress)
+    environment = study.environment(trial, trial_folder)
+    content = {"trial": trial_as_json(trial), "result": result, "environment": environment}
+    write_json(trial_folder / "trial.json", content)
+    (trial_folder / FAILED).unlink(missing_ok=True)  # log of an earlier attempt

@@ -1,4 +1,4 @@
-"""The scoreboard: every published claim of every study next to what was measured here."""
+"""The scoreboard: every published claim of every study next to our measurement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BODIES_OF_WORK = ("karuvally2023", "energy_notes", "kerg2022thesis", "renanse202
 """The works behind this project, in the order of the scoreboard; other works follow, this project comes last."""
 THIS_PROJECT = "mnemoscope"
 """Work of claims that were not published: a study has derived them, and tests them together with the others."""
-UNKNOWN = "it is not known why"
-"""Reason where a measurement does not match and nobody knows why."""
+UNKNOWN = "cause unknown"
+"""Reason where a measurement does not match and the study gives no cause."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Line:
     ours: str
     judgement: Judgement
     results: PresetResults | None
-    """Where the measurement is from; None: there is none."""
+    """Results that contain the measurement; None if the claim was not measured."""
 
     @property
     def preset(self) -> str:
-        """Preset that measured it; empty if there is no measurement."""
+        """Preset of the measurement; empty if there is none."""
         return "" if self.results is None else self.results.preset
 
     @property
@@ -132,7 +132,7 @@ def counts(items: Iterable[Item]) -> Counter[Verdict]:
 
 
 def make_scoreboard(results: Sequence[PresetResults]) -> Scoreboard:
-    """Put every claim of every study next to what the results measured.
+    """Put every claim of every study next to its measurement.
 
     Where several presets measured a claim, the one nearest to the published conditions is shown, among those that
     allow a comparison: published, paper, the others, smoke last; among equal ones the first of `results`.
@@ -170,5 +170,5 @@ def _line(claim: Claim, results: PresetResults, row: Row) -> Line:
 def _without_measurement(claim: Claim, was_run: bool) -> Line:
     judgement = Judgement(Verdict.NOT_RUN)
     if was_run and claim.tolerance is None:
-        judgement = Judgement(Verdict.NOT_COMPARED, claim.reason or "it is not measured")
+        judgement = Judgement(Verdict.NOT_COMPARED, claim.reason or "not measured")
     return Line(claim.name, claim, "", judgement, None)

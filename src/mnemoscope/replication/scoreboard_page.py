@@ -22,7 +22,7 @@ COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
 MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
 """Lines around the summary in a Markdown file that has other content too."""
 LEAD = (
-    "Each line has one published number or statement, and what the preset nearest to it measured here. The verdict "
+    "Each line has one published number or statement, and the measurement of the preset nearest to it. The verdict "
     "follows from the tolerance that the study declares for the claim; where the conditions differ from the published "
     "ones, nothing is compared. A preset links to its measurements."
 )
@@ -35,7 +35,7 @@ _ABOUT = {
     THIS_PROJECT: "Not published: claims that the studies derive, and test together with the published ones.",
 }
 _NAMES = {"energy_notes": "Notes on its energy", THIS_PROJECT: "This project"}
-"""Headings of works whose short name would not explain itself."""
+"""Headings of works whose short name is not clear."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class StudySection:
     title: str
     anchor: str
     runs: list[tuple[str, str, str]]
-    """For each preset: how much of it was run, the command, and the address of the results."""
+    """For each preset: its progress, the command, and the address of the results."""
     lines: list[tuple[Line, str]]
-    """Each with the address of its measurement, or an empty text."""
+    """Lines, each with the address of its measurement, or an empty text."""
 
 
 def write_scoreboard(path: str | Path, board: Scoreboard) -> Path:
@@ -77,7 +77,7 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
         lines += ["", f"## {heading(work)}", "", *([_ABOUT[work]] if work in _ABOUT else [])]
         for study in _studies(board, work, path.parent):
             lines += ["", f"### {study.title}", ""]
-            lines += [f"- [{how_much}]({target}): `{command}`" for how_much, command, target in study.runs]
+            lines += [f"- [{progress}]({target}): `{command}`" for progress, command, target in study.runs]
             lines += [] if study.runs else [f"- never run: `mnemoscope study {study.name}`"]
             lines += ["", *_table(HEADINGS, [_cells(line, target) for line, target in study.lines])]
     return _write(path, "\n".join(lines) + "\n")
@@ -120,13 +120,13 @@ def _studies(board: Scoreboard, work: str, base: Path) -> Iterator[StudySection]
     items = board.claims_of(work)
     for name in dict.fromkeys(item.study for item in items):
         results = [each for each in board.results if each.study.name == name]
-        runs = [(_how_much(each), each.command, _address(each.path, base)) for each in results]
+        runs = [(_progress(each), each.command, _address(each.path, base)) for each in results]
         lines = [line for item in items if item.study == name for line in item.lines]
         linked = [(line, _address(line.results.path, base) if line.results else "") for line in lines]
         yield StudySection(name, registry.studies.load(name).title, f"{name}-{work}", runs, linked)
 
 
-def _how_much(results: PresetResults) -> str:
+def _progress(results: PresetResults) -> str:
     held = StoredResults(results.study.name, results.preset, results.path, len(results.finished), results.of_preset)
     return f"{results.preset}, trials: {held.progress}"
 

@@ -1,4 +1,4 @@
-"""Studies of tasks that can be solved: a network that solves its task early is compared too."""
+"""Studies of tasks that can be solved: networks that solve their task early are compared too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECIPE = (
     "batch_size",
     "cell_options",
 )
-"""Settings in which a training may differ from the published one."""
+"""Settings in which a recipe may differ from the published one."""
 CURRICULUM_OPTIONS = ("curriculum", "mixed")
 """Options of tasks that change the order of the examples, but not the task."""
 

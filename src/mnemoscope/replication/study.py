@@ -1,4 +1,4 @@
-"""What a study is: published claims, the trials that test them, and both side by side."""
+"""The base class of studies: published claims, the trials that test them, and the comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OTHER_CONDITIONS = "other conditions than published"
-"""Reason not to compare a trial that differs from the published one in what matters."""
+"""Reason not to compare a trial whose conditions differ from the published ones."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Trial:
     settings: Mapping[str, Any]
     seed: int
     subject: Subject = EVERYTHING
-    """What the trial is about, to be held against claims about the same; not part of the hash."""
+    """Subject that selects the claims to compare with; not part of the hash."""
 
     @property
     def hash(self) -> str:
         """Ten hexadecimal digits of the name, the settings and the seed; the trial's folder has this name."""
-        settings = without_later_defaults(self.settings)  # so that a new field of runs leaves old trials finished
+        settings = without_later_defaults(self.settings)  # a new field of runs must not change old hashes
         content = json.dumps({"name": self.name, "settings": settings, "seed": self.seed}, sort_keys=True)
         return sha256(content.encode()).hexdigest()[:10]
 
@@ -50,12 +50,12 @@ class Preset:
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished trial and what it measured."""
+    """A finished trial and its measurements."""
 
     trial: Trial
     result: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """Versions and machine that produced it."""
+    """Versions and machine of the run."""
 
 
 class Study(ABC):
@@ -64,16 +64,16 @@ class Study(ABC):
     name: str
     title: str
     question: str
-    """What the study asks, in a sentence."""
+    """The question that the study asks, in one sentence."""
     claims: Sequence[Claim]
-    """What was published."""
+    """Published claims."""
     presets: Mapping[str, Preset]
     cites: Sequence[str] = ()
     """Keys of `registry/references.bib`."""
     lenses: Sequence[str] = ()
     """Names of the lenses that its trials use."""
     caption: str = ""
-    """What the figure shows."""
+    """Caption of the figure."""
 
     @abstractmethod
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -92,7 +92,7 @@ class Study(ABC):
         """Return the rows of the table: published next to measured."""
 
     def claim(self, quantity: str, subject: Subject = EVERYTHING) -> Claim:
-        """Return the claim about a quantity of a subject; raise if there is none."""
+        """Return the claim about a quantity of a subject, or raise."""
         found = self.find_claim(quantity, subject)
         if found is None:
             raise LookupError(f"The study {self.name!r} has no claim about {quantity!r} of {subject.name or 'all'!r}.")
@@ -120,11 +120,11 @@ class Study(ABC):
         ours: str,
         remark: str = "",
     ) -> Row:
-        """Return the row for what these trials measured, and `ours`, the text for it, next to a claim."""
+        """Return the row that puts the measured values of these trials, as the text `ours`, next to a claim."""
         if all(self.as_published(each.trial) for each in trials):
             return claim.compare(quantity, measured, ours, remark)
         return claim.not_compared(quantity, ours, remark, OTHER_CONDITIONS)
 
     def figure(self, results: Sequence[Finished]) -> Figure | None:
-        """Draw the results with `drawing.svg` in the page's colours; None where a table says it all."""
+        """Draw the results with `drawing.svg` in the page's colours; None if the table suffices."""
         return None

@@ -66,17 +66,17 @@ def command_of(study: Study, preset: str, finished: Sequence[Finished]) -> str:
 
 def missing_trials(study: Study, preset: Preset, finished: Sequence[Finished]) -> list[str]:
     """Return the names of the trials of the command that are not finished."""
-    there = {each.trial.hash for each in finished}
+    done = {each.trial.hash for each in finished}
     seeds = tuple(dict.fromkeys(each.trial.seed for each in finished))
     trials = study.trials(preset.settings, seeds)
-    return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in there]
+    return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in done]
 
 
 def preset_progress(study: Study, preset: Preset, finished: Sequence[Finished]) -> dict[str, int]:
     """Count the trials of a preset with the preset's seeds, and those of them that are finished."""
-    there = {each.trial.hash for each in finished}
+    done = {each.trial.hash for each in finished}
     trials = [trial.hash for trial in study.trials(preset.settings, preset.seeds)]
-    return {"finished": sum(trial in there for trial in trials), "trials": len(trials)}
+    return {"finished": sum(trial in done for trial in trials), "trials": len(trials)}
 
 
 def summary_of(
@@ -113,7 +113,7 @@ def claim_as_json(claim: Claim) -> dict[str, Any]:
 
 
 def row_as_json(row: Row) -> dict[str, Any]:
-    """Return a row as plain data; rows with a claim say what they are about."""
+    """Return a row as plain data, with its subject if it has a claim."""
     subject = {} if row.claim is None else {"about": _subject_as_json(row.claim.subject)}
     return {
         "quantity": row.quantity,

@@ -1,4 +1,4 @@
-"""What of a loss reaches back to each step, with and without attention to the past (Kerg, section 4.7 and Fig 2)."""
+"""Gradients of the loss at each step, with and without attention to the past (Kerg, section 4.7 and Fig 2)."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NETWORKS = ("rnn", "rnn-orth", "lstm", "memrnn", "relrnn", "rellstm", "sab")
-"""The source shows RNN, LSTM, MemRNN, SAB and RelLSTM, and says that RelRNN is as RelLSTM."""
+"""The source shows RNN, LSTM, MemRNN, SAB and RelLSTM, and states that RelRNN behaves like RelLSTM."""
 TASKS = ("copy", "denoise")
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "copy": in_stages(OURS, "10 30"),
     "denoise": {**OURS, **SCREENED},
 }
-"""By which networks learn the tasks, where they do."""
+"""Recipes by which RelRNN and RelLSTM learn the tasks."""
 BACK = "decades from the last step to the first symbol"
 STABLE = 2.0
-"""Decades by which a gradient may differ there and be called stable; our reading, not the source's."""
+"""Decades by which a stable gradient may differ there; our reading, since the source has no number."""
 SOURCE = Source("kerg2022thesis", "section 4.7 and Fig 2 (left)")
 SEQUENCES = 10
 BOUNDS = {"1/T": (0, (1, 2)), "1/κᵈ": (0, (6, 2))}
-"""The theory's lines, and how they are dashed."""
+"""Bounds of the theory, and their dash patterns."""
 
 
 def _claims() -> Iterable[Claim]:
@@ -57,22 +57,22 @@ def _claims() -> Iterable[Claim]:
 
 
 class AttentionGradients(LearningStudy):
-    """Train networks on the copy and the denoise task, and follow the gradient back before and after.
+    """Train networks on the copy and the denoise task; trace the gradient back in time before and after training.
 
-    The settings of a preset: `networks` and `tasks` by their names, the `delay`, whether `recipes` of ours are used,
-    and `changes` of all of them.
+    The settings of a preset are `networks` and `tasks` by name, the `delay`, whether our `recipes` are used, and
+    `changes`, which apply to all of them.
     """
 
     name = "attention-gradients"
     title = "Gradients with and without attention to the past"
-    question = "What of the loss reaches back to the symbols that must be recalled?"
+    question = "How much of the gradient reaches back to the symbols that must be recalled?"
     score = "accuracy"
     score_in_words = "recall"
     claims = tuple(_claims())
     base = replace(BASE, name="attention-gradients", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations at a delay of 12: it shows that the machinery works.",
+            "A few iterations at a delay of 12, to check that the code runs.",
             {
                 "networks": ("lstm", "memrnn", "relrnn", "sab"),
                 "tasks": ("copy",),
@@ -90,7 +90,7 @@ class AttentionGradients(LearningStudy):
             },
         ),
         "paper": Preset(
-            "A delay of 100 (published: 1,000), 128 units, recipes by which RelRNN and RelLSTM learn both "
+            "A delay of 100 (published: 1,000), 128 units, our recipes, by which RelRNN and RelLSTM learn both "
             "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
             "MemRNN and SAB), on a GPU; one seed.",
             {
@@ -109,10 +109,10 @@ class AttentionGradients(LearningStudy):
     cites = ("kerg2020", "jing2019")
     lenses = ("attention", "gradients")
     caption = (
-        "Log10 of the norm of the gradient of the loss on the symbols that are recalled, at the hidden state of each "
-        "step (without attention: the whole state), before training (grey) and after it (coloured); mean over "
-        "sequences. Dashed: how far it may fade by the theory, 1/T under uniform attention, 1/κᵈ under sparse, their "
-        "constant being fitted at the last step after training."
+        "Log10 of the gradient norm of the loss on the recalled symbols, at the hidden state of each step (without "
+        "attention: the whole state), before training (grey) and after it (coloured); mean over sequences. Dashed: "
+        "lower bounds of the theory, 1/T under uniform attention and 1/κᵈ under sparse attention, with constants "
+        "fitted at the last step after training."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -127,63 +127,63 @@ class AttentionGradients(LearningStudy):
         return super().trials({**settings, "networks": networks}, seeds)
 
     def measure(self, run: Path) -> dict[str, Any]:
-        """Both curves from the first step on, how far each reaches, and the theory's exponents."""
+        """Return the gradient norms before and after training, their reach, and the exponents of the theory."""
         model, task, config = load_model(run)
         assert isinstance(task, Copy)
         batch = task.batch(SEQUENCES, config.seed, 0, "validation")
-        # of the errors at the steps where a symbol is due: those of blanks would reach back from next to every step
+        # only errors at steps where a symbol is due: errors on blanks would send gradients back from nearly every step
         batch = batch._replace(mask=batch.targets != task.alphabet)
         gradients = gradients_before_and_after(config, task, model, batch)
-        # a gradient that is exactly 0 has no logarithm
+        # clamp: a gradient of exactly 0 has no logarithm
         curves = gradients.norms.mean(2).clamp(min=torch.finfo(torch.float64).tiny).log10()
         first = batch.inputs[..., : task.alphabet].any(-1).long().argmax(0)
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "curves": [rounded(curve) for curve in curves],
             "back": rounded(reach(gradients, first)),
+            "decay": rounded(gradients.decay.nan_to_num()),
         }
-        found["decay"] = rounded(gradients.decay.nan_to_num())
         cell = model.cell
         if isinstance(cell, Attentive) and not isinstance(cell.past, SparseBacktracking):
             with torch.no_grad():
-                seen = record_attention(cell, model.encode(batch.inputs)).dependencies()
-            found |= {"kappa": seen.sparsity, "skips": seen.skips.amax(1).tolist()}
-            found["full"] = isinstance(cell.past, FullHistory)
-        return found
+                dependencies = record_attention(cell, model.encode(batch.inputs)).dependencies()
+            result |= {"kappa": dependencies.sparsity, "skips": dependencies.skips.amax(1).tolist()}
+            result["full"] = isinstance(cell.past, FullHistory)
+        return result
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether the task and the size are as published; how well it is learned is told beside."""
-        own = ("task", "task_options", "hidden_size", "steps")
-        return all(trial.settings[name] == getattr(self.base, name) for name in own)
+        """Whether the task, the size and the length of training are as published; another row has the recall."""
+        names = ("task", "task_options", "hidden_size", "steps")
+        return all(trial.settings[name] == getattr(self.base, name) for name in names)
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        looked = [one.result for one in trials if "curves" in one.result]
+        measurements = [each.result for each in trials if "curves" in each.result]
         rows = []
         for place, when in enumerate((BEFORE, AFTER)):
-            measured = [one["back"][place] for one in looked]
-            told = ", ".join(f"{10**value:.2g}" for value in measured)
-            each = ", ".join(f"{one['decay'][place]:.3f}" for one in looked)
-            remark = f"{told} times the norm at the last step; from step to step back {each} of itself in the mean"
-            rows.append(self.row(trials, f"{when}, {BACK}", measured, ".2f", remark if looked else ""))
+            measured = [result["back"][place] for result in measurements]
+            ratios = ", ".join(f"{10**value:.2g}" for value in measured)
+            factors = ", ".join(f"{result['decay'][place]:.3f}" for result in measurements)
+            remark = f"{ratios} times the norm at the last step; mean factor per step back: {factors}"
+            rows.append(self.row(trials, f"{when}, {BACK}", measured, ".2f", remark if measurements else ""))
         for bound in BOUNDS:
-            above = [_above(one, bound) for one in looked]
-            found = [value for value in above if value is not None]
-            if found:
-                remark = "above the bound at every step" if min(found) >= 0 else "below the bound somewhere"
-                rows.append(self.row(trials, f"{AFTER}, least decades above {bound}", found, ".2f", remark))
+            margins = [_margin(result, bound) for result in measurements]
+            measured = [margin for margin in margins if margin is not None]
+            if measured:
+                remark = "above the bound at every step" if min(measured) >= 0 else "below the bound somewhere"
+                rows.append(self.row(trials, f"{AFTER}, least decades above {bound}", measured, ".2f", remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        looked = [one for one in results if "curves" in one.result]
-        networks = list(dict.fromkeys(one.trial.settings["cell"] for one in looked)) or [""]
-        tasks = list(dict.fromkeys(one.trial.settings["task"] for one in looked)) or [""]
+        drawn = [each for each in results if "curves" in each.result]
+        networks = list(dict.fromkeys(each.trial.settings["cell"] for each in drawn)) or [""]
+        tasks = list(dict.fromkeys(each.trial.settings["task"] for each in drawn)) or [""]
         figure = new_figure(7.2, 0.7 + 1.75 * len(networks))
         panels = figure.subplots(len(networks), len(tasks), squeeze=False, sharex="col")
-        for trials in by_name(looked).values():
+        for trials in by_name(drawn).values():
             settings, result = trials[0].trial.settings, trials[0].result
             axes = panels[networks.index(settings["cell"])][tasks.index(settings["task"])]
             axes.plot(result["curves"][0], color=COLOUR["path"], linewidth=1.4, label=BEFORE)
-            for one in trials:
-                axes.plot(one.result["curves"][1], color=COLOUR["stable"], linewidth=1.8, label=AFTER)
+            for each in trials:
+                axes.plot(each.result["curves"][1], color=COLOUR["stable"], linewidth=1.8, label=AFTER)
             for bound, style in BOUNDS.items():
                 line = bound_of(result, bound)
                 if line is not None:
@@ -195,12 +195,12 @@ class AttentionGradients(LearningStudy):
         for axes in panels[-1]:
             axes.set_xlabel("step")
         figure.supylabel("log10 of the gradient's norm", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])
-        named = {
+        handles = {
             label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         figure.legend(
-            named.values(),
-            named.keys(),
+            handles.values(),
+            handles.keys(),
             loc="outside upper center",
             ncols=4,
             frameon=False,
@@ -216,7 +216,7 @@ def _recipe(network: str, task: str) -> dict[str, Any]:
 
 
 def reach(gradients: GradientNorms, first: Int[Tensor, " batch"]) -> Float[Tensor, " networks"]:
-    """Log10 of the norm at each sequence's first symbol over that at its last step; mean over the sequences.
+    """Return log10 of the norm at each sequence's first symbol over that at its last step; mean over the sequences.
 
     >>> norms = torch.tensor([[100.0, 1.0], [10.0, 10.0], [1.0, 1.0]]).double().unsqueeze(0)
     >>> reach(GradientNorms(norms), torch.tensor([0, 1]))
@@ -228,8 +228,9 @@ def reach(gradients: GradientNorms, first: Int[Tensor, " batch"]) -> Float[Tenso
 
 
 def bound_of(result: Mapping[str, Any], bound: str) -> Float[Tensor, " time"] | None:
-    """Log10 of a line of the theory at every step, through the trained norm at the last one; None where the theorem
-    does not speak of the network.
+    """Return log10 of a bound of the theory at every step, fitted to the trained norm at the last one.
+
+    The result is None if the theorem does not apply to the network.
     """
     if "skips" not in result or (bound == "1/T" and not result["full"]):
         return None
@@ -238,7 +239,8 @@ def bound_of(result: Mapping[str, Any], bound: str) -> Float[Tensor, " time"] | 
     return line.log10() + result["curves"][1][-1]
 
 
-def _above(result: Mapping[str, Any], bound: str) -> float | None:
+def _margin(result: Mapping[str, Any], bound: str) -> float | None:
+    """Return the least decades by which the trained norm lies above a bound, or None."""
     line = bound_of(result, bound)
     return None if line is None else float((torch.tensor(result["curves"][1], dtype=torch.float64) - line)[:-1].min())
 

@@ -1,4 +1,4 @@
-"""The copy task with a delay of 200: who learns it, and how fast (Kerg, Fig 2 left and A.1 Table 1)."""
+"""The copy task with a delay of 200: which networks learn it, and how fast (Kerg, Fig 2 left and A.1 Table 1)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "learning_rate": 5e-4, "smoothing": 0.99},
     "rnn": {"cell": "rnn", "learning_rate": 1e-3, "smoothing": 0.9},
 }
-"""Kerg, A.1 Table 1, at 128 units. The penalties of nnRNN there are its defaults here."""
+"""Recipes of Kerg, A.1 Table 1, at 128 units. The penalties of nnRNN given there are its defaults here."""
 MATCHED = {
     "exprnn 176": NETWORKS["exprnn"] | {"hidden_size": 176},
     "eurnn 256": NETWORKS["eurnn"] | {"hidden_size": 256},
     "lstm 63": NETWORKS["lstm"] | {"hidden_size": 63, "learning_rate": 1e-3},
 }
-"""Of other sizes (ibid.): expRNN and LSTM with about as many parameters as nnRNN, 18.9K. EURNN has 10.8K with the two
-layers of rotations that we give it; how many it had is not told."""
+"""Networks of other sizes (ibid.). ExpRNN and LSTM have about as many parameters as nnRNN, 18.9K. EURNN has 10.8K with
+our two layers of rotations; the source does not state its number of layers."""
 SOLVED = 0.99
+"""Recall from which the task counts as solved."""
 
 
 class Copy200(LearningStudy):
@@ -106,7 +107,7 @@ class Copy200(LearningStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Ten iterations of two small networks at a delay of 5: it shows that the machinery works.",
+            "Ten iterations of two small networks at a delay of 5, to check that the code runs.",
             {
                 "networks": {name: NETWORKS[name] for name in ("nnrnn", "eurnn")},
                 "changes": {"task_options": {"delay": 5}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
@@ -118,20 +119,20 @@ class Copy200(LearningStudy):
             (0, 1, 2),
         ),
         "paper": Preset(
-            "As published, with networks of as many units and of as many parameters; five seeds.",
+            "As published, with networks matched by units and by parameters; five seeds.",
             {"networks": NETWORKS | MATCHED, "changes": {}},
             (0, 1, 2, 3, 4),
         ),
     }
     cites = ("kerg2019", "hochreiter1997", "arjovsky2016")
-    caption = "Recall while learning: median over the seeds, and between which values they lie."
+    caption = "Recall during training: median and range over the seeds."
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in trials]
-        told = ", ".join("never" if step is None else f"{step:.0f}" for step in found)
-        middle = median(float("inf") if step is None else step for step in found)
+        steps = [first_step(each.result["curve"], "accuracy", SOLVED) for each in trials]
+        ours = ", ".join("never" if step is None else f"{step:.0f}" for step in steps)
+        middle = median(float("inf") if step is None else step for step in steps)
         remark = "" if middle == float("inf") else f"median {middle:.0f}"
-        return [Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=remark)]
+        return [Row(f"{name}: iterations to {SOLVED:.0%} recall", "", ours, remark=remark)]
 
 
 STUDY = Copy200()

@@ -17,16 +17,16 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "rnn-orth": {"cell": "rnn-orth"},
     "lstm": {"cell": "lstm", "optimiser": "adam"},
 }
-"""Kerg, B.4 Table 3: learning rate 0.0002 for all; the rate of the orthogonal part is that of expRNN's own code."""
+"""Kerg, B.4 Table 3: learning rate 0.0002 for all; the rate of the orthogonal part is from expRNN's published code."""
 ATTENTION = {
     name: {"clip": 1.0, "hidden_size": 128, **network}
     for name, network in in_stages(OURS, "10 30").items()
     if name in ("memrnn", "sab", "relrnn", "rellstm")
 }
-"""Networks that attend to their past, with the published 128 units and rates of ours; gradients are no longer than 1,
-as in the authors' code."""
+"""Networks with attention to their past, with the published 128 units and our learning rates; gradients are clipped to
+norm 1, as in the authors' code."""
 LONGER: dict[str, Any] = {"clip": 0.1, "curriculum_score": 0.95}
-"""What a RelRNN needs beside shorter delays first."""
+"""Further changes that a RelRNN needs at long delays, in addition to the curriculum."""
 PUBLISHED: dict[str, dict[int, int | str]] = {
     "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
     "rnn-orth": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 80, 2000: 11},
@@ -36,19 +36,21 @@ PUBLISHED: dict[str, dict[int, int | str]] = {
     "relrnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
     "rellstm": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
 }
-"""Percent of the symbols recalled. (The text has MemRNN out of memory beyond 100, the table at 2,000.)"""
+"""Percent of the symbols recalled. (MemRNN runs out of memory beyond 100 in the text, at 2,000 in the table.)"""
 
 
 def longer(network: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How a RelRNN learns a delay of more than 100: after shorter ones, as in the beginning its states grow from step
-    to step beyond all numbers; from 1,000 on without the batches whose gradients still do so later.
+    """Return the recipe by which a RelRNN learns a delay of more than 100; other networks stay as they are.
+
+    It starts with shorter delays, because early in training its states grow exponentially from step to step. From a
+    delay of 1,000 it also leaves out the batches whose gradients still explode later.
     """
     delay = network["task_options"]["delay"]
     if network["cell"] != "relrnn" or delay <= 100:
         return network
     stages = " ".join(str(shorter) for shorter in (30, 100, 300) if shorter < delay)
-    without = {"leave_out": 20} if delay >= 1000 else {}
-    return changed_options({**network, **LONGER, **without}, {"curriculum": stages})
+    leave_out = {"leave_out": 20} if delay >= 1000 else {}
+    return changed_options({**network, **LONGER, **leave_out}, {"curriculum": stages})
 
 
 class CopyTable(RecallStudy):
@@ -80,7 +82,7 @@ class CopyTable(RecallStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations at short delays: it shows that the machinery works.",
+            "A few iterations at short delays, to check that the code runs.",
             {
                 "networks": {"exprnn": NETWORKS["exprnn"]},
                 "delays": (3, 5),
@@ -96,8 +98,8 @@ class CopyTable(RecallStudy):
             },
         ),
         "paper": Preset(
-            "190 units (128 with attention), batches of 128 (expRNN's own setting), at most 4,000 "
-            "iterations, RelLSTM and beyond 100 steps RelRNN with shorter delays first, on a GPU.",
+            "190 units (128 with attention), batches of 128 (the setting of expRNN's code), at most 4,000 "
+            "iterations; RelLSTM, and RelRNN beyond 100 steps, with shorter delays first; on a GPU.",
             {
                 "networks": NETWORKS | ATTENTION,
                 "delays": (100, 200, 300, 500, 1000, 2000),
@@ -106,11 +108,12 @@ class CopyTable(RecallStudy):
         ),
     }
     cites = ("kerg2020", "lezcano2019", "henaff2016", "hochreiter1997")
-    caption = "Left: recall while learning. Right: recall at the end (dots and lines), and as published (circles)."
+    caption = "Left: recall during training. Right: final recall (dots and lines) and published recall (circles)."
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         networks = at_delays(settings["networks"], settings["delays"])
-        return super().trials({**settings, "networks": {name: longer(one) for name, one in networks.items()}}, seeds)
+        recipes = {subject: longer(network) for subject, network in networks.items()}
+        return super().trials({**settings, "networks": recipes}, seeds)
 
 
 STUDY = CopyTable()

@@ -1,4 +1,4 @@
-"""Recall symbols that were scattered among blanks (Kerg, chapter 4 Table 2)."""
+"""Recall of symbols scattered among blanks (Kerg, chapter 4 Table 2)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from mnemoscope.studies.kerg2022.recall import (
 
 _MODRELU = {"nonlinearity": "modrelu", "scale": 0.5}
 AS_PUBLISHED: dict[str, dict[str, Any]] = {
-    **{name: network for name, network in PUBLISHED.items() if name != "h-detach"},  # of which no recall is told
+    **{name: network for name, network in PUBLISHED.items() if name != "h-detach"},  # the source has no recall for it
     "relrnn": {"cell": "relrnn", "optimiser": "rmsprop", "cell_options": _MODRELU},
     "goru": {"cell": "goru", "optimiser": "rmsprop", "learning_rate": 1e-3},
 }
-"""Kerg, B.4 Table 4: RelRNN with modReLU and RMSprop here; the rest as for the copy task. modReLU has no bounds, and
-with `s = h + c` states grow from step to step (over the first 50 batches at a delay of 100 the mean loss was 3e7):
-scale 0.5 is that of the authors' code."""
+"""Kerg, B.4 Table 4: RelRNN with modReLU and RMSprop; the rest as for the copy task. modReLU is unbounded, and with
+`s = h + c` states grow from step to step: at a delay of 100 the mean loss over the first 50 batches was 3e7. The scale
+0.5 is from the authors' code."""
 NETWORKS: dict[str, dict[str, Any]] = {
-    **{name: {**OURS.get(name, own), "steps": 3000} for name, own in AS_PUBLISHED.items()},
+    **{name: {**OURS.get(name, published), "steps": 3000} for name, published in AS_PUBLISHED.items()},
     "lstm": {**OURS["lstm"], "steps": 6000},
     "relrnn": {
         **OURS["relrnn"],
@@ -48,22 +48,24 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "task_options": {"curriculum": "15 40"},
     },
 }
-"""As for the copy task, but with learning rates that fall, without which these two lose at times what they have
-learned; with a RelRNN that counts how often a state could have been attended to, and with a RelLSTM that compares by
-dot products and forgets less in the beginning."""
+"""Our recipes, which differ from those of the copy task. RelRNN and RelLSTM have decreasing learning rates, without
+which they sometimes lose what they have learned. The RelRNN normalises relevance by how often a state could have been
+attended to. The RelLSTM compares by dot products and starts with a larger forget bias."""
 
 
 def longer(network: Mapping[str, Any], delay: int) -> dict[str, Any]:
-    """How a screened network learns a delay of more than 100: after shorter ones, and from 500 on in shorter steps
-    (gradients grow with the delay), of which a GPU does 6,000 in minutes, until it recalls 99%: on the way to 99.9%
-    three of six no longer stayed finite.
+    """Return the recipe by which a screened network learns a delay of more than 100.
+
+    It starts with shorter delays. From a delay of 500 it takes smaller steps, because gradients grow with the delay,
+    and stops at 99% recall, because three of six networks diverged on the way to 99.9%. Beyond 500 it takes at most
+    6,000 steps, which a GPU does in minutes.
     """
     before = network.get("task_options", {}).get("curriculum", "")
     stages = f"{before} 100 300" if delay > 500 else f"{before} 100"
-    shorter = {"clip": 0.1, "target_score": SOLVED} if delay >= 500 else {}
-    fewer = {"steps": 6000} if delay > 500 else {}
-    own = {**network, **shorter, **fewer, "curriculum_score": 0.95}
-    return changed_options(own, {"delay": delay, "curriculum": stages.strip()})
+    smaller_steps = {"clip": 0.1, "target_score": SOLVED} if delay >= 500 else {}
+    fewer_steps = {"steps": 6000} if delay > 500 else {}
+    recipe = {**network, **smaller_steps, **fewer_steps, "curriculum_score": 0.95}
+    return changed_options(recipe, {"delay": delay, "curriculum": stages.strip()})
 
 
 SCREENED = {name: NETWORKS[name] for name in ("relrnn", "rellstm")}
@@ -85,14 +87,14 @@ TABLE: dict[str, dict[int, int | str]] = {
     "sab": {100: 99, 300: 99, 500: 99, 1000: 99, 2000: 99},
     "rellstm": {100: 100, 300: 99, 500: 99, 1000: 99, 2000: 99},
 }
-"""Percent of the symbols recalled. (The text has MemRNN out of memory beyond 500, the table beyond 1,000.)"""
+"""Percent of the symbols recalled. (MemRNN runs out of memory beyond 500 in the text, beyond 1,000 in the table.)"""
 
 
 class DenoiseTable(RecallStudy):
     """Train networks on the denoise task at several delays."""
 
     name = "denoise"
-    title = "Recalling symbols that were scattered among blanks"
+    title = "Recalling symbols scattered among blanks"
     question = "Up to which delay does each network learn to pick out ten symbols and recall them?"
     table = TABLE
     published_changes = AS_PUBLISHED
@@ -104,21 +106,21 @@ class DenoiseTable(RecallStudy):
     base = replace(BASE, name="denoise", task="denoise")
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations at delays of 12 and 15: it shows that the machinery works.",
+            "A few iterations at delays of 12 and 15, to check that the code runs.",
             {
                 "networks": at_delays({name: AS_PUBLISHED[name] for name in ("relrnn", "lstm")}, (12, 15)),
                 "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5},
             },
         ),
         "cpu": Preset(
-            "A delay of 100, recipes of ours; batches of 64, at most 10,000 iterations; one seed.",
+            "A delay of 100, our recipes; batches of 64, at most 10,000 iterations; one seed.",
             {
                 "networks": at_delays({**SCREENED, "lstm": {**NETWORKS["lstm"], "steps": 3000}}, (100,)),
                 "changes": {"batch_size": 64, "evaluate_batches": 4},
             },
         ),
         "paper": Preset(
-            "Sizes as published, recipes of ours (RelLSTM with shorter delays first, and dot products); "
+            "Sizes as published, our recipes (RelLSTM with shorter delays first, and dot products); "
             "delays as published for RelRNN and RelLSTM, 100 for the others; batches of 64, at most 3,000 "
             "to 10,000 iterations, on a GPU; one seed.",
             {"networks": AT_DELAYS, "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}},
@@ -129,7 +131,7 @@ class DenoiseTable(RecallStudy):
         ),
     }
     cites = ("kerg2020", "jing2019")
-    caption = "Left: recall while learning. Right: recall at the end (dots and lines), and as published (circles)."
+    caption = "Left: recall during training. Right: final recall (dots and lines) and published recall (circles)."
 
 
 STUDY = DenoiseTable()

@@ -1,4 +1,4 @@
-"""What feed-forward chains hold of every past signal (Kerg, 3.4.2 and Fig 1c)."""
+"""Fisher information of feed-forward chains about every past signal (Kerg, 3.4.2 and Fig 1c)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SIZE, LAGS = 100, 200
 ALPHAS, BETAS, DIAGONALS = (0.95, 1.0, 1.05), (0.0, 0.005), (0.0, 0.2)
 HUGE = 1e9
+"""Upper end of a tolerance without an upper limit."""
 
 
 def _cases(size: int, lags: int) -> dict[Subject, dict[str, float]]:
@@ -34,10 +35,10 @@ def _cases(size: int, lags: int) -> dict[Subject, dict[str, float]]:
 
 
 class FisherCurves(ComputedStudy):
-    """The twelve curves of Fig 1c, and what the text reads from them."""
+    """The twelve curves of Fig 1c, and the statements of the text about them."""
 
     name = "fisher-curves"
-    title = "What feed-forward chains hold of every past signal"
+    title = "Memory of feed-forward chains for every past signal"
     question = "Which chain remembers best up to its length, and does a diagonal carry memory beyond it?"
     claims = (
         Claim(
@@ -90,20 +91,20 @@ class FisherCurves(ComputedStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),
-        "cpu": Preset("All twelve networks as published, some seconds.", {"cases": _cases(SIZE, LAGS)}),
-        "paper": Preset("All twelve networks as published, some seconds.", {"cases": _cases(SIZE, LAGS)}),
+        "cpu": Preset("All twelve networks as published; some seconds.", {"cases": _cases(SIZE, LAGS)}),
+        "paper": Preset("All twelve networks as published; some seconds.", {"cases": _cases(SIZE, LAGS)}),
     }
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
     caption = (
-        "Fisher information about the signal k steps ago. Solid: beta = 0; dashed: beta = 0.005. Dotted: what the "
-        "amplification of the signal would allow at best, for beta = 0; the delay lines (left) lie on it."
+        "Fisher information about the signal k steps ago. Solid: beta = 0; dashed: beta = 0.005. Dotted: the "
+        "highest value that the amplification of the signal allows, for beta = 0; the delay lines (left) attain it."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
         lags = case.pop("lags")
         memory = fisher_memory(feed_forward(**case), first_unit(case["size"]), lags=lags)
-        bound = memory.amplification_bound.nan_to_num(0)  # 1 / inf where nothing is left to amplify
+        bound = memory.amplification_bound.nan_to_num(0)  # 1 / inf where no signal is left to amplify
         return {
             "curve": memory.curve.tolist(),
             "bound": rounded(bound),
@@ -115,46 +116,53 @@ class FisherCurves(ComputedStudy):
         return trial.settings["size"] == SIZE
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        held = {_key(one): one.result for one in results}
+        networks = {_key(each): each.result for each in results}
         size = results[0].trial.settings["size"]
-        lines = {alpha: held[alpha, 0.0, 0.0] for alpha in ALPHAS}
-        best, *rest = (one["curve"][:size] for one in (lines[ALPHAS[-1]], *held.values()))
-        most = [min(line / max(others) for line, *others in zip(best, *rest, strict=True))]
-        beyond = {key: sum(one["curve"][size:]) for key, one in held.items()}
-        diagonal = [key for key in held if key[2] > 0]
-        others = [key for key in held if any(key[1:])]
+        lines = {alpha: networks[alpha, 0.0, 0.0] for alpha in ALPHAS}
+        best, *rest = (result["curve"][:size] for result in (lines[ALPHAS[-1]], *networks.values()))
+        lowest = [min(line / max(others) for line, *others in zip(best, *rest, strict=True))]
+        beyond = {key: sum(result["curve"][size:]) for key, result in networks.items()}
+        diagonal = [key for key in networks if key[2] > 0]
+        others = [key for key in networks if any(key[1:])]
 
         def row(number: int, measured: Sequence[float], remark: str, form: str = ".3g") -> Row:
             return self.row(results, self.claims[number], measured, spread(measured, form), remark)
 
         def over_line(key: tuple[float, float, float]) -> list[float]:
-            return [mine / line for mine, line in zip(held[key]["curve"][:size], lines[key[0]]["curve"], strict=False)]
+            curves = networks[key]["curve"][:size], lines[key[0]]["curve"]
+            return [value / line for value, line in zip(*curves, strict=False)]
 
         weakest = [min(over_line((alpha, 0.005, 0.0))) for alpha in ALPHAS]
         ahead = [sum(ratio > 1 for ratio in over_line(key)) for key in diagonal]
         return [
-            row(0, most, f"lowest; d = 0.2: above the line of its alpha at {spread(ahead, 'd')} of {size} lags"),
-            row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the best of all that amplify as much"),
-            row(2, [held[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
-            row(3, [beyond[key] for key in held if key[2] == 0], "Theta^N = 0"),
+            row(
+                0,
+                lowest,
+                f"lowest; d = 0.2: above the delay line of the same alpha at {spread(ahead, 'd')} of {size} lags",
+            ),
+            row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the highest possible for this amplification"),
+            row(2, [networks[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
+            row(3, [beyond[key] for key in networks if key[2] == 0], "Theta^N = 0"),
             row(
                 4,
-                [held[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
+                [networks[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
                 f"at single lags as little as {spread(weakest)}",
             ),
             row(5, [min(over_line(key)) for key in diagonal], "lowest; mostly far above 1"),
-            row(6, [beyond[key] for key in diagonal], "of the totals of Table 5"),
-            row(7, [held[key]["total"] / lines[key[0]]["total"] for key in diagonal], "delay line of the same alpha"),
+            row(6, [beyond[key] for key in diagonal], "part of the totals of Table 5"),
+            row(
+                7, [networks[key]["total"] / lines[key[0]]["total"] for key in diagonal], "delay line of the same alpha"
+            ),
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.2)
         panels = dict(zip(DIAGONALS, figure.subplots(1, 2, sharey=True), strict=True))
         colour = dict(zip(ALPHAS, (COLOUR["saddle-1"], COLOUR["stable"], COLOUR["unstable"]), strict=True))
-        for one in results:
-            alpha, beta, d = _key(one)
-            axes, lags = panels[d], range(len(one.result["curve"]))
-            drawn = [value or float("nan") for value in one.result["curve"]]
+        for each in results:
+            alpha, beta, d = _key(each)
+            axes, lags = panels[d], range(len(each.result["curve"]))
+            drawn = [value or float("nan") for value in each.result["curve"]]
             axes.plot(
                 lags,
                 drawn,
@@ -164,7 +172,7 @@ class FisherCurves(ComputedStudy):
                 label=None if beta or d else f"alpha = {alpha:g}",
             )
             if not beta and d:
-                bound = [value or float("nan") for value in one.result["bound"]]
+                bound = [value or float("nan") for value in each.result["bound"]]
                 axes.plot(lags, bound, color=colour[alpha], linestyle="dotted", linewidth=1)
         size = results[0].trial.settings["size"]
         for d, axes in panels.items():
@@ -177,8 +185,9 @@ class FisherCurves(ComputedStudy):
         return figure
 
 
-def _key(one: Finished) -> tuple[float, float, float]:
-    return one.trial.settings["alpha"], one.trial.settings["beta"], one.trial.settings["d"]
+def _key(finished: Finished) -> tuple[float, float, float]:
+    settings = finished.trial.settings
+    return settings["alpha"], settings["beta"], settings["d"]
 
 
 def _worst_and_best(ratios: torch.Tensor) -> tuple[float, float]:

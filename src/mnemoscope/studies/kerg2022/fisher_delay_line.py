@@ -1,10 +1,11 @@
-"""The curve of a delay line, and how far other triangular matrices can fall below it (Kerg, 3.4.2, Prop 3.4.1, A.2).
+"""The Fisher memory of a delay line, and bounds for other triangular matrices (Kerg, 3.4.2, Prop 3.4.1, A.2).
 
-The proof of A.2 rests on `Theta = D A`, D the delay line and A unit lower triangular. Its first line, A.2.3, takes
-`Theta^k` to be `D^k A`, which it is not. What follows holds nevertheless: a shift only drops the first row and column
-of A, `A D = D A_1` with `A_1` the rest of A, moved up by one, so that `D^T A^T = A_1^T D^T` and `(Theta^k)^T = A^T
-A_1^T ... A_(k-1)^T (D^k)^T`. No part of A has a larger singular value than A, sigma, and so `|(Theta^k)^T u| <= sigma^k
-|(D^k)^T u|`: A.2.5, as k < N and sigma >= 1. Keeping sigma^k instead of sigma^(N-1) makes it sharper at no price:
+The proof of A.2 writes `Theta = D A` with the delay line D and a unit lower triangular A. Its first line, A.2.3,
+replaces `Theta^k` by `D^k A`, which is wrong. The conclusion holds nevertheless. A shift only drops the first row and
+column of A: `A D = D A_1`, where `A_1` is the rest of A moved up by one. Therefore `D^T A^T = A_1^T D^T` and
+`(Theta^k)^T = A^T A_1^T ... A_(k-1)^T (D^k)^T`. No part of A has a larger singular value than the largest one of A,
+sigma, so `|(Theta^k)^T u| <= sigma^k |(D^k)^T u|`. This gives A.2.5, since k < N and sigma >= 1. With sigma^k instead
+of sigma^(N-1) the bound is sharper:
 
     J(k) >= a^k / sum_(m <= k) (sigma^2 a)^m
 """
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HUGE = 1e9
+"""Upper end of a tolerance without an upper limit."""
 
 
 def delay_line_curve(a: float, lags: int) -> Float[Tensor, " lags"]:
-    """`J(k) = a^k (a - 1) / (a^(k+1) - 1)` of a delay line with sqrt(a) on its sub-diagonal; 1 / (k + 1) for a = 1.
+    """Return the Fisher memory of a delay line with sqrt(a) on its sub-diagonal.
+
+    It is `J(k) = a^k (a - 1) / (a^(k+1) - 1)`, or 1 / (k + 1) for a = 1.
 
     >>> delay_line_curve(1.0, 4).tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
     True
@@ -45,8 +49,10 @@ def delay_line_curve(a: float, lags: int) -> Float[Tensor, " lags"]:
 
 
 def gram_schmidt(theta: Float[Tensor, "size size"]) -> Float[Tensor, "size size"]:
-    """A of `Theta = D A` (A.2.1): D moves rows down and scales them by sqrt(a), so that rows of A are the next rows of
-    Theta, scaled back. D does not see A's last row; Gram-Schmidt on the columns, from the last one, makes it 0 ... 0 1.
+    """Return A of `Theta = D A` (A.2.1).
+
+    D moves rows down by one and scales them by sqrt(a), so the rows of A are the next rows of Theta, scaled back. The
+    last row of A does not affect the product; Gram-Schmidt on the columns, starting with the last, makes it 0 ... 0 1.
 
     >>> A = gram_schmidt(torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 2, 0]]))
     >>> A.tolist()
@@ -58,20 +64,21 @@ def gram_schmidt(theta: Float[Tensor, "size size"]) -> Float[Tensor, "size size"
 
 
 def log_bounds(a: float, sigma: float, size: int) -> dict[str, Float[Tensor, " size"]]:
-    """Natural logarithms of the lower bounds of J(k), k < size: as in Prop 3.4.1, with the exponent 2 in which A.2.6
-    ends, and with sigma^2m for each step m.
+    """Return the natural logarithms of three lower bounds of J(k), k < size.
 
-    >>> bounds = log_bounds(0.5, 1.0, 5)  # without anything but a delay line they are all its curve
-    >>> all(torch.allclose(one.exp(), delay_line_curve(0.5, 5)) for one in bounds.values())
+    They are that of Prop 3.4.1, that with the exponent 2 at the end of A.2.6, and the sharper one.
+
+    >>> bounds = log_bounds(0.5, 1.0, 5)  # for a delay line, all of them are exact
+    >>> all(torch.allclose(bound.exp(), delay_line_curve(0.5, 5)) for bound in bounds.values())
     True
     """
     line = delay_line_curve(a, size).log()
     k = torch.arange(size, dtype=torch.float64)
-    passed = torch.logcumsumexp(k * log(sigma**2 * a), dim=0)  # log of sum_(m <= k) (sigma^2 a)^m
+    log_noise = torch.logcumsumexp(k * log(sigma**2 * a), dim=0)  # log of sum_(m <= k) (sigma^2 a)^m
     return {
         "proposition": line - 2 * (size - 1) * log(sigma),
         "squared": line - 2 * log(sigma),
-        "sharper": k * log(a) - passed,
+        "sharper": k * log(a) - log_noise,
     }
 
 
@@ -79,8 +86,10 @@ class FisherDelayLine(ComputedStudy):
     """Delay lines against their formula, and random triangular matrices against the bounds."""
 
     name = "fisher-delay-line"
-    title = "Delay lines, and what else is strictly triangular"
-    question = "Does a network with a delay line in it hold nearly as much as the delay line, and is that proved?"
+    title = "Delay lines and other strictly triangular networks"
+    question = (
+        "Does a network that contains a delay line remember nearly as much as the delay line, and is this proved?"
+    )
     claims = (
         Claim(
             about("delay line"),
@@ -154,58 +163,59 @@ class FisherDelayLine(ComputedStudy):
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
     caption = (
-        "One random chain per strength of what lies below its sub-diagonal, a = 1. Solid: J(k); dotted: the sharper "
-        "bound; dashed: Prop 3.4.1, where it is not too low to be seen; black: the delay line, below which not all "
-        "lie, as they amplify more."
+        "One random chain for each strength of the entries below its sub-diagonal, a = 1. Solid: J(k); dotted: the "
+        "sharper bound; dashed: Prop 3.4.1, where it is not too low to show; black: the delay line. Some chains lie "
+        "above it, because they amplify more."
     )
-    multiples = (0.8, 1.0, 1.2)
-    """Of a."""
+    squared_weights = (0.8, 1.0, 1.2)
+    """Values of a, the squared weight of the sub-diagonal."""
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
-        found: list[dict[str, Any]] = []
-        for a in self.multiples:
+        groups: list[dict[str, Any]] = []
+        for a in self.squared_weights:
             for strength in case["strengths"]:
                 checks = [
                     check_chain(random_chain(a, strength, case["size"], generator), a, curves=number == 0 and a == 1)
                     for number in range(case["trials"])
                 ]
-                curves = {name: one for check in checks for name, one in check.pop("curves", {}).items()}
-                lists = {name: [one[name] for one in checks] for name in checks[0]}
-                found.append({"a": a, "strength": strength, **lists, "curves": curves})
-        return {"chains": found}
+                curves = {name: curve for check in checks for name, curve in check.pop("curves", {}).items()}
+                lists = {name: [check[name] for check in checks] for name in checks[0]}
+                groups.append({"a": a, "strength": strength, **lists, "curves": curves})
+        return {"chains": groups}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        groups = [{**one, "size": trial.trial.settings["size"]} for trial in results for one in trial.result["chains"]]
-        lines, chains = ([one for one in groups if (one["strength"] == 0) == plain] for plain in (True, False))
+        groups = [{**group, "size": each.trial.settings["size"]} for each in results for group in each.result["chains"]]
+        lines, chains = ([group for group in groups if (group["strength"] == 0) == plain] for plain in (True, False))
 
-        def gathered(name: str, of: Sequence[Mapping[str, Any]] = chains) -> list[float]:
-            return [value for one in of for value in one[name]]
+        def gathered(name: str, groups: Sequence[Mapping[str, Any]] = chains) -> list[float]:
+            return [value for group in groups for value in group[name]]
 
         def row(number: int, measured: Sequence[float], remark: str = "") -> Row:
             return self.row(results, self.claims[number], measured, spread(measured, ".2g"), remark)
 
         count = f"{len(gathered('sigma')):,} random chains"
-        fails = [one for one in chains if min(one["squared"]) < 0]
-        sizes = ", ".join(map(str, sorted({one["size"] for one in fails})))
+        fails = [group for group in chains if min(group["squared"]) < 0]
+        sizes = ", ".join(map(str, sorted({group["size"] for group in fails})))
         smallest = f"at N = {sizes}: a misprint" if fails else "no counter-example"
         rows = [
-            row(0, gathered("formula", lines), f"a = {', '.join(map(str, self.multiples))}"),
-            row(1, gathered("proposition"), f"lowest of each of {count}; the proof can be mended"),
+            row(0, gathered("formula", lines), f"a = {', '.join(map(str, self.squared_weights))}"),
+            row(1, gathered("proposition"), f"lowest of each of {count}; the proof can be repaired"),
             row(2, gathered("first_step"), "Theta^k is D A D A ..., not D^k A"),
             row(3, gathered("covariance"), "worst direction; holds without A.2.3"),
             row(4, gathered("squared"), f"fails {smallest}" if fails else smallest),
             row(5, gathered("sharper"), "lowest, from lag 1 on"),
         ]
-        for size in dict.fromkeys(one["size"] for one in chains):
-            for strength in dict.fromkeys(one["strength"] for one in chains if one["size"] == size):
-                own = [one for one in chains if (one["size"], one["strength"]) == (size, strength)]
-                loose, sharp = spread(gathered("loosest", own), ".2g"), spread(gathered("loosest_sharper", own), ".2g")
-                line = f"J(k) / delay line, lowest: {spread(gathered('against_line', own), '.2g')}"
-                sigma = f"sigma {spread(gathered('sigma', own), '.2f')}"
+        for size in dict.fromkeys(group["size"] for group in chains):
+            for strength in dict.fromkeys(group["strength"] for group in chains if group["size"] == size):
+                alike = [group for group in chains if (group["size"], group["strength"]) == (size, strength)]
+                loose = spread(gathered("loosest", alike), ".2g")
+                sharp = spread(gathered("loosest_sharper", alike), ".2g")
+                line = f"J(k) / delay line, lowest: {spread(gathered('against_line', alike), '.2g')}"
+                sigma = f"sigma {spread(gathered('sigma', alike), '.2f')}"
                 rows.append(
                     Row(
                         f"N = {size}, strength {strength:g}: loosest log10",
-                        "not told",
+                        "not published",
                         f"{loose}; sharper {sharp}",
                         remark=f"{sigma}; {line}",
                     )
@@ -215,17 +225,17 @@ class FisherDelayLine(ComputedStudy):
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.0)
         axes = figure.add_subplot()
-        largest = max(results, key=lambda one: one.trial.settings["size"] * (one.trial.name != "delay line"))
-        shown = [one for one in largest.result["chains"] if one["curves"]]
+        largest = max(results, key=lambda each: each.trial.settings["size"] * (each.trial.name != "delay line"))
+        shown = [group for group in largest.result["chains"] if group["curves"]]
         names = ("slow", "saddle-1", "unstable", "marginal")
-        for place, one in reversed(list(enumerate(shown))):
+        for place, group in reversed(list(enumerate(shown))):
             for name, style in (("curve", "solid"), ("sharper", "dotted"), ("proposition", "dashed")):
                 axes.plot(
-                    one["curves"][name],
+                    group["curves"][name],
                     color=COLOUR[names[place % 4]],
                     linestyle=style,
                     linewidth=1.4,
-                    label=f"strength {one['strength']:g}" if name == "curve" else None,
+                    label=f"strength {group['strength']:g}" if name == "curve" else None,
                 )
         line = delay_line_curve(1.0, largest.trial.settings["size"]).log10().tolist()
         axes.plot(line, color=COLOUR["ink"], linewidth=1)
@@ -236,7 +246,7 @@ class FisherDelayLine(ComputedStudy):
 
 
 def check_chain(theta: Float[Tensor, "size size"], a: float, *, curves: bool = False) -> dict[str, Any]:
-    """One chain against the formula, the bounds and the steps of their proof; bounds as log10 of J over them."""
+    """Compare one chain with the formula, the bounds (as log10 of J / bound) and the steps of their proof."""
     size = len(theta)
     memory = fisher_memory(theta, first_unit(size), lags=size)
     assert memory.factor is not None
@@ -246,27 +256,27 @@ def check_chain(theta: Float[Tensor, "size size"], a: float, *, curves: bool = F
     ratios = {name: (J - bound) / log(10) for name, bound in log_bounds(a, sigma, size).items()}
     variance = (a ** torch.arange(size, dtype=torch.float64)).cumsum(0)  # sum_k D^k D^kT, A.2.6
     C = memory.factor @ memory.factor.mT
-    told, passed = torch.zeros_like(C), A @ A.mT
+    printed_C, term = torch.zeros_like(C), A @ A.mT
     D = random_chain(a, 0.0, size, torch.Generator())
     for _ in range(size):  # the right-hand side of A.2.3
-        told, passed = told + passed, D @ passed @ D.mT
-    within = torch.linalg.matrix_norm(memory.factor / variance.sqrt()[:, None], 2).square()
-    found: dict[str, Any] = {
+        printed_C, term = printed_C + term, D @ term @ D.mT
+    largest = torch.linalg.matrix_norm(memory.factor / variance.sqrt()[:, None], 2).square()
+    result: dict[str, Any] = {
         "sigma": sigma,
         "formula": float((memory.curve / line - 1).abs().max()),
         "against_line": float((memory.curve / line).min()),
-        "first_step": float((told - C).norm() / C.norm()),
-        "covariance": log10(float(within)) - 2 * (size - 1) * log10(sigma),
+        "first_step": float((printed_C - C).norm() / C.norm()),
+        "covariance": log10(float(largest)) - 2 * (size - 1) * log10(sigma),
         **{name: float(ratio.min()) for name, ratio in ratios.items()},
         "sharper": float(ratios["sharper"][1:].min()),
         "loosest": float(ratios["proposition"].max()),
         "loosest_sharper": float(ratios["sharper"].max()),
     }
-    found = {name: float(f"{value:.3g}") for name, value in found.items()}  # of thousands of chains
+    result = {name: float(f"{value:.3g}") for name, value in result.items()}  # short: there are thousands of chains
     if curves:
-        drawn = {name: rounded(J / log(10) - ratios[name]) for name in ("proposition", "sharper")}
-        found["curves"] = {"curve": rounded(J / log(10)), **drawn}
-    return found
+        bounds = {name: rounded(J / log(10) - ratios[name]) for name in ("proposition", "sharper")}
+        result["curves"] = {"curve": rounded(J / log(10)), **bounds}
+    return result
 
 
 STUDY = FisherDelayLine()

@@ -1,4 +1,4 @@
-"""How much feed-forward chains hold in all (Kerg, A.2 Table 5), and which printed values are off."""
+"""Total Fisher memory of feed-forward chains (Kerg, A.2 Table 5), and which printed values are inexact."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ PRINTED = {
     (0.95, 0.0, 0.2): 12.0, (1.0, 0.0, 0.2): 16.2, (1.05, 0.0, 0.2): 20.5,
     (0.95, 0.005, 0.2): 12.1, (1.0, 0.005, 0.2): 16.3, (1.05, 0.005, 0.2): 20.4,
 }  # fmt: skip
-"""Table 5: (alpha, beta, d) and J_tot."""
+"""J_tot of Table 5, by (alpha, beta, d)."""
 CORRECTED = {
     (0.95, 0.0, 0.2): 11.94, (1.0, 0.0, 0.2): 16.30, (1.05, 0.0, 0.2): 20.84,
     (0.95, 0.005, 0.2): 12.09, (1.0, 0.005, 0.2): 16.39, (1.05, 0.005, 0.2): 20.88,
 }  # fmt: skip
-"""With 120 digits, rounded to four."""
+"""J_tot computed with 120 digits and rounded to four."""
 ORDERS = 8
-"""Orders of the units in which the plain inverse is taken: they change nothing but the rounding."""
+"""Number of orders of the units in which the plain inverse is computed; the order changes only the rounding."""
 STEPS = 1024
-"""Steps after which the plain sums are cut off; all of these networks have forgotten by then."""
+"""Steps after which the plain sums are truncated; all of these networks have forgotten the signal by then."""
 
 
 def _subject(network: tuple[float, float, float]) -> Subject:
@@ -47,7 +47,7 @@ def _subject(network: tuple[float, float, float]) -> Subject:
 
 
 def _digits(printed: float) -> int:
-    """After the point: the table has three in all."""
+    """Return the decimals of a printed value; the table has three significant digits."""
     return 2 if printed < 10 else 1
 
 
@@ -56,13 +56,14 @@ def _half_a_digit(value: float, digits: int) -> tuple[float, float]:
 
 
 def _cases(networks: Sequence[tuple[float, float, float]], size: int) -> dict[Subject, dict[str, float]]:
-    return {_subject(one): dict(zip(("alpha", "beta", "d", "size"), (*one, size), strict=True)) for one in networks}
+    names = ("alpha", "beta", "d", "size")
+    return {_subject(network): dict(zip(names, (*network, size), strict=True)) for network in networks}
 
 
 def plain_totals(
     A: Float[Tensor, "size size"], w: Float[Tensor, " size"], generator: torch.Generator, orders: int = ORDERS
 ) -> Float[Tensor, " orders"]:
-    """J_tot as one writes it first: sum C, invert it, sum `(A^k w)^T C^-1 A^k w`; once per order of the units.
+    """Return J_tot by the direct method, once per order of the units: sum C, invert it, sum `(A^k w)^T C^-1 A^k w`.
 
     >>> A = feed_forward(1.0, 0.0, 0.0, 10)
     >>> [round(total, 6) for total in plain_totals(A, first_unit(10), torch.Generator(), 2).tolist()]
@@ -85,41 +86,41 @@ class FisherTable(ComputedStudy):
     """The twelve networks of Table 5, by the lens and by a plain inverse."""
 
     name = "fisher-table"
-    title = "What feed-forward chains hold in all"
+    title = "Total memory of feed-forward chains"
     question = "How much Fisher information about past signals does a chain hold, and which printed values are exact?"
     claims = (
         *(
             Claim(
-                _subject(one),
+                _subject(network),
                 "printed",
                 f"{value:.{_digits(value)}f}",
                 Source("kerg2022thesis", "A.2 Table 5"),
                 _half_a_digit(value, _digits(value)),
                 reason=ROUND_OFF,
             )
-            for one, value in PRINTED.items()
+            for network, value in PRINTED.items()
         ),
         *(
             Claim(
-                _subject(one),
+                _subject(network),
                 "corrected",
                 f"{value:.2f}",
                 Source("mnemoscope", "computed with 120 digits"),
                 _half_a_digit(value, 2),
             )
-            for one, value in CORRECTED.items()
+            for network, value in CORRECTED.items()
         ),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Two chains of 20 units.", {"cases": _cases([(1.0, 0.0, 0.0), (1.0, 0.005, 0.2)], 20)}),
-        "cpu": Preset("All twelve networks as published, some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
-        "paper": Preset("All twelve networks as published, some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
+        "cpu": Preset("All twelve networks as published; some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
+        "paper": Preset("All twelve networks as published; some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
     }
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
     caption = (
-        "How far from the exact J_tot. Black: all that rounds to what is printed; dots: a plain inverse in float64, "
-        f"with the units in {ORDERS} orders, which should change nothing."
+        "Deviation from the exact J_tot. Black: the values that round to the printed one; dots: a plain inverse in "
+        f"float64, with the units in {ORDERS} orders, which would all agree without round-off."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -139,23 +140,21 @@ class FisherTable(ComputedStudy):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for one in results:
-            total = one.result["total"]
-            remark = (
-                f"a plain inverse gives {spread(one.result['plain'], '.2f')}; condition {one.result['condition']:.0e}"
-            )
-            printed = self.claim("printed", one.trial.subject)
-            rows.append(self.row([one], printed, [total], f"{total:.4f}", remark))
-            if corrected := self.find_claim("corrected", one.trial.subject):
-                error = f"solves its equation to {one.result['error']:.0e}"
-                rows.append(self.row([one], corrected, [total], f"{total:.4f}", error))
+        for each in results:
+            result, total = each.result, each.result["total"]
+            remark = f"a plain inverse gives {spread(result['plain'], '.2f')}; condition {result['condition']:.0e}"
+            printed = self.claim("printed", each.trial.subject)
+            rows.append(self.row([each], printed, [total], f"{total:.4f}", remark))
+            if corrected := self.find_claim("corrected", each.trial.subject):
+                error = f"estimated relative error {result['error']:.0e}"
+                rows.append(self.row([each], corrected, [total], f"{total:.4f}", error))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.2)
         axes = figure.add_subplot()
-        for place, one in enumerate(reversed(results)):
-            total, plain = one.result["total"], one.result["plain"]
+        for place, each in enumerate(reversed(results)):
+            total, plain = each.result["total"], each.result["plain"]
             first = place == 0
             axes.plot(
                 [_percent(value, total) for value in plain],
@@ -165,9 +164,9 @@ class FisherTable(ComputedStudy):
                 markersize=3.5,
                 label="plain inverse" if first else None,
             )
-            if not self.as_published(one.trial):
+            if not self.as_published(each.trial):
                 continue
-            low, high = self.claim("printed", one.trial.subject).tolerance or (0.0, 0.0)
+            low, high = self.claim("printed", each.trial.subject).tolerance or (0.0, 0.0)
             axes.plot(
                 [_percent(low, total), _percent(high, total)],
                 [place, place],
@@ -177,10 +176,10 @@ class FisherTable(ComputedStudy):
                 label="printed" if first else None,
             )
         axes.axvline(0, color=COLOUR["stable"], linewidth=1, label="exact")
-        axes.set_yticks(range(len(results)), [one.trial.name for one in reversed(results)])
+        axes.set_yticks(range(len(results)), [each.trial.name for each in reversed(results)])
         axes.set_xscale("symlog", linthresh=0.1)
         axes.set_xticks([-100, -10, -1, -0.1, 0, 0.1, 1, 10, 100], ["-100", "-10", "-1", "", "0", "", "1", "10", "100"])
-        axes.set(xlabel="above or below the exact J_tot, in percent", xlim=(-300, 300))
+        axes.set(xlabel="deviation from the exact J_tot, in percent", xlim=(-300, 300))
         legend_above(figure, 3)
         axes.set_axisbelow(True)
         style_page_axes(axes)

@@ -1,4 +1,4 @@
-"""Gradients through time and through training of nnRNN on the Penn Treebank (Kerg, A.6 Fig 3)."""
+"""Gradients of nnRNN on the Penn Treebank, through time and during training (Kerg, A.6 Fig 3)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class GradientNorms(GammaClamp):
-    """The gradient of the last step's loss at every earlier state, of trained networks."""
+    """Measure the gradient of the last step's loss at every earlier state of trained networks."""
 
     name = "gradient-norms"
     title = "Gradients of nnRNN through time"
-    question = "How does the gradient grow or fade from step to step back, and over training?"
+    question = "How does the gradient grow or decay back through time, and during training?"
     claims = tuple(
         Claim(
             as_subject(name),
@@ -44,8 +44,8 @@ class GradientNorms(GammaClamp):
     }
     lenses = ("gradients",)
     caption = (
-        "Left: norm of the gradient of the last step's loss at the states before it, of the trained networks. Right: "
-        "norm of the gradient of the weights while learning."
+        "Left: norm of the gradient of the last step's loss at earlier states of the trained networks. Right: norm of "
+        "the gradient of the weights during training."
     )
 
     def measure(self, run: Path) -> dict[str, Any]:
@@ -60,22 +60,21 @@ class GradientNorms(GammaClamp):
         return super().measure(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        found = [one.result["gradient"] for one in trials if "gradient" in one.result]
-        better = [polynomial(norms)[1] for norms in found]
-        told = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in found)
-        remark = f"{told}, k steps back; here: what a power explains of log |gradient| beyond an exponential"
-        remark = remark if found else ""
-        return [self.row(trials, "growth back through time", better, ".2f", remark)]
+        curves = [each.result["gradient"] for each in trials if "gradient" in each.result]
+        advantages = [polynomial(norms)[1] for norms in curves]
+        powers = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in curves)
+        remark = f"{powers}, k steps back; here: variance of log |gradient| that a power explains beyond an exponential"
+        return [self.row(trials, "growth back through time", advantages, ".2f", remark if curves else "")]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.4)
         back, training = figure.subplots(1, 2)
-        for colour, one in zip(colours(), results, strict=False):
-            label = f"{one.trial.name}"
-            if "gradient" in one.result:
-                back.loglog(range(1, 1 + len(one.result["gradient"])), one.result["gradient"], color=colour)
-            curve = one.result["curve"]
-            training.semilogy(curve["step"], curve["gradient_norm"], color=colour, label=label)
+        for colour, each in zip(colours(), results, strict=False):
+            if "gradient" in each.result:
+                norms = each.result["gradient"]
+                back.loglog(range(1, 1 + len(norms)), norms, color=colour)
+            curve = each.result["curve"]
+            training.semilogy(curve["step"], curve["gradient_norm"], color=colour, label=each.trial.name)
         back.set(xlabel="steps back", ylabel="norm of the gradient")
         training.set(xlabel="iterations")
         add_legend(training)
@@ -85,20 +84,24 @@ class GradientNorms(GammaClamp):
 
 
 def polynomial(norms: Sequence[float]) -> tuple[float, float]:
-    """The exponent a of `norm ~ k^a`, k steps back, from the fifth on; and which share of the variance of log norm this
-    explains, less the share that an exponential explains.
+    """Fit `norm ~ k^a` to the norms k steps back, from the fifth step.
+
+    Returns:
+        The exponent a, and the share of the variance of log norm that the power explains, less the share that an
+        exponential explains.
 
     >>> exponent, better = polynomial([k**1.5 for k in range(1, 151)])
     >>> round(exponent, 6), better > 0, polynomial([1.05**k for k in range(1, 151)])[1] > 0
     (1.5, True, False)
+
     """
     k, log_norm = np.arange(1, 1 + len(norms))[4:], np.log(np.maximum(norms, 1e-300))[4:]
-    left = []
+    residuals = []
     for x in (np.log(k), k):
         slope, offset = np.polyfit(x, log_norm, 1)
-        left.append(np.var(log_norm - slope * x - offset))
+        residuals.append(np.var(log_norm - slope * x - offset))
     exponent = np.polyfit(np.log(k), log_norm, 1)[0]
-    return float(exponent), float((left[1] - left[0]) / max(np.var(log_norm), 1e-12))
+    return float(exponent), float((residuals[1] - residuals[0]) / max(np.var(log_norm), 1e-12))
 
 
 STUDY = GradientNorms()

@@ -1,4 +1,4 @@
-"""What Schur form nnRNN learns on tasks of different kinds (Kerg, 3.6.3 Fig 3 and A.5 Fig 2)."""
+"""Schur forms that nnRNN learns on different tasks (Kerg, 3.6.3 Fig 3 and A.5 Fig 2)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TASKS: dict[str, LearningStudy] = {"copy": copy_200.STUDY, "psmnist": psmnist.STUDY, "ptb": ptb_bpc.STUDY}
-"""The studies whose nnRNN is trained, with their settings."""
+"""Studies from which the settings of nnRNN are taken, by task."""
 BINS = 24
+"""Bins of the histogram of angles."""
 
 
 class LearnedSchur(LearningStudy):
-    """Train nnRNN on several tasks and look at `Lambda + T`."""
+    """Train nnRNN on several tasks and analyse `Lambda + T`."""
 
     name = "learned-schur"
     title = "The Schur forms that nnRNN learns"
@@ -71,7 +72,7 @@ class LearnedSchur(LearningStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations on the copy task: it shows that the machinery works.", {"as": "smoke", "tasks": ("copy",)}
+            "A few iterations on the copy task, to check that the code runs.", {"as": "smoke", "tasks": ("copy",)}
         ),
         "cpu": Preset("The copy task as published; one seed.", {"as": "cpu", "tasks": ("copy",)}),
         "paper": Preset(
@@ -81,7 +82,7 @@ class LearnedSchur(LearningStudy):
     }
     cites = ("kerg2019",)
     caption = (
-        "Left: mean magnitude of the entries of T on each sub-diagonal. Right: angles of the eigenvalues, as shares."
+        "Left: mean magnitude of the entries of T on each sub-diagonal. Right: distribution of the eigenvalues' angles."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -101,9 +102,10 @@ class LearnedSchur(LearningStudy):
         assert isinstance(matrix, Schur)
         with torch.no_grad():
             T, Lambda, moduli, theta = matrix.non_normal(), matrix.normal_part(), matrix.moduli(), matrix.theta
-            between = [T.diagonal(-1)[1::2], *(T.diagonal(-offset) for offset in range(2, matrix.size))]
-            diagonals = [entries.abs().mean().item() for entries in between if len(entries)]  # not those inside a pair
-            folded = torch.atan2(theta.sin().abs(), theta.cos())  # eigenvalues come in pairs, at theta and -theta
+            # without the entries inside a 2 x 2 block
+            subdiagonals = [T.diagonal(-1)[1::2], *(T.diagonal(-offset) for offset in range(2, matrix.size))]
+            diagonals = [entries.abs().mean().item() for entries in subdiagonals if len(entries)]
+            folded = torch.atan2(theta.sin().abs(), theta.cos())  # eigenvalues come in conjugate pairs
             shares = torch.histc(folded, BINS, 0, torch.pi) / len(theta)
             return {
                 "non_normal": (T.norm() / Lambda.norm()).item(),
@@ -123,7 +125,7 @@ class LearnedSchur(LearningStudy):
             self.row(
                 trials,
                 quantity,
-                [one.result[key] for one in trials if key in one.result],
+                [each.result[key] for each in trials if key in each.result],
                 ".4f",
                 "Frobenius norms" if key == "non_normal" else "",
             )
@@ -136,13 +138,13 @@ class LearnedSchur(LearningStudy):
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.4)
         diagonals, angles = figure.subplots(1, 2)
-        for colour, one in zip(colours(), results, strict=False):
-            if "diagonals" not in one.result:
+        for colour, each in zip(colours(), results, strict=False):
+            if "diagonals" not in each.result:
                 continue
-            values = one.result["diagonals"]
-            diagonals.plot(range(1, 1 + len(values)), values, color=colour, label=one.trial.name, linewidth=1)
+            values = each.result["diagonals"]
+            diagonals.plot(range(1, 1 + len(values)), values, color=colour, label=each.trial.name, linewidth=1)
             edges = [180 * edge / BINS for edge in range(BINS + 1)]
-            angles.stairs(one.result["angles"], edges, color=colour)
+            angles.stairs(each.result["angles"], edges, color=colour)
         diagonals.set(xlabel="sub-diagonal", ylabel="mean |t|", ylim=(0, None))
         angles.set(xlabel="angle, degrees")
         angles.set_xticks([0, 90, 180])
@@ -154,7 +156,7 @@ class LearnedSchur(LearningStudy):
 
 
 def _nnrnn(task: str, preset: str) -> dict[str, Any]:
-    """The settings of nnRNN in the study of that task."""
+    """Return the settings of nnRNN in the study of a task."""
     settings = TASKS[task].presets[preset].settings
     options = {
         name: {**settings["networks"]["nnrnn"].get(name, {}), **settings["changes"].get(name, {})}

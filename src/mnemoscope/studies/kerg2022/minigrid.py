@@ -1,4 +1,4 @@
-"""Learn in small rooms, be tested in large ones: agents that attend to their past (Kerg, B.2)."""
+"""Agents with attention to their past, trained in small rooms and tested in large ones (Kerg, B.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computing import legend_above
-from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours
+from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours, finite
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.training import NonFiniteLoss
 from mnemoscope.training.reinforcement import PPO, ActorCritic, build_grid_agent, minigrid, play_episodes, train_agent
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STEPS = 5_000_000
-"""In which the published agents learned."""
+"""Training steps of the published agents."""
 SCREEN = {"short_term": 5, "relevant": 5}
 NETWORKS: dict[str, dict[str, Any]] = {
     "memlstm": {"cell": "memlstm", "options": {}},
     "rellstm": {"cell": "rellstm", "options": SCREEN},
     "lstm": {"cell": "lstm", "options": {}},
 }
-"""Kerg, B.2 compares the first two, with nu = rho = 5; an LSTM without attention stands beside them here."""
+"""Kerg, B.2 compares the first two, with nu = rho = 5; we add an LSTM without attention."""
 ROOMS: dict[str, tuple[str, str]] = {
     "RedBlueDoors-6x6": ("RedBlueDoors-6x6", "RedBlueDoors-8x8"),
     "GoToObject-6x6": ("GoToObject-6x6-N2", "GoToObject-8x8-N2"),
@@ -42,7 +42,7 @@ ROOMS: dict[str, tuple[str, str]] = {
     "Fetch-5x5": ("Fetch-5x5-N2", "Fetch-8x8-N3"),
     "DoorKey-5x5": ("DoorKey-5x5", "DoorKey-16x16"),
 }
-"""Where an agent learns and where it is tested; with the full names of MiniGrid, which has no other of that size."""
+"""Training and test environments by their full MiniGrid names; there is only one of each kind and size."""
 TABLE: dict[str, dict[str, tuple[float, float]]] = {
     "RedBlueDoors-6x6": {"memlstm": (0.97, 0.95), "rellstm": (0.97, 0.95)},
     "GoToObject-6x6": {"memlstm": (0.85, 0.66), "rellstm": (0.84, 0.74)},
@@ -51,13 +51,13 @@ TABLE: dict[str, dict[str, tuple[float, float]]] = {
     "Fetch-5x5": {"memlstm": (0.42, 0.44), "rellstm": (0.5, 0.45)},
     "DoorKey-5x5": {"memlstm": (0.94, 0.31), "rellstm": (0.93, 0.44)},
 }
-"""Mean rewards where an agent learned and where it was tested."""
+"""Mean rewards in the training and the test environment."""
 TOLERANCE = 0.1
-"""Rewards agree that differ by no more: one run each was published, without its spread."""
+"""Largest difference between matching rewards; the source has one run each, without a spread."""
 BASE = PPO(steps=STEPS, environments=64, rollout=32, epochs=4, minibatches=4)
-"""B.2 gives the number of steps and no other setting of the learning; the rest are common values. The mission, a
-sentence, is not shown: in Fetch and GoTo an agent has to guess which object is meant, as the published rewards there
-suggest that those agents had."""
+"""Settings of PPO. B.2 gives only the number of steps; the rest are common values. Agents do not receive the mission, a
+sentence: in Fetch and GoTo they have to guess the goal object. The published rewards suggest that the published agents
+had to guess too."""
 
 
 def _claims() -> tuple[Claim, ...]:
@@ -82,17 +82,17 @@ def _subject(room: str, network: str) -> Subject:
 
 
 class MiniGrid(Study):
-    """Teach agents in the small version of an environment, and test them in the large one."""
+    """Train agents in the small version of an environment, and test them in the large one."""
 
     name = "minigrid"
-    title = "Rooms larger than those that were learned in"
+    title = "Rooms larger than those of training"
     question = (
         "Does an agent that attends to few of its past states do better in larger rooms than one that attends to all?"
     )
     claims = _claims()
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few steps of tiny agents in one environment: it shows that the machinery works.",
+            "A few steps of tiny agents in one environment, to check that the code runs.",
             {
                 "networks": NETWORKS,
                 "rooms": ("GoToObject-6x6",),
@@ -102,7 +102,7 @@ class MiniGrid(Study):
             },
         ),
         "cpu": Preset(
-            "DoorKey alone, 150,000 steps in place of 5,000,000; one seed, 32 episodes of each test.",
+            "DoorKey only, 150,000 steps instead of 5,000,000; one seed, 32 episodes per test.",
             {
                 "networks": NETWORKS,
                 "rooms": ("DoorKey-5x5",),
@@ -112,15 +112,15 @@ class MiniGrid(Study):
             },
         ),
         "paper": Preset(
-            "All six environments, 5,000,000 steps as published; one seed, 100 episodes of each test.",
+            "All six environments, 5,000,000 steps as published; one seed, 100 episodes per test.",
             {"networks": NETWORKS, "rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}},
         ),
     }
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
     caption = (
-        "Lines: reward of the episodes that end while learning; the first to end are those that reached their goal, so "
-        "that lines begin too high. Dots: reward after learning, where the agent learned and in the larger version, "
-        "with standard errors; circles: as published, after 5,000,000 steps; bars in grey: actions at random."
+        "Lines: reward of the episodes that end during training; they start too high, because the first episodes to "
+        "end are those that reached their goal. Dots: reward after training in the training environment and in the "
+        "larger one, with standard errors; circles: published rewards after 5,000,000 steps; grey bars: random actions."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
@@ -146,26 +146,26 @@ class MiniGrid(Study):
         chosen, seed = trial.settings, trial.seed
         small, large = (minigrid(place) for place in ROOMS[chosen["room"]])
         agent = build_grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
-        result: dict[str, Any] = {"parameters": sum(one.numel() for one in agent.parameters())}
+        result: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in agent.parameters())}
         try:
-            learned = train_agent(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
+            trained = train_agent(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
         except NonFiniteLoss as error:
             return result | {"failed": str(error).split(";")[0]}
-        agents = {"after": agent, "random": _aimless()}
+        agents = {"after": agent, "random": _random_agent()}
         tested = {
-            name: [_rewards(play_episodes(one, make, chosen["episodes"], seed)) for make in (small, large)]
-            for name, one in agents.items()
+            name: [_rewards(play_episodes(player, make, chosen["episodes"], seed)) for make in (small, large)]
+            for name, player in agents.items()
         }
         return result | {
-            "steps": learned.steps,
-            "episodes": learned.episodes,
-            "seconds": round(learned.seconds, 1),
+            "steps": trained.steps,
+            "episodes": trained.episodes,
+            "seconds": round(trained.seconds, 1),
             **tested,
-            "curve": _curve(learned.metrics),
+            "curve": _curve(trained.metrics),
         }
 
     def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
-        """Where the agent learned."""
+        """Return the environment in which the agent was trained, which may differ from the current one."""
         path = folder / "run" / "env.json"
         return read_json(path) if path.exists() else super().environment(trial, folder)
 
@@ -177,45 +177,46 @@ class MiniGrid(Study):
 
     def _rows(self, trials: Sequence[Finished]) -> list[Row]:
         subject = trials[0].trial.subject
-        whole = [one.result for one in trials if "failed" not in one.result]
-        failed = [f"{len(trials) - len(whole)} did not stay finite"] if len(whole) < len(trials) else []
-        if not whole:
+        stable = [each.result for each in finite(trials)]
+        failed = [f"{len(trials) - len(stable)} did not stay finite"] if len(stable) < len(trials) else []
+        if not stable:
             return [Row(f"{trials[0].trial.name}: reward", "", "none", remark=failed[0])]
         rows = []
         for at, place in enumerate(ROOMS[subject.task]):
-            quantity, measured = f"{subject.name}: reward in {place}", [one["after"][at]["mean"] for one in whole]
-            ours = ", ".join(_with_error(one["after"][at]) for one in whole)
-            random = ", ".join(f"{one['random'][at]['mean']:.2f}" for one in whole)
-            told = [f"{whole[0]['steps']:,} steps of learning; {random} at random", *failed]
+            quantity = f"{subject.name}: reward in {place}"
+            measured = [result["after"][at]["mean"] for result in stable]
+            ours = ", ".join(_with_error(result["after"][at]) for result in stable)
+            random = ", ".join(f"{result['random'][at]['mean']:.2f}" for result in stable)
+            remark = "; ".join([f"{stable[0]['steps']:,} steps of training; {random} with random actions", *failed])
             claim = self.find_claim(f"reward in {place}", subject)
             if claim is None:
-                rows.append(Row(quantity, "", ours, remark="; ".join(told)))
+                rows.append(Row(quantity, "", ours, remark=remark))
             else:
-                rows.append(self.compare(trials, claim, quantity, measured, ours, "; ".join(told)))
-        spent = ", ".join(f"{one['seconds']:,.0f}" for one in whole)
-        last = ", ".join(_last(one["curve"]) for one in whole)
-        remark = f"{trials[0].result['parameters']:,} parameters; {spent} s"
+                rows.append(self.compare(trials, claim, quantity, measured, ours, remark))
+        seconds = ", ".join(f"{result['seconds']:,.0f}" for result in stable)
+        last = ", ".join(_last(result["curve"]) for result in stable)
+        remark = f"{trials[0].result['parameters']:,} parameters; {seconds} s"
         rows.append(Row(f"{trials[0].trial.name}: reward at the end of learning", "", last, remark=remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        """Learning curves, and what each agent reaches in both sizes."""
-        rooms = list(dict.fromkeys(one.trial.settings["room"] for one in results))
-        networks = list(dict.fromkeys(one.trial.subject.network for one in results))
+        """Draw learning curves, and the reward of each agent in both environments."""
+        rooms = list(dict.fromkeys(each.trial.settings["room"] for each in results))
+        networks = list(dict.fromkeys(each.trial.subject.network for each in results))
         figure, learning, tested = _panels(rooms)
         places = [place for room in rooms for place in ROOMS[room]]
         for number, (network, colour) in enumerate(zip(networks, colours(), strict=False)):
             shift, label = (number - (len(networks) - 1) / 2) * 0.22, network
             for room in rooms:
-                own = [one.result for one in results if one.trial.subject == about(network, room)]
-                own = [one for one in own if "after" in one]
-                for one in own:
-                    learning[room].plot(one["curve"]["step"], one["curve"]["reward"], color=colour, linewidth=1.4)
-                for at, place in enumerate(ROOMS[room] if own else ()):
+                trials = [each.result for each in results if each.trial.subject == about(network, room)]
+                trials = [result for result in trials if "after" in result]
+                for result in trials:
+                    learning[room].plot(result["curve"]["step"], result["curve"]["reward"], color=colour, linewidth=1.4)
+                for at, place in enumerate(ROOMS[room] if trials else ()):
                     x = places.index(place) + shift
-                    random = fmean(one["random"][at]["mean"] for one in own)
+                    random = fmean(result["random"][at]["mean"] for result in trials)
                     tested.bar(x, random, 0.2, color=COLOUR["line"], zorder=1)
-                    mean, error = (fmean(one["after"][at][name] for one in own) for name in ("mean", "error"))
+                    mean, error = (fmean(result["after"][at][name] for result in trials) for name in ("mean", "error"))
                     tested.errorbar(x, mean, error, color=colour, marker=".", capsize=3, label=label)
                     label = None
                     if network in TABLE[room]:
@@ -229,25 +230,27 @@ class MiniGrid(Study):
 
 
 def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
-    """A panel for learning in each room, and one for all tests: beside it, or below them if there are several."""
-    columns, one = min(3, len(rooms)), len(rooms) == 1
+    """Make a panel for training in each room and one for all tests, to the right of one room or below several."""
+    columns, single = min(3, len(rooms)), len(rooms) == 1
     rows = ceil(len(rooms) / columns)
-    figure = new_figure(8.4, 3.8 if one else 2.2 * rows + 4.2)
+    figure = new_figure(8.4, 3.8 if single else 2.2 * rows + 4.2)
     grid = (
-        figure.add_gridspec(1, 2) if one else figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
+        figure.add_gridspec(1, 2)
+        if single
+        else figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
     )
     learning = {room: figure.add_subplot(grid[divmod(number, columns)]) for number, room in enumerate(rooms)}
     for number, (room, axes) in enumerate(learning.items()):
         axes.set(xlabel="steps", ylabel="reward" if number % columns == 0 else "")
         axes.locator_params(axis="x", nbins=3)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f}k" if value else "0")
-        if not one:
+        if not single:
             axes.set_title(room, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
-    return figure, learning, figure.add_subplot(grid[0, 1] if one else grid[rows, :])
+    return figure, learning, figure.add_subplot(grid[0, 1] if single else grid[rows, :])
 
 
-def _aimless() -> ActorCritic:
-    """An agent to which all actions are as good."""
+def _random_agent() -> ActorCritic:
+    """Return an agent that chooses all actions with equal probability."""
     agent = build_grid_agent("elman", hidden_size=1)
     nn.init.zeros_(agent.linear_readout.weight)
     return agent
@@ -257,8 +260,8 @@ def _rewards(played: Any) -> dict[str, float]:
     return {"mean": round(played.mean, 4), "error": round(played.error, 4), "steps": played.lengths.mean().item()}
 
 
-def _with_error(told: Mapping[str, float]) -> str:
-    return f"{told['mean']:.2f} ± {told['error']:.2f}"
+def _with_error(rewards: Mapping[str, float]) -> str:
+    return f"{rewards['mean']:.2f} ± {rewards['error']:.2f}"
 
 
 def _last(curve: Mapping[str, Sequence[float]]) -> str:
@@ -266,7 +269,7 @@ def _last(curve: Mapping[str, Sequence[float]]) -> str:
 
 
 def _curve(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Mean reward and length of the episodes that ended in one stretch of rollouts after the other."""
+    """Return the mean reward and length of the episodes that ended in successive blocks of rollouts."""
     every = max(1, ceil(len(lines) / KEPT_POINTS))
     curve: dict[str, list[float]] = {"step": [], "reward": [], "length": []}
     for end in range(len(lines), 0, -every):

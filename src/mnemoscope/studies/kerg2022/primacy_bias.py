@@ -1,4 +1,4 @@
-"""What a screened network keeps before it has learned anything (Kerg, Algorithm 1)."""
+"""States that a screened network keeps before any training (Kerg, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CELLS = ("relrnn", "rellstm")
 SCORES = ("published", "normalised")
 FIRST = "of the kept, first ones"
 SYMBOLS = "of the symbols, kept"
-AT_ONCE = 10
-"""Sequences whose weights, time^2 of each, are recorded at once."""
+BATCH = 10
+"""Sequences per recording of attention weights, which take time^2 numbers each."""
 
 
 def _cases(delay: int, units: int, sequences: int) -> dict[Subject, dict[str, Any]]:
@@ -46,29 +46,30 @@ def _cases(delay: int, units: int, sequences: int) -> dict[Subject, dict[str, An
 
 def _claims(task: str) -> tuple[Claim, ...]:
     follows = Source("kerg2022thesis", "follows from Algorithm 1, for equal attention")
-    stated = Source("kerg2022thesis", "4.5 and 4.6.1, of trained networks")
+    of_trained = Source("kerg2022thesis", "4.5 and 4.6.1, of trained networks")
     symbols = "the relevant ones" if task == "denoise" else "all"
     return (
         Claim(about("", task), FIRST, "all", follows, tolerance=(0.9, 1.0)),
-        Claim(about("", task), SYMBOLS, symbols, stated),
+        Claim(about("", task), SYMBOLS, symbols, of_trained),
     )
 
 
 class PrimacyBias(ComputedStudy):
-    """Follow what untrained networks keep on the copy and the denoise task.
+    """Record which states untrained networks keep on the copy and the denoise task.
 
-    The relevance of a state is the attention it is given in its first nu steps. With equal attention state i, counted
-    from 1, gets `sum of 1 / min(t, nu + rho) for t = i .. i + nu - 1`, which falls with i up to nu + rho and stays: the
-    first rho states are the most relevant, whatever they are. In the copy task these bear the symbols.
+    The relevance of a state is the attention that it receives in its first nu steps. With equal attention, state i,
+    counted from 1, receives `sum of 1 / min(t, nu + rho) for t = i .. i + nu - 1`. This falls with i up to nu + rho and
+    is constant from there. Hence the first rho states are the most relevant, whatever they contain. In the copy task
+    they contain the symbols.
     """
 
     name = "primacy-bias"
-    title = "What an untrained network keeps"
-    question = "Does a screen by attention keep what is relevant, or what came first?"
+    title = "States that an untrained network keeps"
+    question = "Does screening by attention keep the relevant states, or the first ones?"
     claims = (*_claims("copy"), *_claims("denoise"))
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "Two networks of each kind with 12 units: it shows that the machinery works.",
+            "Two networks of each kind with 12 units, to check that the code runs.",
             {"cases": _cases(30, 12, 4)},
             (0, 1),
         ),
@@ -84,9 +85,9 @@ class PrimacyBias(ComputedStudy):
     cites = ("kerg2020",)
     lenses = ("attention",)
     caption = (
-        "Relevance with which a state leaves the buffer, over its place in the sequence, relative to the mean: median "
-        "over the networks, and between which values they lie. Left: as published, with what follows for equal "
-        "attention (dotted). Right: normalised by the number of states that compete."
+        "Relevance of a state when it leaves the buffer, relative to the mean, against its place in the sequence: "
+        "median and range over the networks. Left: published score, with the value for equal attention (dotted). "
+        "Right: score normalised by the number of competing states."
     )
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
@@ -98,14 +99,14 @@ class PrimacyBias(ComputedStudy):
         batch = task.batch(case["sequences"], seed, 0, "validation")
         recall = len(batch.inputs) - task.symbols  # the first step at which a symbol is due
         inputs = batch.inputs[: recall + 1]
-        seen = [record_attention(cell, part) for part in inputs.split(AT_ONCE, dim=1)]
-        held = torch.cat([one.chosen[-1] for one in seen], dim=1)  # (time, batch)
-        scores = torch.cat([one.scores for one in seen if one.scores is not None], dim=1)
-        bears = inputs[..., : task.alphabet].any(-1)
+        records = [record_attention(cell, part) for part in inputs.split(BATCH, dim=1)]
+        relevant = torch.cat([record.chosen[-1] for record in records], dim=1)  # (time, batch)
+        scores = torch.cat([record.scores for record in records if record.scores is not None], dim=1)
+        has_symbol = inputs[..., : task.alphabet].any(-1)
         return {
-            "first": torch.cat([one.primacy for one in seen]).mean().item(),
-            "symbols": ((bears & held).sum(0) / task.symbols).mean().item(),
-            # of states that left the buffer: the relevance of the others is not final
+            "first": torch.cat([record.primacy for record in records]).mean().item(),
+            "symbols": ((has_symbol & relevant).sum(0) / task.symbols).mean().item(),
+            # only states that left the buffer: the relevance of the others is not final
             "score": rounded(scores[: -cell.past.short_term].mean(1)[: 5 * cell.past.slots]),
         }
 
@@ -117,7 +118,7 @@ class PrimacyBias(ComputedStudy):
         for name, trials in by_name(results).items():
             task = trials[0].trial.settings["task"]
             for quantity, key in ((FIRST, "first"), (SYMBOLS, "symbols")):
-                values = [one.result[key] for one in trials]
+                values = [each.result[key] for each in trials]
                 remark = f"mean of {len(values)} networks {mean(values):.3f}"
                 claim = self.claim(quantity, about("", task))
                 rows.append(self.compare(trials, claim, f"{name}: {quantity}", values, spread(values, ".2f"), remark))
@@ -126,20 +127,22 @@ class PrimacyBias(ComputedStudy):
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.6)
         panels = dict(zip(SCORES, figure.subplots(1, 2, sharey=True), strict=True))
-        names = dict.fromkeys((one.trial.settings["cell"], one.trial.settings["task"]) for one in results)
+        names = dict.fromkeys((each.trial.settings["cell"], each.trial.settings["task"]) for each in results)
         for (cell, task), colour in zip(names, colours(), strict=False):
             for score, axes in panels.items():
                 case = {"cell": cell, "task": task, "score": score}
-                own = [one.result["score"] for one in results if case.items() <= one.trial.settings.items()]
-                if not own:
+                scores = [each.result["score"] for each in results if case.items() <= each.trial.settings.items()]
+                if not scores:
                     continue
-                curves = torch.tensor(own)
+                curves = torch.tensor(scores)
                 curves = curves / curves.mean(1, keepdim=True)
                 places = range(1, 1 + curves.shape[1])
                 axes.plot(places, curves.median(0).values, color=colour, label=f"{cell}, {task}")
                 axes.fill_between(places, curves.amin(0), curves.amax(0), color=colour, alpha=0.15, linewidth=0)
-        flat = torch.tensor(equal_attention(10, 10, max(len(one.result["score"]) for one in results)))
-        panels["published"].plot(range(1, 1 + len(flat)), flat / flat.mean(), color=COLOUR["ink"], linestyle="dotted")
+        equal = torch.tensor(equal_attention(10, 10, max(len(each.result["score"]) for each in results)))
+        panels["published"].plot(
+            range(1, 1 + len(equal)), equal / equal.mean(), color=COLOUR["ink"], linestyle="dotted"
+        )
         for score, axes in panels.items():
             axes.set(xlabel="place in the sequence", xscale="log", yscale="log")
             axes.set_yticks([1, 2, 5])
@@ -148,9 +151,9 @@ class PrimacyBias(ComputedStudy):
                 plain_powers(axis)
             style_page_axes(axes)
         panels["published"].set_ylabel("relevance / mean")
-        named = panels["published"].get_legend_handles_labels()
+        handles = panels["published"].get_legend_handles_labels()
         figure.legend(
-            *named,
+            *handles,
             loc="outside upper center",
             ncols=2,
             frameon=False,
@@ -161,7 +164,7 @@ class PrimacyBias(ComputedStudy):
 
 
 def equal_attention(short_term: int, relevant: int, number: int) -> list[float]:
-    """The relevance of the first states if attention were always shared equally.
+    """Return the relevance of the first states under equal attention.
 
     >>> equal_attention(1, 1, 4)
     [1.0, 0.5, 0.5, 0.5]

@@ -30,14 +30,14 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "learning_rate": 5e-4, "smoothing": 0.9},
     "rnn": {"cell": "rnn", "learning_rate": 1e-4, "smoothing": 0.9},
 }
-"""Kerg, A.1 Table 2, at 512 units."""
+"""Recipes of Kerg, A.1 Table 2, at 512 units."""
 MATCHED = {
     "exprnn 722": NETWORKS["exprnn"] | {"hidden_size": 722},
     "lstm 257": NETWORKS["lstm"] | {"hidden_size": 257},
 }
-"""With as many parameters as nnRNN, about 269K (ibid.)."""
+"""Networks with as many parameters as nnRNN, about 269K (ibid.)."""
 EPOCH = 500
-"""Iterations: 50,000 images in batches of 100."""
+"""Iterations per epoch: 50,000 images in batches of 100."""
 
 
 class PermutedMNIST(LearningStudy):
@@ -45,7 +45,7 @@ class PermutedMNIST(LearningStudy):
 
     name = "psmnist"
     title = "Permuted sequential MNIST"
-    question = "How well does each network tell digits from 784 pixels in a fixed random order?"
+    question = "How well does each network classify digits from 784 pixels in a fixed random order?"
     score = "accuracy"
     score_in_words = "accuracy"
     claims = (
@@ -105,7 +105,7 @@ class PermutedMNIST(LearningStudy):
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations with 56 pixels a step: it shows that the machinery works.",
+            "A few iterations with 56 pixels per step, to check that the code runs.",
             {
                 "networks": {name: NETWORKS[name] for name in ("nnrnn", "lstm")},
                 "changes": {
@@ -119,7 +119,7 @@ class PermutedMNIST(LearningStudy):
             },
         ),
         "cpu": Preset(
-            "128 units, two epochs, one seed: the beginning of learning, far from its end.",
+            "128 units, two epochs, one seed: only the beginning of training.",
             {
                 "networks": {name: NETWORKS[name] for name in ("nnrnn", "exprnn")},
                 "changes": {
@@ -136,7 +136,7 @@ class PermutedMNIST(LearningStudy):
         ),
     }
     cites = ("kerg2019", "kerg2020", "le2015")
-    caption = "Validation accuracy while learning."
+    caption = "Validation accuracy during training."
 
 
 STUDY = PermutedMNIST()

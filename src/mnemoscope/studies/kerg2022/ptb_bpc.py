@@ -1,4 +1,4 @@
-"""Penn Treebank, character by character (Kerg, Tables 1 and 3, A.1 Table 4; eigenvalues clamped: A.6 Table 6)."""
+"""Penn Treebank, character by character (Kerg, Tables 1 and 3, A.1 Table 4; clamped eigenvalues: A.6 Table 6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Schur
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about, as_subject
-from mnemoscope.replication.learning import LearningStudy
+from mnemoscope.replication.learning import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.training import load_model
 
@@ -37,15 +37,15 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "learning_rate": 8e-3, "smoothing": 0.9},
     "rnn": {"cell": "rnn", "learning_rate": 1e-5, "smoothing": 0.9},
 }
-"""Kerg, A.1 Table 4, windows of 150 steps, at 1,024 units."""
+"""Recipes of Kerg, A.1 Table 4, for windows of 150 steps, at 1,024 units."""
 MATCHED = {
     "exprnn 1386": NETWORKS["exprnn"] | {"hidden_size": 1386},
     "lstm 475": NETWORKS["lstm"] | {"hidden_size": 475, "learning_rate": 1e-3, "smoothing": 0.99},
 }
-"""With as many parameters as nnRNN, about 1.32M (ibid.)."""
+"""Networks with as many parameters as nnRNN, about 1.32M (ibid.)."""
 EPOCH = 262
-"""Iterations: 5,017,482 characters in 128 streams, windows of 150 steps."""
-# the released code halves the rate after every epoch without progress; after ten of them nothing moves any more
+"""Iterations per epoch: 5,017,482 characters in 128 streams, windows of 150 steps."""
+# The released code halves the learning rate after every epoch without progress; after ten such epochs learning stalls.
 BASE = RunConfig(
     "ptb-bpc",
     task="ptb",
@@ -76,7 +76,7 @@ CPU = {"hidden_size": 256, "embedding": 64, "steps": 2 * EPOCH, "evaluate_every"
 
 
 def bpc(subject: Subject | str, value: float, source: Source, off: float = 0.02) -> Claim:
-    """Return the claim for a published number of bits per character; values within `off` match."""
+    """Return the claim for a published number of bits per character; values that differ by at most `off` match."""
     tolerance = (value - off, value + off)
     return Claim(as_subject(subject), "bits per character", value, source, tolerance, better="lower")
 
@@ -128,11 +128,11 @@ class PennTreebankBPC(LearningStudy):
     base = BASE
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of small networks: it shows that the machinery works.",
+            "A few iterations of small networks, to check that the code runs.",
             {"networks": {name: NETWORKS[name] for name in ("nnrnn", "lstm")}, "changes": SMOKE},
         ),
         "cpu": Preset(
-            "256 units, two epochs, one seed: the beginning of learning, far from its end.",
+            "256 units, two epochs, one seed: only the beginning of training.",
             {"networks": {name: NETWORKS[name] for name in ("nnrnn", "exprnn")}, "changes": CPU},
         ),
         "paper": Preset(
@@ -141,10 +141,10 @@ class PennTreebankBPC(LearningStudy):
         ),
     }
     cites = ("kerg2019", "mikolov2012", "marcus1993")
-    caption = "Bits per character on the validation text while learning."
+    caption = "Bits per character on the validation text during training."
 
     def measure(self, run: Path) -> dict[str, Any]:
-        """The moduli and angles of the eigenvalues of an nnRNN."""
+        """Return the mean and the largest modulus of the eigenvalues of an nnRNN."""
         matrix = getattr(load_model(run)[0].cell, "connectivity", None)
         if not isinstance(matrix, Schur):
             return {}
@@ -153,9 +153,9 @@ class PennTreebankBPC(LearningStudy):
             return {"mean_modulus": moduli.mean().item(), "largest_modulus": moduli.max().item()}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        whole = [one.result for one in trials if "failed" not in one.result]
-        rows = [self.row(trials, "accuracy", [one["accuracy"] for one in whole], ".2%")]
-        moduli = [one["mean_modulus"] for one in whole if "mean_modulus" in one]
+        stable = [each.result for each in finite(trials)]
+        rows = [self.row(trials, "accuracy", [result["accuracy"] for result in stable], ".2%")]
+        moduli = [result["mean_modulus"] for result in stable if "mean_modulus" in result]
         return [*rows, self.row(trials, "mean modulus of eigenvalues", moduli, ".4f")] if moduli else rows
 
 
@@ -163,7 +163,7 @@ STUDY = PennTreebankBPC()
 
 
 class GammaClamp(PennTreebankBPC):
-    """nnRNN with the moduli of its eigenvalues learned, or fixed at 1 or at 0.958."""
+    """Train nnRNN with the moduli of its eigenvalues learned, or fixed at 1 or at 0.958."""
 
     name = "gamma-clamp"
     title = "nnRNN with eigenvalues of fixed modulus"
@@ -182,11 +182,11 @@ class GammaClamp(PennTreebankBPC):
     }
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of small networks: it shows that the machinery works.",
+            "A few iterations of small networks, to check that the code runs.",
             {"networks": networks, "changes": SMOKE},
         ),
         "cpu": Preset(
-            "256 units, two epochs, one seed: the beginning of learning, far from its end.",
+            "256 units, two epochs, one seed: only the beginning of training.",
             {"networks": networks, "changes": CPU},
         ),
         "paper": Preset(

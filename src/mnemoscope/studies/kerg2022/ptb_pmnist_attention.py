@@ -1,4 +1,4 @@
-"""Permuted MNIST and the Penn Treebank by networks that attend to their past (Kerg, chapter 4 Table 3)."""
+"""Permuted MNIST and the Penn Treebank for networks with attention to their past (Kerg, chapter 4 Table 3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MODRELU = {"nonlinearity": "modrelu", "scale": 0.5}
-"""Without bounds, so that `s = h + c` would grow from step to step; the authors' code has half of it."""
+"""modReLU is unbounded, so `s = h + c` would grow from step to step; the authors' code halves it."""
 DIGITS: dict[str, dict[str, Any]] = {
     "rnn": {"cell": "rnn", "learning_rate": 1e-4},
     "rnn-orth": {"cell": "rnn-orth", "learning_rate": 1e-4},
@@ -33,7 +33,7 @@ DIGITS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "learning_rate": 2e-4},
     "rellstm": {"cell": "rellstm", "learning_rate": 2e-4},
 }
-"""Kerg, B.4 Table 5; the RNN is trained as orth-RNN, and RelLSTM as LSTM, of which nothing is told."""
+"""Recipes of Kerg, B.4 Table 5. It lacks RNN and RelLSTM, which are trained as orth-RNN and LSTM."""
 CHARACTERS: dict[str, dict[str, Any]] = {
     "rnn": {"cell": "rnn", "learning_rate": 1e-3, "cell_options": {"nonlinearity": "tanh"}},
     "rnn-orth": {"cell": "rnn-orth", "learning_rate": 1e-3, "cell_options": {"nonlinearity": "tanh"}},
@@ -42,8 +42,8 @@ CHARACTERS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "learning_rate": 2e-4},
     "rellstm": {"cell": "rellstm", "learning_rate": 2e-4, "cell_options": {"short_term": 10, "relevant": 5}},
 }
-"""Kerg, B.4 Table 6; the RNN is trained as orth-RNN, and RelLSTM as LSTM with the screen of RelRNN. ExpRNN has modReLU
-here, where the table has tanh."""
+"""Recipes of Kerg, B.4 Table 6. The RNN is trained as orth-RNN, and RelLSTM as LSTM with the screen of RelRNN. ExpRNN
+has modReLU here instead of the table's tanh."""
 TABLE: dict[str, tuple[float | None, int | None, float]] = {
     "rnn": (1.56, 66, 90.4),
     "rnn-orth": (1.53, 66, 93.4),
@@ -58,21 +58,22 @@ TABLE: dict[str, tuple[float | None, int | None, float]] = {
 SOURCE = Source("kerg2022thesis", "chapter 4 Table 3")
 TASKS: dict[str, RunConfig] = {
     "pmnist": replace(PermutedMNIST.base, name="ptb-pmnist-attention", optimiser="adam", clip=1.0),
-    # Fig 5 of B.4 has windows of 125 steps; neither units nor epochs are told: those of the study ptb-bpc
+    # Fig 5 of B.4 has windows of 125 steps; units and epochs are not stated, so they are those of the study ptb-bpc
     "ptb": replace(TREEBANK, name="ptb-pmnist-attention", optimiser="adam", clip=1.0, task_options={"length": 125}),
 }
 
 
 def _claims() -> tuple[Claim, ...]:
-    found = []
+    claims = []
     for network, (bits, characters, digits) in TABLE.items():
         if bits is not None:
-            found.append(bpc(_subject("ptb", network), bits, SOURCE))
+            claims.append(bpc(_subject("ptb", network), bits, SOURCE))
         for task, percent, off in (("ptb", characters, 1.0), ("pmnist", digits, 1.0)):
             if percent is not None:
-                near, subject = ((percent - off) / 100, (percent + off) / 100), _subject(task, network)
-                found.append(Claim(subject, "accuracy", f"{percent}%", SOURCE, tolerance=near, better="higher"))
-    return tuple(found)
+                tolerance = (percent - off) / 100, (percent + off) / 100
+                subject = _subject(task, network)
+                claims.append(Claim(subject, "accuracy", f"{percent}%", SOURCE, tolerance, better="higher"))
+    return tuple(claims)
 
 
 def _subject(task: str, network: str) -> Subject:
@@ -80,18 +81,21 @@ def _subject(task: str, network: str) -> Subject:
 
 
 class AttentionOnData(LearningStudy):
-    """Train attentive networks and others on two data sets. Settings: for each task `networks` and `changes`."""
+    """Train networks with and without attention on two data sets.
+
+    The settings of a preset have `networks` and `changes` for each task.
+    """
 
     name = "ptb-pmnist-attention"
     title = "Permuted MNIST and the Penn Treebank with attention"
-    question = "Does attention to a few past states help where what matters is everywhere?"
+    question = "Does attention to a few past states help where relevant inputs are everywhere?"
     score = "accuracy"
     score_in_words = "accuracy"
     claims = _claims()
     base = TASKS["pmnist"]
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations of a small network on each task: it shows that the machinery works.",
+            "A few iterations of a small network on each task, to check that the code runs.",
             {
                 "pmnist": {
                     "networks": {"relrnn": DIGITS["relrnn"]},
@@ -119,7 +123,7 @@ class AttentionOnData(LearningStudy):
             },
         ),
         "cpu": Preset(
-            "64 units, 1,000 iterations, 7 pixels a step: the beginning of learning, far from its end.",
+            "64 units, 1,000 iterations, 7 pixels per step: only the beginning of training.",
             {
                 "pmnist": {
                     "networks": {name: DIGITS[name] for name in ("relrnn", "rellstm", "lstm")},
@@ -155,7 +159,7 @@ class AttentionOnData(LearningStudy):
         ),
     }
     cites = ("kerg2020", "le2015", "marcus1993", "mikolov2012")
-    caption = "Validation accuracy while learning."
+    caption = "Validation accuracy during training."
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
@@ -171,29 +175,29 @@ class AttentionOnData(LearningStudy):
         ]
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether a trial has the task and the units; how many epochs there were is not told."""
+        """Whether the task, the units and the batches are as published; the source does not state the epochs."""
         base = TASKS[trial.subject.task]
         return all(
             trial.settings[name] == getattr(base, name) for name in ("task_options", "hidden_size", "batch_size")
         )
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        bits = [one.result["bpc"] for one in trials if "bpc" in one.result]
+        bits = [each.result["bpc"] for each in trials if "bpc" in each.result]
         return [self.row(trials, "bits per character", bits)] if bits else []
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.6)
-        tasks = list(dict.fromkeys(one.trial.subject.task for one in results))
+        tasks = list(dict.fromkeys(each.trial.subject.task for each in results))
         panels = dict(zip(tasks, figure.subplots(1, len(tasks), squeeze=False)[0], strict=True))
-        networks = dict.fromkeys(one.trial.subject.network for one in results)
+        networks = dict.fromkeys(each.trial.subject.network for each in results)
         colour_of = dict(zip(networks, colours(), strict=False))
-        told = set()
-        for one in results:
-            network, curve = one.trial.subject.network, one.result["curve"]
-            panels[one.trial.subject.task].plot(
-                curve["step"], curve["accuracy"], color=colour_of[network], label=None if network in told else network
-            )
-            told.add(network)
+        labelled = set()
+        for each in results:
+            network, curve = each.trial.subject.network, each.result["curve"]
+            label = None if network in labelled else network
+            axes = panels[each.trial.subject.task]
+            axes.plot(curve["step"], curve["accuracy"], color=colour_of[network], label=label)
+            labelled.add(network)
         for task, axes in panels.items():
             axes.set(xlabel=f"iterations, {task}")
             style_page_axes(axes)

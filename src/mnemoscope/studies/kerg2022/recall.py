@@ -1,4 +1,4 @@
-"""What the studies of recall by attentive networks share (Kerg, chapter 4 and B.4)."""
+"""Base class and recipes of the studies of recall with attention (Kerg, chapter 4 and B.4)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SOLVED = 0.99
+"""Recall from which a task counts as solved."""
 PUBLISHED: dict[str, dict[str, Any]] = {
     "rnn-orth": {"cell": "rnn-orth", "optimiser": "rmsprop"},
     "exprnn": {"cell": "exprnn", "optimiser": "rmsprop", "orthogonal_learning_rate": 2e-5},
@@ -30,8 +31,9 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "sab": {"cell": "sab"},
     "rellstm": {"cell": "rellstm"},
 }
-"""Kerg, B.4 Table 3 (copy): learning rate 0.0002 for all. What is not told there: MemRNN and RelLSTM are trained as
-RelRNN, h-detach and SAB as LSTM; the rate of the orthogonal part is that of expRNN's own code."""
+"""Recipes of Kerg, B.4 Table 3 (copy): learning rate 0.0002 for all. The table lacks MemRNN and RelLSTM, which are
+trained as RelRNN, and h-detach and SAB, which are trained as LSTM. The rate of the orthogonal part is from expRNN's
+published code."""
 _MODRELU = {"optimiser": "rmsprop", "cell_options": {"nonlinearity": "modrelu", "scale": 0.5}}
 _STAGES = {"optimiser": "adamw", "weight_decay": 0.1, "curriculum_score": 0.98}
 OURS: dict[str, dict[str, Any]] = {
@@ -44,9 +46,9 @@ OURS: dict[str, dict[str, Any]] = {
     "sab": {"cell": "sab", "learning_rate": 3e-3},
     "rellstm": {"cell": "rellstm", "learning_rate": 6e-3} | _STAGES,
 }
-"""What learns in thousands of iterations in place of 200,000. modReLU with half of h + c, the authors' scale, holds a
-state over any delay, where tanh with h + c learns a delay of 100 and no longer one. A RelLSTM begins with short delays;
-weight decay lets its memory forget, so that a long delay ends as a short one does."""
+"""Our recipes, which learn in thousands of iterations instead of 200,000. modReLU with half of h + c, the authors'
+scale, holds a state over any delay; tanh with h + c learns a delay of 100 but no longer one. A RelLSTM starts with
+short delays; weight decay makes its memory forget, so that a long delay ends in the same state as a short one."""
 
 
 def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> dict[Subject, dict[str, Any]]:
@@ -59,7 +61,7 @@ def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> 
 
 
 def in_stages(networks: Mapping[str, dict[str, Any]], curriculum: str) -> dict[str, dict[str, Any]]:
-    """The networks; those that begin with easier tasks, with these delays."""
+    """Return the networks, with these delays as the curriculum of those that have one."""
     return {
         name: changed_options(network, {"curriculum": curriculum}) if "curriculum_score" in network else network
         for name, network in networks.items()
@@ -83,11 +85,11 @@ BASE = RunConfig(
     target_score=0.999,
     threads=1,
 )
-"""As the authors' code has it: 128 units, at most 200,000 batches of 10, gradients no longer than 1."""
+"""Settings of the authors' code: 128 units, at most 200,000 batches of 10, gradients clipped to norm 1."""
 
 
 def published_recall(subject: Subject, quantity: str, percent: int | str, source: Source) -> Claim:
-    """Return the claim for a percentage of a table; 99% and more matches 99% to 100%, the rest within 10 points."""
+    """Return the claim for a percentage of a table: 99% or more matches 99% to 100%, less matches within 10 points."""
     if isinstance(percent, str):
         return Claim(subject, quantity, percent, source)
     low, high = (SOLVED, 1.0) if percent >= 99 else (max(0.0, percent / 100 - 0.1), percent / 100 + 0.1)
@@ -101,47 +103,50 @@ class RecallStudy(SolvingStudy):
     landmarks = ((SOLVED, 1.0),)
     score_in_words = "recall"
     table: Mapping[str, Mapping[int, int | str]]
-    """Published percentages: network, delay."""
+    """Published percentages by network and delay."""
     published_base = BASE
     published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
 
-    def recalled(self, one: Finished) -> dict[int, float]:
-        """What a network recalls at each delay at which it was tested."""
-        return {one.trial.settings["task_options"]["delay"]: one.result["accuracy"]} if "loss" in one.result else {}
+    def recall_by_delay(self, finished: Finished) -> dict[int, float]:
+        """Return the recall of a network at each tested delay."""
+        delay = finished.trial.settings["task_options"]["delay"]
+        return {delay: finished.result["accuracy"]} if "loss" in finished.result else {}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         return [until_solved(name, trials)]
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether the network is no smaller than the published one; what else differs is told beside."""
+        """Whether the network is at least as large as the published one; `compare` reports other differences."""
         return trial.settings["hidden_size"] >= BASE.hidden_size
 
     def solved(self, result: Mapping[str, Any]) -> bool:
         return result["accuracy"] >= SOLVED
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        """Learning curves, and recall at every delay beside what was published."""
+        """Draw learning curves, and measured and published recall at every delay."""
         figure = new_figure(7.2, 3.6)
         learning, lengths = figure.subplots(1, 2, width_ratios=(1, 1))
-        networks = dict.fromkeys(one.trial.subject.network for one in results)
+        networks = dict.fromkeys(each.trial.subject.network for each in results)
         colour_of = dict(zip(networks, colours(), strict=False))
-        for one in results:
-            curve, colour = one.result["curve"], colour_of[one.trial.subject.network]
+        for each in results:
+            curve, colour = each.result["curve"], colour_of[each.trial.subject.network]
             learning.plot(curve["step"], curve["accuracy"], color=colour, linewidth=1.2)
         for network, colour in colour_of.items():
-            found: dict[int, list[float]] = {}
-            for one in results:
-                if one.trial.subject.network == network:
-                    for delay, recall in self.recalled(one).items():
-                        found.setdefault(delay, []).append(recall)
-            means = {delay: mean(found[delay]) for delay in sorted(found)}
+            measured: dict[int, list[float]] = {}
+            for each in results:
+                if each.trial.subject.network == network:
+                    for delay, recall in self.recall_by_delay(each).items():
+                        measured.setdefault(delay, []).append(recall)
+            means = {delay: mean(measured[delay]) for delay in sorted(measured)}
             lengths.plot(list(means), list(means.values()), color=colour, marker=".", label=network)
-            told = self.table.get(network, {})
-            shown = {at: value / 100 for at, value in told.items() if at in means and isinstance(value, int)}
+            published = self.table.get(network, {})
+            shown = {
+                delay: value / 100 for delay, value in published.items() if delay in means and isinstance(value, int)
+            }
             lengths.plot(list(shown), list(shown.values()), "o", color=colour, fillstyle="none", markersize=9)
         learning.set(xlabel="iterations", ylabel="recall", ylim=(-0.03, 1.05))
         lengths.set(xlabel="delay", xscale="log", ylim=(-0.03, 1.05))
-        delays = sorted({delay for one in results for delay in self.recalled(one)})
+        delays = sorted({delay for each in results for delay in self.recall_by_delay(each)})
         lengths.set_xticks(delays, [f"{delay:,}" for delay in delays], rotation=45)
         lengths.minorticks_off()
         for axes in (learning, lengths):
@@ -151,7 +156,7 @@ class RecallStudy(SolvingStudy):
 
 
 def until_solved(name: str, trials: Sequence[Finished]) -> Row:
-    """How long it took to recall 99%, and when training stopped."""
-    found = [first_step(one.result["curve"], "accuracy", SOLVED) for one in trials]
-    told = ", ".join("never" if step is None else f"{step:,.0f}" for step in found)
-    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", told, remark=ended(trials))
+    """Return the row with the iterations to 99% recall and to the end of training."""
+    steps = [first_step(each.result["curve"], "accuracy", SOLVED) for each in trials]
+    ours = ", ".join("never" if step is None else f"{step:,.0f}" for step in steps)
+    return Row(f"{name}: iterations to {SOLVED:.0%} recall", "", ours, remark=ended(trials))

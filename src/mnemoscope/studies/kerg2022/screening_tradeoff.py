@@ -1,4 +1,4 @@
-"""How much a screened network must keep for gradients to reach back (Kerg, B.3 Fig 1)."""
+"""How many states a screened network must keep for stable gradients (Kerg, B.3 Fig 1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES = (3, 8, 18, 25)
+"""Values of the varied parameter of the screen."""
 FIXED = 15
+"""Value of the other one."""
 
 
 def _screen(symbol: str, size: int) -> Subject:
@@ -37,28 +39,28 @@ NETWORKS: dict[Subject, dict[str, Any]] = {
     **{_screen("rho", rho): {"cell_options": {"relevant": rho, "short_term": FIXED}} for rho in SIZES},
     **{_screen("nu", nu): {"cell_options": {"relevant": FIXED, "short_term": nu}} for nu in SIZES},
 }
-"""rho, places for relevant states, with nu = 15; nu, the short-term buffer, with rho = 15. The source has "MemLSTM",
-but only a screened network has rho and nu."""
+"""Screens of several sizes: rho, the slots for relevant states, with nu = 15; nu, the length of the short-term buffer,
+with rho = 15. The source names "MemLSTM", but only a screened network has rho and nu."""
 
 
 def learning(network: Mapping[str, Any]) -> dict[str, Any]:
-    """The network, trained as the RelLSTM of the study denoise."""
+    """Return the network with the recipe of the RelLSTM of the study denoise."""
     options = {**SCREENED["rellstm"]["cell_options"], **network["cell_options"]}
     return {**SCREENED["rellstm"], "cell_options": options}
 
 
 SPREAD = "decades of the gradient norm"
 STABLE = 2.0
-"""Decades over which a gradient may vary along a sequence and be called stable; our reading, not the source's."""
+"""Decades over which a stable gradient may vary along a sequence; our reading, since the source has no number."""
 SEQUENCES = 10
 
 
 class ScreeningTradeoff(LearningStudy):
-    """Train screened networks of several sizes on the denoise task, and follow the gradient back through time."""
+    """Train screened networks of several sizes on the denoise task, and trace the gradient back through time."""
 
     name = "screening-tradeoff"
     title = "How much to keep"
-    question = "How do the two sizes of a screen change how far gradients reach, and what is learned?"
+    question = "How do the two sizes of a screen affect the gradients and the recall?"
     score = "accuracy"
     score_in_words = "recall"
     claims = (
@@ -96,7 +98,7 @@ class ScreeningTradeoff(LearningStudy):
     base = replace(BASE, name="screening-tradeoff", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations at a delay of 20: it shows that the machinery works.",
+            "A few iterations at a delay of 20, to check that the code runs.",
             {
                 "networks": {screen: NETWORKS[screen] for screen in (_screen("rho", 3), _screen("nu", 3))},
                 "changes": {"task_options": {"delay": 20}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
@@ -136,41 +138,41 @@ class ScreeningTradeoff(LearningStudy):
     }
     cites = ("kerg2020", "jing2019")
     caption = (
-        "Norm of the gradient of the loss at the states of the trained networks, from the last step back; mean over "
-        "sequences of the logarithm. Left: for several rho, right: for several nu, the other one being 15."
+        "Norm of the gradient of the loss at the states of the trained networks, from the last step back; mean of the "
+        "logarithm over sequences. Left: several rho with nu = 15; right: several nu with rho = 15."
     )
 
     def measure(self, run: Path) -> dict[str, Any]:
-        """Mean of log10 |dL / dh_t| over sequences, from the last step back; h is the output of the LSTM alone."""
+        """Return the mean of log10 |dL / dh_t| over sequences, from the last step back; h is the LSTM's output only."""
         model, task, config = load_model(run)
         batch = task.batch(SEQUENCES, config.seed, 0, "validation")
         norms = task_gradients(task, model, batch).norms[0]
-        # a gradient that is exactly 0 has no logarithm
+        # clamp: a gradient of exactly 0 has no logarithm
         back = norms.clamp(min=torch.finfo(norms.dtype).tiny).log10().mean(1).flip(0)
         return {"gradient": rounded(back)}
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether the task and the size are as published; how well it is learned is told beside."""
-        own = ("task_options", "hidden_size", "steps")
-        return all(trial.settings[name] == getattr(self.base, name) for name in own)
+        """Whether the task, the size and the length of training are as published; another row has the recall."""
+        names = ("task_options", "hidden_size", "steps")
+        return all(trial.settings[name] == getattr(self.base, name) for name in names)
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        found = [one.result["gradient"] for one in trials if "gradient" in one.result]
-        decades = [max(values) - min(values) for values in found]
-        slope = ", ".join(f"{10 ** (values[-1] - values[0]):.2g}" for values in found)
+        curves = [each.result["gradient"] for each in trials if "gradient" in each.result]
+        decades = [max(values) - min(values) for values in curves]
+        ratios = ", ".join(f"{10 ** (values[-1] - values[0]):.2g}" for values in curves)
         return [
-            self.row(trials, SPREAD, decades, ".2f", f"at the first step {slope} times what it is at the last"),
+            self.row(trials, SPREAD, decades, ".2f", f"at the first step {ratios} times the norm at the last"),
             until_solved(name, trials),
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.2)
         panels = dict(zip(("rho", "nu"), figure.subplots(1, 2), strict=True))
-        looked = [one for one in results if "gradient" in one.result]
+        drawn = [each for each in results if "gradient" in each.result]
         for symbol, axes in panels.items():
-            groups = by_name([one for one in looked if one.trial.subject[symbol] is not None])
+            groups = by_name([each for each in drawn if each.trial.subject[symbol] is not None])
             for (name, trials), colour in zip(groups.items(), colours(), strict=False):
-                curves = [one.result["gradient"] for one in trials]
+                curves = [each.result["gradient"] for each in trials]
                 axes.plot([mean(at) for at in zip(*curves, strict=True)], color=colour, label=name)
             axes.set(xlabel="steps back")
             axes.set_title(f"{symbol} varies", fontsize=PAGE_FONT_SIZE, color=COLOUR["muted"])

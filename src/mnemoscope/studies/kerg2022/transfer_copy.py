@@ -1,4 +1,4 @@
-"""Learn to copy after 100 steps, and be tested after up to 5,000 (Kerg, chapter 4 Table 1)."""
+"""The copy task, trained at a delay of 100 and tested at delays up to 5,000 (Kerg, chapter 4 Table 1)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from mnemoscope.training import evaluate_tasks, load_model
 
 NETWORKS = {name: {"steps": 6000, "batch_size": 64, **network} for name, network in in_stages(OURS, "10 30").items()}
 SLOWER = ("memrnn", "sab", "h-detach")
-"""Networks without a kernel of their own: an iteration takes ten times as long."""
+"""Networks without a fused kernel: an iteration takes ten times as long."""
 TIMES_AS_LONG = (1, 2, 4, 20, 50)
-"""The delays of the test, as multiples of the one that was learned."""
+"""Test delays, as multiples of the training delay."""
 TABLE: dict[str, dict[int, int | str]] = {
     "rnn-orth": {100: 99, 200: 4, 400: 16, 2000: 10, 5000: 0},
     "exprnn": {100: 100, 200: 86, 400: 73, 2000: 58, 5000: 50},
@@ -45,8 +45,8 @@ class TransferCopy(RecallStudy):
     """Train networks at one delay, and test them at longer ones without further training."""
 
     name = "transfer-copy"
-    title = "Copying after longer delays than were learned"
-    question = "Which networks that learned to recall ten symbols after 100 steps do so after up to 5,000?"
+    title = "Copying after longer delays than in training"
+    question = "Which networks that learned to recall ten symbols after 100 steps still do so after up to 5,000?"
     table = TABLE
     claims = tuple(
         published_recall(
@@ -58,14 +58,14 @@ class TransferCopy(RecallStudy):
     base = replace(BASE, name="transfer-copy")
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
-            "A few iterations at a delay of 3, tests up to 150: it shows that the machinery works.",
+            "A few iterations at a delay of 3, tests up to 150, to check that the code runs.",
             {
                 "networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
                 "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
             },
         ),
         "cpu": Preset(
-            "Sizes as published, recipes of ours (`recall.OURS`); batches of 64 (RelRNN 32), at most 3,000 "
+            "Sizes as published, our recipes (`recall.OURS`); batches of 64 (RelRNN 32), at most 3,000 "
             "iterations; one seed.",
             {
                 "networks": {
@@ -77,7 +77,7 @@ class TransferCopy(RecallStudy):
             },
         ),
         "paper": Preset(
-            "Sizes as published, recipes of ours (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
+            "Sizes as published, our recipes (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
             "delays first); batches of 64, at most 6,000 iterations (MemRNN, SAB and h-detach 3,000), on a "
             "GPU; one seed.",
             {
@@ -92,8 +92,8 @@ class TransferCopy(RecallStudy):
     }
     cites = ("kerg2020", "hochreiter1997")
     caption = (
-        "Left: recall at the delay that is learned. Right: recall at longer delays without further training (dots and "
-        "lines), and as published (circles)."
+        "Left: recall at the training delay. Right: recall at longer delays without further training (dots and lines) "
+        "and published recall (circles)."
     )
 
     def measure(self, run: Path) -> dict[str, Any]:
@@ -103,16 +103,13 @@ class TransferCopy(RecallStudy):
         scores = evaluate_tasks(model.to(config.device), tasks, seed=config.seed)
         return {"tested": [[delay, round(score["accuracy"], 4)] for delay, score in scores.items()]}
 
-    def recalled(self, one: Finished) -> dict[int, float]:
-        return {int(delay): recall for delay, recall in one.result.get("tested", ())}
+    def recall_by_delay(self, finished: Finished) -> dict[int, float]:
+        return {int(delay): recall for delay, recall in finished.result.get("tested", ())}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        whole = finite(trials)
-        delays = dict.fromkeys(delay for one in whole for delay in self.recalled(one))
-        rows = [
-            self.row(trials, f"recall at delay {delay}", [self.recalled(one)[delay] for one in whole])
-            for delay in delays
-        ]
+        recalls = [self.recall_by_delay(each) for each in finite(trials)]
+        delays = dict.fromkeys(delay for recall in recalls for delay in recall)
+        rows = [self.row(trials, f"recall at delay {delay}", [recall[delay] for recall in recalls]) for delay in delays]
         return [*rows, until_solved(name, trials)]
 
 
