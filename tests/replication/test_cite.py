@@ -191,9 +191,7 @@ def test_cite_refuses_truncated_folders(root, tmp_path, capsys):
     (folder / "config.toml").write_text(whole[:30])
     refused("TOML")
     lines = whole.splitlines(keepends=True)
-    (folder / "config.toml").write_text(
-        "".join(lines[: lines.index("hidden_size = 3\n")])
-    )  # valid, but incomplete
+    (folder / "config.toml").write_text("".join(lines[: lines.index("hidden_size = 3\n")]))  # valid, but incomplete
     refused("truncated")
     (folder / "config.toml").write_text(whole)
     (folder / "page.html").write_text((source / "page.html").read_text()[:4000])

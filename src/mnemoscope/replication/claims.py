@@ -99,7 +99,7 @@ class Claim:
     tolerance: tuple[float, float] | None = None
     """Lowest and highest measured value that matches the claim; None: nothing comparable is measured."""
     better: Literal["higher", "lower"] | None = None
-    """Which values are better than the published one; None: neither side is."""
+    """Side of the published value that is better; None: neither."""
     reason: str = ""
     """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
 

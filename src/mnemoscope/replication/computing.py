@@ -56,11 +56,11 @@ def plain_powers(axis: Any) -> None:
     axis.set_minor_formatter(lambda *_: "")
 
 
-def legend_above(figure: Any, columns: int) -> None:
-    """Draw one legend for all axes above them."""
-    figure.legend(
-        loc="outside upper center", ncols=columns, frameon=False, labelcolor=COLOUR["ink"], fontsize=PAGE_FONT_SIZE
-    )
+def legend_above(figure: Any, columns: int, handles: Mapping[str, Any] | None = None) -> None:
+    """Draw one legend above all axes, of `handles` by label; by default, of all labelled lines."""
+    entries = () if handles is None else (handles.values(), handles.keys())
+    style = {"frameon": False, "labelcolor": COLOUR["ink"], "fontsize": PAGE_FONT_SIZE}
+    figure.legend(*entries, loc="outside upper center", ncols=columns, **style)
 
 
 def spread(values: Sequence[float], form: str = ".3g") -> str:

@@ -33,7 +33,7 @@ class Line:
 
     @property
     def preset(self) -> str:
-        """Preset of the measurement; empty if there is none."""
+        """Preset of the measurement, or an empty text."""
         return "" if self.results is None else self.results.preset
 
     @property

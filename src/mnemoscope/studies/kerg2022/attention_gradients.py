@@ -19,7 +19,7 @@ from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.computing import rounded
+from mnemoscope.replication.computing import legend_above, rounded
 from mnemoscope.replication.learning import LearningStudy, by_name
 from mnemoscope.replication.solving import changed_options
 from mnemoscope.replication.study import Finished, Preset, Trial
@@ -198,15 +198,7 @@ class AttentionGradients(LearningStudy):
         handles = {
             label: line for axes in panels.flat for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="outside upper center",
-            ncols=4,
-            frameon=False,
-            labelcolor=COLOUR["ink"],
-            fontsize=PAGE_FONT_SIZE,
-        )
+        legend_above(figure, 4, handles)
         return figure
 
 

@@ -40,7 +40,7 @@ PUBLISHED: dict[str, dict[int, int | str]] = {
 
 
 def longer(network: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the recipe by which a RelRNN learns a delay of more than 100; other networks stay as they are.
+    """Return the recipe by which a RelRNN learns a delay of more than 100; other networks do not change.
 
     It starts with shorter delays, because early in training its states grow exponentially from step to step. From a
     delay of 1,000 it also leaves out the batches whose gradients still explode later.

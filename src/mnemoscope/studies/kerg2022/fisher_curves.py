@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SIZE, LAGS = 100, 200
 ALPHAS, BETAS, DIAGONALS = (0.95, 1.0, 1.05), (0.0, 0.005), (0.0, 0.2)
+SECTION = Source("kerg2022thesis", "3.4.2")
 HUGE = 1e9
 """Upper end of a tolerance without an upper limit."""
 
@@ -63,31 +64,29 @@ class FisherCurves(ComputedStudy):
             Source("kerg2022thesis", "2.6; Ganguli et al. 2008"),
             tolerance=(0, 1 + 1e-9),
         ),
-        Claim(about("d = 0"), "held from step N on", "nothing", Source("kerg2022thesis", "3.4.2"), tolerance=(0, 0)),
+        Claim(about("d = 0"), "held from step N on", "nothing", SECTION, tolerance=(0, 0)),
         Claim(
             about("beta = 0.005 / 0"),
             "total",
             "not degraded",
-            Source("kerg2022thesis", "3.4.2"),
+            SECTION,
             tolerance=(0.95, HUGE),
         ),
         Claim(
             EVERYTHING,
             "d = 0.2 / delay line, k < N",
             "almost 1",
-            Source("kerg2022thesis", "3.4.2"),
+            SECTION,
             tolerance=(0.95, HUGE),
         ),
         Claim(
             about("d = 0.2"),
             "held from step N on",
             "something",
-            Source("kerg2022thesis", "3.4.2"),
+            SECTION,
             tolerance=(0.01, HUGE),
         ),
-        Claim(
-            about("d = 0.2 / delay line"), "total", "above 1", Source("kerg2022thesis", "3.4.2"), tolerance=(1, HUGE)
-        ),
+        Claim(about("d = 0.2 / delay line"), "total", "above 1", SECTION, tolerance=(1, HUGE)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),

@@ -42,7 +42,7 @@ ROOMS: dict[str, tuple[str, str]] = {
     "Fetch-5x5": ("Fetch-5x5-N2", "Fetch-8x8-N3"),
     "DoorKey-5x5": ("DoorKey-5x5", "DoorKey-16x16"),
 }
-"""Training and test environments by their full MiniGrid names; there is only one of each kind and size."""
+"""Training and test environments with their full MiniGrid names; MiniGrid has no others of these sizes."""
 TABLE: dict[str, dict[str, tuple[float, float]]] = {
     "RedBlueDoors-6x6": {"memlstm": (0.97, 0.95), "rellstm": (0.97, 0.95)},
     "GoToObject-6x6": {"memlstm": (0.85, 0.66), "rellstm": (0.84, 0.74)},
@@ -234,11 +234,10 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
     columns, single = min(3, len(rooms)), len(rooms) == 1
     rows = ceil(len(rooms) / columns)
     figure = new_figure(8.4, 3.8 if single else 2.2 * rows + 4.2)
-    grid = (
-        figure.add_gridspec(1, 2)
-        if single
-        else figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
-    )
+    if single:
+        grid = figure.add_gridspec(1, 2)
+    else:
+        grid = figure.add_gridspec(rows + 1, columns, height_ratios=[*[1] * rows, 1.8])
     learning = {room: figure.add_subplot(grid[divmod(number, columns)]) for number, room in enumerate(rooms)}
     for number, (room, axes) in enumerate(learning.items()):
         axes.set(xlabel="steps", ylabel="reward" if number % columns == 0 else "")

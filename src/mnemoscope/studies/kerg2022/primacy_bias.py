@@ -14,7 +14,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, plain_powers, rounded, spread
+from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.learning import by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 
@@ -151,15 +151,8 @@ class PrimacyBias(ComputedStudy):
                 plain_powers(axis)
             style_page_axes(axes)
         panels["published"].set_ylabel("relevance / mean")
-        handles = panels["published"].get_legend_handles_labels()
-        figure.legend(
-            *handles,
-            loc="outside upper center",
-            ncols=2,
-            frameon=False,
-            labelcolor=COLOUR["ink"],
-            fontsize=PAGE_FONT_SIZE,
-        )
+        lines, labels = panels["published"].get_legend_handles_labels()
+        legend_above(figure, 2, dict(zip(labels, lines, strict=True)))
         return figure
 
 

@@ -63,6 +63,7 @@ BASE = RunConfig(
     checkpoint_every=EPOCH,
     threads=1,
 )
+TABLE_1 = Source("kerg2022thesis", "Table 1, T = 150, N = 1024")
 SMOKE = {
     "hidden_size": 12,
     "embedding": 8,
@@ -94,11 +95,11 @@ class PennTreebankBPC(LearningStudy):
     score = "bpc"
     score_in_words = "bits per character"
     claims = (
-        bpc("nnrnn", 1.47, Source("kerg2022thesis", "Table 1, T = 150, N = 1024")),
-        bpc("exprnn", 1.51, Source("kerg2022thesis", "Table 1, T = 150, N = 1024")),
-        bpc("rnn-orth", 1.62, Source("kerg2022thesis", "Table 1, T = 150, N = 1024")),
-        bpc("eurnn", 1.69, Source("kerg2022thesis", "Table 1, T = 150, N = 1024")),
-        bpc("rnn", 2.89, Source("kerg2022thesis", "Table 1, T = 150, N = 1024")),
+        bpc("nnrnn", 1.47, TABLE_1),
+        bpc("exprnn", 1.51, TABLE_1),
+        bpc("rnn-orth", 1.62, TABLE_1),
+        bpc("eurnn", 1.69, TABLE_1),
+        bpc("rnn", 2.89, TABLE_1),
         bpc("lstm", 1.37, Source("kerg2022thesis", "3.6.2, N = 1024")),
         bpc("exprnn 1386", 1.49, Source("kerg2022thesis", "Table 1, T = 150, 1.32M parameters")),
         Claim(

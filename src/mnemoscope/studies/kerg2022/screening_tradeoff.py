@@ -52,6 +52,15 @@ def learning(network: Mapping[str, Any]) -> dict[str, Any]:
 SPREAD = "decades of the gradient norm"
 STABLE = 2.0
 """Decades over which a stable gradient may vary along a sequence; our reading, since the source has no number."""
+SOURCES = {
+    "rho": Source("kerg2022thesis", "B.3 Fig 1 (left)"),
+    "nu": Source("kerg2022thesis", "B.3 Fig 1 (right)"),
+}
+STATEMENTS = {
+    ("rho", 3): ("unstable", SOURCES["rho"], (STABLE, 300)),
+    ("nu", 3): ("slightly less stable", SOURCES["nu"], (0, STABLE)),
+}
+"""Published statements, with their tolerances, about screens that are not called stable."""
 SEQUENCES = 10
 
 
@@ -63,37 +72,10 @@ class ScreeningTradeoff(LearningStudy):
     question = "How do the two sizes of a screen affect the gradients and the recall?"
     score = "accuracy"
     score_in_words = "recall"
-    claims = (
-        Claim(
-            _screen("rho", 3), SPREAD, "unstable", Source("kerg2022thesis", "B.3 Fig 1 (left)"), tolerance=(STABLE, 300)
-        ),
-        *(
-            Claim(
-                _screen("rho", rho),
-                SPREAD,
-                "stable",
-                Source("kerg2022thesis", "B.3 Fig 1 (left)"),
-                tolerance=(0, STABLE),
-            )
-            for rho in SIZES[1:]
-        ),
-        Claim(
-            _screen("nu", 3),
-            SPREAD,
-            "slightly less stable",
-            Source("kerg2022thesis", "B.3 Fig 1 (right)"),
-            tolerance=(0, STABLE),
-        ),
-        *(
-            Claim(
-                _screen("nu", nu),
-                SPREAD,
-                "stable",
-                Source("kerg2022thesis", "B.3 Fig 1 (right)"),
-                tolerance=(0, STABLE),
-            )
-            for nu in SIZES[1:]
-        ),
+    claims = tuple(
+        Claim(_screen(symbol, size), SPREAD, *STATEMENTS.get((symbol, size), ("stable", SOURCES[symbol], (0, STABLE))))
+        for symbol in ("rho", "nu")
+        for size in SIZES
     )
     base = replace(BASE, name="screening-tradeoff", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
