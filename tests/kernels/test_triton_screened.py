@@ -25,17 +25,17 @@ HOWS = {
 }
 
 
-def problem(how, additive, size=5, time=9, batch=2, filled=5):
+def problem(options, additive, size=5, time=9, batch=2, filled=5):
     torch.manual_seed(size + time)
-    gates = 4 * size if how.cell == "lstm" else size
+    gates = 4 * size if options.cell == "lstm" else size
     us = torch.randn(time, batch, gates)
-    score = torch.rand(batch, how.slots)
-    score[:, min(filled, how.slots) :] = EMPTY
+    score = torch.rand(batch, options.slots)
+    score[:, min(filled, options.slots) :] = EMPTY
     score[0] = EMPTY
-    rows = torch.randn(batch, how.slots, 2 * size) * (score != EMPTY).unsqueeze(-1)
-    c = torch.randn(batch, size) if how.cell == "lstm" else None
+    rows = torch.randn(batch, options.slots, 2 * size) * (score != EMPTY).unsqueeze(-1)
+    c = torch.randn(batch, size) if options.cell == "lstm" else None
     start = Start(torch.randn(batch, size), c, rows, score)
-    bias = 0.3 * torch.randn(size) if how.cell == "modrelu" else None
+    bias = 0.3 * torch.randn(size) if options.cell == "modrelu" else None
     square = [torch.randn(rows, size) / size**0.5 for rows in (gates, size, size)]
     weights = Weights(square[0], bias, *square[1:], 3 * torch.randn(size) if additive else None)
     return us, start, weights
@@ -55,22 +55,22 @@ def assert_near(found, expected, bound=2e-5):
 
 
 @pytest.mark.parametrize("additive", [True, *slow(False)])
-@pytest.mark.parametrize("how", HOWS)
-def test_the_kernels_are_the_steps_of_the_cpu(how, additive):
-    how = HOWS[how]
-    us, start, weights = problem(how, additive)
+@pytest.mark.parametrize("options", HOWS)
+def test_the_kernels_are_the_steps_of_the_cpu(options, additive):
+    options = HOWS[options]
+    us, start, weights = problem(options, additive)
     exact = (us.double(), moved(start, "cpu", torch.float64), moved(weights, "cpu", torch.float64))
     here = (us.to(DEVICE), moved(start, DEVICE, torch.float32), moved(weights, DEVICE, torch.float32))
-    expected, found = forward_on_cpu(*exact, how), kernels.forward(*here, how)
+    expected, found = forward_on_cpu(*exact, options), kernels.forward(*here, options)
     assert (expected.moved >= 0).any()
     assert_near(found, expected)
     there = expected.moved >= 0
     assert torch.equal(found.dropped.cpu()[there], expected.dropped[there])
     torch.manual_seed(0)
     grads = [torch.randn_like(expected.outputs), torch.randn_like(start.s.double()), None]
-    if how.cell == "lstm":
+    if options.cell == "lstm":
         grads[2] = torch.randn_like(start.s.double())
     grads.append(torch.randn_like(expected.last))
-    slow = backward_on_cpu(tuple(grads), *exact[1:], how, expected)
+    slow = backward_on_cpu(tuple(grads), *exact[1:], options, expected)
     given = tuple(None if grad is None else grad.to(DEVICE, torch.float32) for grad in grads)
-    assert_near(kernels.backward(given, *here[1:], how, found), slow)
+    assert_near(kernels.backward(given, *here[1:], options, found), slow)

@@ -155,13 +155,13 @@ def test_finite_differences_agree_with_the_norms():
     """A step along the gradient raises the loss by the norm times the length of the step."""
     cell = attentive(RelevanceScreen(2, 2))
     xs = randn(8, 1, 3)
-    nudges = torch.zeros(8, 1, 6, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(cell.watched(xs, nudges=nudges)[-1].square().sum(), nudges)
+    perturbations = torch.zeros(8, 1, 6, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(cell.scan_outputs(xs, perturbations=perturbations)[-1].square().sum(), perturbations)
     norms = gradient_norms(cell, xs, lambda outputs: outputs[-1].square().sum()).norms[0]
     for t in range(8):
         way = torch.zeros_like(slope)
         way[t] = 1e-5 * slope[t] / slope[t].norm()
-        up, down = (cell.watched(xs, nudges=sign * way)[-1].square().sum() for sign in (1, -1))
+        up, down = (cell.scan_outputs(xs, perturbations=sign * way)[-1].square().sum() for sign in (1, -1))
         assert float((up - down).detach() / 2e-5) == pytest.approx(float(norms[t]), rel=1e-7)
 
 
@@ -458,7 +458,7 @@ def test_the_lenses_are_registered():
         (
             lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3), torch.ones(1, 5, dtype=torch.bool)),
             ValueError,
-            "mask must be of bool",
+            "mask must be bool",
         ),
         (
             lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3)).dependencies(1.0),

@@ -347,5 +347,5 @@ def test_what_someone_changed_on_the_instance_is_heeded(change):
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 def test_a_state_of_another_network_is_refused_in_words(backend):
     cell, other = (Attentive(LSTM(5, 12), RelevanceScreen(3, relevant)) for relevant in (4, 5))
-    with pytest.raises(ValueError, match="has 7 slots, but the given one 8"):
+    with pytest.raises(ValueError, match="has 7 slots, but the given one has 8"):
         ms.scan(cell, torch.zeros(2, 3, 5), other.initial_state(3), backend=backend)

@@ -7,7 +7,7 @@ import mnemoscope as ms
 from mnemoscope.cells import LSTM, Elman
 from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, SparseBacktracking
-from mnemoscope.memory.attention.normalisation import LITTLE, TopK
+from mnemoscope.memory.attention.normalisation import EPSILON, TopK
 from mnemoscope.networks.attentive import sab
 
 FLOAT64_ROUNDING = 1e-12
@@ -67,9 +67,9 @@ def shared(e, k, released):
     if len(e) <= k:
         return e if released else list(torch.stack(e).softmax(0))
     ordered = sorted(e, key=lambda one: float(one.detach()), reverse=True)
-    threshold = ordered[k - 1] + LITTLE if released else ordered[k]
+    threshold = ordered[k - 1] + EPSILON if released else ordered[k]
     above = [torch.relu(one - threshold) for one in e]
-    return [one / (sum(above) + LITTLE) for one in above]
+    return [one / (sum(above) + EPSILON) for one in above]
 
 
 def gradients(cell, xs, outputs):
@@ -212,7 +212,7 @@ def test_the_gradient_of_the_largest_scores_is_that_of_differences(slots, releas
     valid = torch.rand(slots, 4) > 0.4
     grad = torch.randn(slots, 4, 2, dtype=torch.float64)
     for where in (None, valid):
-        pulled = share.pull(scores.detach(), share(scores, where).detach(), where, grad)
+        pulled = share.backward(scores.detach(), share(scores, where).detach(), where, grad)
         assert torch.allclose(pulled, torch.autograd.grad(share(scores, where), scores, grad)[0], rtol=0, atol=1e-12)
         assert torch.autograd.gradcheck(lambda e, where=where: share(e, where), scores)
 

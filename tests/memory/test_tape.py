@@ -259,14 +259,14 @@ def test_published_machines_are_fused_and_larger_ones_are_not():
 
 
 @pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_products_with_a_memory_are_sums_either_way(one_by_one, heads):
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_products_with_a_memory_are_sums_either_way(elementwise, heads):
     """Which way is taken depends on the machine; both are tried on every one."""
     memory, vectors, weights = (
         torch.randn(size, dtype=torch.float64) for size in ((4, 5, 7), (4, heads, 5), (4, heads, 7))
     )
     products = Products(memory)
-    products.one_by_one = one_by_one
+    products.elementwise = elementwise
     torch.testing.assert_close(products.dots(vectors, memory), torch.einsum("bhn,bns->bhs", vectors, memory))
     torch.testing.assert_close(products.means(weights, memory), torch.einsum("bhs,bns->bhn", weights, memory))
     expected = memory + torch.einsum("bhn,bhs->bns", vectors, weights)
@@ -274,13 +274,13 @@ def test_products_with_a_memory_are_sums_either_way(one_by_one, heads):
     torch.testing.assert_close(memory, expected)
 
 
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_the_fast_scan_is_the_loop_by_either_kind_of_products(one_by_one, monkeypatch):
+@pytest.mark.parametrize("elementwise", [False, True])
+def test_the_fast_scan_is_the_loop_by_either_kind_of_products(elementwise, monkeypatch):
     begin = Products.__init__
 
     def chosen(self, memory):
         begin(self, memory)
-        self.one_by_one = one_by_one
+        self.elementwise = elementwise
 
     monkeypatch.setattr(Products, "__init__", chosen)
     test_the_fast_scan_is_the_loop_with_its_gradients(ntm(3, 6, slots=5, slot_size=4).double(), None)
@@ -518,7 +518,7 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
         (lambda: TuringMachine(MatrixRNN([(9, 1), (2, 3)], (4, 4)), 5, (2, 3), read_heads=2), "takes"),
         (lambda: matntm(3, 4, controller="lstm", layers=7), "layers is 7"),
         (lambda: ms.scan(ntm(3, 4).half(), torch.zeros(2, 1, 3).half()), "float16"),
-        (lambda: TuringMachine(ms.registry.cells.load("memrnn")(3, 4), 5, (2,)), "keeps its size"),
+        (lambda: TuringMachine(ms.registry.cells.load("memrnn")(3, 4), 5, (2,)), "state of constant size"),
         (lambda: TuringMachine(ms.adapt(lambda x, h: h, state_size=2), 5, (2,)), "how many inputs"),
         (lambda: TuringMachine(LSTM(7, 6), 5, (4,), initial_memory="random"), "'random'"),
         (lambda: ntm(3, 6, controller="gru"), "controller must be"),
@@ -677,8 +677,8 @@ def _other_map(machine):
 
 
 def _other_step(machine):
-    turn = machine._turn
-    machine._turn = lambda *args: turn(*args)._replace(reads=torch.zeros(3, 1, 4))
+    turn = machine._write_and_read
+    machine._write_and_read = lambda *args: turn(*args)._replace(reads=torch.zeros(3, 1, 4))
 
 
 def _other_heads(machine):

@@ -143,9 +143,10 @@ def test_the_tradeoff_measures_the_gradient_at_h_only(tmp_path):
     model, task, config = load_model(folder)
     batch = task.batch(screening_tradeoff.SEQUENCES, config.seed, 0, "validation")
     network = model.double()
-    nudges = torch.zeros(len(batch.inputs), 10, 6, dtype=torch.float64, requires_grad=True)
-    loss = task.loss(network.readout(network.cell.watched(batch.inputs.double(), nudges=nudges)), batch)
-    (grad,) = torch.autograd.grad(loss, nudges)
+    perturbations = torch.zeros(len(batch.inputs), 10, 6, dtype=torch.float64, requires_grad=True)
+    outputs = network.cell.scan_outputs(batch.inputs.double(), perturbations=perturbations)
+    loss = task.loss(network.readout(outputs), batch)
+    (grad,) = torch.autograd.grad(loss, perturbations)
     assert found == pytest.approx(grad.norm(dim=-1).log10().mean(1).flip(0).tolist(), rel=1e-5)
 
 

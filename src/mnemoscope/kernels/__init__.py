@@ -1,4 +1,4 @@
-"""Fast scans: recurrences run over a whole sequence as one operation."""
+"""Fast scans: recurrences over a whole sequence as one operation."""
 
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.elementwise import elementwise_scan, no_elementwise_scan

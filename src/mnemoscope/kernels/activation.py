@@ -28,7 +28,7 @@ InPlace = Callable[[Tensor], Any]
 
 
 class Activation:
-    """An elementwise function known well enough to be fused. This base class is the identity, "linear"."""
+    """An elementwise function that can be fused. This base class is the identity, "linear"."""
 
     name = "linear"
     low: float = -inf
@@ -37,31 +37,31 @@ class Activation:
     takes_bias = False
     takes_complex = True
     stops = False
-    """Whether units can be off and stop gradients, even infinite ones; `pull_back_` multiplies those by 0."""
+    """Whether units can be off and block gradients, even infinite ones; `pull_back_` multiplies those by 0."""
 
     def __call__(self, z: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> Tensor:
-        """`phi(z)`, differentiable; `bias` is one number per unit, the last dimension of `z`."""
+        """Return `phi(z)`, differentiable; `bias` has one number per unit, the last dimension of `z`."""
         return z
 
     def in_place(self, like: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> InPlace:
-        """`z <- phi(z)` for many z like this one, in as few calls as possible."""
+        """Return a function that computes `z <- phi(z)` in few calls, for many z like this one."""
         return lambda z: z
 
     def pull_back(
         self, g: Inexact[Tensor, "*shape"], h: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None
     ) -> Inexact[Tensor, "*shape"]:
-        """`g_z` from `g` and the output `h`; differentiable in both (and in the bias), for second derivatives."""
+        """Return `g_z` from `g` and the output `h`; differentiable in both and in the bias, for second derivatives."""
         return g
 
     def gates(self, hs: Inexact[Tensor, "time ..."], bias: Float[Tensor, " units"] | None = None) -> tuple[Tensor, ...]:
-        """What `pull_back_` needs of the states, for all times in one go; each (time, ...)."""
+        """Return the factors that `pull_back_` needs, for all times; each (time, ...)."""
         return ()
 
     def pull_back_(self, g: Inexact[Tensor, "*shape"], *gates: Tensor) -> None:
-        """`g <- g_z` at one time."""
+        """Compute `g <- g_z` at one time."""
 
     def bias_gradient(self, g_z: Inexact[Tensor, "*rest units"], h: Inexact[Tensor, "*rest units"]) -> Tensor:
-        """Gradient at the bias, summed over all but the units."""
+        """Return the gradient of the bias, summed over all dimensions but the units."""
         raise NotImplementedError(f"{self.name} has no bias.")
 
 
@@ -126,7 +126,7 @@ class ReLU(Activation):
         return _aten.threshold_backward(g, h, 0)
 
     def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
-        return (torch.gt(hs, 0, out=torch.empty_like(hs)),)  # at once, not as bool and then as numbers
+        return (torch.gt(hs, 0, out=torch.empty_like(hs)),)  # directly as numbers, without a bool tensor in between
 
     def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
         g.mul_(gates[0])
@@ -153,8 +153,8 @@ class ModReLU(Activation):
         assert bias is not None
         if like.is_complex():
             return lambda z: z.copy_(self(z, bias))
-        # z + clamp(k z, -|b|, |b|): with k = -1 the part of z within |b| is taken off, and with k beyond all bounds
-        # |b| is added in the direction of z. The least normal number times k is above any bias that makes sense.
+        # z + clamp(k z, -|b|, |b|): k = -1 subtracts the part of z within |b|, and a huge k adds |b| in the direction
+        # of z. The least normal number times k exceeds any sensible bias.
         size, low = bias.abs(), -bias.abs()
         k = torch.full_like(bias, torch.finfo(bias.dtype).max).masked_fill_(bias <= 0, -1)
         buffer = torch.empty_like(like)
@@ -195,16 +195,16 @@ class ModReLU(Activation):
         return torch.stack([_summed(torch.sgn(h).conj() * g_z) for h, g_z in pieces]).sum(0)
 
     def _frame(self, h: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Radial direction and tangential stretch, both 0 where h is."""
+        """Return the radial direction and the tangential stretch, both 0 where h is 0."""
         size = h.abs()
         before = torch.maximum(size - bias, torch.finfo(size.dtype).eps * size)
         return torch.sgn(h), torch.where(size == 0, 0, size / torch.where(size == 0, 1, before))
 
 
 def _summed(g_b: Tensor) -> Tensor:
-    """The real part, summed over all but the units."""
+    """Return the real part, summed over all dimensions but the units."""
     return (g_b.real if g_b.is_complex() else g_b).reshape(-1, g_b.shape[-1]).sum(0)  # flatten has no batching rule
 
 
 ACTIVATIONS: dict[str, Activation] = {phi.name: phi for phi in (Tanh(), ReLU(), ModReLU(), Logistic(), Activation())}
-"""By name."""
+"""The activations, by name."""

@@ -1,8 +1,8 @@
-"""Backward passes of several vectors at once, for operators that write in place and so cannot be batched by torch.
+"""Batched backward passes for operators that write in place, which torch cannot batch.
 
-`torch.autograd.grad(..., is_grads_batched=True)` and `torch.func.vmap` around a backward pass hand over gradients with
-a hidden dimension; here they are taken one after the other, at the cost of as many backward passes. Torch hides it in
-two ways: for that of `torch.func` an operator may have a rule; that of `is_grads_batched` is older and knows of none.
+`torch.autograd.grad(..., is_grads_batched=True)` and `torch.func.vmap` around a backward pass pass gradients with a
+hidden batch dimension. Here the backward pass runs once for each element of that dimension. Torch has two
+implementations: that of `torch.func` accepts a rule per operator; the older one of `is_grads_batched` does not.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 Pull = Callable[..., tuple[Tensor | None, ...]]
 _OLDER = torch._C._parse_dispatch_key("Batched")
 _OUTERMOST = 1
-"""Level of a hidden dimension; those of `is_grads_batched` do not lie in each other."""
+"""Level of the hidden dimension; those of `is_grads_batched` are never nested."""
 
 
 def loop_over_batch(pull: Pull, *given: Tensor | None) -> tuple[Tensor | None, ...]:
-    """`pull(*given)`, also where some of what is given are several tensors at once.
+    """Return `pull(*given)`, where some of the tensors may have a hidden batch dimension.
 
     >>> into = torch.ones(2)
     >>> torch.func.vmap(lambda g: loop_over_batch(lambda g: (into.clone().mul_(g),), g)[0])(torch.tensor([1.0, 3.0]))
@@ -38,7 +38,7 @@ def loop_over_batch(pull: Pull, *given: Tensor | None) -> tuple[Tensor | None, .
 
 
 def is_batched(*given: Tensor | None) -> bool:
-    """Whether some are several tensors at once, for operators that have to refuse them."""
+    """Whether some tensor has a hidden batch dimension, for operators that must refuse it."""
     return torch._C._are_functorch_transforms_active() or any(map(_is_hidden, given))
 
 
@@ -49,7 +49,7 @@ class _BatchLoop(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        """Nothing is kept: those who use this have no second derivative, and say so."""
+        """Save nothing: the operators that use this raise for second derivatives."""
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, pull: Pull, *given: Tensor | None) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -58,7 +58,7 @@ class _BatchLoop(torch.autograd.Function):
 
 
 def _each(pull: Pull, given: list[Tensor | None], dims: list[int | None]) -> tuple[Tensor | None, ...]:
-    """What `pull` gives for each of several, stacked; `dims` says along which dimension they lie, if at all."""
+    """Return the stacked results of `pull` for each element; `dims` are the batch dimensions of the tensors or None."""
     count = next(part.shape[dim] for part, dim in zip(given, dims, strict=True) if part is not None and dim is not None)
     found = [
         loop_over_batch(
@@ -74,12 +74,12 @@ def _each(pull: Pull, given: list[Tensor | None], dims: list[int | None]) -> tup
 
 
 def _is_hidden(part: Tensor | None) -> bool:
-    """Whether it has a hidden dimension of the older kind."""
+    """Whether the tensor has a hidden dimension of the older kind."""
     return part is not None and torch._C._dispatch_keys(part).has(_OLDER)  # pyright: ignore[reportArgumentType]
 
 
 def _shown(part: Tensor | None) -> Tensor:
-    """With its hidden dimension first."""
+    """Return the tensor with its hidden dimension first."""
     assert part is not None
     whole = torch._remove_batch_dim(part, _OUTERMOST, 1, 0)  # pyright: ignore[reportPrivateImportUsage]
     if _is_hidden(whole):

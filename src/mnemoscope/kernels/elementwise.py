@@ -25,7 +25,7 @@ from torch.library import custom_op
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.precision import exact_products
-from mnemoscope.kernels.threads import threads_that_help
+from mnemoscope.kernels.threads import useful_threads
 
 _HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
 
@@ -38,15 +38,15 @@ def elementwise_scan(
     bias: Float[Tensor, " units"] | None = None,
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> Inexact[Tensor, "time batch units"]:
-    """The states `h_t = phi(V h_{t-1} + u_t)`, t = 1..time, from the drive `us`; all of one dtype, real or complex.
+    """Return the states `h_t = phi(V h_{t-1} + u_t)`, t = 1..time; all tensors have the same dtype, real or complex.
 
     Args:
-        us: what drives each step, for example `U x_t + b`.
+        us: the drive of each step, for example `U x_t + b`.
         h0: the state before the first step.
         V: the recurrent matrix.
         activation: name of `phi`, one of `ACTIVATIONS`.
         bias: the bias of modReLU, real.
-        mask: where False the state is held.
+        mask: False where the state is held.
 
     >>> hs = elementwise_scan(torch.zeros(20, 5, 3), torch.ones(5, 3), 0.5 * torch.eye(3), "linear")
     >>> hs[:3, 0, 0].tolist()
@@ -58,7 +58,7 @@ def elementwise_scan(
 
 
 def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: str) -> str | None:
-    """Why there is no fused scan for these, or None if there is one."""
+    """Return the reason why there is no fused scan for these arguments, or None if there is one."""
     if activation not in ACTIVATIONS:
         return f"{activation!r} has no description in mnemoscope.kernels.ACTIVATIONS"
     if dtype.is_complex and not ACTIVATIONS[activation].takes_complex:
@@ -73,9 +73,9 @@ def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: st
 
 
 def _triton() -> ModuleType:
-    """The CUDA kernels: a module with
+    """Import the module of CUDA kernels, which defines:
 
-    - `unavailable(device, dtype, activation) -> str | None`: why it cannot run these, or None;
+    - `unavailable(device, dtype, activation) -> str | None`: the reason why it cannot run these, or None;
     - `forward(us, h0, V, activation, bias, mask) -> hs`;
     - `adjoint(g, hs, V, activation, bias, mask) -> (D, dh_0)`, as in this module's docstring;
     - `outer_products(left, right) -> left^T right`, in float32.
@@ -112,7 +112,7 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
 def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
-    with threads_that_help(h0):
+    with useful_threads(h0):
         return _forward_on_cpu(us, h0, V, ACTIVATIONS[activation], bias, mask)
 
 
@@ -152,9 +152,9 @@ def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
     D, dh0 = _adjoint(g, hs, V, ctx.activation, bias, mask)
     dV = dbias = None
     # backward inside autocast must not round these products
-    with torch.autocast(hs.device.type, enabled=False), threads_that_help(h0):
+    with torch.autocast(hs.device.type, enabled=False), useful_threads(h0):
         if ctx.needs_input_grad[2]:
-            dV = D[0].mT @ h0.conj()  # apart, so that the states need not be copied to stand behind h0
+            dV = D[0].mT @ h0.conj()  # separately, to avoid a copy of the states with h0
             if len(D) > 1:
                 dV = dV + _transpose_times(D[1:].reshape(-1, D.shape[2]), hs[:-1].reshape(-1, D.shape[2]))
         if bias is not None and ctx.needs_input_grad[4]:
@@ -168,11 +168,11 @@ _scan.register_autograd(_backward, setup_context=_save)
 # --- the gradient of V ------------------------------------------------------------------------------------------------
 
 WIDE, LONG = 512, 2**32
-"""Units, and multiplications, from which the matrix units of a GPU repay the splitting of float32 numbers (an H200)."""
+"""Least units and multiplications for which matrix units of a GPU repay splitting float32 numbers (on an H200)."""
 
 
 def _transpose_times(left: Tensor, right: Tensor) -> Tensor:
-    """`left^T conj(right)`, a sum over many rows."""
+    """Return `left^T conj(right)`, a sum over many rows."""
     large = right.shape[1] >= WIDE and left.numel() * right.shape[1] >= LONG
     if large and left.is_cuda and left.dtype == torch.float32 and exact_products():
         return _outer_products(left.contiguous(), right.contiguous())
@@ -213,10 +213,10 @@ def _adjoint(
     if hs.is_cuda:
         return _triton().adjoint(g, hs, V, activation, bias, mask)
     phi = ACTIVATIONS[activation]
-    with threads_that_help(hs[0]):
+    with useful_threads(hs[0]):
         D, dh0 = _adjoint_on_cpu(g, hs, V, phi, bias, mask)
         if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
-            with torch.no_grad():  # where there is infinity or NaN, with care for units that are off
+            with torch.no_grad():  # infinite or NaN: use formulas in which units that are off block gradients
                 D, dh0 = _differentiable_adjoint(g, hs, V, phi, bias, mask)
     return D, dh0
 
@@ -265,7 +265,7 @@ def _backward_adjoint(ctx, gD: Tensor, gdh0: Tensor) -> tuple:  # noqa: ANN001
     needed = [ctx.needs_input_grad[position] for position in (0, 1, 2, 4)]
     again = torch.is_grad_enabled()  # third derivatives and above
     with torch.enable_grad(), torch.autocast(hs.device.type, enabled=False):
-        # names of their own: hs is itself a function of V, which must not be counted here
+        # separate graph nodes: hs is a function of V, which must not be counted here
         g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
         outputs = _differentiable_adjoint(g, hs, V, ACTIVATIONS[ctx.activation], bias, mask)
         wanted = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
@@ -283,7 +283,7 @@ def _own(x: Tensor | None, attached: bool) -> Any:
 def _differentiable_adjoint(
     g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """What `_adjoint` computes, for autograd to look into."""
+    """Compute what `_adjoint` does, with a graph for autograd."""
     V_conj, D = V.conj(), []
     carry = torch.zeros_like(g[0])
     for t in reversed(range(len(g))):

@@ -1,4 +1,4 @@
-"""Gradients whose numbers are cut on their way back through time."""
+"""Clipping of gradients on their way back through time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def clip_gradient(x: Tensor, most: float) -> Tensor:
-    """The same tensor, each number of whose gradient is cut to +-`most` (Graves et al. 2014, section 4.6).
+    """Return `x` unchanged, with each number of its gradient clipped to +-`most` (Graves et al. 2014, section 4.6).
 
     >>> x = torch.zeros(3, requires_grad=True)
     >>> (clip_gradient(x, 10.0) * torch.tensor([1.0, 50.0, -float("inf")])).sum().backward()

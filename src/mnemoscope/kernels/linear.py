@@ -24,7 +24,9 @@ def diagonal_scan(
     us: Inexact[Tensor, "time batch units"],
     h0: Inexact[Tensor, "batch units"],
 ) -> Inexact[Tensor, "time batch units"]:
-    """The states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`, by pairing neighbours (Blelloch 1990): O(time) work.
+    """Return the states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`, by pairing neighbours (Blelloch 1990).
+
+    The work is O(time).
 
     >>> diagonal_scan(torch.tensor([0.5]), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
@@ -37,12 +39,12 @@ def diagonal_scan(
 def linear_scan(
     V: Inexact[Tensor, "units units"], us: Inexact[Tensor, "time batch units"], h0: Inexact[Tensor, "batch units"]
 ) -> Inexact[Tensor, "time batch units"]:
-    """The states `h_t = V h_{t-1} + u_t`: chunks of about sqrt(time / 2) steps run side by side as one larger batch.
+    """Return the states `h_t = V h_{t-1} + u_t`, with chunks of about sqrt(time / 2) steps as a larger batch.
 
-    1. each chunk from a zero state, for its last state; 2. across the chunks with `V^length`; 3. each chunk again from
-    its true first state. Twice the arithmetic of a plain loop, in about `2 sqrt(2 time)` steps instead of `time`: for
-    where a step's latency and not its arithmetic is the cost. Forward and backward on one H200, 1,000 steps: 8-12 times
-    faster than a loop of addmm at N = 64..512, but slower at N = batch = 1,024.
+    1. Each chunk runs from a zero state, for its last state. 2. The chunks are combined with `V^length`. 3. Each chunk
+    runs again from its true first state. This is twice the arithmetic of a loop, in about `2 sqrt(2 time)` steps
+    instead of `time`, and pays if latency dominates. Forward and backward on one H200, 1,000 steps: 8-12 times faster
+    than a loop of addmm at N = 64..512, but slower at N = batch = 1,024.
 
     >>> linear_scan(0.5 * torch.eye(1), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
@@ -53,10 +55,10 @@ def linear_scan(
 
 
 def linear_scan_pays(time: int, batch: int, units: int) -> bool:
-    """Whether `linear_scan` is faster on a CPU than one step after the other.
+    """Whether `linear_scan` is faster on a CPU than a loop over steps.
 
     Measured with one thread, forward and backward, 1,000 steps: 1.5 to 2.2 times faster up to 65,000 operations per
-    step (N = 64 and batch 4, N = 128 and batch 1), even at 130,000; half as fast at 330,000; no gain in 100 steps.
+    step (N = 64 and batch 4, N = 128 and batch 1), as fast at 130,000, half as fast at 330,000; no gain in 100 steps.
     """
     return time >= 200 and 2 * batch * units**2 <= 65_536
 
@@ -87,7 +89,7 @@ class _Diagonal(_Scan):
     def backward(ctx: Any, *gs: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         a, h0, hs = ctx.saved_tensors
         g, a_H = gs[0], a.conj()
-        # run backwards, G_t meets a_{t+1}; the last a meets the zero state, whatever it is
+        # in reverse, G_t is multiplied by a_{t+1}; the last a multiplies the zero state and is irrelevant
         later = a_H if a.dim() == 1 else a_H.roll(-1, 0).flip(0)
         G = _run(_Diagonal, later, g.flip(0), torch.zeros_like(h0)).flip(0)
         dh0 = (a_H if a.dim() == 1 else a_H[0]) * G[0]
@@ -104,7 +106,7 @@ class _Diagonal(_Scan):
 
 
 def _pair_up(a: Tensor, us: Tensor) -> Tensor:
-    """`h_t = a h_{t-1} + u_t` from zero: merge steps 2k and 2k + 1, solve half the problem, fill in the even ones."""
+    """Solve `h_t = a h_{t-1} + u_t` from zero: merge steps 2k and 2k + 1, solve for these, fill in the even ones."""
     time, fixed = us.shape[0], a.dim() == 1
     if time == 1:
         return us
@@ -130,7 +132,7 @@ class _Dense(_Scan):
         for u in chunks[1:].unbind():
             ends = ends @ V_T + u
         power = torch.linalg.matrix_power(V, length).mT
-        transformed = torch._C._are_functorch_transforms_active()  # then values cannot be asked for
+        transformed = torch._C._are_functorch_transforms_active()  # then values are not available
         if not transformed and not torch.isfinite(power).all():  # 0 times infinity is NaN where the states may be 0
             h, hs = h0, []
             for u in us.unbind():

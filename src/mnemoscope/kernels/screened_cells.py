@@ -1,4 +1,4 @@
-"""The cells of a screened scan on the CPU: their steps, and the gradients of these."""
+"""Steps of the cells of a screened scan on the CPU, and their gradients."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from mnemoscope.kernels.screened_types import Screening, Start, Trace
 
 
 class ElementwiseSteps:
-    """`h = phi(z)`, in place."""
+    """Steps `h = phi(z)`, in place."""
 
     def __init__(self, name: str, bias: Tensor | None, like: Tensor) -> None:
         self.apply = ACTIVATIONS[name].in_place(like, bias)
 
     def step(self, t: int, z: Tensor) -> Tensor:
-        """H from z, which is turned into what `kept` hands on."""
+        """Return h; z becomes what `kept` returns."""
         self.apply(z)
         return z
 
     def kept(self, made: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The gates and memories of all steps."""
+        """Return the gates and memories of all steps."""
         return None, None
 
 
 class LSTMSteps:
-    """`c' = f c + i g`, `h' = o tanh(c')`; z is turned into the gates."""
+    """Steps of an LSTM, `c' = f c + i g`, `h' = o tanh(c')`; z becomes the gates."""
 
     def __init__(self, us: Tensor, c: Tensor) -> None:
         self.c, self.cs = c, us.new_empty(*us.shape[:2], c.shape[-1])
@@ -44,26 +44,26 @@ class LSTMSteps:
         return made, self.cs
 
 
-class ElementwisePull:
-    """Gradients at z from those at h, which are used up."""
+class ElementwiseGradient:
+    """Gradients of z from those of h, which are overwritten."""
 
     carried: Tensor | None = None
-    """The gradient of the memory that the next step begins with."""
+    """Gradient of the memory c before the present step; None without such a memory."""
 
-    def __init__(self, trace: Trace, bias: Tensor | None, how: Screening) -> None:
-        self.phi = ACTIVATIONS[how.cell]
-        hs = trace.rows[how.slots :, :, : trace.outputs.shape[-1]]
+    def __init__(self, trace: Trace, bias: Tensor | None, options: Screening) -> None:
+        self.phi = ACTIVATIONS[options.cell]
+        hs = trace.rows[options.slots :, :, : trace.outputs.shape[-1]]
         gates = self.phi.gates(hs, bias)
         self.gates = list(zip(*(gate.unbind() for gate in gates), strict=True)) if gates else [()] * len(hs)
 
     def pull(self, t: int, g: Tensor, into: Tensor) -> None:
-        """Write the gradient at z of step t."""
+        """Write the gradient of z at step t."""
         self.phi.pull_back_(g, *self.gates[t])
         into.copy_(g)
 
 
-class LSTMPull:
-    """`dz = slopes * (dc, dc, dc, dh)`, with the slopes of all steps formed at once."""
+class LSTMGradient:
+    """`dz = slopes * (dc, dc, dc, dh)`; the slopes of all steps are computed before the loop."""
 
     def __init__(self, gates: Tensor, cs: Tensor, c0: Tensor, into_c: Tensor | None) -> None:
         i, f, g, o = gates.chunk(4, dim=-1)
@@ -81,15 +81,15 @@ class LSTMPull:
         self.carried.mul_(self.forget[t])
 
 
-def steps_of(us: Tensor, start: Start, bias: Tensor | None, how: Screening) -> ElementwiseSteps | LSTMSteps:
-    """The steps of a cell."""
-    return ElementwiseSteps(how.cell, bias, start.s) if start.c is None else LSTMSteps(us, start.c)
+def build_steps(us: Tensor, start: Start, bias: Tensor | None, options: Screening) -> ElementwiseSteps | LSTMSteps:
+    """Return the steps of a cell."""
+    return ElementwiseSteps(options.cell, bias, start.s) if start.c is None else LSTMSteps(us, start.c)
 
 
-def pull_of(
-    trace: Trace, start: Start, bias: Tensor | None, how: Screening, into_c: Tensor | None
-) -> ElementwisePull | LSTMPull:
-    """Their gradients."""
+def build_gradient(
+    trace: Trace, start: Start, bias: Tensor | None, options: Screening, into_c: Tensor | None
+) -> ElementwiseGradient | LSTMGradient:
+    """Return the gradients of a cell's steps."""
     if start.c is None or trace.gates is None or trace.c is None:
-        return ElementwisePull(trace, bias, how)
-    return LSTMPull(trace.gates, trace.c, start.c, into_c)
+        return ElementwiseGradient(trace, bias, options)
+    return LSTMGradient(trace.gates, trace.c, start.c, into_c)

@@ -1,4 +1,4 @@
-"""Screened scans on the CPU (see `screened`): a loop over time in preallocated buffers, and one back."""
+"""Screened scans on the CPU (see `screened`): loops over time in preallocated buffers."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.kernels.screened_cells import pull_of, steps_of
-from mnemoscope.kernels.screened_types import EMPTY, Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_cells import build_gradient, build_steps
+from mnemoscope.kernels.screened_types import EMPTY, ScanGradients, Screening, Start, Trace, Weights
 
 
-def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace:
-    """The steps, into preallocated buffers."""
+def forward_on_cpu(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
+    """Run all steps in preallocated buffers."""
     time, batch, width = us.shape
-    size, nu = start.s.shape[1], how.short_term
-    core = steps_of(us, start, weights.bias, how)
+    size, nu = start.s.shape[1], options.short_term
+    core = build_steps(us, start, weights.bias, options)
     both = torch.cat([weights.recurrent, weights.query]).T.contiguous()
     key = weights.key.T.contiguous()
-    # the drive with room for queries, turned in place into gates (or h) and queries
+    # the drive with room for queries; becomes gates (or h) and queries in place
     made = torch.cat([us, us.new_zeros(time, batch, size)], dim=-1)
-    rows = us.new_empty(how.slots + time, batch, 2 * size)
-    rows[: how.slots] = start.rows.transpose(0, 1)
-    held, score = rows[: how.slots].clone(), start.score.T.contiguous()
-    place = torch.arange(how.slots).unsqueeze(1).repeat(1, batch)
+    rows = us.new_empty(options.slots + time, batch, 2 * size)
+    rows[: options.slots] = start.rows.transpose(0, 1)
+    held, score = rows[: options.slots].clone(), start.score.T.contiguous()
+    place = torch.arange(options.slots).unsqueeze(1).repeat(1, batch)
     values, keys = held[..., :size], held[..., size:]
-    all_weights, outputs = us.new_empty(time, how.slots, batch), us.new_empty(time, batch, size)
+    all_weights, outputs = us.new_empty(time, options.slots, batch), us.new_empty(time, batch, size)
     moved, dropped = torch.full((time, batch), -1), torch.zeros(time, batch, dtype=torch.long)
     compared, mixed = torch.empty_like(values), torch.empty_like(values)
     column, h, s = torch.arange(batch), start.s, start.s
-    free = (
-        int((score == EMPTY).sum(0).amax()) if batch else 0
-    )  # the ring fills one slot a step, and the relevant set by what it gives up
+    # each step fills one slot of the ring; rows that leave the ring fill the relevant set
+    free = int((score == EMPTY).sum(0).amax()) if batch else 0
     full_from = free + nu if free else 0
-    steps = zip(made.unbind(), rows[how.slots :].unbind(), all_weights.unbind(), outputs.unbind(), strict=True)
+    steps = zip(made.unbind(), rows[options.slots :].unbind(), all_weights.unbind(), outputs.unbind(), strict=True)
     for t, (z, row, attention, out) in enumerate(steps):
         z.addmm_(s, both)
         h = core.step(t, z[:, :width])
@@ -50,7 +49,7 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -
             place.view(-1).index_copy_(0, flat, torch.where(leaves, place[ring], dropped[t]))
         held[ring].copy_(row)
         score[ring].zero_()
-        place[ring].fill_(how.slots + t)
+        place[ring].fill_(options.slots + t)
         scores = _scores(compared, z[:, width:], keys, weights.direction)
         empty = score == EMPTY if t < full_from else None
         if empty is not None:
@@ -58,11 +57,11 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, how: Screening) -
         torch.softmax(scores, 0, out=attention)
         torch.mul(attention.unsqueeze(-1), values, out=mixed)
         torch.add(h, mixed.sum(0), out=out)
-        if how.scale != 1:
-            out.mul_(how.scale)
+        if options.scale != 1:
+            out.mul_(options.scale)
         new = attention[:nu]
-        if how.normalised:
-            new = new * (how.slots if empty is None else how.slots - empty.sum(0))
+        if options.normalised:
+            new = new * (options.slots if empty is None else options.slots - empty.sum(0))
         score[:nu].add_(new if empty is None else new.masked_fill(empty[:nu], 0.0))
         s = out
     gates, c = core.kept(made[..., :width])
@@ -73,13 +72,13 @@ def backward_on_cpu(
     grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor],
     start: Start,
     weights: Weights,
-    how: Screening,
+    options: Screening,
     trace: Trace,
-) -> Pulled:
-    """The steps in reverse; `grads` are those of outputs, last h, last c, and the slots' rows at the end."""
+) -> ScanGradients:
+    """Run the steps in reverse; `grads` are those of outputs, last h, last c, and the rows in the slots at the end."""
     into_outputs, into_h, into_c, into_rows = grads
     time, batch, size = trace.outputs.shape
-    core = pull_of(trace, start, weights.bias, how, into_c)
+    core = build_gradient(trace, start, weights.bias, options, into_c)
     both = torch.cat([weights.recurrent, weights.query]).contiguous()
     width = len(weights.recurrent)
     held, into_held = trace.last.clone(), into_rows.clone()
@@ -92,9 +91,9 @@ def backward_on_cpu(
     moves = (trace.moved >= 0).any(1).tolist()
     for t in reversed(range(time)):
         g = into_outputs[t] + s
-        if how.scale != 1:
-            g.mul_(how.scale)
-        a, query, ring = trace.weights[t], trace.queries[t], t % how.short_term
+        if options.scale != 1:
+            g.mul_(options.scale)
+        a, query, ring = trace.weights[t], trace.queries[t], t % options.short_term
         share = a * torch.mul(values, g, out=mixed).sum(-1)
         into_scores = share.addcmul(a, share.sum(0), value=-1)
         into_values.addcmul_(a.unsqueeze(-1), g)
@@ -108,10 +107,11 @@ def backward_on_cpu(
         if t == time - 1 and into_h is not None:
             g += into_h
         core.pull(t, g, into[:, :width])
-        # what was in the ring before this step, and what the relevant set lost for it
+        # restore the row that left the ring at this step, and the row of the relevant set that it replaced
         if moves[t]:
             moved = (trace.moved[t] >= 0).unsqueeze(1)
-            flat = trace.moved[t].clamp(min=how.short_term) * batch + column  # where none moved: what stays as it is
+            # without a move, the first slot of the relevant set, which is not changed
+            flat = trace.moved[t].clamp(min=options.short_term) * batch + column
             grads_of_slots, of_slots = into_held.flatten(0, 1), held.flatten(0, 1)
             from_slot = grads_of_slots[flat]
             of_row.copy_(torch.where(moved, from_slot, 0.0))
@@ -120,14 +120,14 @@ def backward_on_cpu(
             of_slots.index_copy_(0, flat, torch.where(moved, back, of_slots[flat]))
         else:
             of_row.zero_()
-        held[ring].copy_(trace.rows[left_by(t, how)])
+        held[ring].copy_(trace.rows[departing_row(t, options)])
         s = into @ both
-    return Pulled(made[..., :width], made[..., width:], key_grads, direction, s, core.carried, into_held)
+    return ScanGradients(made[..., :width], made[..., width:], key_grads, direction, s, core.carried, into_held)
 
 
-def left_by(t: int, how: Screening) -> int:
-    """The place of the row that leaves the ring at step t."""
-    return t if t < how.short_term else how.slots + t - how.short_term
+def departing_row(t: int, options: Screening) -> int:
+    """Return the position of the row that leaves the ring at step t."""
+    return t if t < options.short_term else options.slots + t - options.short_term
 
 
 def _scores(compared: Tensor, query: Tensor, keys: Tensor, direction: Tensor | None) -> Float[Tensor, "slots batch"]:
@@ -146,7 +146,7 @@ def _pull_scores(
     into_query: Tensor,
     into_direction: Tensor | None,
 ) -> None:
-    """Add to the gradient of the keys and of v_a, and write that of the query."""
+    """Add to the gradients of the keys and of v_a, and write that of the query."""
     if direction is None:
         scaled = (grad * query.shape[-1] ** -0.5).unsqueeze(-1)
         into_keys.addcmul_(scaled, query)

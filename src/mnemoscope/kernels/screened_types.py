@@ -1,4 +1,4 @@
-"""What goes into a screened scan, and what its two passes leave behind (see `screened`)."""
+"""Inputs of a screened scan, and the results of its two passes (see `screened`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EMPTY = -inf
 
 @dataclass(frozen=True)
 class Screening:
-    """What a scan does, but for its weights."""
+    """Options of a scan that are not tensors."""
 
     cell: str
     """"lstm", or the name of an elementwise nonlinearity."""
     short_term: int
     relevant: int
     normalised: bool
-    """Whether a score counts attention times the number of states that compete for it."""
+    """Whether the attention is multiplied by the number of states that compete for it."""
     scale: float
 
     @property
@@ -32,16 +32,16 @@ class Screening:
 
 
 class Weights(NamedTuple):
-    """What a scan learns."""
+    """Parameters of a scan."""
 
     recurrent: Float[Tensor, "gates hidden"]
-    """Of s_{t-1}: all gates of an LSTM (i, f, g, o), or V."""
+    """Recurrent weights, applied to s_{t-1}: all gates of an LSTM (i, f, g, o), or V."""
     bias: Float[Tensor, " hidden"] | None
-    """Of modReLU."""
+    """Bias of modReLU."""
     query: Float[Tensor, "hidden hidden"]
     key: Float[Tensor, "hidden hidden"]
     direction: Float[Tensor, " hidden"] | None
-    """v_a of the additive alignment; None: scaled dot products."""
+    """v_a of the additive alignment; None: scaled dot product."""
 
 
 class Start(NamedTuple):
@@ -49,36 +49,36 @@ class Start(NamedTuple):
 
     s: Float[Tensor, "batch hidden"]
     c: Float[Tensor, "batch hidden"] | None
-    """Of an LSTM."""
+    """Memory of an LSTM."""
     rows: Float[Tensor, "batch slots width"]
     score: Float[Tensor, "batch slots"]
     """-inf where a slot is empty."""
 
 
 class Trace(NamedTuple):
-    """What a forward pass leaves behind for the backward pass. Places count the first rows, then those of the steps."""
+    """Results of the forward pass for the backward pass. Positions count the first rows, then those of the steps."""
 
     outputs: Float[Tensor, "time batch hidden"]
     queries: Float[Tensor, "time batch hidden"]
     rows: Tensor
-    """(slots + time, batch, 2 hidden): those of the start, then one of every step."""
+    """(slots + time, batch, 2 hidden): the rows of the start, then one of each step."""
     weights: Tensor
-    """(time, slots, batch): attention."""
+    """(time, slots, batch): the attention weights."""
     moved: Tensor
-    """(time, batch): the slot of the relevant set that took what left the ring; -1: none did."""
+    """(time, batch): the slot of the relevant set that took the row that left the ring; -1 if none did."""
     dropped: Tensor
-    """(time, batch): the place of what was in that slot before."""
+    """(time, batch): the position of the row that was in that slot before."""
     gates: Tensor | None
-    """(time, batch, 4 hidden), and the memory c (time, batch, hidden), of an LSTM."""
+    """(time, batch, 4 hidden): the gates of an LSTM."""
     c: Tensor | None
     last: Tensor
-    """(slots, batch, 2 hidden): the rows in the slots at the end, the ring as it then stands."""
+    """(slots, batch, 2 hidden): the rows in the slots at the end, in the order of the ring at that time."""
     score: Tensor
-    """(slots, batch), at the end."""
+    """(slots, batch): the scores at the end."""
 
 
-class Pulled(NamedTuple):
-    """Gradients that a backward pass leaves behind."""
+class ScanGradients(NamedTuple):
+    """Results of the backward pass."""
 
     drive: Float[Tensor, "time batch gates"]
     queries: Float[Tensor, "time batch hidden"]
@@ -87,4 +87,4 @@ class Pulled(NamedTuple):
     s: Float[Tensor, "batch hidden"]
     c: Float[Tensor, "batch hidden"] | None
     rows: Tensor
-    """(slots, batch, 2 hidden)."""
+    """(slots, batch, 2 hidden): gradients of the first rows."""

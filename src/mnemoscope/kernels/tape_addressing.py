@@ -1,6 +1,6 @@
-"""Where the heads of a tape look, in preallocated buffers, and the gradients of that (Graves et al. 2014, section 3.3).
+"""Addressing by the heads of a tape in preallocated buffers, with its gradients (Graves et al. 2014, section 3.3).
 
-A memory is (batch, numbers, slots) here: sums over slots and over numbers then run along what lies side by side.
+The memory is (batch, numbers, slots), so that sums over slots and over numbers run along contiguous dimensions.
 """
 
 from __future__ import annotations
@@ -13,114 +13,114 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 
 TINY = 1e-8
-"""Length below which a slot or a key counts as short: its cosine with anything goes to 0. Far below that of a slot of
-the initial 1e-6."""
+"""Length below which the cosine of a slot or key with any vector goes to 0; far below that of the initial slots (1e-6
+per number)."""
 FLOOR = 1e-30
-"""Weights below this count as this where they are sharpened, so that their logarithms are finite."""
+"""Smallest weight before sharpening, so that logarithms are finite."""
 
 _softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
 
 
-_Parts = TypeVar("_Parts", "Told", "Looks", "Slopes")
+_Parts = TypeVar("_Parts", "HeadParameters", "AddressingTrace", "Slopes")
 
 
-def at_each(parts: _Parts) -> list[_Parts]:
-    """Views of the single steps."""
+def unbind_steps(parts: _Parts) -> list[_Parts]:
+    """Return views of the single steps."""
     return [type(parts)(*each) for each in zip(*(part.unbind() for part in parts), strict=True)]
 
 
-class Told(NamedTuple):
-    """What some heads are told at a step, or at all of them; each with the heads behind time and batch."""
+class HeadParameters(NamedTuple):
+    """Addressing parameters of some heads, at one step or at all steps."""
 
     key: Float[Tensor, "*steps batch heads numbers"]
-    over_key: Float[Tensor, "*steps batch heads 1"]
-    """One over the length of the key."""
+    inverse_key_length: Float[Tensor, "*steps batch heads 1"]
+    """Inverse length of the key."""
     strength: Float[Tensor, "*steps batch heads 1"]
     gate: Float[Tensor, "*steps batch heads 1"]
     shift: Float[Tensor, "*steps batch heads moves"]
-    """The furthest move on comes first."""
+    """Shift weights; the largest offset comes first."""
     gamma: Float[Tensor, "*steps batch heads 1"]
 
 
-class Looks(NamedTuple):
-    """What heads saw at a step, or at all of them, kept for the backward pass."""
+class AddressingTrace(NamedTuple):
+    """Intermediate results of the addressing, at one step or at all steps, for the backward pass."""
 
-    alike: Float[Tensor, "*steps batch heads slots"]
-    """Products of key and slot over the length of the slot."""
+    similarity: Float[Tensor, "*steps batch heads slots"]
+    """Inner products of key and slot, divided by the length of the slot."""
     content: Float[Tensor, "*steps batch heads slots"]
-    around: Float[Tensor, "*steps batch heads ring"]
-    """Weights by content and from before, mixed; the ends are repeated, as slots lie on a ring."""
+    padded: Float[Tensor, "*steps batch heads ring"]
+    """Interpolated weights, padded at both ends as on a ring."""
     shifted: Float[Tensor, "*steps batch heads slots"]
-    """At least FLOOR."""
+    """Weights after the shift, at least FLOOR."""
     logs: Float[Tensor, "*steps batch heads slots"]
 
     @classmethod
-    def empty(cls, like: Tensor, shape: tuple[int, ...], reach: int) -> Looks:
-        """Buffers for (time, batch, heads, slots)."""
+    def empty(cls, like: Tensor, shape: tuple[int, ...], reach: int) -> AddressingTrace:
+        """Return buffers for (time, batch, heads, slots)."""
         *outer, slots = shape
         sizes = (slots, slots, slots + 2 * reach, slots, slots)
         return cls(*(like.new_empty(*outer, size) for size in sizes))
 
 
-class Ring:
-    """A buffer for numbers on a ring, whose ends are repeated; with views that are made once for all steps, as each
-    costs as much as a small operation.
+class RingBuffer:
+    """Buffer for weights on a ring, padded with copies of its ends.
+
+    Its views are created once for all steps, because a view costs as much as a small operation.
     """
 
-    def __init__(self, around: Float[Tensor, "batch heads ring"], slots: int) -> None:
-        self.around = around = torch.empty_like(around)
-        reach = (around.shape[-1] - slots) // 2
-        self.inner = around[..., reach : reach + slots]
-        """Without the ends."""
-        self.windows = [around[..., k : k + slots] for k in range(2 * reach + 1)]
-        """One for each move."""
-        self.low, self.high = around[..., :reach], around[..., reach + slots :]
-        self.of_low, self.of_high = around[..., slots : slots + reach], around[..., reach : 2 * reach]
+    def __init__(self, padded: Float[Tensor, "batch heads ring"], slots: int) -> None:
+        self.padded = padded = torch.empty_like(padded)
+        reach = (padded.shape[-1] - slots) // 2
+        self.inner = padded[..., reach : reach + slots]
+        """The weights without the padding."""
+        self.windows = [padded[..., k : k + slots] for k in range(2 * reach + 1)]
+        """One view for each offset."""
+        self.low, self.high = padded[..., :reach], padded[..., reach + slots :]
+        self.of_low, self.of_high = padded[..., slots : slots + reach], padded[..., reach : 2 * reach]
 
     def close(self) -> None:
-        """Repeat both ends."""
+        """Copy both ends to the padding."""
         self.low.copy_(self.of_low)
         self.high.copy_(self.of_high)
 
 
-class Pulled(NamedTuple):
-    """Gradients that a look hands on."""
+class AddressingGradients(NamedTuple):
+    """Gradients of the addressing of one step."""
 
     before: Float[Tensor, "batch heads slots"]
-    """Of the weights before."""
+    """Gradient of the previous weights."""
     key: Float[Tensor, "batch heads numbers"]
-    alike: Float[Tensor, "batch heads slots"]
-    """Of the products of keys and slots: what is added to the memory's is `key^T alike - radial memory`."""
+    similarity: Float[Tensor, "batch heads slots"]
+    """Gradient of the inner products of key and slot; that of the memory is `key^T similarity - radial memory`."""
     radial: Float[Tensor, "batch 1 slots"]
 
 
 class Products:
-    """Products of vectors and weights with a memory, in one buffer: a new one each time would cost as much as they do.
+    """Products of vectors and weights with a memory, in one preallocated buffer.
 
-    Of single heads they are taken number by number, as products of matrices are slow where a library has none for
-    batches of vectors.
+    For a single head they are elementwise products and sums, if the library has no fast batched product of vectors.
     """
 
     def __init__(self, memory: Float[Tensor, "batch numbers slots"]) -> None:
         self.buffer = torch.empty_like(memory, memory_format=torch.contiguous_format)
-        self.one_by_one = not (memory.is_cuda or torch.backends.mkl.is_available())
+        self.elementwise = not (memory.is_cuda or torch.backends.mkl.is_available())
 
-    def over_lengths(self, memory: Tensor, out: Float[Tensor, "batch 1 slots"]) -> None:
-        """One over the length of each slot."""
+    def inverse_lengths(self, memory: Tensor, out: Float[Tensor, "batch 1 slots"]) -> None:
+        """Write the inverse length of each slot to `out`."""
         torch.mul(memory, memory, out=self.buffer)
         torch.sum(self.buffer, 1, keepdim=True, out=out).add_(TINY**2).rsqrt_()
 
     def dots(self, vectors: Float[Tensor, "batch heads numbers"], memory: Tensor) -> Float[Tensor, "batch heads slots"]:
-        """With every slot."""
-        if vectors.shape[1] == 1 and self.one_by_one:
+        """Return the inner products with every slot."""
+        if vectors.shape[1] == 1 and self.elementwise:
             return torch.mul(memory, vectors.mT, out=self.buffer).sum(1, keepdim=True)
         return torch.bmm(vectors, memory)
 
     def means(
         self, weights: Float[Tensor, "batch heads slots"], memory: Tensor
     ) -> Float[Tensor, "batch heads numbers"]:
-        """Weighted sums over the slots."""
-        if weights.shape[1] == 1 and self.one_by_one:
+        """Return the weighted sums over the slots."""
+        if weights.shape[1] == 1 and self.elementwise:
             return torch.mul(memory, weights, out=self.buffer).sum(-1).unsqueeze(1)
         return torch.bmm(weights, memory.mT)
 
@@ -130,39 +130,42 @@ class Products:
         vectors: Float[Tensor, "batch heads numbers"],
         weights: Float[Tensor, "batch heads slots"],
     ) -> None:
-        """Add each head's vector to all slots by its weights, in place."""
-        if vectors.shape[1] == 1 and self.one_by_one:
+        """Add each head's vector to all slots, scaled by its weights, in place."""
+        if vectors.shape[1] == 1 and self.elementwise:
             memory.addcmul_(vectors.mT, weights)
         else:
             memory.baddbmm_(vectors.mT, weights)
 
 
-def look(
+def address(
     products: Products,
     memory: Tensor,
-    over_length: Tensor,
+    inverse_length: Tensor,
     before: Float[Tensor, "batch heads slots"],
-    told: Told,
-    seen: Looks,
-    ring: Ring,
+    parameters: HeadParameters,
+    trace: AddressingTrace,
+    ring: RingBuffer,
     weights: Float[Tensor, "batch heads slots"],
 ) -> None:
-    """Write the weights, and what led to them into `seen`; `ring` is to work in."""
-    torch.mul(products.dots(told.key, memory), over_length, out=seen.alike)
-    torch.softmax(seen.alike * (told.strength * told.over_key), -1, out=seen.content)
-    torch.lerp(before, seen.content, told.gate, out=ring.inner)
+    """Write the new weights, and intermediate results to `trace`; `ring` is work space."""
+    torch.mul(products.dots(parameters.key, memory), inverse_length, out=trace.similarity)
+    torch.softmax(trace.similarity * (parameters.strength * parameters.inverse_key_length), -1, out=trace.content)
+    torch.lerp(before, trace.content, parameters.gate, out=ring.inner)
     ring.close()
-    seen.around.copy_(ring.around)
-    _turn(ring, told.shift, seen.shifted)
-    torch.log(seen.shifted.clamp_min_(FLOOR), out=seen.logs)
-    torch.softmax(told.gamma * seen.logs, -1, out=weights)
+    trace.padded.copy_(ring.padded)
+    _convolve(ring, parameters.shift, trace.shifted)
+    torch.log(trace.shifted.clamp_min_(FLOOR), out=trace.logs)
+    torch.softmax(parameters.gamma * trace.logs, -1, out=weights)
 
 
-def _turn(ring: Ring, shares: Float[Tensor, "batch heads moves"], out: Float[Tensor, "batch heads slots"]) -> Tensor:
-    """Sum over the moves of share times window; move by move, since a product with all windows at once takes several
-    times as long.
+def _convolve(
+    ring: RingBuffer, shares: Float[Tensor, "batch heads moves"], out: Float[Tensor, "batch heads slots"]
+) -> Tensor:
+    """Write the circular convolution of weights and shift to `out`.
+
+    It adds one offset at a time, because a product with all windows takes several times as long.
     """
-    first, *others = torch.unsafe_split(shares, 1, -1)  # a quicker one than Tensor.split
+    first, *others = torch.unsafe_split(shares, 1, -1)  # faster than Tensor.split
     torch.mul(ring.windows[0], first, out=out)
     for window, share in zip(ring.windows[1:], others, strict=True):
         out.addcmul_(window, share)
@@ -170,69 +173,71 @@ def _turn(ring: Ring, shares: Float[Tensor, "batch heads moves"], out: Float[Ten
 
 
 class Slopes(NamedTuple):
-    """What the gradients of all looks need that waits for nothing, formed for all steps at once."""
+    """Factors of the gradients that depend on the forward pass only, for all steps."""
 
     logs: Float[Tensor, "*steps batch heads slots"]
-    """Of `gamma log w` in the shifted weights w; 0 where w is below FLOOR."""
+    """Derivative of `gamma log w` for the shifted weights w; 0 where w is below FLOOR."""
     gate: Float[Tensor, "*steps batch heads slots"]
-    """Of the mixed weights in the gate."""
+    """Derivative of the interpolated weights for the gate."""
     back: Float[Tensor, "*steps batch heads moves"]
-    """The shift in reverse."""
-    alike: Float[Tensor, "*steps batch heads slots"]
-    """Of `beta K` in the product of a key and a slot."""
+    """The shift weights in reverse order."""
+    similarity: Float[Tensor, "*steps batch heads slots"]
+    """Derivative of `beta K` for the inner product of key and slot."""
     radial: Float[Tensor, "*steps batch heads slots"]
-    """Of how `beta K` falls with the length of a slot, per `alike` and number of the slot."""
+    """Decrease of `beta K` with the length of a slot, per `similarity` and number of the slot."""
     key: Float[Tensor, "*steps batch heads numbers"]
-    """Of how `beta K` falls with the length of the key."""
+    """Decrease of `beta K` with the length of the key."""
 
     @classmethod
-    def of(cls, told: Told, seen: Looks, before: Tensor, over_length: Tensor) -> Slopes:
-        """From what the heads were told and saw at all steps."""
-        scale = told.strength * told.over_key
-        alike = scale * over_length
+    def of(cls, parameters: HeadParameters, trace: AddressingTrace, before: Tensor, inverse_length: Tensor) -> Slopes:
+        """Compute the factors from the parameters and intermediate results of all steps."""
+        scale = parameters.strength * parameters.inverse_key_length
+        similarity = scale * inverse_length
         return cls(
-            told.gamma / seen.shifted * (seen.shifted > FLOOR),
-            seen.content - before,
-            told.shift.flip(-1),
-            alike,
-            alike * over_length,
-            told.key * (told.over_key.square() * told.strength),
+            parameters.gamma / trace.shifted * (trace.shifted > FLOOR),
+            trace.content - before,
+            parameters.shift.flip(-1),
+            similarity,
+            similarity * inverse_length,
+            parameters.key * (parameters.inverse_key_length.square() * parameters.strength),
         )
 
 
-def pull_look(
+def address_backward(
     products: Products,
     g: Float[Tensor, "batch heads slots"],
     memory: Tensor,
     weights: Tensor,
-    told: Told,
-    seen: Looks,
+    parameters: HeadParameters,
+    trace: AddressingTrace,
     slope: Slopes,
-    ring: Ring,
-    into: Told,
-) -> Pulled:
-    """From the gradient of the weights to those of all that led to them.
+    ring: RingBuffer,
+    into: HeadParameters,
+) -> AddressingGradients:
+    """Return the gradients of the addressing from that of the weights.
 
-    `ring` is to work in. `into` gets those of what the heads were told; its `over_key` is not written, as the key's own
-    holds it.
+    `ring` is work space. `into` receives the gradients of the parameters, except for `inverse_key_length`, which is
+    part of the gradient of the key.
     """
     dtype = g.dtype
     g = _softmax_backward(g, weights, -1, dtype)
-    torch.sum(g * seen.logs, -1, keepdim=True, out=into.gamma)
+    torch.sum(g * trace.logs, -1, keepdim=True, out=into.gamma)
     g = g * slope.logs
-    ring.around.copy_(seen.around)
-    for window, of_share in zip(ring.windows, into.shift.unbind(-1), strict=True):
-        torch.sum(g * window, -1, out=of_share)
+    ring.padded.copy_(trace.padded)
+    for window, grad_shift in zip(ring.windows, into.shift.unbind(-1), strict=True):
+        torch.sum(g * window, -1, out=grad_shift)
     ring.inner.copy_(g)
     ring.close()
-    g = _turn(ring, slope.back, torch.empty_like(weights))  # the moves in reverse
+    g = _convolve(ring, slope.back, torch.empty_like(weights))  # the offsets in reverse order
     torch.sum(g * slope.gate, -1, keepdim=True, out=into.gate)
-    of_content = g * told.gate
-    of_before = g - of_content
-    g = _softmax_backward(of_content, seen.content, -1, dtype)
-    together = g * seen.alike
-    torch.mul(together.sum(-1, keepdim=True), told.over_key, out=into.strength)
-    g = g * slope.alike
+    grad_content = g * parameters.gate
+    grad_previous = g - grad_content
+    g = _softmax_backward(grad_content, trace.content, -1, dtype)
+    together = g * trace.similarity
+    torch.mul(together.sum(-1, keepdim=True), parameters.inverse_key_length, out=into.strength)
+    g = g * slope.similarity
     torch.addcmul(products.means(g, memory), slope.key, into.strength, value=-1, out=into.key)
     radial = together * slope.radial
-    return Pulled(of_before, told.key, g, radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True))
+    return AddressingGradients(
+        grad_previous, parameters.key, g, radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True)
+    )

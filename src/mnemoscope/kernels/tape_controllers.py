@@ -1,4 +1,4 @@
-"""Controllers of a tape's scan: their steps, and the gradients of these."""
+"""Steps of the controllers of a tape, and their gradients."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.kernels.screened_cells import LSTMPull, LSTMSteps
+from mnemoscope.kernels.screened_cells import LSTMGradient, LSTMSteps
 
 
 class LayerSteps:
-    """`h = tanh(z + P h_below)` in several layers within one step; the first one goes on from the last step's h."""
+    """`h = tanh(z + P h_below)` in several layers within one step; the first layer uses the previous h."""
 
     cs: Tensor | None = None
 
@@ -21,7 +21,7 @@ class LayerSteps:
         self.recurrent = None if recurrent is None else recurrent.mT.contiguous()
 
     def step(self, t: int, reads: Tensor, reader: Tensor) -> Float[Tensor, "batch units"]:
-        """What the controller shows; `made` becomes the h of all layers."""
+        """Return the output of the controller; `made` becomes the h of all layers."""
         self.made[t].addmm_(reads, reader)
         h = self.before
         for number, layer in enumerate(self.layers):
@@ -34,7 +34,7 @@ class LayerSteps:
 
 
 class GatedSteps:
-    """An LSTM."""
+    """Steps of an LSTM."""
 
     def __init__(self, us: Tensor, h: Tensor, c: Tensor, recurrent: Float[Tensor, "one gates units"]) -> None:
         self.made, self.before = us.clone(), h
@@ -48,8 +48,8 @@ class GatedSteps:
         return self.before
 
 
-class LayerPull:
-    """Gradients at the drive of all layers from that at h."""
+class LayerGradient:
+    """Gradients of the drive of all layers from that of h."""
 
     carried: Tensor | None = None
 
@@ -61,17 +61,17 @@ class LayerPull:
         self.into_layers = self.into.unflatten(-1, (-1, h0.shape[-1]))
 
     def pull(self, t: int, g: Tensor) -> Tensor:
-        """The gradient of the h before."""
+        """Return the gradient of the previous h."""
         into, slopes = self.into_layers[t], self.slopes[t]
         for number in reversed(range(into.shape[1])):
             torch.mul(g, slopes[:, number], out=into[:, number])
-            if self.weights is None:  # one layer, which knows nothing of the step before
+            if self.weights is None:  # one feed-forward layer
                 return torch.zeros_like(g)
             g = into[:, number] @ self.weights[number]
         return g
 
     def recurrent(self) -> Float[Tensor, "layers units units"] | None:
-        """The gradient of the recurrent matrices."""
+        """Return the gradient of the recurrent matrices."""
         if self.weights is None:
             return None
         before = torch.cat([self.h0.unsqueeze(0), self.layers[:-1, :, -1]]).unsqueeze(2)
@@ -79,13 +79,13 @@ class LayerPull:
         return torch.einsum("nli,nlj->lij", self.into_layers.flatten(0, 1), below)
 
 
-class GatedPull:
-    """Gradients at the gates of an LSTM."""
+class GatedGradient:
+    """Gradients of the gates of an LSTM."""
 
     def __init__(
-        self, made: Tensor, hs: Tensor, cs: Tensor, h0: Tensor, c0: Tensor, recurrent: Tensor, of_c: Tensor | None
+        self, made: Tensor, hs: Tensor, cs: Tensor, h0: Tensor, c0: Tensor, recurrent: Tensor, grad_c: Tensor | None
     ) -> None:
-        self.lstm = LSTMPull(made, cs, c0, of_c)
+        self.lstm = LSTMGradient(made, cs, c0, grad_c)
         self.h0, self.hs, self.weights, self.into = h0, hs, recurrent[0], torch.empty_like(made)
 
     @property
@@ -101,25 +101,25 @@ class GatedPull:
         return (self.into.flatten(0, 1).T @ before).unsqueeze(0)
 
 
-def steps_of(us: Tensor, h: Tensor, c: Tensor | None, recurrent: Tensor | None) -> LayerSteps | GatedSteps:
-    """The steps of a controller; an LSTM where there is a c."""
+def build_steps(us: Tensor, h: Tensor, c: Tensor | None, recurrent: Tensor | None) -> LayerSteps | GatedSteps:
+    """Return the steps of a controller: an LSTM if there is a c."""
     if c is None:
         return LayerSteps(us, h, recurrent)
     assert recurrent is not None
     return GatedSteps(us, h, c, recurrent)
 
 
-def pull_of(
+def build_gradient(
     made: Tensor,
     hs: Tensor,
     cs: Tensor | None,
     h0: Tensor,
     c0: Tensor | None,
     recurrent: Tensor | None,
-    of_c: Tensor | None,
-) -> LayerPull | GatedPull:
-    """Their gradients."""
+    grad_c: Tensor | None,
+) -> LayerGradient | GatedGradient:
+    """Return the gradients of a controller's steps."""
     if cs is None or c0 is None:
-        return LayerPull(made, h0, recurrent)
+        return LayerGradient(made, h0, recurrent)
     assert recurrent is not None
-    return GatedPull(made, hs, cs, h0, c0, recurrent, of_c)
+    return GatedGradient(made, hs, cs, h0, c0, recurrent, grad_c)

@@ -1,7 +1,7 @@
-"""One program takes a tile of the batch through all times and holds V on chip.
+"""Kernels in which one program takes a tile of the batch through all times and holds V on chip.
 
-In both loops the last step stands apart, after the loop: with a use outside, the compiler keeps V in registers, where it
-would otherwise read it from shared memory at every step.
+In both loops the last step is outside the loop: with a use outside, the compiler keeps V in registers; otherwise it
+would read V from shared memory at every step.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def block_forward(
     u = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)
     for _ in range(time - 1):
         us += stride
-        later = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)  # arrives meanwhile
+        later = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)  # prefetched during the step
         h = _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI, MASKED, EXACT)
-        h = h.to(hs.dtype.element_ty).to(tl.float32)  # the state is what is stored
+        h = h.to(hs.dtype.element_ty).to(tl.float32)  # round as the stored state
         tl.store(hs + here, h, mask=inside)
         hs += stride
         mask += batch
@@ -94,7 +94,7 @@ def _adjoint_step(
     MASKED: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """`D_t`, and the gradient at the state before."""
+    """Return `D_t` and the gradient of the previous state."""
     d = pull_back(total, h, b, PHI)
     if MASKED:
         goes = (tl.load(mask + rows, mask=rows < batch, other=0) != 0)[:, None]

@@ -1,17 +1,17 @@
 """Elementwise recurrences on a GPU: `h_t = phi(V h_{t-1} + u_t)` and its adjoint as Triton kernels.
 
-Three ways to run a scan, chosen by its size (`plan`):
+There are three ways to run a scan, chosen by its size (`plan`):
 
 - "block" (`triton_block`): one program takes a tile of the batch through all times. For up to 128 units.
-- "grid" (`triton_grid`): the units of a tile are divided among programs that meet after every step. For up to 1024
-  units, as long as all programs are resident at once.
+- "grid" (`triton_grid`): programs that synchronise after every step share the units of a tile. For up to 1024 units, as
+  long as all programs are resident at the same time.
 - "steps" (`triton_steps`): a library matrix product and one elementwise kernel per step, replayed as a CUDA graph.
 
-float32 keeps its accuracy (`triton_parts`); who wants the speed of tf32 sets `torch.set_float32_matmul_precision("high")`,
-as for torch's own products. bfloat16 and float16 are multiplied as they are and summed in float32.
+float32 keeps its precision (`triton_parts`) unless `torch.set_float32_matmul_precision("high")` selects tf32, as for
+torch's products. bfloat16 and float16 are multiplied directly and summed in float32.
 
-Complex numbers are pairs: the state is a real vector twice as long, (re, im) of each unit side by side, and V becomes
-the real matrix of 2 x 2 blocks ((re, -im), (im, re)), whose transpose is that of the conjugate.
+Complex numbers are pairs: the state is a real vector twice as long, with (re, im) of each unit side by side, and V
+becomes the real matrix of 2 x 2 blocks ((re, -im), (im, re)), whose transpose represents the conjugate transpose.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from mnemoscope.kernels.triton_outer import outer_products
 from mnemoscope.kernels.triton_steps import run_adjoint_steps, run_steps
 
 BLOCK_UNITS = 128
-"""Up to this many (real) units one program holds all of V."""
+"""Largest number of (real) units for which one program holds all of V."""
 GRID_UNITS = 1024
-"""Up to this many (real) units the rows of V that a program of the "grid" holds fit on chip."""
+"""Largest number of (real) units for which the rows of V of a "grid" program fit on chip."""
 __all__ = ["adjoint", "forward", "outer_products", "unavailable"]
 
 ROWS = 16
-"""Members of the batch in a tile: the smallest that the matrix units take."""
+"""Sequences in a tile: the smallest number that the matrix units take."""
 
 
 def unavailable(device: torch.device, dtype: torch.dtype, activation: str) -> str | None:
-    """Why there is no fused scan on a GPU for these, or None if there is one."""
+    """Return the reason why there is no fused scan on a GPU for these arguments, or None if there is one."""
     if torch.version.hip is not None:
         return "the fused scan was written for, and tried on, NVIDIA GPUs alone"
     if torch.cuda.get_device_capability(device) < (8, 0):
@@ -55,7 +55,7 @@ def unavailable(device: torch.device, dtype: torch.dtype, activation: str) -> st
 
 
 def forward(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    """The states (time, batch, units)."""
+    """Return the states (time, batch, units)."""
     pairs = us.is_complex()
     u, h, W = _real(us), _real(h0), _matrix(V)
     hs = torch.empty_like(u)
@@ -69,7 +69,7 @@ def forward(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | N
 def adjoint(
     g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """`D` (time, batch, units) and the gradient at `h0` (batch, units)."""
+    """Return `D` (time, batch, units) and the gradient of `h0` (batch, units)."""
     pairs = hs.is_complex()
     g, h, W = _real(g), _real(hs), _matrix(V)
     D, dh0 = torch.empty_like(g), torch.empty_like(g[0])
@@ -84,7 +84,7 @@ def adjoint(
 
 
 def _launch(scan: Scan, run: Callable[[Scan], None]) -> None:
-    """Run; where a smaller GPU cannot hold what the plan would keep on chip, by steps."""
+    """Run the scan; fall back to "steps" if a smaller GPU cannot hold the plan's data on chip."""
     try:
         run(scan)
     except OutOfResources:
@@ -97,18 +97,18 @@ def _launch(scan: Scan, run: Callable[[Scan], None]) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a scan is run."""
+    """Launch plan of a scan."""
 
     way: Literal["block", "grid", "steps"]
     columns: int = 0
-    """Units that one program computes."""
+    """Units computed by one program."""
     parts: int = 1
-    """Into how many parts the sum over units is divided, one per warp."""
+    """Number of parts of the sum over units, one per warp."""
     warps: int = 4
 
 
 def plan(u: Tensor) -> Plan:
-    """What was fastest on an H200 for a drive (time, batch, real units); see benchmarks/results/scans_cuda.md."""
+    """Return the fastest plan on an H200 for a drive (time, batch, real units); see benchmarks/results/scans_cuda.md."""
     batch, units = u.shape[1:]
     if units <= BLOCK_UNITS:
         return Plan("block", max(16, triton.next_power_of_2(units)), warps=4 if units <= 64 else 8)
@@ -123,7 +123,7 @@ def plan(u: Tensor) -> Plan:
 
 @dataclass(frozen=True)
 class Scan:
-    """One matrix and nonlinearity, ready to be run over contiguous real tensors."""
+    """A matrix and a nonlinearity, ready to run over contiguous real tensors."""
 
     V: Tensor
     phi: str
@@ -131,7 +131,7 @@ class Scan:
     mask: Tensor | None
     plan: Plan
     exact: bool
-    """Whether float32 keeps its accuracy; else it is multiplied as tf32."""
+    """Whether float32 keeps its precision; otherwise it is multiplied as tf32."""
 
     def forward(self, us: Tensor, h0: Tensor, hs: Tensor) -> None:
         """Fill `hs`."""
@@ -183,7 +183,7 @@ class Scan:
                 **constants,
             )
             return
-        for step in range(steps):  # the interpreter runs one program after another: they cannot meet, so step by step
+        for step in range(steps):  # the interpreter runs programs sequentially: they cannot synchronise within a launch
             kernel[slices, tiles](
                 *tensors, counters, step, step + 1, time, batch, units, slices, MEET=False, **constants
             )
@@ -194,13 +194,13 @@ class Scan:
             "COLUMNS": self.plan.columns,
             "PHI": self.phi,
             "MASKED": self.mask is not None,
-            # Triton's interpreter, which serves the tests, has no products of bfloat16, and needs none to be exact
+            # Triton's interpreter, used in tests, has no products of bfloat16, and is exact without them
             "EXACT": self.V.dtype == torch.float32 and self.exact and self.V.is_cuda,
             "num_warps": self.plan.warps,
         }
 
     def _optional(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Bias and mask, or something to point at in their place."""
+        """Return bias and mask, or a placeholder for each that is None."""
         return (
             like if self.bias is None else self.bias.contiguous(),
             like if self.mask is None else self.mask.contiguous().view(torch.uint8),
@@ -208,7 +208,7 @@ class Scan:
 
 
 PADDING = 32
-"""Counters lie this far apart, each in its own line of the cache."""
+"""Distance between counters, so that each has a separate cache line."""
 
 
 def _phi(activation: str, pairs: bool) -> str:
@@ -216,12 +216,12 @@ def _phi(activation: str, pairs: bool) -> str:
 
 
 def _real(x: Tensor) -> Tensor:
-    """Contiguous, and complex numbers as pairs."""
+    """Return a contiguous tensor, with complex numbers as pairs."""
     return torch.view_as_real(x.resolve_conj().contiguous()).flatten(-2) if x.is_complex() else x.contiguous()
 
 
 def _matrix(V: Tensor) -> Tensor:
-    """Contiguous, and a complex matrix as the real one that acts on pairs."""
+    """Return a contiguous matrix; a complex matrix becomes the real one that acts on pairs."""
     if not V.is_complex():
         return V.contiguous()
     rows = torch.stack([torch.stack([V.real, -V.imag], -1), torch.stack([V.imag, V.real], -1)], 1)

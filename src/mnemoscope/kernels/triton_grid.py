@@ -1,7 +1,7 @@
-"""The units of a batch tile are divided among several programs, each with its columns of V on chip.
+"""Kernels in which several programs share the units of a batch tile, each with its columns of V on chip.
 
-After every step they meet at a counter in memory and read each other's states from the second-level cache. All programs
-must be resident at once, which a cooperative launch ensures.
+After every step they synchronise at a counter in memory and read each other's states from the L2 cache. All programs
+must be resident at the same time, which a cooperative launch ensures.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_
 
 @triton.jit
 def _meet(counter, arrived):
-    """Wait until the other programs of this batch tile have arrived as often as expected."""
+    """Wait until the other programs of this batch tile have arrived `arrived` times."""
     while tl.atomic_add(counter, 0, sem="acquire") < arrived:
         pass
     tl.debug_barrier()
@@ -28,7 +28,7 @@ def _arrive(counter):
 
 @triton.jit
 def _gathered_times(x, W1, W2, W3, rows, batch, units, PART: tl.constexpr, PARTS: tl.constexpr, EXACT: tl.constexpr):
-    """`x W` for all units of x, read from the second-level cache; a warp takes a part of the sum."""
+    """Return `x W` for all units of x, read from the L2 cache; each warp computes a part of the sum."""
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, None, :]
     row = rows[None, :, None]
     all_units = tl.load(x + row * units + inner, mask=(row < batch) & (inner < units), other=0.0, cache_modifier=".cg")
@@ -77,7 +77,7 @@ def grid_forward(
     for t in range(begin, end):
         us += stride
         later = tl.load(us + here, mask=inside & (t + 1 < end), other=0.0).to(tl.float32)
-        before = hs - stride  # every time has memory of its own, so nobody overwrites what another still reads
+        before = hs - stride  # each time has separate memory, so that no program overwrites what another still reads
         if t == 0:
             before = h0
         if MEET:
@@ -138,7 +138,7 @@ def grid_adjoint(
     first = inside & (begin < time)
     g_t = tl.load(g + here, mask=first, other=0.0).to(tl.float32)
     h_t = tl.load(hs + here, mask=first, other=0.0).to(tl.float32)
-    # dh0 doubles as the memory of what passes by held states, of which each program touches its own part alone
+    # dh0 also stores the gradient that passes by held states; each program uses only its part
     for back in range(begin, end):  # back = time is the step to h0, which has no nonlinearity
         g -= stride
         hs -= stride

@@ -1,9 +1,9 @@
-"""The gradient of V, `sum_t D_t h_{t-1}^T`, on matrix units at an accuracy near float32's.
+"""The gradient of V, `sum_t D_t h_{t-1}^T`, on matrix units at nearly float32 precision.
 
-The rows of D and h are divided into groups. Every number is split into two bfloat16 parts, of whose products three are
-taken, side by side in one matrix product per group: `[a2 a1 a1]^T [b1 b2 b1]`. What is left out is 2^-18 of the product:
-enough here, where, unlike in the recurrence, no error is carried on. A group is short, since the matrix units cut off
-what they add up; the groups are added in float32 proper.
+The rows of D and h are divided into groups. Every number is split into two bfloat16 parts; three of their products are
+computed in one matrix product per group: `[a2 a1 a1]^T [b1 b2 b1]`. The neglected part is 2^-18 of the product, which
+suffices because, unlike in the recurrence, no error is carried on. Groups are short because the matrix units truncate
+their sums; the sum over groups is in float32.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 from mnemoscope.kernels.triton_parts import parts
 
 GROUP = 2048
-"""Rows in one product."""
+"""Number of rows in one product."""
 AT_ONCE = 2**25
-"""Numbers that are split at once; their parts take 12 bytes each."""
+"""Numbers that are split together; their parts take 12 bytes each."""
 WIDTH = 1024
 
 
 def outer_products(left: Tensor, right: Tensor) -> Tensor:
-    """`left^T right` (m, n) of contiguous float32 matrices (rows, m) and (rows, n)."""
+    """Return `left^T right` (m, n) for contiguous float32 matrices (rows, m) and (rows, n)."""
     rows = left.shape[0]
     total = left.new_zeros(left.shape[1], right.shape[1])
     stride = GROUP * max(1, AT_ONCE // (GROUP * max(left.shape[1], right.shape[1])))
@@ -36,7 +36,7 @@ def outer_products(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _in_parts(x: Tensor, second_at: int) -> Tensor:
-    """(groups, 3 GROUP, units): the first part of all rows of a group thrice, but the second where it is asked for."""
+    """Return (groups, 3 GROUP, units): three copies of the first parts of a group, the second parts at block `second_at`."""
     rows, units = x.shape
     group = min(GROUP, rows)
     groups = triton.cdiv(rows, group)

@@ -1,10 +1,10 @@
-"""What the kernels of an elementwise recurrence share: nonlinearity, pull-back, and products at float32's accuracy.
+"""Shared parts of the elementwise kernels: nonlinearity, its gradient, and products at float32 precision.
 
-float32 keeps its accuracy on matrix units, which multiply shorter numbers: every factor is the sum of three bfloat16
-numbers, and of the nine products the six that matter are taken. (Two tf32 numbers and three products cost as much time
-and more registers, and the units, which cut off what they add up, err twice as often.) Plain tf32 would be off by 2e-2
-after 50 orthogonal steps. An infinite number has no parts: what follows from it is NaN, where a loop may hold
-infinities for some steps more.
+float32 keeps its precision on matrix units, which multiply shorter numbers: every factor is the sum of three bfloat16
+numbers, and six of the nine products are computed; the others are negligible. (Two tf32 numbers and three products take
+as much time and more registers, and the units, which truncate their sums, err twice as often.) Plain tf32 would have an
+error of 2e-2 after 50 orthogonal steps. An infinite number has no parts: it leads to NaN, where a loop may hold
+infinities for some more steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def nonlinear(z, bias, PHI: tl.constexpr):
-    """`phi(z)`, with torch's ways: NaN stays NaN, and the sign of 0 is 0."""
+    """Return `phi(z)` with torch's conventions: NaN stays NaN, and the sign of 0 is 0."""
     if PHI == "tanh":
         decay = tl.exp(-2 * tl.abs(z))
         size = (1 - decay) / (1 + decay)
@@ -42,7 +42,7 @@ def nonlinear(z, bias, PHI: tl.constexpr):
 
 @triton.jit
 def pull_back(g, h, bias, PHI: tl.constexpr):
-    """The gradient at `z` from that at `h = phi(z)`. A unit that is off stops even an infinite gradient."""
+    """Return the gradient of `z` from that of `h = phi(z)`. A unit that is off blocks even an infinite gradient."""
     if PHI == "tanh":
         return g * (1 - h * h)
     elif PHI == "logistic":
@@ -65,7 +65,7 @@ def pull_back(g, h, bias, PHI: tl.constexpr):
 
 @triton.jit
 def _pair_sum(x):
-    """Each number replaced by the sum over its pair."""
+    """Replace each number by the sum over its pair."""
     re, im = tl.split(tl.reshape(x, [x.shape[0], x.shape[1] // 2, 2]))
     both = re + im
     return tl.reshape(tl.join(both, both), [x.shape[0], x.shape[1]])
@@ -73,7 +73,7 @@ def _pair_sum(x):
 
 @triton.jit
 def _pair_length(x):
-    """|re + i im| of each pair, without overflow or underflow of the squares."""
+    """Return |re + i im| of each pair, without overflow or underflow of the squares."""
     re, im = tl.split(tl.reshape(tl.abs(x), [x.shape[0], x.shape[1] // 2, 2]))
     larger = tl.where(re > im, re, im)
     unit = tl.where((larger == 0) | (larger == float("inf")), 1.0, larger)
@@ -84,9 +84,11 @@ def _pair_length(x):
 
 @triton.jit
 def parts(x):
-    """A float32 number as the sum of three bfloat16 numbers."""
+    """Split a float32 number into a sum of three bfloat16 numbers."""
     first = x.to(tl.bfloat16)
-    rest = tl.where(tl.abs(first.to(tl.float32)) == float("inf"), 0.0, x - first.to(tl.float32))  # infinity has none
+    rest = tl.where(
+        tl.abs(first.to(tl.float32)) == float("inf"), 0.0, x - first.to(tl.float32)
+    )  # infinity has no remainder
     second = rest.to(tl.bfloat16)
     third = (rest - second.to(tl.float32)).to(tl.bfloat16)
     return first, second, third
@@ -94,7 +96,7 @@ def parts(x):
 
 @triton.jit
 def prepared(W, EXACT: tl.constexpr):
-    """What `_times` needs of W, formed before the loop."""
+    """Return the parts of W that `times` needs, computed before the loop."""
     if EXACT:
         W1, W2, W3 = parts(W)
     else:
@@ -104,10 +106,10 @@ def prepared(W, EXACT: tl.constexpr):
 
 @triton.jit
 def times(x, W1, W2, W3, EXACT: tl.constexpr):
-    """`x W`, summed in float32."""
+    """Return `x W`, summed in float32."""
     if EXACT:
         x1, x2, x3 = parts(x)
-        product = tl.dot(x3, W1)  # small terms first: the matrix units cut off what they add up
+        product = tl.dot(x3, W1)  # small terms first: the matrix units truncate their sums
         product = tl.dot(x1, W3, product)
         product = tl.dot(x2, W2, product)
         product = tl.dot(x2, W1, product)
@@ -119,7 +121,7 @@ def times(x, W1, W2, W3, EXACT: tl.constexpr):
 
 @triton.jit
 def bias_row(bias, columns, units, PHI: tl.constexpr):
-    """A row of biases; pairs share one."""
+    """Return a row of biases; pairs share one."""
     if PHI == "modrelu":
         row = tl.load(bias + columns, mask=columns < units, other=0.0).to(tl.float32)
     elif PHI == "modrelu of pairs":

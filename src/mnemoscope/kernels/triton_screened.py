@@ -1,8 +1,8 @@
-"""Screened scans on a GPU (see `screened`): one program takes one member of the batch through all times.
+"""Screened scans on a GPU (see `screened`): one program takes one sequence through all times.
 
-The rows in the slots, and in the backward pass their gradients, stay in registers: a row enters a slot, moves and is
-dropped by a choice of masks, and nothing that a program wrote is read again by it. Matrices are read from the cache at
-every step. Sums are in float32 proper.
+The rows in the slots, and in the backward pass their gradients, stay in registers: masks select the row that enters a
+slot, moves or is dropped, and a program never reads what it has written. Matrices are read from the cache at every step.
+Sums are in float32.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mnemoscope.kernels.screened_types import Pulled, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import ScanGradients, Screening, Start, Trace, Weights
 from mnemoscope.kernels.triton_parts import nonlinear, pull_back
 
 UNITS, SLOTS = 128, 64
-"""The most that a program holds in registers."""
+"""Largest numbers of units and slots that a program holds in registers."""
 
 
-def unavailable(device: torch.device, dtype: torch.dtype, how: Screening, hidden: int) -> str | None:
-    """Why there is no screened scan on a GPU for these, or None if there is one."""
+def unavailable(device: torch.device, dtype: torch.dtype, options: Screening, hidden: int) -> str | None:
+    """Return the reason why there is no screened scan on a GPU for these arguments, or None if there is one."""
     if torch.version.hip is not None:
         return "the screened scan was written for, and tried on, NVIDIA GPUs alone"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "the screened scan needs a GPU of compute capability 8.0 or newer"
     if dtype != torch.float32:
         return f"the screened scan on a GPU computes in float32, not in {dtype}"
-    if hidden > UNITS or how.slots > SLOTS:
+    if hidden > UNITS or options.slots > SLOTS:
         return f"the screened scan on a GPU takes up to {UNITS} units and {SLOTS} slots"
     return None
 
 
-def forward(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace:
-    """The steps; what they leave behind."""
+def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
+    """Run all steps; return the results for the backward pass."""
     time, batch, width = us.shape
-    size, slots = start.s.shape[1], how.slots
-    lstm = how.cell == "lstm"
+    size, slots = start.s.shape[1], options.slots
+    lstm = options.cell == "lstm"
     outputs, queries = us.new_empty(2, time, batch, size).unbind()
     rows = us.new_empty(slots + time, batch, 2 * size)
     rows[:slots] = start.rows.transpose(0, 1)
@@ -69,9 +69,9 @@ def forward(us: Tensor, start: Start, weights: Weights, how: Screening) -> Trace
             time,
             batch,
             size,
-            how.scale,
+            options.scale,
             size**-0.5,
-            **_constants(weights, how, size),
+            **_constants(weights, options, size),
         )
     return Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
 
@@ -80,10 +80,10 @@ def backward(
     grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor],
     start: Start,
     weights: Weights,
-    how: Screening,
+    options: Screening,
     trace: Trace,
-) -> Pulled:
-    """The steps in reverse, as `backward_on_cpu`."""
+) -> ScanGradients:
+    """Run the steps in reverse, as `backward_on_cpu`."""
     into_outputs, into_h, into_c, into_rows = grads
     time, batch, size = trace.outputs.shape
     drive = trace.outputs.new_empty(time, batch, len(weights.recurrent))
@@ -119,29 +119,29 @@ def backward(
             time,
             batch,
             size,
-            how.scale,
+            options.scale,
             size**-0.5,
-            **_constants(weights, how, size),
+            **_constants(weights, options, size),
         )
     direction = None if weights.direction is None else directions.sum(0)
-    carried = into_c if how.cell == "lstm" else None
-    return Pulled(drive, into_queries, into_keys, direction, s, carried, into_rows)
+    carried = into_c if options.cell == "lstm" else None
+    return ScanGradients(drive, into_queries, into_keys, direction, s, carried, into_rows)
 
 
 def _contiguous(weights: Weights) -> list[Tensor | None]:
     return [None if tensor is None else tensor.contiguous() for tensor in weights]
 
 
-def _constants(weights: Weights, how: Screening, size: int) -> dict[str, Any]:
+def _constants(weights: Weights, options: Screening, size: int) -> dict[str, Any]:
     columns = max(16, triton.next_power_of_2(size))
     return {
-        "NU": how.short_term,
-        "RHO": how.relevant,
+        "NU": options.short_term,
+        "RHO": options.relevant,
         "COLUMNS": columns,
-        "PLACES": max(2, triton.next_power_of_2(how.slots)),
-        "CELL": how.cell,
+        "PLACES": max(2, triton.next_power_of_2(options.slots)),
+        "CELL": options.cell,
         "ADDITIVE": weights.direction is not None,
-        "NORMALISED": how.normalised,
+        "NORMALISED": options.normalised,
         "num_warps": 8 if columns > 64 else 4,
     }
 
@@ -157,7 +157,7 @@ def _vector(at, columns, size):
 
 @triton.jit
 def _times(W, x, columns, size, COLUMNS: tl.constexpr):
-    """`W x`."""
+    """Return `W x`."""
     rows = tl.arange(0, COLUMNS)
     inside = (rows < size)[:, None] & (columns < size)[None, :]
     tile = tl.load(W + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
@@ -166,7 +166,7 @@ def _times(W, x, columns, size, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _transposed_times(W, x, columns, size, COLUMNS: tl.constexpr):
-    """`W^T x`."""
+    """Return `W^T x`."""
     rows = tl.arange(0, COLUMNS)
     inside = (rows < size)[:, None] & (columns < size)[None, :]
     tile = tl.load(W + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
@@ -175,7 +175,7 @@ def _transposed_times(W, x, columns, size, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _compared(query, keys, direction, shrink, ADDITIVE: tl.constexpr):
-    """What is summed to a score, and for the additive alignment the tanh in it."""
+    """Return the scores, and for the additive alignment the tanh in them."""
     if ADDITIVE:
         bent = nonlinear(query[None, :] + keys, 0.0, "tanh")
         return tl.sum(direction[None, :] * bent, 1), bent
@@ -240,7 +240,7 @@ def _forward(
     if ADDITIVE:
         direction = _vector(v, columns, size)
     for step in range(time):
-        t = b * 0 + step  # of 64 bits, as b is: places in memory may be beyond 32
+        t = b * 0 + step  # 64 bits, as b: offsets in memory may exceed 32 bits
         here = (t * batch + b) * size
         u = us + here * WIDTH
         z = _vector(u, columns, size) + _times(recurrent, s, columns, size, COLUMNS)
@@ -262,7 +262,7 @@ def _forward(
             h = o * nonlinear(c, 0.0, "tanh")
         else:
             h = nonlinear(z, own, CELL)
-        h = tl.where(columns < size, h, 0.0)  # a logistic unit that is not there would be at 1/2
+        h = tl.where(columns < size, h, 0.0)  # a padded logistic unit would be 1/2
         query = _times(to_query, s, columns, size, COLUMNS)
         key = _times(to_key, h, columns, size, COLUMNS)
         row = rows + (SLOTS * batch + t * batch + b) * 2 * size
@@ -270,7 +270,7 @@ def _forward(
         tl.store(row + size + columns, key, mask=columns < size)
         tl.store(queries + here + columns, query, mask=columns < size)
 
-        # what leaves the ring takes the place of the least relevant, if it is more relevant
+        # the row that leaves the ring replaces the least relevant row, if it is more relevant
         at_ring = slots == t % NU
         leaving = tl.sum(tl.where(at_ring, score, 0.0), 0)
         least = tl.min(tl.where(in_set, score, float("inf")), 0)
@@ -390,7 +390,7 @@ def _backward(
             dquery = tl.sum((de * shrink)[:, None] * keys, 0)
         tl.store(into_queries + here + columns, dquery, mask=columns < size)
 
-        # the row of this step: all its uses are counted
+        # the row of this step: all its uses have been counted
         at_ring = slots == t % NU
         dkey = tl.sum(tl.where(at_ring[:, None], to_keys, 0.0), 0)
         dh = g + at_end + tl.sum(tl.where(at_ring[:, None], to_values, 0.0), 0)
@@ -398,7 +398,7 @@ def _backward(
         at_end = tl.zeros([COLUMNS], tl.float32)
         tl.store(into_keys + here + columns, dkey, mask=columns < size)
 
-        # what was in the ring before, and what the relevant set lost for it
+        # restore the row that left the ring, and the row of the relevant set that it replaced
         target = slots == tl.load(moved + t * batch + b)
         from_value = tl.sum(tl.where(target[:, None], to_values, 0.0), 0)
         from_key = tl.sum(tl.where(target[:, None], to_keys, 0.0), 0)

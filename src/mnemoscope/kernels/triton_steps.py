@@ -1,10 +1,11 @@
 """Scans too large to stay on chip: one matrix product and one elementwise kernel per step, replayed as a CUDA graph.
 
-The product is the library's. float32 keeps its accuracy as in `triton_parts`: the six products of bfloat16 parts are
-taken in one call, as blocks side by side: `[x3 x1 x2 x2 x1 x1] [W1; W3; W2; W1; W2; W1]`.
+The product is the library's. float32 keeps its precision as in `triton_parts`: the six products of bfloat16 parts are
+computed in one call, as blocks side by side: `[x3 x1 x2 x2 x1 x1] [W1; W3; W2; W1; W2; W1]`.
 
-A graph holds `BLOCK` steps, or what remains of a length that comes again. Which tensors it works on, and how far it has come, stands in a small table in device
-memory that its kernels read; so one graph serves all scans of a size, however long.
+A graph holds `BLOCK` steps, or the remainder of a length that has occurred before. A small table in device memory holds
+the addresses of its tensors and its progress; its kernels read the table, so that one graph serves all scans of a size,
+of any length.
 """
 
 from __future__ import annotations
@@ -22,20 +23,19 @@ from torch import Tensor
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, parts, pull_back
 
 BLOCK = 32
-"""Steps in a graph. What remains of a scan is launched step by step the first time, and then from a graph too."""
+"""Steps in a graph. The remainder of a scan is launched step by step the first time, and later from a graph too."""
 KEPT_BYTES = 2**30
-"""Buffers of the graphs that are kept; `clear` gives them up."""
+"""Limit for the buffers of the stored graphs, in bytes; `clear` frees them."""
 LEFT = (2, 0, 1, 1, 0, 0)
 RIGHT = (0, 2, 1, 0, 1, 0)
-"""Which of the three parts of x and of W stand in the blocks of the product: small terms first, since the units cut off
-what they sum."""
+"""Parts of x and of W in the blocks of the product: small terms first, because the units truncate their sums."""
 _TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
 def run_steps(
     W: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, us: Tensor, h0: Tensor, hs: Tensor
 ) -> None:
-    """`h_t = phi(h_{t-1} W + u_t)` into `hs`."""
+    """Compute `h_t = phi(h_{t-1} W + u_t)` into `hs`."""
     with _one_at_a_time:
         _steps(us, phi, bias, mask, exact, adjoint=False).run(W, bias, mask, h0, us, hs, hs)
 
@@ -51,7 +51,7 @@ def run_adjoint_steps(
     D: Tensor,
     dh0: Tensor,
 ) -> None:
-    """`D_t = pull_back(g_t + D_{t+1} W, h_t)` into `D`, and `D_1 W` into `dh0`."""
+    """Compute `D_t = pull_back(g_t + D_{t+1} W, h_t)` into `D`, and `D_1 W` into `dh0`."""
     with _one_at_a_time:
         steps = _steps(g, phi, bias, mask, exact, adjoint=True)
         steps.run(W, bias, mask, torch.zeros_like(dh0), g, hs, D)
@@ -75,24 +75,24 @@ class _Size:
 
 _kept: OrderedDict[_Size, _Steps] = OrderedDict()
 _one_at_a_time = threading.RLock()
-"""Threads that share a stream share buffers too: what they launch must not be mixed. The stream does the rest."""
+"""Threads that share a stream share buffers too, so that their launches must not interleave. The stream orders the rest."""
 
 
 def clear() -> None:
-    """Give up all graphs and their buffers."""
+    """Free all graphs and their buffers."""
     with _one_at_a_time:
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # what is given up may still be running, on any stream
+            torch.cuda.synchronize()  # a graph may still be running, on any stream
         _kept.clear()
 
 
 def _steps(x: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, adjoint: bool) -> _Steps:
-    """The buffers for this size; two streams never share them."""
+    """Return the buffers for this size; two streams never share them."""
     stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
     size = _Size(*x.shape[1:], x.dtype, x.device, stream, phi, mask is not None, exact, adjoint)
     biases = 0 if bias is None else len(bias)
     if x.is_cuda and torch.cuda.is_current_stream_capturing():
-        return _Steps(size, biases)  # its memory belongs to the caller's graph, which may outlive what is kept here
+        return _Steps(size, biases)  # its memory belongs to the caller's graph, which may outlive the stored buffers
     if size not in _kept:
         _kept[size] = _Steps(size, biases)
         while len(_kept) > 1 and sum(steps.bytes for steps in _kept.values()) > KEPT_BYTES:
@@ -116,22 +116,22 @@ class _Steps:
             self.x = torch.empty(size.batch, self.blocks * size.units, dtype=short)
             self.z = torch.empty(size.batch, size.units, dtype=torch.float32)
             self.held = torch.empty_like(self.z)
-            """The state, where a mask may hold it; in the adjoint, what passes by held states."""
+            """The state, if a mask may hold it; in the adjoint, the gradient that passes by held states."""
             self.bias = torch.empty(biases, dtype=torch.float32)
             self.table = torch.empty(5, dtype=torch.int64)
             """Addresses of the drive, the states, the result and the mask; the number of steps."""
             self.done = torch.empty(1, dtype=torch.int64)
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        """By the number of their steps."""
+        """The graphs, by their number of steps."""
         self.rests: set[int] = set()
-        """What remained of earlier scans."""
+        """Remainders of earlier scans."""
         self.bytes = self.W.nbytes + self.x.nbytes + self.z.nbytes + self.held.nbytes
         self.runs = 0
 
     def run(
         self, W: Tensor, bias: Tensor | None, mask: Tensor | None, x0: Tensor, drive: Tensor, hs: Tensor, out: Tensor
     ) -> None:
-        """All steps over `drive`, from `x0`."""
+        """Run all steps over `drive`, from `x0`."""
         mask = None if mask is None else mask.contiguous()
         steps = drive.shape[0]
         with torch.cuda.device(drive.device) if drive.is_cuda else nullcontext():
@@ -149,14 +149,14 @@ class _Steps:
             self.runs += 1
 
     def _replay(self, x0: Tensor, steps: int) -> int:
-        """As many steps as graphs hold. A size, or a remainder, that comes once is not worth a capture."""
+        """Replay graphs and return the number of their steps; capture one for a size or remainder that occurs again."""
         blocks, rest = divmod(steps, BLOCK)
         lengths = [BLOCK] * (blocks if self.runs else 0) + [rest] * (rest in self.rests)
         self.rests.add(rest or BLOCK)
         missing = {*lengths} - {*self.graphs}
         for length in missing:
             self.graphs[length] = graph = torch.cuda.CUDAGraph()
-            stream = torch.cuda.Stream(self.size.device)  # its own: a shared one belongs to another device, maybe
+            stream = torch.cuda.Stream(self.size.device)  # a new stream: a shared one may belong to another device
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self._launch(length)
         if missing:
@@ -202,11 +202,11 @@ class _Steps:
 
 
 def _parts(x: Tensor, which: tuple[int, ...], dim: int) -> Tensor:
-    """The three bfloat16 parts of float32 numbers, arranged in blocks."""
+    """Return the three bfloat16 parts of float32 numbers, arranged in blocks."""
     parts, rest = [], x
     for _ in range(3):
         parts.append(rest.to(torch.bfloat16))
-        rest = torch.nan_to_num(rest - parts[-1].float(), nan=0.0)  # infinite numbers have no rest
+        rest = torch.nan_to_num(rest - parts[-1].float(), nan=0.0)  # infinite numbers have no remainder
     return torch.cat([parts[one] for one in which], dim)
 
 
@@ -228,7 +228,7 @@ def _elementwise(
     MASKED: tl.constexpr,
     ADJOINT: tl.constexpr,
 ):
-    """What follows the product `z` in step `done + step`: the nonlinearity, or in the adjoint its pull-back."""
+    """Apply the nonlinearity, or in the adjoint its gradient, to the product `z` in step `done + step`."""
     step += tl.load(done)
     t = step
     if ADJOINT:

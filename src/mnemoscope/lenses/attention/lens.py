@@ -49,7 +49,7 @@ def record_attention(cell: Cell, xs: Float[Tensor, "time batch features"], mask:
         )
     recorder = _Recorder(frozen.past.slots, length, batch, mask, xs.device)
     with torch.no_grad():
-        frozen.watched(xs.to(torch.float64), mask=mask, watch=recorder)
+        frozen.scan_outputs(xs.to(torch.float64), mask=mask, callback=recorder)
     screen = cell.past if isinstance(cell.past, RelevanceScreen) else None
     return Attention(
         weights=recorder.weights.cpu(),

@@ -66,9 +66,9 @@ def _attentive_norms(
     cell: Attentive, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
 ) -> Float[Tensor, "time batch"]:
     h = cell.cell.output(state.inner)
-    nudges = h.new_zeros(len(xs), *h.shape).requires_grad_()
-    outputs = cell.watched(xs, state, mask=mask, nudges=nudges)
-    (gradients,) = torch.autograd.grad(loss(outputs), nudges, materialize_grads=True)
+    perturbations = h.new_zeros(len(xs), *h.shape).requires_grad_()
+    outputs = cell.scan_outputs(xs, state, mask=mask, perturbations=perturbations)
+    (gradients,) = torch.autograd.grad(loss(outputs), perturbations, materialize_grads=True)
     return gradients.norm(dim=-1)
 
 

@@ -1,4 +1,4 @@
-"""Attention of a recurrent network to its own past, under a stated budget."""
+"""Attention of a recurrent network to its past states, under a memory budget."""
 
 from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot, Separable
 from mnemoscope.memory.attention.attentive import Attentive

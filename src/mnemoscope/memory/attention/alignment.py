@@ -1,9 +1,8 @@
-"""Alignments: how well a query matches the key of a past state, and the attention that follows, with its gradient.
+"""Alignments: the match between a query and the key of a past state, and the resulting attention, with its gradient.
 
-A past state lies in memory as one row: its values h, its key, and a bias of its score where there is one. All rows of a
-step are (slots, batch, width), slots first, as a history in time lies. What is computed here has its gradient written
-beside it, so that a scan over a long sequence can compute the attention of a step again in the backward pass and need
-not keep it.
+The memory stores a past state as a row: its values h, its key, and possibly a bias of its score. The rows of a step are
+(slots, batch, width), in the layout of a history (time first). Gradients are written out, so that a scan over a long
+sequence can recompute the attention of a step in the backward pass instead of storing it.
 """
 
 from __future__ import annotations
@@ -17,161 +16,168 @@ from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.memory.attention.normalisation import Softmax, TopK
 
 
-class Pull(NamedTuple):
+class AttentionGradients(NamedTuple):
     """Gradients of one step's attention."""
 
-    query: Float[Tensor, "batch asked"]
+    query: Float[Tensor, "batch query"]
     rows: Float[Tensor, "slots batch width"]
     weights: tuple[Tensor, ...]
-    """Of the alignment's own parameters that enter the scores, as `Alignment.shared` gives them."""
+    """Gradients of the parameters `Alignment.score_parameters`."""
 
 
 class Alignment(nn.Module):
-    """Scores `e = a(query, key)` per head, shared out over all slots; the values are the past states themselves.
+    """Scores `e = a(query, key)` per head, normalised over the slots; the values are the past states.
 
     Args:
-        size: features N of a state.
-        heads: each compares and reads its own N / heads features.
-        share: what makes weights of scores.
-        biased: whether each state has a number of its own that is added to its scores.
+        size: number N of features of a state.
+        heads: number of heads; each compares and reads N / heads features.
+        normalise: maps scores to weights.
+        biased: whether each state has a bias that is added to its scores.
 
     """
 
-    def __init__(self, size: int, heads: int = 1, share: Softmax | TopK | None = None, biased: bool = False) -> None:
+    def __init__(
+        self, size: int, heads: int = 1, normalise: Softmax | TopK | None = None, biased: bool = False
+    ) -> None:
         super().__init__()
         if size < 1 or heads < 1 or size % heads:
             raise ValueError(
                 f"Heads divide the features of a state among them: {size} features cannot be shared by {heads} heads."
             )
         self.size, self.heads, self.biased = size, heads, biased
-        self.share = Softmax() if share is None else share
+        self.normalise = Softmax() if normalise is None else normalise
         self.query: nn.Module = nn.Linear(size, size, bias=False)
-        """W_a, of what asks."""
+        """W_a, maps the state that attends to a query."""
         self.key: nn.Module = nn.Linear(size, size, bias=False)
-        """U_a, of a past state."""
+        """U_a, maps a past state to its key."""
 
     def row(
         self, h: Float[Tensor, "batch features"], bias: Float[Tensor, "batch 1"] | None = None
     ) -> Float[Tensor, "batch width"]:
-        """What is stored of a state: its values and its key, so that each key is formed once, and its bias."""
+        """Return the row of a state: its values, its key, so that each key is computed once, and its bias."""
         return torch.cat([h, self.key(h)] if bias is None else [h, self.key(h), bias], dim=-1)
 
     @property
     def key_size(self) -> int:
-        """Numbers in a key."""
+        """Length of a key."""
         return self.size
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """Length of a row."""
         return self.size + self.key_size + self.biased
 
-    def shared(self) -> tuple[Tensor, ...]:
-        """Parameters that enter the scores beside query and key."""
+    def score_parameters(self) -> tuple[Tensor, ...]:
+        """Return the parameters of the scores, apart from those of query and key."""
         return ()
 
-    def compared(self, query: Tensor, keys: Tensor) -> Float[Tensor, "slots batch asked"]:
-        """Query and keys, feature by feature."""
+    def compared(self, query: Tensor, keys: Tensor) -> Float[Tensor, "slots batch query"]:
+        """Combine query and keys feature by feature."""
         raise NotImplementedError(f"{type(self).__name__} must define compared(query, keys).")
 
     def scores(
-        self, compared: Float[Tensor, "slots batch asked"], *shared: Tensor
+        self, compared: Float[Tensor, "slots batch query"], *parameters: Tensor
     ) -> Float[Tensor, "slots batch heads"]:
-        """How well each key matches: sums over each head's features. `shared` is handed in, as the parameters of the
-        module may be others when a gradient is computed.
+        """Return the scores: sums over the features of each head.
+
+        The `parameters` are arguments because those of the module may have changed when a gradient is computed.
         """
         return compared.unflatten(-1, (self.heads, -1)).sum(-1)
 
-    def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Float[Tensor, "slots batch heads"], *shared: Tensor
+    def backward_scores(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        compared: Tensor,
+        grad: Float[Tensor, "slots batch heads"],
+        *parameters: Tensor,
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """Gradients of the scores with respect to the query, the keys and the shared parameters; may use up
-        `compared`.
-        """
+        """Return the gradients of the scores for the query, the keys and the parameters; may overwrite `compared`."""
         raise NotImplementedError(
-            f"{type(self).__name__} must define pull_scores(query, keys, compared, grad, *shared)."
+            f"{type(self).__name__} must define backward_scores(query, keys, compared, grad, *parameters)."
         )
 
     def attend(
         self,
-        query: Float[Tensor, "batch asked"],
+        query: Float[Tensor, "batch query"],
         rows: Float[Tensor, "slots batch width"],
         valid: Bool[Tensor, "slots batch"] | None,
     ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:
-        """The context c, and the weights; differentiable, and 0 where no slot is valid."""
+        """Return the context c and the weights; differentiable, and 0 where no slot is valid."""
         values, keys, bias = self._parts(rows)
-        weights = self.share(self._with(bias, self.scores(self.compared(query, keys), *self.shared())), valid)
-        return self._mixed(weights, values), weights
+        scores = self.scores(self.compared(query, keys), *self.score_parameters())
+        weights = self.normalise(self._add_bias(bias, scores), valid)
+        return self._weighted_sum(weights, values), weights
 
-    def pull(
+    def backward(
         self,
         grad: Float[Tensor, "batch features"],
-        query: Float[Tensor, "batch asked"],
+        query: Float[Tensor, "batch query"],
         rows: Float[Tensor, "slots batch width"],
         valid: Bool[Tensor, "slots batch"] | None,
-        shared: tuple[Tensor, ...],
-    ) -> Pull:
-        """Gradients of `attend`, from that of the context; all that it needs is computed again, with the parameters
-        that it was computed with.
-        """
+        parameters: tuple[Tensor, ...],
+    ) -> AttentionGradients:
+        """Return the gradients of `attend` from that of the context; recomputes the scores with `parameters`."""
         values, keys, bias = self._parts(rows)
         compared = self.compared(query, keys)
-        scores = self._with(bias, self.scores(compared, *shared))
-        weights = self.share(scores, valid)
+        scores = self._add_bias(bias, self.scores(compared, *parameters))
+        weights = self.normalise(scores, valid)
         into_weights = self._by_heads(values * grad).sum(-1)
         into_values = (weights.unsqueeze(-1) * self._by_heads(grad)).flatten(-2)
-        into_scores = self.share.pull(scores, weights, valid, into_weights)
-        into_query, into_keys, into_shared = self.pull_scores(query, keys, compared, into_scores, *shared)
+        into_scores = self.normalise.backward(scores, weights, valid, into_weights)
+        into_query, into_keys, into_parameters = self.backward_scores(query, keys, compared, into_scores, *parameters)
         into_rows = [into_values, into_keys] if bias is None else [into_values, into_keys, into_scores.sum(-1, True)]
-        return Pull(into_query, torch.cat(into_rows, dim=-1), into_shared)
+        return AttentionGradients(into_query, torch.cat(into_rows, dim=-1), into_parameters)
 
     def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         values, keys = rows[..., : self.size], rows[..., self.size : self.size + self.key_size]
         return values, keys, rows[..., -1:] if self.biased else None
 
-    def _with(self, bias: Tensor | None, scores: Tensor) -> Tensor:
+    def _add_bias(self, bias: Tensor | None, scores: Tensor) -> Tensor:
         return scores if bias is None else scores + bias
 
     def _by_heads(self, features: Tensor) -> Tensor:
         return features.unflatten(-1, (self.heads, -1))
 
-    def _each(self, heads: Tensor) -> Tensor:
-        """A number per head for each of its features; one head's number suits all."""
+    def _per_feature(self, heads: Tensor) -> Tensor:
+        """Repeat one number per head for each of its features; one head broadcasts."""
         return heads if self.heads == 1 else heads.repeat_interleave(self.size // self.heads, dim=-1)
 
-    def _mixed(self, weights: Tensor, values: Tensor) -> Tensor:
+    def _weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
         if self.heads == 1:
-            return (weights * values).sum(0)  # a product of matrices would first copy the values
+            return (weights * values).sum(0)  # a matrix product would copy the values first
         return (weights.unsqueeze(-1) * self._by_heads(values)).sum(0).flatten(-2)
 
 
 class Additive(Alignment):
     """`e = v_a . tanh(W_a s + U_a h)` (Bahdanau et al. 2015; Kerg, section 4.4)."""
 
-    def __init__(self, size: int, heads: int = 1, share: Softmax | TopK | None = None, biased: bool = False) -> None:
-        super().__init__(size, heads, share, biased)
+    def __init__(
+        self, size: int, heads: int = 1, normalise: Softmax | TopK | None = None, biased: bool = False
+    ) -> None:
+        super().__init__(size, heads, normalise, biased)
         self.direction = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
         """v_a."""
 
-    def shared(self) -> tuple[Tensor, ...]:
+    def score_parameters(self) -> tuple[Tensor, ...]:
         return (self.direction,)
 
     def compared(self, query: Tensor, keys: Tensor) -> Tensor:
         return torch.tanh(query + keys)
 
-    def scores(self, compared: Tensor, *shared: Tensor) -> Tensor:
-        (direction,) = shared
+    def scores(self, compared: Tensor, *parameters: Tensor) -> Tensor:
+        (direction,) = parameters
         if self.heads == 1:
             return (compared @ direction).unsqueeze(-1)
         return self._by_heads(compared * direction).sum(-1)
 
-    def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *shared: Tensor
+    def backward_scores(
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        (direction,), each = shared, self._each(grad)
-        into_direction = (compared * each).sum((0, 1))
+        (direction,), per_feature = parameters, self._per_feature(grad)
+        into_direction = (compared * per_feature).sum((0, 1))
         slope = torch.addcmul(direction, compared.square_(), direction, value=-1)
-        into_keys = slope.mul_(each)
+        into_keys = slope.mul_(per_feature)
         return into_keys.sum(0), into_keys, (into_direction,)
 
 
@@ -181,22 +187,25 @@ class ScaledDot(Alignment):
     def compared(self, query: Tensor, keys: Tensor) -> Tensor:
         return query * (self.size // self.heads) ** -0.5 * keys
 
-    def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *shared: Tensor
+    def backward_scores(
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        each = self._each(grad) * (self.size // self.heads) ** -0.5
-        return (each * keys).sum(0), each * query, ()
+        per_feature = self._per_feature(grad) * (self.size // self.heads) ** -0.5
+        return (per_feature * keys).sum(0), per_feature * query, ()
 
 
 class Separable(Alignment):
-    """`e = w_q . tanh(s) + w_k . tanh(h)`, as in the code that Ke et al. (2018) released. What asks adds the same to
-    all scores, so that it has no say in which of them are the largest, nor by how much.
+    """`e = w_q . tanh(s) + w_k . tanh(h)`, as in the code released by Ke et al. (2018).
+
+    The query adds the same number to all scores, so that it does not influence their order or their differences.
     """
 
-    def __init__(self, size: int, heads: int = 1, share: Softmax | TopK | None = None, biased: bool = False) -> None:
+    def __init__(
+        self, size: int, heads: int = 1, normalise: Softmax | TopK | None = None, biased: bool = False
+    ) -> None:
         if heads != 1:
             raise ValueError(f'The score "released" has one head, but heads is {heads}.')
-        super().__init__(size, 1, share, biased)
+        super().__init__(size, 1, normalise, biased)
         w_q, w_k = nn.Linear(size, 1, bias=False), nn.Linear(size, 1, bias=False)
         for w in (w_q, w_k):
             nn.init.normal_(w.weight, std=0.01)
@@ -209,7 +218,7 @@ class Separable(Alignment):
     def compared(self, query: Tensor, keys: Tensor) -> Tensor:
         return query + keys
 
-    def pull_scores(
-        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *shared: Tensor
+    def backward_scores(
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         return grad.sum(0), grad, ()

@@ -1,5 +1,6 @@
-"""Sparse attentive backtracking (Ke et al. 2018): few states are stored, fewer attended to, and beyond a short window
-the gradient goes back through attention alone.
+"""Sparse attentive backtracking (Ke et al. 2018): sparse storage, sparse attention, and truncated gradients.
+
+Beyond a short window the gradient flows back through attention only.
 """
 
 from __future__ import annotations
@@ -21,45 +22,45 @@ from mnemoscope.memory.attention.scan_memory import close_history, open_history
 
 
 class BacktrackingState(NamedTuple):
-    """What a cell with sparse attentive backtracking knows."""
+    """State of a cell with sparse attentive backtracking."""
 
     inner: State
-    """Of the cell itself, with its own h."""
+    """State of the wrapped cell, with its h before attention."""
     s: Float[Tensor, "batch features"]
-    """h after attention: what the cell reads in place of h."""
+    """h plus the context: the cell reads it in place of h."""
     c: Float[Tensor, "batch features"]
-    """The attention of the last step."""
+    """The context of the last step."""
     rows: Float[Tensor, "batch slots width"]
-    """The states that were stored, oldest first, each with its key."""
+    """The stored states, oldest first, each with its key."""
     filled: Float[Tensor, "batch slots"]
-    """1 where there is a state, 0 where a slot is empty."""
+    """1 where a slot holds a state, 0 where it is empty."""
     phase: Float[Tensor, "batch 1"]
-    """Steps taken, modulo the period after which storing and truncating fall together again."""
+    """Number of steps so far, modulo `SparseBacktracking.period`."""
 
     @property
     def output(self) -> Float[Tensor, "batch features"]:
-        """What a readout sees: [s; c]."""
+        """Input of the readout: [s; c]."""
         return torch.cat([self.s, self.c], dim=-1)
 
 
 @dataclass(frozen=True)
 class SparseBacktracking(Past):
-    """Every so many steps a state is stored; each step attends to the `top_k` stored states that score highest (SAB: Ke
-    et al. 2018).
+    """Sparse storage and sparse attention (SAB: Ke et al. 2018).
 
-    h asks, `s = h + c`, a readout sees [s; c], and s is what is stored. The gradient through the recurrent state, with
-    all of its parts, ends every `truncate` steps; that through stored states does not. Where no more than `top_k`
-    states are stored, weights are a softmax over all of them.
+    A state is stored every `attend_every` steps, and each step attends to the `top_k` stored states with the highest
+    scores. The query comes from h, `s = h + c`, the readout sees [s; c], and s is stored. The gradient through the
+    recurrent state, with all of its parts, ends every `truncate` steps; the gradient through stored states does not.
+    While at most `top_k` states are stored, the weights are a softmax over all of them.
 
     Args:
-        attend_every: steps from one stored state to the next.
-        top_k: how many of the stored states get attention.
-        truncate: steps that the gradient goes back through the recurrent state; None: all. The state that a scan
-            begins with gets no gradient through it when a multiple of so many steps has been taken.
-        score: "additive": as the `alignment` of `Attentive` says, which depends on h. "released": as in the released
-            code, where the score does not depend on h once a threshold is subtracted, `top_k - 1` weights stay, the
-            initial state counts as stored, and the weights are the scores themselves while no more than `top_k` are
-            there. (The released code truncates one step earlier: there the first window is a step shorter.)
+        attend_every: number of steps from one stored state to the next.
+        top_k: number of stored states that get attention.
+        truncate: number of steps that the gradient flows back through the recurrent state; None: all. The first state
+            of a scan gets no such gradient if the number of steps before it is a multiple of `truncate`.
+        score: "additive": the `alignment` of `Attentive`, which depends on h. "released": the released code, in which
+            the score does not depend on h once the threshold is subtracted, `top_k - 1` weights are positive, the
+            initial state counts as stored, and the weights are the scores themselves while at most `top_k` states are
+            stored. (The released code truncates one step earlier: its first window is one step shorter.)
 
     >>> SparseBacktracking(attend_every=0)
     Traceback (most recent call last):
@@ -89,15 +90,15 @@ class SparseBacktracking(Past):
 
     @property
     def period(self) -> int:
-        """Steps after which storing and truncating fall together again."""
+        """Number of steps after which storing and truncation coincide again."""
         return lcm(self.attend_every, self.truncate or 1)
 
     def alignment(self, kind: str, size: int, heads: int) -> Alignment:
-        share = TopK(self.top_k, self.score == "released")
-        return (Separable if self.score == "released" else ALIGNMENTS[kind])(size, heads, share)
+        normalise = TopK(self.top_k, self.score == "released")
+        return (Separable if self.score == "released" else ALIGNMENTS[kind])(size, heads, normalise)
 
     def initial_state(self, inner: State, s: Tensor, width: int) -> BacktrackingState:
-        slots = int(self.score == "released")  # the initial state, whose row is 0 where it is 0
+        slots = int(self.score == "released")  # the initial state; its row is 0, as the state is
         rows, filled = s.new_zeros(len(s), slots, width), s.new_ones(len(s), slots)
         return BacktrackingState(inner, s, torch.zeros_like(s), rows, filled, s.new_zeros(len(s), 1))
 
@@ -112,7 +113,7 @@ class SparseBacktracking(Past):
     def step(
         self, net: AttentiveCell, memory: _StepMemory | _ScanMemory, s: Tensor, h: Tensor, x: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attend with h to what is stored, then store if it is time to."""
+        """Attend with h to the stored states, then store s if it is due."""
         c, weights = memory.attend(net.alignment.query(h))
         s = net.macro(h, c)
         if memory.due():
@@ -120,16 +121,16 @@ class SparseBacktracking(Past):
         return s, torch.cat([s, c], dim=-1), weights
 
     def ends(self, phase: Tensor) -> Bool[Tensor, " ..."]:
-        """Where the gradient through the recurrent state ends before a step."""
+        """Return True where the gradient through the recurrent state ends before the step."""
         return torch.zeros_like(phase, dtype=torch.bool) if self.truncate is None else phase % self.truncate == 0
 
     def stores(self, phase: Tensor) -> Bool[Tensor, " ..."]:
-        """Where the state after a step is stored."""
+        """Return True where the state after the step is stored."""
         return (phase + 1) % self.attend_every == 0
 
 
 class _StepMemory:
-    """The memory of one step: rows of the state."""
+    """The memory of one step: the stored states are rows of the state."""
 
     def __init__(self, past: SparseBacktracking, alignment: Alignment, state: BacktrackingState) -> None:
         self.past, self.alignment = past, alignment
@@ -145,16 +146,16 @@ class _StepMemory:
         return bool(self.past.stores(self.phase).any())
 
     def store(self, row: Float[Tensor, "batch width"]) -> None:
-        """Behind the last one of each member of the batch that stores."""
+        """Append the row to the stored states of each sequence that stores at this step."""
         due, slots = self.past.stores(self.phase), self.rows.shape[1]
         before = self.filled.sum(1, keepdim=True)
         after = before + due
-        place = torch.arange(max(slots, int(after.max())), device=row.device)
+        position = torch.arange(max(slots, int(after.max())), device=row.device)
         rows = torch.cat([self.rows, row.unsqueeze(1)], dim=1)
-        source = torch.where((place == before) & due, slots, place.clamp(max=slots))
+        source = torch.where((position == before) & due, slots, position.clamp(max=slots))
         rows = rows.gather(1, source.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
-        self.rows = rows.masked_fill((place >= after).unsqueeze(-1), 0.0)
-        self.filled = (place < after).to(self.filled)
+        self.rows = rows.masked_fill((position >= after).unsqueeze(-1), 0.0)
+        self.filled = (position < after).to(self.filled)
 
     def state(self, inner: State, s: Tensor, output: Tensor) -> BacktrackingState:
         phase = (self.phase + 1) % self.past.period
@@ -162,8 +163,10 @@ class _StepMemory:
 
 
 class _ScanMemory:
-    """The memory of a scan. A place of the history is written where any member of the batch stores; the others' rows
-    are empty there, which only masks and states of different phases bring about.
+    """The memory of a scan.
+
+    A position of the history is written if any sequence stores; the other sequences have an empty row there. This
+    happens only with masks or states of different phases.
     """
 
     def __init__(
@@ -184,7 +187,7 @@ class _ScanMemory:
         self._writes, self._some_end = writes.tolist(), self._ends.any(1).tolist()
         self._all_end = self._ends.all(1).tolist()
         self._valid = torch.cat([state.filled.T > 0, self._stores[writes]])
-        # a step does not know who waits: it grows by a slot, which stays empty, for who would have stored
+        # a step does not know the mask: it adds an empty slot for a masked sequence that would have stored
         before = self._stores.cumsum(0) - self._stores.long() + state.filled.sum(1).long()
         self._slots = max(state.rows.shape[1], int((before + past.stores(phases)).max()))
         if mask is not None:
@@ -214,17 +217,17 @@ class _ScanMemory:
         self.written += 1
 
     def close(self, outputs: Float[Tensor, "time batch features"], inner: State) -> tuple[Tensor, BacktrackingState]:
-        """Outputs and the last state, with the stored states of each member of the batch one after the other."""
+        """Return the outputs and the last state, in which the stored states of each sequence are contiguous."""
         stored = self._valid.sum(0)
-        places = (~self._valid).to(torch.uint8).argsort(dim=0, stable=True)[: self._slots]
+        positions = (~self._valid).to(torch.uint8).argsort(dim=0, stable=True)[: self._slots]
         filled = torch.arange(self._slots, device=stored.device).unsqueeze(1) < stored
-        outputs, rows, inner = close_history(self.history, outputs, places, inner)
+        outputs, rows, inner = close_history(self.history, outputs, positions, inner)
         s, c = outputs[-1][:, : self._size], outputs[-1][:, self._size :]
         return outputs, BacktrackingState(inner, s, c, rows, filled.T.to(s), self._last_phase)
 
 
 def _detached(where: Bool[Tensor, " batch"] | None, state: State) -> State:
-    """The state without its gradient where it is said, or everywhere."""
+    """Detach the state where `where` is True, or everywhere if it is None."""
     if where is None:
         return map_state(Tensor.detach, state)
     return map_state(lambda x: torch.where(where.view(-1, *(1,) * (x.dim() - 1)), x.detach(), x), state)

@@ -1,4 +1,4 @@
-"""Screened attention around Elman and LSTM cells as one operator: which networks have it."""
+"""The fused scan of screened attention around Elman and LSTM cells, and the networks that support it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mnemoscope.memory.attention.state import AttentiveState
 
 
 def fused_screen(net: AttentiveCell, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
-    """The whole scan as one operator, or why there is none."""
+    """Return the scan as one operator, or the reason why there is none."""
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")
     if not _plain(net.alignment) or net.mix is not None or not is_unmodified(net, type(net)):
-        return NoFastPath("only one head that compares linear maps, whose context is added to h, is fused")
+        return NoFastPath("only attention with one head, linear query and key, and the sum of h and context is fused")
     if mask is not None or torch.is_autocast_enabled(h.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
     if type(cell) is LSTM and cell.weight_hr is None:
@@ -37,42 +37,42 @@ def fused_screen(net: AttentiveCell, xs: Tensor, state: Any, mask: Tensor | None
         name = cell.phi.activation.name
     else:
         return NoFastPath(f"{type(cell).__name__} is not fused with attention")
-    how = Screening(name, past.short_term, past.relevant, past.score == "normalised", float(net.scale))
+    options = Screening(name, past.short_term, past.relevant, past.score == "normalised", float(net.scale))
     dtypes = {tensor.dtype for tensor in (xs, *leaves(state), *net.parameters())}
     if len(dtypes) > 1:
-        return NoFastPath(f"its numbers are of several kinds: {dtypes}")
-    if not bool(((state.filled == 0) | (state.filled == 1)).all()):  # as a search for fixed points may ask
+        return NoFastPath(f"inputs, state and weights have several dtypes: {dtypes}")
+    if not bool(((state.filled == 0) | (state.filled == 1)).all()):  # a search for fixed points may try such states
         return NoFastPath("a slot is filled in part")
-    reason = no_screened_scan(h.device, h.dtype, how, h.shape[1])
+    reason = no_screened_scan(h.device, h.dtype, options, h.shape[1])
     if reason is not None:
         return NoFastPath(reason)
-    return FastPath(f"screened scan ({name}, {h.device.type})", lambda: _run(net, how, xs, state))
+    return FastPath(f"screened scan ({name}, {h.device.type})", lambda: _run(net, options, xs, state))
 
 
 def _plain(alignment: Alignment) -> bool:
-    """Whether an alignment is as its class made it: users may put other maps in its place."""
+    """Whether an alignment has the maps of its class; users may replace them."""
     maps = (alignment.query, alignment.key)
     return (
         is_unmodified(alignment, Additive, ScaledDot)
         and alignment.heads == 1
-        and type(alignment.share) is Softmax
-        and all(is_unmodified(each, nn.Linear) and each.bias is None for each in maps)
+        and type(alignment.normalise) is Softmax
+        and all(is_unmodified(linear, nn.Linear) and linear.bias is None for linear in maps)
     )
 
 
-def _run(net: AttentiveCell, how: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
+def _run(net: AttentiveCell, options: Screening, xs: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
     cell, alignment = net.cell, net.alignment
     if isinstance(cell, LSTM):
         biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
         bias = sum(biases[1:], biases[0]) if biases else None
-        us, recurrent, own, c = linear(xs, cell.weight_ih, bias), cell.weight_hh, None, state.inner.c
+        us, recurrent, bias_of_phi, c = linear(xs, cell.weight_ih, bias), cell.weight_hh, None, state.inner.c
     else:
         assert isinstance(cell, Elman)
-        us, recurrent, own, c = cell.drive(xs), cell.connectivity(), getattr(cell.phi, "bias", None), None
+        us, recurrent, bias_of_phi, c = cell.drive(xs), cell.connectivity(), getattr(cell.phi, "bias", None), None
     direction = alignment.direction if isinstance(alignment, Additive) else None
-    weights = Weights(recurrent, own, alignment.query.weight, alignment.key.weight, direction)  # pyright: ignore[reportArgumentType]
+    weights = Weights(recurrent, bias_of_phi, alignment.query.weight, alignment.key.weight, direction)  # pyright: ignore[reportArgumentType]
     score = state.score.masked_fill(state.filled <= 0, EMPTY)
-    outputs, h, c, rows, score = screened_scan(us, Start(state.s, c, state.rows, score), weights, how)
+    outputs, h, c, rows, score = screened_scan(us, Start(state.s, c, state.rows, score), weights, options)
     inner = h if c is None else LSTMState(h, c)
     empty = score == EMPTY
     filled = (~empty).to(rows.dtype)

@@ -1,8 +1,8 @@
-"""A history that many steps read: every state is stored once, and no step keeps what it read.
+"""A history that all steps of a scan read: every state is stored once, and no step stores a copy of what it read.
 
-Autograd would keep the rows that each step attends to, T times as many as there are slots. Here the rows lie in one
-tensor, a step keeps its query and which rows it read, and its gradient goes into one tensor beside the rows. An empty
-token handed from step to step makes autograd run these gradients in the order of time.
+Autograd would store the rows that each step attends to: T times the number of slots. Here all rows are in one tensor; a
+step stores its query and the positions it read, and adds its gradient to one tensor of the shape of the rows. An empty
+token that passes from step to step makes autograd run these gradients in reverse order of time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mnemoscope.memory.attention.alignment import Alignment
 
 
 class History:
-    """Rows (time, batch, width), written one after the other.
+    """Rows (time, batch, width), written in order.
 
     Args:
-        length: how many rows of each member of the batch there will be.
-        row: of the shape, kind and device of one row, (batch, width).
+        length: number of rows per sequence.
+        row: a tensor with the shape (batch, width), dtype and device of a row.
 
     """
 
@@ -32,61 +32,61 @@ class History:
         self.token = row.new_zeros(0)
         self._column = torch.arange(row.shape[0], device=row.device)
 
-    def write(self, place: int | slice, row: Float[Tensor, "*rows batch width"]) -> None:
-        """Store a row, or several; what is stored carries its gradient."""
-        self.token = _Write.apply(self.token, row, self, place)
+    def write(self, position: int | slice, row: Float[Tensor, "*rows batch width"]) -> None:
+        """Store one or several rows, with their gradient."""
+        self.token = _Write.apply(self.token, row, self, position)
 
     def attend(
         self,
         alignment: Alignment,
-        query: Float[Tensor, "batch asked"],
-        places: Int[Tensor, "slots batch"] | int,
+        query: Float[Tensor, "batch query"],
+        positions: Int[Tensor, "slots batch"] | int,
         valid: Bool[Tensor, "slots batch"] | None,
     ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:
-        """Attention to the rows at `places`, or to the first so many; the weights carry no gradient."""
-        return _Attend.apply(self.token, query, self, alignment, places, valid, *alignment.shared())
+        """Attend to the rows at `positions`, or to the first n; the weights have no gradient."""
+        return _Attend.apply(self.token, query, self, alignment, positions, valid, *alignment.score_parameters())
 
-    def read(self, places: Int[Tensor, "slots batch"]) -> Float[Tensor, "slots batch width"]:
-        """The rows at `places`, with their gradient."""
-        return _Read.apply(self.token, self, places)
+    def read(self, positions: Int[Tensor, "slots batch"]) -> Float[Tensor, "slots batch width"]:
+        """Return the rows at `positions`, with their gradient."""
+        return _Read.apply(self.token, self, positions)
 
     def close(self, *results: Tensor) -> tuple[Tensor, ...]:
-        """Hand out what came of the history: every gradient enters here, before any other of its parts."""
-        handed = _Close.apply(self, self.token, *results)
-        # every part of the graph holds the history: were it to hold the graph, neither would ever be given back
+        """Return the results; their gradients enter the backward pass here, before those of all steps."""
+        closed = _Close.apply(self, self.token, *results)
+        # the graph refers to the history: a reference back would be a cycle, and neither would be freed
         self.token = self.token.detach()
-        return handed
+        return closed
 
-    def flat(self, places: Int[Tensor, "slots batch"]) -> Int[Tensor, " rows"]:
-        """Places in the list of all rows."""
-        return (places * self.rows.shape[1] + self._column).flatten()
+    def flat(self, positions: Int[Tensor, "slots batch"]) -> Int[Tensor, " rows"]:
+        """Return the indices into the flat list of all rows."""
+        return (positions * self.rows.shape[1] + self._column).flatten()
 
-    def gathered(self, places: Tensor | int) -> Float[Tensor, "slots batch width"]:
-        """The rows themselves, without a gradient; a view where they are the first so many."""
-        if isinstance(places, int):
-            return self.rows[:places]
-        return self.rows.flatten(0, 1).index_select(0, self.flat(places)).unflatten(0, places.shape)
+    def gather(self, positions: Tensor | int) -> Float[Tensor, "slots batch width"]:
+        """Return the rows without a gradient; the first n rows are a view."""
+        if isinstance(positions, int):
+            return self.rows[:positions]
+        return self.rows.flatten(0, 1).index_select(0, self.flat(positions)).unflatten(0, positions.shape)
 
-    def pulled(self, places: Tensor | int, grad: Float[Tensor, "slots batch width"]) -> None:
-        """Add a gradient to those of the rows at `places`."""
+    def add_gradient(self, positions: Tensor | int, grad: Float[Tensor, "slots batch width"]) -> None:
+        """Add to the gradient of the rows at `positions`."""
         assert self.grad is not None
-        if isinstance(places, int):
-            self.grad[:places] += grad
+        if isinstance(positions, int):
+            self.grad[:positions] += grad
         else:
-            self.grad.flatten(0, 1).index_add_(0, self.flat(places), grad.flatten(0, 1))
+            self.grad.flatten(0, 1).index_add_(0, self.flat(positions), grad.flatten(0, 1))
 
 
 class _Write(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, row: Tensor, history: History, place: int | slice) -> Tensor:
-        history.rows[place] = row
-        ctx.history, ctx.place = history, place
+    def forward(ctx: Any, token: Tensor, row: Tensor, history: History, position: int | slice) -> Tensor:
+        history.rows[position] = row
+        ctx.history, ctx.position = history, position
         return token.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (grad,) = grads
-        return grad, ctx.history.grad[ctx.place], None, None
+        return grad, ctx.history.grad[ctx.position], None, None
 
 
 class _Attend(torch.autograd.Function):
@@ -97,35 +97,35 @@ class _Attend(torch.autograd.Function):
         query: Tensor,
         history: History,
         alignment: Alignment,
-        places: Any,
+        positions: Any,
         valid: Any,
-        *shared: Tensor,
+        *parameters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        context, weights = alignment.attend(query, history.gathered(places), valid)
+        context, weights = alignment.attend(query, history.gather(positions), valid)
         ctx.mark_non_differentiable(weights)
-        ctx.save_for_backward(query, *shared)  # the parameters of now: a change in between is noticed
-        ctx.history, ctx.alignment, ctx.places, ctx.valid = history, alignment, places, valid
+        ctx.save_for_backward(query, *parameters)  # the present parameters, so that autograd detects a later change
+        ctx.history, ctx.alignment, ctx.positions, ctx.valid = history, alignment, positions, valid
         return context, weights
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         grad = grads[0]
-        query, *shared = ctx.saved_tensors
-        pull = ctx.alignment.pull(grad, query, ctx.history.gathered(ctx.places), ctx.valid, tuple(shared))
-        ctx.history.pulled(ctx.places, pull.rows)
-        return grad.new_zeros(0), pull.query, None, None, None, None, *pull.weights
+        query, *parameters = ctx.saved_tensors
+        gradients = ctx.alignment.backward(grad, query, ctx.history.gather(ctx.positions), ctx.valid, tuple(parameters))
+        ctx.history.add_gradient(ctx.positions, gradients.rows)
+        return grad.new_zeros(0), gradients.query, None, None, None, None, *gradients.weights
 
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, history: History, places: Tensor) -> Tensor:
-        ctx.history, ctx.places = history, places
-        return history.gathered(places)
+    def forward(ctx: Any, token: Tensor, history: History, positions: Tensor) -> Tensor:
+        ctx.history, ctx.positions = history, positions
+        return history.gather(positions)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         (grad,) = grads
-        ctx.history.pulled(ctx.places, grad)
+        ctx.history.add_gradient(ctx.positions, grad)
         return grad.new_zeros(0), None, None
 
 
@@ -139,13 +139,13 @@ class _Close(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "Second derivatives through a shared history of attention are not computed. Ask scan for the steps "
-                "themselves: backend='loop'."
+                "Second derivatives through a shared history of attention are not implemented. Run the steps with "
+                "scan(..., backend='loop')."
             )
         if is_batched(*grads):
             raise RuntimeError(
                 "A shared history of attention takes one gradient at a time. Call torch.autograd.grad once for each, "
-                "or ask scan for the steps themselves: backend='loop'."
+                "or run the steps with scan(..., backend='loop')."
             )
         ctx.history.grad = torch.zeros_like(ctx.history.rows)
         return None, grads[0].new_zeros(0), *grads

@@ -1,6 +1,4 @@
-"""What says how relevant a state is as soon as it is there, and learns to (Kerg, sections 4.8 and 7.5, name both ways
-in words and give no formula).
-"""
+"""Trained estimates of the relevance of a new state (Kerg, sections 4.8 and 7.5, describes both without a formula)."""
 
 from __future__ import annotations
 
@@ -14,16 +12,16 @@ from mnemoscope.base.array_types import Bool, Float
 
 
 class Relevance(NamedTuple):
-    """What is known of a state when it is stored."""
+    """Relevance of a state when it is stored."""
 
     bias: Float[Tensor, "batch 1"] | None = None
-    """Added to its alignment scores; None: nothing is."""
+    """Bias of its alignment scores; None: no bias."""
     score: Float[Tensor, " batch"] | None = None
-    """Its relevance; None: it begins at 0."""
+    """Initial relevance; None: 0."""
 
 
 class Learned(nn.Module):
-    """`r = sigmoid(g(h))`, g a network with one hidden layer; log r is the bias of h, r its relevance."""
+    """`r = sigmoid(g(h))` with a network g of one hidden layer; r is the relevance of h, log r its bias."""
 
     def __init__(self, size: int, hidden: int = 16) -> None:
         super().__init__()
@@ -39,17 +37,15 @@ class Learned(nn.Module):
 class Surprise(nn.Module):
     """`|x_t - P s_{t-1} - b|^2`, the error of a linear prediction of the input by the macro-state before it.
 
-    The loss of a task does not reach P: it has a penalty of its own, the mean of that error over all steps taken in
-    training mode since the penalty was last asked for, which leaves everything but P and b as it is. Of these steps the
-    gradient is kept, not the steps. Steps under `torch.no_grad()` or a `torch.func` transform do not count.
+    The task loss has no gradient for P. Instead there is a penalty with gradients for P and b only: the mean error over
+    all steps in training mode since the last call of `penalty`. The gradient is accumulated step by step, so that no
+    step is stored. Steps under `torch.no_grad()` or a `torch.func` transform do not count.
     """
 
     def __init__(self, input_size: int | None, size: int) -> None:
         super().__init__()
         if input_size is None:
-            raise ValueError(
-                'The score "surprise" predicts inputs, and needs a cell that says how many features they have.'
-            )
+            raise ValueError('The score "surprise" predicts inputs, and needs a cell with an input_size.')
         self.predict = nn.Linear(size, input_size)
         self._number = 0
         self._error = self._into_weight = self._into_bias = torch.zeros(())
@@ -67,12 +63,12 @@ class Surprise(nn.Module):
         return Relevance(None, wrong.square().sum(-1))
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """The mean error of the steps since the last call, or None if there was none."""
+        """Return the mean error of the steps since the last call, or None if there were none."""
         if not self._number:
             return None
         P, b = self.predict.weight, self.predict.bias
-        through = ((P - P.detach()) * self._into_weight).sum() + ((b - b.detach()) * self._into_bias).sum()
-        penalty = (self._error + through) / self._number  # the error, with the gradient that was kept
+        gradient = ((P - P.detach()) * self._into_weight).sum() + ((b - b.detach()) * self._into_bias).sum()
+        penalty = (self._error + gradient) / self._number  # the error, with the accumulated gradient
         self._number, self._error = 0, self._error.new_zeros(())
         return penalty
 

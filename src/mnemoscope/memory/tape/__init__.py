@@ -1,4 +1,4 @@
-"""A tape that a controller writes to and reads from: neural Turing machines."""
+"""Neural Turing machines: a controller that reads and writes an external memory."""
 
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.machine import TuringMachine

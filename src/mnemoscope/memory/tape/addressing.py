@@ -1,7 +1,7 @@
-"""Where a head looks: the four steps of Graves et al. (2014), section 3.3.
+"""Addressing of the memory: the four steps of Graves et al. (2014), section 3.3.
 
-Powers underflow where a head looks sharply: w^gamma is 0 for all but a few slots, and the gradient of a power of 0 is
-NaN. So sharpening works on logarithms, `softmax(gamma log w)`, of weights that are at least `FLOOR`.
+Powers underflow if a head is sharply focused: w^gamma is 0 for all but a few slots, and the gradient of a power of 0 is
+NaN. So sharpening uses logarithms, `softmax(gamma log w)`, of weights clamped to at least `FLOOR`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ def content_weights(
     key: Float[Tensor, "batch heads key_numbers"],
     strength: Float[Tensor, "batch heads 1"],
 ) -> Float[Tensor, "batch heads slots"]:
-    """`softmax_i(beta K[k, M(i)])` with the cosine as K (Graves et al., Eq 5-6); of matrices that of Frobenius, the
-    same sum over all numbers of a slot.
+    """Return `softmax_i(beta K[k, M(i)])` with the cosine similarity K (Graves et al., Eq 5-6).
+
+    For matrices the cosine uses the Frobenius inner product, the same sum over all numbers of a slot.
 
     >>> memory = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     >>> content_weights(memory, torch.tensor([[[0.0, 1.0]]]), torch.full((1, 1, 1), 50.0)).round(decimals=3)
@@ -31,26 +32,26 @@ def content_weights(
             f"{memory.shape[-1]}."
         )
     check_digits(memory)
-    alike = key @ memory.mT  # (batch, heads, slots)
-    cosine = alike * _over_length(key) * _over_length(memory).mT
+    dot = key @ memory.mT  # (batch, heads, slots)
+    cosine = dot * _inverse_length(key) * _inverse_length(memory).mT
     return torch.softmax(strength * cosine, dim=-1)
 
 
 def interpolate(
     content: Float[Tensor, "batch heads slots"],
-    before: Float[Tensor, "batch heads slots"],
+    previous: Float[Tensor, "batch heads slots"],
     gate: Float[Tensor, "batch heads 1"],
 ) -> Float[Tensor, "batch heads slots"]:
-    """`g w_c + (1 - g) w_before` (Graves et al., Eq 7)."""
-    return before + gate * (content - before)  # and no lerp, which under autocast meets several dtypes
+    """Return `g w_c + (1 - g) w_previous` (Graves et al., Eq 7)."""
+    return previous + gate * (content - previous)  # not lerp, whose arguments have several dtypes under autocast
 
 
 def shift_weights(
     weights: Float[Tensor, "batch heads slots"], shift: Float[Tensor, "batch heads shifts"]
 ) -> Float[Tensor, "batch heads slots"]:
-    """`sum_o s(o) w(i - o)`, i - o modulo the number of slots (Graves et al., Eq 8).
+    """Return `sum_o s(o) w(i - o)`, with i - o modulo the number of slots (Graves et al., Eq 8).
 
-    The moves o are -reach, ..., reach: the first of `shift` is that furthest back.
+    The offsets o are -reach, ..., reach: the first entry of `shift` moves furthest back.
 
     >>> at_first = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]])
     >>> shift_weights(at_first, torch.tensor([[[0.0, 0.25, 0.75]]]))
@@ -66,22 +67,22 @@ def shift_weights(
 def sharpen(
     weights: Float[Tensor, "batch heads slots"], gamma: Float[Tensor, "batch heads 1"]
 ) -> Float[Tensor, "batch heads slots"]:
-    """`w^gamma / sum w^gamma` (Graves et al., Eq 9), with weights below `FLOOR` taken for that."""
+    """Return `w^gamma / sum w^gamma` (Graves et al., Eq 9), with weights clamped to at least `FLOOR`."""
     check_digits(weights)
     return torch.softmax(gamma * weights.clamp(min=FLOOR).log(), dim=-1)
 
 
 def check_digits(numbers: Tensor) -> None:
-    """Raise where `FLOOR` and `TINY` would be 0."""
+    """Raise if the dtype rounds `FLOOR` and `TINY` to 0."""
     if numbers.dtype == torch.float16:
         raise ValueError(
-            "A tape needs numbers and weights that float16 takes for 0; use float32, float64 or bfloat16, or float32 "
+            "A tape needs numbers and weights that float16 rounds to 0; use float32, float64 or bfloat16, or float32 "
             "under torch.autocast."
         )
 
 
 def check_reach(slots: int, moves: int) -> None:
-    """Raise unless a head that makes so many different moves stays on distinct slots of the memory."""
+    """Raise unless the offsets are symmetric and lead to distinct slots."""
     if moves % 2 == 0 or moves > slots:
         raise ValueError(
             f"A head moves by -reach, ..., reach slots, an odd number of moves and at most as many as there are slots, "
@@ -89,6 +90,6 @@ def check_reach(slots: int, moves: int) -> None:
         )
 
 
-def _over_length(vectors: Tensor) -> Tensor:
-    """One over the length of each, smooth at 0."""
+def _inverse_length(vectors: Tensor) -> Tensor:
+    """Return the inverse length of each vector, smooth at 0."""
     return torch.rsqrt((vectors * vectors).sum(-1, keepdim=True) + TINY**2)

@@ -1,4 +1,4 @@
-"""A controller without a memory of its own."""
+"""A feed-forward controller, without recurrent state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mnemoscope.cells.cell import Box, Cell
 
 
 class FeedForward(Cell):
-    """`h = tanh(W x + b)`: no memory of its own, so that what a machine knows must lie on its tape.
+    """`h = tanh(W x + b)`, so that the tape is the only memory of the machine.
 
     >>> cell = FeedForward(3, 8)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).shape
@@ -31,5 +31,5 @@ class FeedForward(Cell):
         return torch.tanh(self.drive(x))
 
     def bounds(self, low: Tensor, high: Tensor) -> Box:
-        one = self.drive.weight.new_ones(self.drive.out_features)
-        return -one, one
+        ones = self.drive.weight.new_ones(self.drive.out_features)
+        return -ones, ones

@@ -1,4 +1,4 @@
-"""A machine's scan as one operator: which controllers have it, and as what vectors and matrices."""
+"""The fused scan of a Turing machine: the controllers that support it, and their weights as vectors and matrices."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.matrix.vector_form import no_vector_form
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves
-from mnemoscope.kernels.tape import Machine, Start, Weights, tape_scan
+from mnemoscope.kernels.tape import Start, TapeOptions, Weights, tape_scan
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.heads import Heads
 from mnemoscope.memory.tape.state import TapeCell, TapeState
 
 LARGEST = 576
-"""Entries of a matrix controller's state up to which it is run as vectors. The steps of a machine are longer than those
-of a matrix cell, so that fusing them pays longer. On one CPU core, forward and backward over 21 steps, batches of 4 and
-64, it takes .3 to .9 of the loop's time up to 24 x 24 (three layers of a matrix RNN, or a matrix LSTM), .6 to 1.3 with
-28 x 28, .8 to 1.9 with 32 x 32, and at a batch of 4 ten times as long with 64 x 64.
+"""Largest matrix state, in entries, of a controller that runs in vector form. The steps of a machine are longer than
+those of a matrix cell, so that fusing pays up to larger sizes. On one CPU core, forward and backward over 21 steps with
+batches of 4 and 64, the fused scan takes 0.3 to 0.9 of the loop's time up to 24 x 24 (three layers of a matrix RNN, or
+a matrix LSTM), 0.6 to 1.3 at 28 x 28, 0.8 to 1.9 at 32 x 32, and 10 times as long at 64 x 64 with a batch of 4.
 """
 
 
 class Controller(NamedTuple):
-    """A controller as the operator takes it: one LSTM, or layers of tanh within one step."""
+    """Weights of a controller in the form of the operator: an LSTM, or layers of tanh within one step."""
 
     lstm: bool
     drive: Float[Tensor, "layers_width inputs"]
-    """Of the input and what was read, side by side."""
+    """Weights of the input and the reads, side by side."""
     bias: Float[Tensor, " layers_width"] | None
     recurrent: Float[Tensor, "layers width units"] | None
 
 
 def fused_tape(machine: TapeCell, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
-    """The whole scan as one operator, or why there is none."""
+    """Return the scan as one operator, or the reason why there is none."""
     if mask is not None or torch.is_autocast_enabled(xs.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
     dtypes = {part.dtype for part in (xs, *leaves(state), *machine.parameters())}
     if len(dtypes) > 1:
-        return NoFastPath(f"inputs, state and weights are of several dtypes: {', '.join(map(str, dtypes))}")
+        return NoFastPath(f"inputs, state and weights have several dtypes: {', '.join(map(str, dtypes))}")
     if not _is_known(machine.controller):
         return NoFastPath(f"{type(machine.controller).__name__}, or a part of it, is not fused with a tape")
     if (
@@ -55,9 +55,9 @@ def fused_tape(machine: TapeCell, xs: Tensor, state: TapeState, mask: Tensor | N
         or not is_unmodified(machine.heads, Heads)
         or not machine.heads.is_linear
     ):
-        return NoFastPath("something else was put in the place of its heads, or of one of its steps")
-    of_matrices = len(machine.controller_shape) == 2
-    if of_matrices and (too_large := no_vector_form(prod(machine.controller_shape), LARGEST)) is not None:
+        return NoFastPath("its heads or its step were replaced")
+    is_matrix = len(machine.controller_shape) == 2
+    if is_matrix and (too_large := no_vector_form(prod(machine.controller_shape), LARGEST)) is not None:
         return NoFastPath(f"the controller has no vector form that pays: {too_large.reason}")
     return FastPath("tape", lambda: _run(machine, xs, state))
 
@@ -79,12 +79,12 @@ def _is_known(cell: Cell) -> bool:
 
 
 def as_vectors(cell: Cell) -> Controller:
-    """The weights of a known controller; those of matrices as Kronecker products."""
+    """Return the weights of a supported controller; those of matrix cells as Kronecker products."""
     if isinstance(cell, FeedForward):
         return Controller(False, cell.drive.weight, cell.drive.bias, None)
     if isinstance(cell, DeepTransition):
         layers = [as_vectors(layer) for layer in cell.layers if isinstance(layer, Cell)]
-        drives, biases, recurrent = zip(*((one.drive, one.bias, one.recurrent) for one in layers), strict=True)
+        drives, biases, recurrent = zip(*((layer.drive, layer.bias, layer.recurrent) for layer in layers), strict=True)
         bias = torch.cat(
             [torch.zeros_like(drive[:, 0]) if b is None else b for b, drive in zip(biases, drives, strict=True)]
         )
@@ -106,9 +106,9 @@ def as_vectors(cell: Cell) -> Controller:
 
 def _run(machine: TapeCell, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeState]:
     controller, heads = as_vectors(machine.controller), machine.heads
-    of_input, reader = controller.drive.split((xs.shape[-1], controller.drive.shape[1] - xs.shape[-1]), dim=1)
-    us = linear(xs, of_input, controller.bias)
-    how = Machine(
+    from_input, reader = controller.drive.split((xs.shape[-1], controller.drive.shape[1] - xs.shape[-1]), dim=1)
+    us = linear(xs, from_input, controller.bias)
+    options = TapeOptions(
         controller.lstm,
         machine.write_heads,
         machine.read_heads,
@@ -126,8 +126,8 @@ def _run(machine: TapeCell, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeS
         state.read_weights,
         state.reads.flatten(2),
     )
-    shown, reads, last = tape_scan(us, start, Weights(controller.recurrent, reader, *heads.flat()), how)
-    outputs = machine.read_out(shown.flatten(0, 1), reads.flatten(0, 1)).unflatten(0, xs.shape[:2])
+    hidden, reads, last = tape_scan(us, start, Weights(controller.recurrent, reader, *heads.flat()), options)
+    outputs = machine.read_out(hidden.flatten(0, 1), reads.flatten(0, 1)).unflatten(0, xs.shape[:2])
     new: Any = last.h.view_as(h)
     if c is not None:
         assert last.c is not None

@@ -1,4 +1,4 @@
-"""Heads: what a controller tells them to do, and how they change and read the memory."""
+"""Read and write heads: their parameters from the controller, and how they address and change the memory."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from torch.nn.functional import softplus
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.fast_path import is_unmodified
 from mnemoscope.cells.matrix import Bilinear
-from mnemoscope.memory.intervals import Range, interval_affine
+from mnemoscope.memory.intervals import Interval, interval_affine
 from mnemoscope.memory.tape.addressing import content_weights, interpolate, sharpen, shift_weights
 
 
 class HeadAddress(NamedTuple):
-    """What some heads are told of where to look."""
+    """Addressing parameters of the read heads or the write heads."""
 
     key: Float[Tensor, "batch heads numbers"]
     strength: Float[Tensor, "batch heads 1"]
-    """Beta."""
+    """Key strength beta."""
     gate: Float[Tensor, "batch heads 1"]
-    """How much content counts, beside where the head was."""
+    """Interpolation gate g between content and previous weights."""
     shift: Float[Tensor, "batch heads moves"]
     gamma: Float[Tensor, "batch heads 1"]
 
-    def on(
-        self, memory: Float[Tensor, "batch slots numbers"], before: Float[Tensor, "batch heads slots"]
+    def weights(
+        self, memory: Float[Tensor, "batch slots numbers"], previous: Float[Tensor, "batch heads slots"]
     ) -> Float[Tensor, "batch heads slots"]:
-        """The weights: by content, then by location (Graves et al. 2014, Fig 2)."""
+        """Return the weights: addressing by content, then by location (Graves et al. 2014, Fig 2)."""
         content = content_weights(memory, self.key, self.strength)
-        return sharpen(shift_weights(interpolate(content, before, self.gate), self.shift), self.gamma)
+        return sharpen(shift_weights(interpolate(content, previous, self.gate), self.shift), self.gamma)
 
 
 class HeadOutputs(NamedTuple):
-    """What all heads are told at one step."""
+    """Parameters of all heads at one step."""
 
     write: HeadAddress
     read: HeadAddress
@@ -50,18 +50,18 @@ def erase_and_add(
     erase: Float[Tensor, "batch writers numbers"],
     add: Float[Tensor, "batch writers numbers"],
 ) -> Float[Tensor, "batch slots numbers"]:
-    """`M(i) prod_h (1 - w_h(i) e_h) + sum_h w_h(i) a_h` (Graves et al., Eq 3-4): all erase, then all add."""
+    """Return `M(i) prod_h (1 - w_h(i) e_h) + sum_h w_h(i) a_h` (Graves et al., Eq 3-4): all erase, then all add."""
     for w, e in zip(weights.unbind(1), erase.unbind(1), strict=True):
         memory = torch.addcmul(memory, memory, w.unsqueeze(2) * e.unsqueeze(1), value=-1)
     return torch.baddbmm(memory, weights.mT, add)
 
 
 class Heads(nn.Module):
-    """From what a controller shows to orders: one linear map of a vector, four bilinear maps of a matrix.
+    """Map from the controller's output to the parameters of the heads: one linear map, or four bilinear maps.
 
-    beta is `least_strength + softplus`, gamma `1 + softplus`, e a sigmoid, k and a are tanh. The four maps of a matrix
-    yield keys side by side; what is added and what is erased, side by side; the moves of each head as a column; and
-    beta, gate and gamma of each head as a column (Renanse et al. 2021, as released).
+    beta is `least_strength + softplus`, gamma is `1 + softplus`, e is a sigmoid, k and a are tanh. For a matrix
+    controller, four bilinear maps yield the keys, side by side; the add and erase matrices, side by side; the shifts of
+    each head as a column; and beta, gate and gamma of each head as a column (Renanse et al. 2021, as released).
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Heads(nn.Module):
         ]
         self.maps = nn.ModuleList([Bilinear((shape[0], shape[1]), each) for each in shapes])
 
-    def forward(self, shown: Float[Tensor, "batch ..."]) -> HeadOutputs:
-        key, change, moves, rest = self.parts(shown)
+    def forward(self, hidden: Float[Tensor, "batch ..."]) -> HeadOutputs:
+        key, change, moves, rest = self.parts(hidden)
         strength, gate, gamma = rest.unbind(-1)
         erase, add = change.split(self.writers, dim=1)
         parts = (
@@ -106,15 +106,16 @@ class Heads(nn.Module):
         )
         return HeadOutputs(HeadAddress(*write), HeadAddress(*read), torch.sigmoid(erase), torch.tanh(add))
 
-    def parts(self, shown: Float[Tensor, "batch ..."]) -> list[Tensor]:
-        """Each (batch, heads, ...), before any nonlinearity: keys; what to erase, then what to add; moves; beta, gate
-        and gamma.
-        """
-        return self._by_head([each(shown) for each in self.maps])
+    def parts(self, hidden: Float[Tensor, "batch ..."]) -> list[Tensor]:
+        """Return the parameters before any nonlinearity, each (batch, heads, ...).
 
-    def ranges(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> list[Range]:
-        """Lowest and highest of `parts`, (1, heads, ...), of what is shown between `low` and `high`, flat."""
-        found = [interval_affine(each, (low, high)) for each in self.maps]
+        These are the keys; erase and add vectors; shifts; and beta, gate and gamma.
+        """
+        return self._by_head([linear(hidden) for linear in self.maps])
+
+    def ranges(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> list[Interval]:
+        """Return the ranges of `parts`, each (1, heads, ...), for flat controller outputs between `low` and `high`."""
+        found = [interval_affine(linear, (low, high)) for linear in self.maps]
         shapes = [each.shape_out if isinstance(each, Bilinear) else (-1,) for each in self.maps]
         ends = [
             self._by_head([part[end].view(1, *shape) for part, shape in zip(found, shapes, strict=True)])
@@ -123,7 +124,7 @@ class Heads(nn.Module):
         return list(zip(*ends, strict=True))
 
     def _by_head(self, mapped: list[Tensor]) -> list[Tensor]:
-        """What the maps yield, (batch, heads, ...)."""
+        """Split the outputs of the maps by head, (batch, heads, ...)."""
         counts = [self.heads, 2 * self.writers, self.heads, self.heads]
         if len(mapped) == 1:
             parts = mapped[0].split(self.sizes, dim=-1)
@@ -134,11 +135,11 @@ class Heads(nn.Module):
 
     @property
     def is_linear(self) -> bool:
-        """Whether its maps are as they were made: `flat` knows their weights only."""
+        """Whether the maps are unmodified: `flat` uses their weights only."""
         return all(is_unmodified(each, nn.Linear, Bilinear) and each.bias is not None for each in self.maps)
 
-    def flat(self) -> tuple[Float[Tensor, "orders features"], Float[Tensor, " orders"]]:
-        """One linear map from what a controller shows, flat, to all orders as the kernels want them, and its bias."""
+    def flat(self) -> tuple[Float[Tensor, "parameters features"], Float[Tensor, " parameters"]]:
+        """Return the matrix and bias of one linear map to all head parameters, in the order of the kernels."""
         maps, counts = list(self.maps), (self.heads, 2 * self.writers, self.heads, self.heads)
         if len(maps) == 1:
             assert isinstance(maps[0], nn.Linear)
@@ -165,7 +166,7 @@ class Heads(nn.Module):
 
 
 def _by_head(each: Bilinear, count: int) -> Float[Tensor, "heads numbers features_and_bias"]:
-    """The matrix and bias of a bilinear map whose columns belong to heads, side by side."""
+    """Return the matrix and bias of a bilinear map, by head; the columns of its output belong to heads."""
     assert each.bias is not None
     together = torch.cat([each.matrix(), each.bias.flatten().unsqueeze(1)], dim=1)
     rows, columns = each.shape_out

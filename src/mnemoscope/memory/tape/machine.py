@@ -1,4 +1,4 @@
-"""A controller with a tape: the neural Turing machine, with slots that are vectors or matrices."""
+"""The neural Turing machine: a controller with a memory whose slots are vectors or matrices."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from mnemoscope.memory.tape.heads import HeadAddress, HeadOutputs, Heads, erase_
 from mnemoscope.memory.tape.state import TapeCell, TapeState
 
 EMPTY = 1e-6
-"""Each number of a memory that nothing was written to (Collier & Beel 2018)."""
+"""Value of each number of the constant initial memory (Collier & Beel 2018)."""
 FOCUS = 20.0
-"""Heads begin at the first slot: its weight is e^20 times that of another. All slots are alike in the beginning, so
-that heads which began everywhere would stay everywhere."""
+"""Logit of the first slot in the initial weights: its weight is e^20 times that of another. The initial slots are
+equal, so that heads with uniform initial weights would stay uniform."""
 
 
 class TuringMachine(TapeCell):
-    """A controller that writes to and reads from a memory (Graves et al. 2014; of matrices: Renanse et al. 2021).
+    """A controller that writes to and reads from a memory (Graves et al. 2014; matrix slots: Renanse et al. 2021).
 
-    At a step the controller sees the input and what was read a step ago; by what it then shows, heads write, and others
-    read what is there afterwards. A head looks where the content is like its key, or where it looked before, moved by
-    up to `reach` slots (the tape is a ring), and sharpened. Scans have a backward pass of their own; second derivatives
-    need `backend="loop"`.
+    At each step the controller sees the input and the previous reads. Its output determines the parameters of the
+    heads: the write heads change the memory, then the read heads read it. A head addresses slots by similarity to its
+    key, or by its previous weights, shifted by up to `reach` slots (the tape is a ring) and sharpened. Scans have a
+    separate backward pass; second derivatives need `backend="loop"`.
 
-    Its output is `[h; reads]`, flat, for a readout such as that of `Model`; with an `output_shape` it is the machine's
-    own readout, a linear map of h plus one of the reads, flat and without a nonlinearity (logits of bits, say), to be
-    taken as it is.
+    The output is `[h; reads]`, flat, for a readout such as that of `Model`. With an `output_shape` the machine has a
+    readout, a linear map of h plus one of the reads; the output is then flat and without a nonlinearity, for example
+    the logits of bits.
 
     Args:
-        controller: any cell that takes `[x; reads]`, flat, the reads of all heads one behind the other. What a matrix
-            cell shows are matrices, of which the heads take bilinear maps.
-        slots: how many slots the memory has.
-        slot_shape: of one slot: (numbers,) or (rows, columns).
-        read_heads: how many heads read.
-        write_heads: how many write; all address the memory of the step before, erase, then add.
-        reach: how far a head moves in a step.
+        controller: any cell that takes `[x; reads]`, flat, with the reads of all heads concatenated. For a controller
+            with a matrix state the heads use bilinear maps.
+        slots: number of slots of the memory.
+        slot_shape: shape of a slot: (numbers,) or (rows, columns).
+        read_heads: number of read heads.
+        write_heads: number of write heads; all address the memory of the previous step, erase, then add.
+        reach: largest shift of a head in one step.
         initial_memory: "constant", 1e-6 everywhere (Collier & Beel 2018), or "learned".
-        least_strength: beta is this + softplus: 0 (Graves et al.), 1 (Renanse et al.).
-        gradient_limit: each number of a gradient that a step hands back to the one before is cut to +- this (Graves et
-            al., section 4.6, have 10); no limit by default. Where weights have grown, gradients grow from step to step
-            beyond the numbers of float32, and what an optimiser cuts afterwards is no longer finite.
-        output_shape: of its own readout; none by default.
+        least_strength: beta is `least_strength + softplus`: 0 (Graves et al.), 1 (Renanse et al.).
+        gradient_limit: clips each number of the gradient between steps to +- this limit (10 in Graves et al., section
+            4.6); None for no limit. With large weights, gradients can grow beyond the range of float32 within a scan,
+            and clipping in the optimiser comes too late.
+        output_shape: shape of the output of the machine's readout; None for no readout.
 
     >>> import mnemoscope as ms
     >>> machine = TuringMachine(ms.cells.LSTM(3 + 5, 16), slots=12, slot_shape=(5,))
@@ -84,23 +84,24 @@ class TuringMachine(TapeCell):
         if gradient_limit is not None and not (is_number(gradient_limit) and gradient_limit > 0):
             raise ValueError(f"gradient_limit must be a number above 0, or None, but is {gradient_limit!r}.")
         self.controller, self.gradient_limit = controller, gradient_limit
-        slots, read_heads, write_heads, reach = map(int, (slots, read_heads, write_heads, reach))  # of NumPy, say
+        # they may be NumPy integers
+        slots, read_heads, write_heads, reach = map(int, (slots, read_heads, write_heads, reach))
         self.input_size = _inputs(controller, read_heads, shape)
         self.slots, self.slot_shape = slots, shape
         self.read_heads, self.write_heads = read_heads, write_heads
-        shown = self.controller_shape = _shown(controller)
-        self.heads = Heads(shown, shape, read_heads, write_heads, reach, least_strength)
+        hidden = self.controller_shape = _controller_shape(controller)
+        self.heads = Heads(hidden, shape, read_heads, write_heads, reach, least_strength)
         bound = (slots + prod(shape)) ** -0.5
         learned = nn.Parameter(torch.empty(slots, *shape).uniform_(-bound, bound))
         self.initial_memory = learned if initial_memory == "learned" else None
         self.readouts = None
         if output_shape is not None:
-            own = _checked_shape("output_shape", output_shape)
-            self.readouts = nn.ModuleList(_readouts(shown, shape, read_heads, own))
+            out = _checked_shape("output_shape", output_shape)
+            self.readouts = nn.ModuleList(_readouts(hidden, shape, read_heads, out))
 
     @property
     def has_readout(self) -> bool:
-        """Whether it was built with an `output_shape`."""
+        """Whether the machine has a readout, from an `output_shape`."""
         return self.readouts is not None
 
     def extra_repr(self) -> str:
@@ -111,14 +112,14 @@ class TuringMachine(TapeCell):
         )
 
     def initial_state(self, batch: int) -> TapeState:
-        """An empty or learned tape with all heads at the first slot."""
-        own = next(self.heads.parameters())
+        """Return a constant or learned memory, with all heads at the first slot."""
+        like = next(self.heads.parameters())
         if self.initial_memory is None:
-            memory = own.new_full((batch, self.slots, *self.slot_shape), EMPTY)
+            memory = like.new_full((batch, self.slots, *self.slot_shape), EMPTY)
         else:
             memory = self.initial_memory.expand(batch, *self.initial_memory.shape)
-        logits = torch.where(torch.arange(self.slots, device=own.device) == 0, FOCUS, 0.0)
-        focus = torch.softmax(logits.to(own.dtype), dim=0)
+        logits = torch.where(torch.arange(self.slots, device=like.device) == 0, FOCUS, 0.0)
+        focus = torch.softmax(logits.to(like.dtype), dim=0)
         read, write = (focus.expand(batch, count, -1).clone() for count in (self.read_heads, self.write_heads))
         return TapeState(self.controller.initial_state(batch), memory, read, write, self._read(read, memory.flatten(2)))
 
@@ -128,7 +129,6 @@ class TuringMachine(TapeCell):
     def read_out(
         self, hidden: Float[Tensor, "batch features"], reads: Float[Tensor, "batch heads numbers"]
     ) -> Float[Tensor, "batch outputs"]:
-        """Its output, from what the controller shows, flat, and what was read."""
         if self.readouts is None:
             return torch.cat([hidden, reads.flatten(1)], dim=1)
         from_hidden, from_reads = self.readouts
@@ -143,36 +143,36 @@ class TuringMachine(TapeCell):
         if limit is not None:
             state = map_state(lambda part: clip_gradient(part, limit), state)
         inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
-        return self._turn(inner, self._orders(inner), state)
+        return self._write_and_read(inner, self._head_outputs(inner), state)
 
-    def _orders(self, inner: Any) -> HeadOutputs:
+    def _head_outputs(self, inner: Any) -> HeadOutputs:
         return self.heads(self.controller.output(inner).unflatten(1, self.controller_shape))
 
     def intermediates(self, x: Float[Tensor, "batch features"], state: TapeState) -> dict[str, Tensor]:
-        """What the heads were told; those that write come first."""
+        """Return the parameters of the heads, write heads first."""
         inner = self.controller(torch.cat([x, state.reads.flatten(1)], dim=1), state.controller)
-        orders = self._orders(inner)
-        told = HeadAddress(*(torch.cat(pair, dim=1) for pair in zip(orders.write, orders.read, strict=True)))
-        shaped = {"key": told.key, "erase": orders.erase, "add": orders.add}
+        heads = self._head_outputs(inner)
+        address = HeadAddress(*(torch.cat(pair, dim=1) for pair in zip(heads.write, heads.read, strict=True)))
+        shaped = {"key": address.key, "erase": heads.erase, "add": heads.add}
         return {
             **{name: part.unflatten(2, self.slot_shape) for name, part in shaped.items()},
-            "strength": told.strength.squeeze(2),
-            "gate": told.gate.squeeze(2),
-            "shift": told.shift,
-            "gamma": told.gamma.squeeze(2),
+            "strength": address.strength.squeeze(2),
+            "gate": address.gate.squeeze(2),
+            "shift": address.shift,
+            "gamma": address.gamma.squeeze(2),
         }
 
     def bounds(self, low: Float[Tensor, " features"], high: Float[Tensor, " features"]) -> Box | None:
-        """What heads write and read, and where, stays in a box where what the controller shows does: `machine_box`."""
+        """Return the box of `machine_box`, which exists if the output of the controller is bounded."""
         return machine_box(self, low, high)
 
     def fast_path(self, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
-        """One operator with a backward pass of its own; second derivatives need `backend="loop"`."""
+        """Return one operator with a separate backward pass; second derivatives need `backend="loop"`."""
         self._check_state(state)
         return fused_tape(self, xs, state, mask)
 
     def _check_state(self, state: TapeState) -> None:
-        """Raise where a state is that of another machine, or of too few digits."""
+        """Raise if the state belongs to another machine, or its dtype has too small a range."""
         if not isinstance(state, TapeState):
             raise TypeError(
                 f"The state of a machine is a TapeState, but a {type(state).__name__} was given; see initial_state."
@@ -192,23 +192,23 @@ class TuringMachine(TapeCell):
                     f"with one batch for all its parts, but those of the given state are {given}."
                 )
 
-    def _turn(self, inner: Any, orders: HeadOutputs, state: TapeState) -> TapeState:
-        """Write, then read; under autocast with all digits of the state, as rounding errors on a tape add up."""
+    def _write_and_read(self, inner: Any, heads: HeadOutputs, state: TapeState) -> TapeState:
+        """Write, then read; under autocast at the precision of the state, because rounding errors accumulate."""
         memory = state.memory.flatten(2)
         if torch.is_autocast_enabled(memory.device.type):
             with torch.autocast(memory.device.type, enabled=False):
-                return self._turn(inner, map_state(lambda part: part.to(memory.dtype), orders), state)
-        write = orders.write.on(memory, state.write_weights)
-        memory = erase_and_add(memory, write, orders.erase, orders.add)
-        read = orders.read.on(memory, state.read_weights)
+                return self._write_and_read(inner, map_state(lambda part: part.to(memory.dtype), heads), state)
+        write = heads.write.weights(memory, state.write_weights)
+        memory = erase_and_add(memory, write, heads.erase, heads.add)
+        read = heads.read.weights(memory, state.read_weights)
         return TapeState(inner, memory.unflatten(2, self.slot_shape), read, write, self._read(read, memory))
 
     def _read(self, weights: Tensor, memory: Tensor) -> Tensor:
-        """`r = sum_i w(i) M(i)` (Graves et al., Eq 2), (batch, heads, *slot_shape)."""
+        """Return `r = sum_i w(i) M(i)` (Graves et al., Eq 2), (batch, heads, *slot_shape)."""
         return (weights @ memory).unflatten(2, self.slot_shape)
 
     def _arranged(self, reads: Tensor, readout: nn.Module) -> Tensor:
-        """The reads as the readout takes them: one vector, or matrices side by side."""
+        """Arrange the reads for the readout: one vector, or matrices side by side."""
         if not isinstance(readout, Bilinear):
             return reads.flatten(1)
         rows, columns = self.slot_shape if len(self.slot_shape) == 2 else (*self.slot_shape, 1)
@@ -216,14 +216,14 @@ class TuringMachine(TapeCell):
 
 
 def _inputs(controller: Cell, read_heads: int, slot_shape: tuple[int, ...]) -> int:
-    """What is left of the controller's inputs beside the reads, or an error in words."""
+    """Return the number of features of x among the controller's inputs, or raise."""
     name, reads = type(controller).__name__, read_heads * prod(slot_shape)
     if controller.input_size is None:
         raise ValueError(f"A controller must know how many inputs it takes, but this {name} does not.")
-    shown = controller.output(controller.initial_state(1))
-    if controller.grows or shown.dim() != 2 or shown.is_complex():
+    output = controller.output(controller.initial_state(1))
+    if controller.grows or output.dim() != 2 or output.is_complex():
         raise ValueError(
-            f"A controller shows real vectors (batch, features) and keeps its size, but this {name} does not."
+            f"A controller needs a real output (batch, features) and a state of constant size; this {name} differs."
         )
     if controller.input_size <= reads:
         raise ValueError(
@@ -235,36 +235,36 @@ def _inputs(controller: Cell, read_heads: int, slot_shape: tuple[int, ...]) -> i
         expected = [slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)] * read_heads
         if list(matrices[-read_heads:]) != expected or len(matrices) == read_heads:
             raise ValueError(
-                f"The last inputs of a controller of matrices are the reads, here {expected}, and come after those of "
-                f"x, but this {name} takes {matrices}."
+                f"The last inputs of a matrix controller must be the reads, here {expected}, after those of x, but "
+                f"this {name} takes {matrices}."
             )
     return controller.input_size - reads
 
 
-def _shown(controller: Cell) -> tuple[int, ...]:
-    """The shape of what a controller shows: two numbers for matrices."""
+def _controller_shape(controller: Cell) -> tuple[int, ...]:
+    """Return the shape of the controller's output: (rows, columns) for a matrix."""
     features = controller.output(controller.initial_state(1)).shape[-1]
     shape = getattr(controller, "state_shape", None)
     return tuple(shape) if shape is not None and prod(shape) == features else (features,)
 
 
 def _readouts(
-    shown: tuple[int, ...], slot_shape: tuple[int, ...], read_heads: int, shape: tuple[int, ...]
+    hidden: tuple[int, ...], slot_shape: tuple[int, ...], read_heads: int, shape: tuple[int, ...]
 ) -> list[nn.Module]:
-    """Two maps to the output, of what the controller shows and of what was read, each with a bias as released."""
-    if len(shown) == 1:
-        return [nn.Linear(shown[0], prod(shape)), nn.Linear(read_heads * prod(slot_shape), prod(shape))]
+    """Return two maps to the output, of the controller's output and of the reads, each with a bias as released."""
+    if len(hidden) == 1:
+        return [nn.Linear(hidden[0], prod(shape)), nn.Linear(read_heads * prod(slot_shape), prod(shape))]
     if len(shape) != 2:
         raise ValueError(f"Matrices are read out as a matrix, but output_shape is {shape}; give (rows, columns).")
     rows, columns = slot_shape if len(slot_shape) == 2 else (*slot_shape, 1)
     return [
-        Bilinear((shown[0], shown[1]), (shape[0], shape[1])),
+        Bilinear((hidden[0], hidden[1]), (shape[0], shape[1])),
         Bilinear((rows, columns * read_heads), (shape[0], shape[1])),
     ]
 
 
 def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """As a tuple of positive numbers, or an error in words."""
+    """Return the shape as a tuple of positive integers, or raise."""
     sizes = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else ()
     if len(sizes) not in (1, 2):
         raise ValueError(f"{name} must be (numbers,) or (rows, columns), but is {shape!r}.")
@@ -277,7 +277,7 @@ def _check(
 ) -> None:
     if not isinstance(controller, Cell):
         raise TypeError(
-            f"The controller must be a cell, but is {controller!r}; mnemoscope.adapt makes one of a network of torch."
+            f"The controller must be a cell, but is {controller!r}; mnemoscope.adapt turns a torch network into one."
         )
     check_whole(1, slots=slots, read_heads=read_heads, write_heads=write_heads)
     check_whole(0, reach=reach)
