@@ -1,4 +1,4 @@
-"""Fast scans: each gives what the loop of steps gives, values and gradients, or says why it does not run."""
+"""Fast scans: values and gradients equal those of the loop, or there is a reason why a scan does not run."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ ROUNDING = {"rtol": 1e-11, "atol": 1e-11}  # float64, some tens of steps of orde
 
 
 def reference(us, h, V, name, bias=None, mask=None):
-    """The recurrence as it is written; inputs of held steps are not looked at."""
+    """Run the recurrence as a loop; inputs of held steps are ignored."""
     us, hs = us if mask is None else us.masked_fill(~mask.unsqueeze(-1), 0), []
     for t in range(len(us)):
         new = ACTIVATIONS[name](h @ V.mT + us[t], bias)
@@ -65,7 +65,7 @@ def both(name, mask=None):
 @pytest.mark.parametrize(("time", "batch", "units"), [(1, 1, 1), (1, 3, 2), (17, 1, 5), (6, 5, 7)])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
-def test_elementwise_scan_is_the_recurrence(name, dtype, masked, time, batch, units):
+def test_elementwise_scan_equals_the_recurrence(name, dtype, masked, time, batch, units):
     given = inputs(name, dtype, time, batch, units)
     mask = torch.rand(time, batch) < 0.6 if masked else None
     fused, loop = both(name, mask)
@@ -99,7 +99,7 @@ def test_third_derivatives():
     torch.testing.assert_close(one, other, rtol=1e-9, atol=0)  # four nested sums of squares
 
 
-def test_only_what_is_asked_for_is_differentiated():
+def test_only_requested_gradients_are_computed():
     us, h0, V = inputs("tanh", torch.float64)
     hs = elementwise_scan(us.detach(), h0.detach(), V, "tanh")
     hs.sum().backward()
@@ -109,7 +109,7 @@ def test_only_what_is_asked_for_is_differentiated():
     assert not elementwise_scan(us.detach(), h0.detach(), V.detach(), "tanh").requires_grad
 
 
-def test_layouts_do_not_matter():
+def test_memory_layout_does_not_matter():
     us, h0, V = (x.detach() for x in inputs("tanh", torch.float64, 6, 4, 4))
     expected = elementwise_scan(us, h0, V, "tanh")
     awkward = us.transpose(0, 2).contiguous().transpose(0, 2), h0.mT.contiguous().mT, V.mT.contiguous().mT
@@ -131,7 +131,7 @@ def test_layouts_do_not_matter():
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", REAL)
-def test_nan_goes_where_it_goes_in_the_loop(name, masked, bad):
+def test_nan_spreads_as_in_the_loop(name, masked, bad):
     given = inputs(name, torch.float64, 6, 3, 4)
     with torch.no_grad():
         given[0][2, 1, 3] = bad
@@ -151,7 +151,7 @@ def test_nan_goes_where_it_goes_in_the_loop(name, masked, bad):
             torch.testing.assert_close(one, other, equal_nan=True, **ROUNDING)
 
 
-def test_a_bad_gradient_stops_at_units_that_are_off():
+def test_units_that_are_off_block_infinite_gradients():
     for name in ("relu", "modrelu"):
         given = inputs(name, torch.float64, 3, 2, 4)
         if name == "modrelu":
@@ -203,7 +203,7 @@ def test_complex_modrelu_near_the_origin_stays_finite():
         ),
     ],
 )
-def test_bad_scans_are_refused_in_words(change, message):
+def test_bad_scan_arguments_raise_with_an_explanation(change, message):
     given = {"us": torch.zeros(5, 2, 3), "h0": torch.zeros(2, 3), "V": torch.zeros(3, 3), "activation": "tanh"}
     with pytest.raises(ValueError, match=message):
         elementwise_scan(**{**given, **change})
@@ -231,7 +231,7 @@ def linear_reference(A, us, h):
 @pytest.mark.parametrize("time", [1, 2, 16, *slow(3, 7, 33)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("which", ["constant", "varying", "dense"])
-def test_parallel_scans_are_the_recurrence(which, dtype, time):
+def test_parallel_scans_equal_the_recurrence(which, dtype, time):
     given = linear_inputs(time, dtype, which)
     scan = linear_scan if which == "dense" else diagonal_scan
     torch.testing.assert_close(scan(*given), linear_reference(*given), **ROUNDING)
@@ -277,7 +277,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.i
 
 
 def everything(cell, xs, state, backend, mask=None, **options):
-    """Outputs, last state and all gradients of a loss that looks at all of them."""
+    """Return the outputs, the last state, and the gradients of a loss that depends on all of them."""
     outputs, last = ms.scan(cell, xs, state, backend=backend, mask=mask, **options)
     generator = torch.Generator().manual_seed(1)
     loss = sum((p * torch.randn(p.shape, generator=generator).to(p)).sum() for p in (outputs, *leaves(last)))
@@ -292,7 +292,7 @@ def random_state(cell, batch):
 @pytest.mark.parametrize(("time", "batch"), [(1, 1), (1, 3), (9, 1), (12, 5)])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CELLS)
-def test_the_fast_path_gives_what_the_loop_gives(name, device, time, batch):
+def test_fast_path_equals_the_loop(name, device, time, batch):
     cell = CELLS[name]().to(device, torch.float64)
     if device != "cpu" and isinstance(cell.fast_path(*_given(cell, time, batch), None), NoFastPath):
         pytest.skip("none in float64 on this device")
@@ -302,7 +302,7 @@ def test_the_fast_path_gives_what_the_loop_gives(name, device, time, batch):
         torch.testing.assert_close(one, other, **ROUNDING)
 
 
-def test_long_linear_networks_go_in_parallel():
+def test_long_linear_networks_use_the_parallel_scan():
     cell = Elman(3, 7, nonlinearity="linear").double()
     xs, state = torch.randn(301, 2, 3, dtype=torch.float64, requires_grad=True), random_state(cell, 2)
     assert ms.scan(cell, xs, state, explain=True)[2].why == "parallel linear scan"
@@ -317,13 +317,13 @@ def _given(cell, time, batch):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_on_the_cpu_every_one_of_these_has_a_fast_path(name):
+def test_these_cells_have_a_fast_path_on_the_cpu(name):
     cell = CELLS[name]()
     assert isinstance(cell.fast_path(*_given(cell, 4, 2), None), FastPath)
     assert ms.scan(cell, torch.zeros(4, 2, 3), explain=True)[2].fused
 
 
-def test_float32_lstm_goes_through_another_library_and_agrees():
+def test_float32_lstm_in_another_library_agrees():
     cell, xs = LSTM(3, 33), torch.randn(40, 5, 3, requires_grad=True)
     state = random_state(cell, 5)
     for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
@@ -345,7 +345,7 @@ def test_second_derivatives_through_scan(name):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
-def test_cudnn_refuses_second_derivatives_in_words():
+def test_second_derivatives_through_cudnn_raise():
     cell, xs = LSTM(3, 4).cuda(), torch.randn(5, 2, 3, device="cuda", requires_grad=True)
     with pytest.raises(RuntimeError, match="backend='loop'"):
         _second_derivative(cell, xs, "fused")
@@ -371,7 +371,7 @@ def test_masks_hold_the_state(name):
     assert torch.equal(ms.scan(cell, xs, state, mask=held)[0], cell.output(state).expand(6, -1, -1))
 
 
-def test_the_last_state_is_no_window_into_the_outputs():
+def test_the_last_state_is_no_view_of_the_outputs():
     for name in CELLS:
         with torch.no_grad():
             outputs, last = ms.scan(CELLS[name](), torch.randn(4, 2, 3))
@@ -421,7 +421,7 @@ def test_autocast_gives_the_dtype_of_the_loop(phi, masked):
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm"])
-def test_autocast_leaves_gated_cells_to_the_loop(name):
+def test_autocast_runs_gated_cells_in_the_loop(name):
     with torch.autocast("cpu", torch.bfloat16):
         assert "autocast" in str(ms.scan(CELLS[name](), torch.randn(5, 4, 3), explain=True)[2])
 
@@ -429,7 +429,7 @@ def test_autocast_leaves_gated_cells_to_the_loop(name):
 # --- when there is none -----------------------------------------------------------------------------------------------
 
 
-def test_torch_func_goes_by_the_loop_and_is_right():
+def test_torch_func_uses_the_loop_and_is_correct():
     cell = Elman(3, 4, nonlinearity="modrelu").double()
     xs, h0 = torch.randn(5, 2, 3, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
     routes = []
@@ -464,7 +464,7 @@ def test_parameters_swapped_by_functional_call_are_the_ones_used():
     torch.testing.assert_close(outputs, model(xs)[0])
 
 
-def test_forward_mode_goes_by_the_loop():
+def test_forward_mode_uses_the_loop():
     cell, xs, tangent = Elman(3, 4), torch.randn(5, 2, 3), torch.randn(5, 2, 3)
     with fwd.dual_level():
         outputs, _, route = ms.scan(cell, fwd.make_dual(xs, tangent), explain=True)
@@ -488,7 +488,7 @@ def test_hooks_see_every_step():
     handle.remove()
 
 
-def test_a_subclass_that_steps_otherwise_has_no_fast_path():
+def test_a_subclass_with_another_step_has_no_fast_path():
     class Leaky(Elman):
         def prepare(self, xs):
             us, step = super().prepare(xs)
@@ -533,7 +533,7 @@ def test_a_subclass_that_steps_otherwise_has_no_fast_path():
     torch.testing.assert_close(ms.scan(knowing, xs)[0], ms.scan(knowing, xs, backend="loop")[0])
 
 
-def test_a_replaced_forward_is_noticed():
+def test_a_replaced_forward_disables_the_fast_path():
     cell = GRU(3, 4)
     cell.prepare = lambda xs: (xs, lambda u, h: h + 1)
     outputs, _, route = ms.scan(cell, torch.zeros(3, 1, 3), explain=True)
@@ -552,7 +552,7 @@ def test_a_replaced_forward_is_noticed():
         (lambda xs: ms.scan(GRU(3, 4), xs, torch.zeros(2, 4).double(), backend="fused"), "differ in dtype"),
     ],
 )
-def test_refusals_are_in_words(call, message):
+def test_missing_fast_paths_have_a_reason(call, message):
     with pytest.raises(ValueError, match=message):
         call(torch.randn(5, 2, 3))
 
@@ -677,7 +677,7 @@ def test_compiled_scan_is_one_graph():
     assert done.stdout == "same\n", done.stderr[-3000:]
 
 
-def test_the_operators_keep_torchs_rules():
+def test_the_operators_pass_opcheck():
     for name in ("tanh", "modrelu"):
         us, h0, V, *bias = inputs(name, torch.float64)
         given = (us, h0, V, name, bias[0] if bias else None, None)
@@ -692,13 +692,13 @@ def test_the_operators_keep_torchs_rules():
 
 
 class Sevens(Elman):
-    """Overrides `forward`, and so what the inherited `prepare` would do."""
+    """Overrides `forward`, which the inherited `prepare` would bypass."""
 
     def forward(self, x, state):
         return 0 * super().forward(x, state) + 7
 
 
-def test_the_loop_takes_the_step_that_was_written():
+def test_the_loop_uses_an_overridden_forward():
     xs = torch.randn(4, 2, 3)
     cell = Sevens(3, 5)
     assert (ms.scan(cell, xs)[0] == 7).all()
@@ -720,7 +720,7 @@ def test_a_hook_on_the_cell_sees_every_step(make):
     assert "hooks" in route.why
 
 
-def test_a_step_replaced_on_the_cell_is_not_passed_by():
+def test_a_step_replaced_on_the_cell_is_used():
     cell = GRU(3, 5)
     cell._step = lambda u, h: h + 1
     outputs, _, route = ms.scan(cell, torch.randn(4, 2, 3), explain=True)
@@ -756,7 +756,7 @@ def test_checkpoints_under_torch_func_and_wrong_ones():
         _check_options(xs, None, "auto", True, "all")
 
 
-def test_the_newer_setting_of_precision_is_understood():
+def test_the_newer_precision_setting_is_respected():
     code = (
         "import torch; from mnemoscope.kernels.precision import exact_products as exact\n"
         "assert exact(); torch.backends.cuda.matmul.fp32_precision = 'tf32'; assert not exact()\n"

@@ -1,4 +1,4 @@
-"""The GPU's scans: in Triton's interpreter here, and for real where there is a GPU."""
+"""Scans on the GPU, in Triton's interpreter, and on a GPU where there is one."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def wide(x):
 
 
 def loop(us, h, V, name, bias, mask):
-    """The recurrence as it is written, in double precision."""
+    """Run the recurrence as a loop, in double precision."""
     hs = []
     for t in range(len(us)):
         new = ACTIVATIONS[name](h @ V.mT + us[t], bias)
@@ -51,7 +51,7 @@ def problem(name, dtype, time, batch, units, masked, scale=1.0):
 
 
 def assert_near(found, expected, bound=1e-5):
-    """Relative to the whole: float32 rounds each number, and a sum cancels."""
+    """Compare relative to the largest number: float32 rounds each number, and sums cancel."""
     assert found.shape == expected.shape
     assert found.is_contiguous()
     error = (wide(found) - expected).norm()
@@ -62,7 +62,7 @@ def assert_near(found, expected, bound=1e-5):
 @pytest.mark.parametrize("masked", [True, *slow(False)])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_is_the_recurrence_and_its_gradient(monkeypatch, way, name, dtype, masked, time, batch, units):
+def test_every_plan_equals_the_recurrence_and_its_gradient(monkeypatch, way, name, dtype, masked, time, batch, units):
     monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
     us, h0, V, bias, mask = problem(name, dtype, time, batch, units, masked)
     hs = kernels.forward(us, h0, V, name, bias, mask)
@@ -79,7 +79,7 @@ def test_every_way_is_the_recurrence_and_its_gradient(monkeypatch, way, name, dt
 @pytest.mark.filterwarnings("ignore:(invalid|overflow).*:RuntimeWarning")  # of numpy, behind the interpreter
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_nan_and_infinity_go_where_the_loop_sends_them(monkeypatch, way, name):
+def test_nan_and_infinity_spread_as_in_the_loop(monkeypatch, way, name):
     monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
     us, h0, V, bias, _ = problem(name, torch.float32, 2, 3, 4, False)
     us[0, 0, 1], us[0, 1, 2], us[1, 2, 0] = torch.nan, torch.inf, -torch.inf
@@ -96,7 +96,7 @@ def test_nan_and_infinity_go_where_the_loop_sends_them(monkeypatch, way, name):
 
 @pytest.mark.filterwarnings("ignore:(invalid|overflow).*:RuntimeWarning")  # of numpy, behind the interpreter
 @pytest.mark.parametrize("way", WAYS)
-def test_a_unit_that_is_off_stops_an_infinite_gradient(monkeypatch, way):
+def test_a_unit_that_is_off_blocks_an_infinite_gradient(monkeypatch, way):
     monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
     hs = torch.tensor([[[0.0, 2.0]]], device=DEVICE)
     V = torch.eye(2, device=DEVICE)
@@ -106,7 +106,7 @@ def test_a_unit_that_is_off_stops_an_infinite_gradient(monkeypatch, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_complex_numbers_of_any_size(monkeypatch, way):
+def test_complex_numbers_of_any_magnitude(monkeypatch, way):
     """The squares of the smallest and of the largest are not representable."""
     monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
     us = torch.tensor([[[1e-24 + 0j, 0, 1e20 + 1e20j, 3 + 4j]]], dtype=torch.complex64, device=DEVICE)
@@ -117,7 +117,7 @@ def test_complex_numbers_of_any_size(monkeypatch, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_any_layout_of_memory(monkeypatch, way):
+def test_memory_layout_does_not_matter(monkeypatch, way):
     monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
     us, h0, V, _, mask = problem("tanh", torch.float32, 3, 4, 5, True)
     straight = kernels.forward(us, h0, V, "tanh", None, mask)
@@ -126,7 +126,7 @@ def test_any_layout_of_memory(monkeypatch, way):
     assert torch.equal(kernels.forward(*other[:3], "tanh", None, other[3]), straight)
 
 
-def test_three_short_numbers_are_one_long_one():
+def test_three_bfloat16_parts_sum_to_a_float32_number():
     x = torch.cat([torch.randn(1000) * 10.0**k for k in (-20, 0, 20)]).reshape(30, 100)
     parts = _parts(x, (0, 1, 2), 0).double().unflatten(0, (3, 30))
     torch.testing.assert_close(parts.sum(0), x.double(), rtol=2**-23, atol=0)
@@ -134,7 +134,7 @@ def test_three_short_numbers_are_one_long_one():
     assert _parts(torch.tensor([[torch.nan]]), (0,), 0).isnan().all()
 
 
-def test_six_products_of_short_numbers_are_one_of_long_ones():
+def test_six_bfloat16_products_approximate_a_float32_product():
     x, W = torch.randn(8, 64), torch.randn(64, 64)
     product = _parts(x, LEFT, 1).double() @ _parts(W, RIGHT, 0).double()
     exact = x.double() @ W.double()
@@ -181,7 +181,7 @@ def test_the_plan_follows_the_size(monkeypatch):
     ("units", "batch"), [(100, 5), (128, 33), (200, 17), (512, 128), (1024, 16), (256, 300), (1500, 3)]
 )
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_scans_of_real_size_keep_their_accuracy(name, units, batch):
+def test_large_scans_keep_their_accuracy(name, units, batch):
     us, h0, V, bias, _ = problem(name, torch.float32, 60, batch, units, False, scale=0.5)
     if bias is not None:
         bias.abs_().neg_()  # above 0 modReLU jumps at 0, and rounding decides on which side a number falls
@@ -207,7 +207,7 @@ def test_a_thousand_orthogonal_steps():
 
 
 @needs_gpu
-def test_graphs_are_kept_and_right_for_another_length():
+def test_cached_graphs_are_correct_for_other_lengths():
     us, h0, V, _, _ = problem("tanh", torch.float32, 100, 300, 256, False, scale=0.5)
     for length in (100, 31, 33, 64, 1, 31, 100, 33, 64, 1):
         found = elementwise_scan(us[:length], h0, V, "tanh")

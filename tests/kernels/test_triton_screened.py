@@ -1,4 +1,4 @@
-"""Screened attention on a GPU: in Triton's interpreter here, and for real where there is a GPU; against the CPU's."""
+"""Screened attention on a GPU, or in Triton's interpreter, compared with the CPU."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def assert_near(found, expected, bound=2e-5):
 
 @pytest.mark.parametrize("additive", [True, *slow(False)])
 @pytest.mark.parametrize("options", HOWS)
-def test_the_kernels_are_the_steps_of_the_cpu(options, additive):
+def test_the_kernels_equal_the_cpu_steps(options, additive):
     options = HOWS[options]
     us, start, weights = problem(options, additive)
     exact = (us.double(), moved(start, "cpu", torch.float64), moved(weights, "cpu", torch.float64))

@@ -1,4 +1,4 @@
-"""Attention over the past: against the obvious algorithm, one sample and one state at a time."""
+"""Attention over the past, compared with loops over samples and states."""
 
 from copy import deepcopy
 from weakref import ref
@@ -30,7 +30,7 @@ PASTS = {
 
 
 def reference(cell, xs, nu, rho):
-    """The settled algorithm for one sample: lists of states, a loop over them; returns the macro-states."""
+    """Return the macro-states of one sample, computed with lists of states and loops."""
     inner, align = cell.cell.initial_state(1), cell.alignment
     s, buffer, relevant, outputs = cell.cell.output(inner), [], [], []
     for x in xs:
@@ -71,7 +71,7 @@ def gap(one, other):
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("kind", ["elman", "lstm"])
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_screening_is_the_obvious_algorithm_sample_by_sample(kind, backend, dtype, within):
+def test_screening_matches_a_loop_over_samples_and_states(kind, backend, dtype, within):
     torch.manual_seed(1)
     cell = Attentive(CELLS[kind](), RelevanceScreen(3, 4)).to(dtype)
     with torch.no_grad():
@@ -89,7 +89,7 @@ def test_screening_is_the_obvious_algorithm_sample_by_sample(kind, backend, dtyp
 @pytest.mark.parametrize("options", [{}, {"alignment": "dot", "heads": 3}, {"heads": 2, "combine": "concatenate"}])
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("kind", CELLS)
-def test_the_scan_gives_what_the_steps_give(kind, past, options, masked):
+def test_scan_equals_the_loop_of_steps(kind, past, options, masked):
     torch.manual_seed(2)
     cell = Attentive(CELLS[kind](), PASTS[past], scale=0.5, **options).double()
     xs = torch.randn(17, 4, 5, dtype=torch.float64, requires_grad=True)
@@ -105,7 +105,7 @@ def test_the_scan_gives_what_the_steps_give(kind, past, options, masked):
 
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_a_sample_that_waits_is_as_one_of_its_own_length(past, backend):
+def test_masked_steps_do_not_change_a_sequence(past, backend):
     torch.manual_seed(3)
     cell = Attentive(LSTM(5, 12), PASTS[past]).double()
     xs = torch.randn(20, 2, 5, dtype=torch.float64)
@@ -121,7 +121,7 @@ def test_a_sample_that_waits_is_as_one_of_its_own_length(past, backend):
 
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_a_scan_goes_on_from_its_last_state(past, backend):
+def test_scan_continues_from_its_last_state(past, backend):
     torch.manual_seed(4)
     cell = Attentive(Elman(5, 12, "tanh"), PASTS[past]).double()
     xs = torch.randn(20, 2, 5, dtype=torch.float64, requires_grad=True)
@@ -133,7 +133,7 @@ def test_a_scan_goes_on_from_its_last_state(past, backend):
     assert gap(gradients(cell, xs, parts), gradients(cell, xs, whole)) <= 1e-12
 
 
-def test_gradients_may_be_asked_for_twice_and_are_the_same():
+def test_a_second_backward_pass_gives_the_same_gradients():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
     xs = torch.randn(15, 2, 5, dtype=torch.float64, requires_grad=True)
     loss = ms.scan(cell, xs)[0].square().sum()
@@ -141,7 +141,7 @@ def test_gradients_may_be_asked_for_twice_and_are_the_same():
     assert torch.equal(once, twice)
 
 
-def test_a_parameter_changed_before_the_backward_pass_is_noticed():
+def test_a_parameter_changed_before_the_backward_pass_raises():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4))
     loss = ms.scan(cell, torch.randn(15, 2, 5))[0].square().sum()
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_a_parameter_changed_before_the_backward_pass_is_noticed():
         loss.backward()
 
 
-def test_second_derivatives_are_those_of_the_loop_or_refused():
+def test_second_derivatives_match_the_loop_or_raise():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
     xs = torch.randn(6, 1, 5, dtype=torch.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="backend='loop'"):
@@ -160,8 +160,8 @@ def test_second_derivatives_are_those_of_the_loop_or_refused():
 
 @pytest.mark.parametrize("name", ["memrnn", "rellstm", "relrnn"])
 @pytest.mark.parametrize("batched", [True, False])
-def test_gradients_of_several_vectors_at_once_are_each_or_refused_in_words(name, batched):
-    """A screened scan takes them one after the other; a shared history says what to do instead."""
+def test_batched_gradients_match_single_ones_or_raise(name, batched):
+    """A screened scan loops over the vectors; a shared history raises and names the alternative."""
     cell, xs = ms.registry.cells.load(name)(3, 6).double(), torch.randn(6, 2, 3).double().requires_grad_()
 
     def pulled(outputs, g):
@@ -207,7 +207,7 @@ def test_normalised_scores_count_competitors():
     assert kept["normalised"].tolist() == pytest.approx([3.0] * 4)
 
 
-def test_memory_of_attention_weights_is_seen_step_by_step():
+def test_intermediates_return_the_attention_weights():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4), heads=2)
     cache = ms.run_with_cache(cell, torch.randn(9, 2, 5))[1]
     assert cache["weights"].shape == (9, 2, 7, 2)
@@ -215,7 +215,7 @@ def test_memory_of_attention_weights_is_seen_step_by_step():
 
 
 @pytest.mark.parametrize("sizes", [(0, 4), (3, 0), (-1, 2), (True, 2)])
-def test_screens_need_room(sizes):
+def test_a_screen_needs_at_least_one_slot_in_both_sets(sizes):
     with pytest.raises(ValueError, match="at least one state in both sets"):
         RelevanceScreen(*sizes)
 
@@ -231,12 +231,12 @@ def test_screens_need_room(sizes):
         (lambda: RelevanceScreen(3, 4, "random"), "score must be"),
     ],
 )
-def test_bad_input_is_refused_in_words(make, message):
+def test_bad_arguments_raise_with_an_explanation(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_what_keeps_all_of_its_past_is_no_system_of_one_size():
+def test_a_full_history_has_no_fixed_state_size():
     with pytest.raises(ValueError, match="grows with every step"):
         ms.Dynamics(Attentive(Elman(5, 4, "tanh"), FullHistory()))
 
@@ -253,8 +253,8 @@ def test_a_screened_network_has_a_fixed_point():
 
 @pytest.mark.parametrize("name", ["memrnn", "relgru", "sab"])
 @pytest.mark.parametrize("backward", [True, False])
-def test_what_a_scan_stored_is_given_back(name, backward, monkeypatch):
-    """At once, and not when Python looks for cycles, which it cannot follow through a graph."""
+def test_a_scan_frees_its_history(name, backward, monkeypatch):
+    """Memory is freed immediately, without the garbage collector, which cannot follow cycles through a graph."""
     stored = []
     begin = History.__init__
     monkeypatch.setattr(History, "__init__", lambda self, *args: (begin(self, *args), stored.append(ref(self)))[0])
@@ -270,7 +270,7 @@ def test_what_a_scan_stored_is_given_back(name, backward, monkeypatch):
 @pytest.mark.parametrize("kind", ["elman", "lstm"])
 @pytest.mark.parametrize("past", [RelevanceScreen(3, 4), RelevanceScreen(1, 1, "normalised"), RelevanceScreen(5, 1)])
 @pytest.mark.parametrize("options", [{}, {"alignment": "dot", "scale": 0.5}])
-def test_a_fused_screen_goes_on_from_any_state_with_its_gradient(kind, past, options):
+def test_fused_screen_continues_from_any_state_with_its_gradient(kind, past, options):
     cell = Attentive(CELLS[kind](), past, **options).double()
     xs = torch.randn(16, 3, 5, dtype=torch.float64, requires_grad=True)
     found = []
@@ -296,7 +296,7 @@ def test_every_known_nonlinearity_is_fused(name):
     assert gap(*found) <= 1e-11
 
 
-def test_a_map_that_someone_replaced_is_not_fused_away():
+def test_a_replaced_map_disables_the_fused_scan():
     cell = Attentive(Elman(5, 12, "tanh"), RelevanceScreen(3, 4)).double()
     cell.alignment.key = nn.Linear(12, 12).double()
     xs = torch.randn(25, 3, 5, dtype=torch.float64)
@@ -307,7 +307,7 @@ def test_a_map_that_someone_replaced_is_not_fused_away():
 
 @pytest.mark.parametrize("name", ["memrnn", "sab", "relgru", "relrnn"])
 def test_gradients_with_parameters_from_outside(name):
-    """torch.func.functional_call puts a module's own parameters back before the backward pass."""
+    """torch.func.functional_call restores the parameters of a module before the backward pass."""
     cell = ms.registry.cells.load(name)(3, 8).double()
     xs = torch.randn(25, 2, 3, dtype=torch.float64)
     found = []
@@ -336,7 +336,7 @@ class _Scanned(nn.Module):
         lambda cell: setattr(cell.cell, "bias_hh", None),
     ],
 )
-def test_what_someone_changed_on_the_instance_is_heeded(change):
+def test_methods_replaced_on_the_instance_are_used(change):
     cell = Attentive(LSTM(5, 12), RelevanceScreen(3, 4)).double()
     change(cell)
     xs = torch.randn(25, 3, 5, dtype=torch.float64)
@@ -345,7 +345,7 @@ def test_what_someone_changed_on_the_instance_is_heeded(change):
 
 
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_a_state_of_another_network_is_refused_in_words(backend):
+def test_a_state_of_another_network_raises(backend):
     cell, other = (Attentive(LSTM(5, 12), RelevanceScreen(3, relevant)) for relevant in (4, 5))
     with pytest.raises(ValueError, match="has 7 slots, but the given one has 8"):
         ms.scan(cell, torch.zeros(2, 3, 5), other.initial_state(3), backend=backend)

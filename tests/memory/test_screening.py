@@ -1,4 +1,4 @@
-"""Screens that learn: surprise, and relevance trained end to end; and what keeps a screened GRU bounded."""
+"""Screens with surprise and with relevance trained end to end, and the bounds of a screened GRU."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def made(score, kind="elman", **options):
 
 
 def reference(cell, xs, score):
-    """One sample: lists of states with their relevance; returns macro-states, and which steps are kept at the end."""
+    """Return the macro-states of one sample, and the steps kept at the end, computed with lists."""
     inner, align, nu, rho = cell.cell.initial_state(1), cell.alignment, 3, 4
     s, buffer, relevant, outputs = cell.cell.output(inner), [], [], []
     for t, x in enumerate(xs):
@@ -69,7 +69,7 @@ def gap(one, other):
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 @pytest.mark.parametrize("kind", ["elman", "lstm"])
 @pytest.mark.parametrize("score", SCORES)
-def test_screening_is_the_obvious_algorithm_sample_by_sample(score, kind, backend):
+def test_screening_matches_a_loop_over_samples_and_states(score, kind, backend):
     torch.manual_seed(1)
     cell = made(score, kind)
     xs = torch.randn(20, 2, 5, dtype=torch.float64, requires_grad=True)
@@ -87,7 +87,7 @@ def test_screening_is_the_obvious_algorithm_sample_by_sample(score, kind, backen
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("options", [{}, {"alignment": "dot", "heads": 3}, {"heads": 2, "combine": "concatenate"}])
 @pytest.mark.parametrize("score", SCORES)
-def test_the_scan_gives_what_the_steps_give(score, options, masked):
+def test_scan_equals_the_loop_of_steps(score, options, masked):
     torch.manual_seed(2)
     cell = made(score, scale=0.5, **options)
     xs = torch.randn(17, 4, 5, dtype=torch.float64, requires_grad=True)
@@ -102,7 +102,7 @@ def test_the_scan_gives_what_the_steps_give(score, options, masked):
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_the_jacobian_is_that_of_differences(score):
+def test_jacobian_matches_finite_differences(score):
     torch.manual_seed(3)
     cell = Attentive(Elman(2, 3, "tanh"), RelevanceScreen(2, 2, score)).double()
     dynamics = ms.Dynamics(cell, torch.randn(2))
@@ -116,7 +116,7 @@ def test_the_jacobian_is_that_of_differences(score):
 
 
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_the_penalty_of_surprise_is_the_mean_error_and_teaches_the_predictor_alone(backend):
+def test_surprise_penalty_is_the_mean_error_and_trains_only_the_predictor(backend):
     torch.manual_seed(4)
     cell = made("surprise")
     xs = torch.randn(11, 3, 5, dtype=torch.float64)
@@ -140,7 +140,7 @@ def test_the_penalty_of_surprise_is_the_mean_error_and_teaches_the_predictor_alo
     assert cell.judge.penalty() is None
 
 
-def test_who_waits_does_not_count_in_a_scan():
+def test_masked_steps_do_not_count_in_the_penalty():
     torch.manual_seed(5)
     cell = made("surprise")
     xs, mask = torch.randn(9, 2, 5, dtype=torch.float64), torch.ones(9, 2, dtype=torch.bool)
@@ -155,7 +155,7 @@ def test_who_waits_does_not_count_in_a_scan():
 
 
 def test_training_adds_the_penalty(tmp_path):
-    """The loss of the task does not reach the predictor, and it learns all the same."""
+    """The task loss has no gradient for the predictor, but the penalty trains it."""
     options = {"short_term": 3, "relevant": 3, "score": "surprise"}
     config = RunConfig(
         "s",
@@ -225,7 +225,7 @@ def test_a_learned_screen_keeps_the_symbols():
     assert right > 0.95
 
 
-def test_a_gru_that_attends_stays_in_the_cube_at_half_scale_and_may_leave_it_at_whole():
+def test_an_attentive_gru_is_bounded_at_scale_half_but_not_at_scale_one():
     """h is between a tanh and the s it read, c among the h: with s = (h + c) / 2 all stay below 1."""
     torch.manual_seed(7)
     xs = 3 * torch.randn(300, 4, 5)
@@ -245,7 +245,7 @@ def test_a_gru_that_attends_stays_in_the_cube_at_half_scale_and_may_leave_it_at_
     assert ms.scan(whole, xs, whole.initial_state(4)._replace(s=torch.full((4, 8), 0.1)))[0].abs().max() > 1e3
 
 
-def test_surprise_needs_to_know_the_inputs():
+def test_surprise_needs_the_input_size():
     cell = FunctionCell(lambda x, h: torch.tanh(h + x.sum(-1, keepdim=True)), 3)
     assert cell.input_size is None
     with pytest.raises(ValueError, match="predicts inputs"):

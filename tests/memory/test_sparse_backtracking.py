@@ -1,4 +1,4 @@
-"""Sparse attentive backtracking: against the obvious algorithm, one sample and one stored state at a time."""
+"""Sparse attentive backtracking, compared with loops over samples and stored states."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ CELLS = {"lstm": lambda: LSTM(5, 12), "elman": lambda: Elman(5, 12, "tanh")}
 
 
 def made(past, cell="lstm", **options):
-    """In double precision, with scores that differ from state to state."""
+    """Return a cell in double precision whose scores differ between states."""
     attentive = Attentive(CELLS[cell](), PASTS[past], **options).double()
     with torch.no_grad():
         for name, parameter in attentive.alignment.named_parameters():
@@ -31,7 +31,7 @@ def made(past, cell="lstm", **options):
 
 
 def reference(cell, xs):
-    """For one sample: a list of stored states, a loop over it; returns outputs and how many weights were not 0."""
+    """Return the outputs of one sample and the numbers of nonzero weights, computed with lists."""
     past, align = cell.past, cell.alignment
     released = past.score == "released"
     inner = cell.cell.initial_state(1)
@@ -85,7 +85,7 @@ def gap(one, other):
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 @pytest.mark.parametrize("cell", ["lstm", "elman"])
 @pytest.mark.parametrize("past", PASTS)
-def test_it_is_the_obvious_algorithm_sample_by_sample(past, cell, backend):
+def test_backtracking_matches_a_loop_over_samples_and_states(past, cell, backend):
     torch.manual_seed(1)
     cell = made(past, cell)
     xs = torch.randn(23, 3, 5, dtype=torch.float64, requires_grad=True)
@@ -106,7 +106,7 @@ def test_it_is_the_obvious_algorithm_sample_by_sample(past, cell, backend):
         ("every step", {"heads": 2, "combine": "concatenate", "scale": 0.5}),
     ],
 )
-def test_the_scan_gives_what_the_steps_give(past, options, cell, masked):
+def test_scan_equals_the_loop_of_steps(past, options, cell, masked):
     torch.manual_seed(2)
     cell = made(past, cell, **{"scale": 0.5, **options})
     xs = torch.randn(17, 4, 5, dtype=torch.float64, requires_grad=True)
@@ -122,7 +122,7 @@ def test_the_scan_gives_what_the_steps_give(past, options, cell, masked):
 
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_a_sample_that_waits_is_as_one_of_its_own_length(past, backend):
+def test_masked_steps_do_not_change_a_sequence(past, backend):
     torch.manual_seed(3)
     cell = made(past)
     xs = torch.randn(20, 2, 5, dtype=torch.float64, requires_grad=True)
@@ -142,7 +142,7 @@ def test_a_sample_that_waits_is_as_one_of_its_own_length(past, backend):
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 @pytest.mark.parametrize("cut", [1, 12])
-def test_a_scan_goes_on_from_its_last_state(past, backend, cut):
+def test_scan_continues_from_its_last_state(past, backend, cut):
     torch.manual_seed(4)
     cell = made(past)
     xs = torch.randn(20, 2, 5, dtype=torch.float64, requires_grad=True)
@@ -155,7 +155,7 @@ def test_a_scan_goes_on_from_its_last_state(past, backend, cut):
 
 
 @pytest.mark.parametrize("backend", ["loop", "fused"])
-def test_the_gradient_ends_in_the_state_and_goes_on_through_attention(backend):
+def test_truncation_ends_the_gradient_of_the_state_but_not_of_attention(backend):
     """The state ends after steps 6 and 12: what came before is seen at step 18 only if a state was stored after it and
     before the end of its window.
     """
@@ -176,7 +176,7 @@ def test_the_gradient_ends_in_the_state_and_goes_on_through_attention(backend):
     assert steps(4) == [1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]  # after steps 4, 8, 12, 16
 
 
-def test_at_most_k_weights_and_in_the_released_code_one_less():
+def test_at_most_k_weights_are_positive_and_one_less_in_the_released_code():
     torch.manual_seed(6)
     xs = torch.randn(40, 1, 5, dtype=torch.float64)
     for past, least, most in [("additive", 2, 2), ("released", 2, 2)]:
@@ -205,7 +205,7 @@ def test_the_released_score_does_not_depend_on_the_query_beyond_the_threshold():
 
 @pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("slots", [1, 3, 4, 9])
-def test_the_gradient_of_the_largest_scores_is_that_of_differences(slots, released):
+def test_top_k_gradient_matches_finite_differences(slots, released):
     torch.manual_seed(8)
     share = TopK(3, released)
     scores = torch.randn(slots, 4, 2, dtype=torch.float64, requires_grad=True)
@@ -217,14 +217,14 @@ def test_the_gradient_of_the_largest_scores_is_that_of_differences(slots, releas
         assert torch.autograd.gradcheck(lambda e, where=where: share(e, where), scores)
 
 
-def test_equal_scores_give_no_attention_and_no_infinity():
+def test_equal_scores_give_zero_weights():
     scores = torch.ones(6, 1, 1, requires_grad=True)
     weights = TopK(2)(scores, None)
     assert weights.tolist() == torch.zeros(6, 1, 1).tolist()
     assert torch.isfinite(torch.autograd.grad(weights.sum(), scores)[0]).all()
 
 
-def test_memory_grows_by_what_is_stored():
+def test_memory_grows_with_the_number_of_stored_states():
     cell = sab(5, 12)
     assert cell.grows
     outputs, state = ms.scan(cell, torch.randn(45, 2, 5))
@@ -245,6 +245,6 @@ def test_memory_grows_by_what_is_stored():
         (lambda: sab(3, 4, score="released", heads=2), "one head"),
     ],
 )
-def test_bad_input_is_refused_in_words(make, message):
+def test_bad_arguments_raise_with_an_explanation(make, message):
     with pytest.raises(ValueError, match=message):
         make()

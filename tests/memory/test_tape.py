@@ -1,4 +1,4 @@
-"""Turing machines: addressing against Graves' equations one number at a time, and what a machine must keep."""
+"""Turing machines: addressing compared with Graves' equations number by number, and invariants of a machine."""
 
 import re
 from inspect import unwrap  # of the check of types, which refuses before the function can
@@ -58,7 +58,7 @@ def weights_like(*shape):
 
 
 def slow_content(memory, key, beta):
-    """Graves et al., Eq 5-6, of one head."""
+    """Return the content weights of one head (Graves et al., Eq 5-6)."""
 
     def length(v):
         return sqrt(sum(float(a) ** 2 for a in v))
@@ -71,7 +71,7 @@ def slow_content(memory, key, beta):
 
 
 def slow_address(memory, key, beta, g, s, gamma, before):
-    """Eq 5-9, of one head; s(o) for o = -reach, ..., reach."""
+    """Return the weights of one head (Eq 5-9), with s(o) for o = -reach, ..., reach."""
     content = slow_content(memory, key, beta)
     mixed = [g * c + (1 - g) * b for c, b in zip(content, before, strict=True)]
     N, reach = len(mixed), len(s) // 2
@@ -83,7 +83,7 @@ def slow_address(memory, key, beta, g, s, gamma, before):
     return [w / sum(sharp) for w in sharp]
 
 
-def test_content_is_the_published_softmax_of_cosines():
+def test_content_weights_are_the_published_softmax_of_cosines():
     memory, key = torch.randn(3, 5, 4, dtype=torch.float64), torch.randn(3, 2, 4, dtype=torch.float64)
     beta = 5 * torch.rand(3, 2, 1, dtype=torch.float64)
     seen = content_weights(memory, key, beta)
@@ -93,7 +93,7 @@ def test_content_is_the_published_softmax_of_cosines():
             torch.testing.assert_close(seen[b, h], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=ROUNDING)
 
 
-def test_frobenius_cosine_is_that_of_the_flat_slots():
+def test_frobenius_cosine_equals_the_cosine_of_flat_slots():
     A, B = torch.randn(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
     frobenius = torch.trace(A.T @ B) / (torch.linalg.matrix_norm(A) * torch.linalg.matrix_norm(B))
     other = torch.zeros_like(A)
@@ -104,7 +104,7 @@ def test_frobenius_cosine_is_that_of_the_flat_slots():
 
 @pytest.mark.parametrize("slots", [3, 4, 7])
 @pytest.mark.parametrize("reach", [0, 1])
-def test_shift_is_the_circular_convolution(slots, reach):
+def test_shift_weights_is_a_circular_convolution(slots, reach):
     w, s = weights_like(2, 3, slots), weights_like(2, 3, 2 * reach + 1)
     expected = torch.zeros_like(w)
     for i in range(slots):
@@ -113,7 +113,7 @@ def test_shift_is_the_circular_convolution(slots, reach):
     torch.testing.assert_close(shift_weights(w, s), expected, rtol=0, atol=ROUNDING)
 
 
-def test_gate_and_sharpening_are_the_published_ones():
+def test_interpolation_and_sharpening_follow_the_published_equations():
     content, before, gamma = weights_like(2, 3, 5), weights_like(2, 3, 5), 1 + 4 * torch.rand(2, 3, 1).double()
     g = torch.rand(2, 3, 1, dtype=torch.float64)
     torch.testing.assert_close(interpolate(content, before, g), g * content + (1 - g) * before, rtol=0, atol=ROUNDING)
@@ -122,7 +122,7 @@ def test_gate_and_sharpening_are_the_published_ones():
     torch.testing.assert_close(sharpen(before, gamma), expected, rtol=0, atol=ROUNDING)
 
 
-def test_writing_is_the_published_one_with_two_heads():
+def test_writing_with_two_heads_follows_the_published_equations():
     memory, w = torch.randn(2, 5, 3, dtype=torch.float64), weights_like(2, 2, 5)
     erase, add = torch.rand(2, 2, 3, dtype=torch.float64), torch.randn(2, 2, 3, dtype=torch.float64)
     expected = memory.clone()
@@ -136,7 +136,7 @@ def test_writing_is_the_published_one_with_two_heads():
 
 
 def random_state(machine, batch):
-    """Any controller and memory, and weights that sum to 1."""
+    """Return a random state with weights that sum to 1."""
     state = map_state(lambda part: 0.7 * torch.randn_like(part), machine.initial_state(batch))
     weights = {name: torch.softmax(3 * getattr(state, name), -1) for name in ("read_weights", "write_weights")}
     return state._replace(**weights)
@@ -144,7 +144,7 @@ def random_state(machine, batch):
 
 @torch.no_grad()
 def test_a_step_writes_then_reads_as_published(machine):
-    """The whole step, one number at a time, from what the controller told the heads."""
+    """The whole step is computed number by number from the parameters of the heads."""
     x, state = torch.randn(2, 3, dtype=torch.float64), random_state(machine, 2)
     told, new = machine.intermediates(x, state), machine(x, state)
     writers, readers = machine.write_heads, machine.read_heads
@@ -170,7 +170,7 @@ def test_a_step_writes_then_reads_as_published(machine):
             torch.testing.assert_close(seen, expected, rtol=0, atol=ROUNDING)
 
 
-def test_what_was_just_written_is_read_at_the_same_step():
+def test_a_write_is_read_at_the_same_step():
     machine = ntm(3, 4, slots=5, slot_size=2).double()
     state = machine.initial_state(1)
     before, after = state.reads, machine(torch.ones(1, 3).double(), state).reads
@@ -178,7 +178,7 @@ def test_what_was_just_written_is_read_at_the_same_step():
     assert after.abs().min() > 1e-3
 
 
-def test_heads_of_a_vector_and_of_a_matrix_are_told_in_the_stated_order():
+def test_head_parameters_have_the_documented_order():
     machine = matntm(3, 4, layers=1, slots=5, slot_rows=2, slot_columns=3, write_heads=2).double()
     H = torch.randn(2, 4, 4, dtype=torch.float64)
     orders = machine.heads(H)
@@ -195,7 +195,7 @@ def test_heads_of_a_vector_and_of_a_matrix_are_told_in_the_stated_order():
         torch.testing.assert_close(orders.add[:, h], torch.tanh(changes[:, :, 6 + 3 * h : 9 + 3 * h]).flatten(1))
 
 
-def test_the_controller_of_a_matrix_machine_is_the_printed_recurrence():
+def test_matrix_controller_follows_the_printed_recurrence():
     machine = matntm(6, 4, layers=2, slots=5, slot_rows=2, slot_columns=3, input_rows=2).double()
     x, state = torch.randn(2, 6, dtype=torch.float64), random_state(machine, 2)
     expected, X, R = state.controller, x.view(2, 2, 3), state.reads[:, 0]
@@ -206,7 +206,7 @@ def test_the_controller_of_a_matrix_machine_is_the_printed_recurrence():
     torch.testing.assert_close(machine(x, state).controller, expected, rtol=0, atol=ROUNDING)
 
 
-def test_scan_is_a_loop_of_steps_and_a_mask_holds_everything(machine):
+def test_scan_equals_the_loop_and_a_mask_holds_the_state(machine):
     xs, state = torch.randn(5, 4, 3, dtype=torch.float64), random_state(machine, 4)
     mask = torch.rand(5, 4) > 0.4
     outputs, last = ms.scan(machine, xs, state, mask=mask)
@@ -220,7 +220,7 @@ def test_scan_is_a_loop_of_steps_and_a_mask_holds_everything(machine):
 
 
 @pytest.mark.parametrize("limit", [None, 0.5])
-def test_the_fast_scan_is_the_loop_with_its_gradients(machine, limit):
+def test_fused_scan_and_its_gradients_equal_the_loop(machine, limit):
     machine.gradient_limit = limit
     xs = torch.randn(5, 3, 3, dtype=torch.float64, requires_grad=True)
     start = map_state(lambda part: part.requires_grad_(True), random_state(machine, 3))
@@ -236,8 +236,8 @@ def test_the_fast_scan_is_the_loop_with_its_gradients(machine, limit):
 
 
 @pytest.mark.parametrize("controller", ["rnn", "lstm"])
-def test_a_large_matrix_controller_takes_the_loop_which_is_the_fused_scan(controller, monkeypatch):
-    """The limit is lowered between the two, so that they are of one small machine."""
+def test_loop_of_a_large_matrix_controller_equals_the_fused_scan(controller, monkeypatch):
+    """The limit is lowered in between, so that both run the same small machine."""
     machine = matntm(4, 3, slots=5, slot_rows=2, slot_columns=2, controller=controller).double()
     xs, seen = torch.randn(5, 3, 4, dtype=torch.float64, requires_grad=True), []
     for largest, fused in ((9, True), (8, False)):
@@ -260,8 +260,8 @@ def test_published_machines_are_fused_and_larger_ones_are_not():
 
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("elementwise", [False, True])
-def test_products_with_a_memory_are_sums_either_way(elementwise, heads):
-    """Which way is taken depends on the machine; both are tried on every one."""
+def test_both_kinds_of_memory_products_equal_sums(elementwise, heads):
+    """The choice depends on the hardware; both are tested everywhere."""
     memory, vectors, weights = (
         torch.randn(size, dtype=torch.float64) for size in ((4, 5, 7), (4, heads, 5), (4, heads, 7))
     )
@@ -275,7 +275,7 @@ def test_products_with_a_memory_are_sums_either_way(elementwise, heads):
 
 
 @pytest.mark.parametrize("elementwise", [False, True])
-def test_the_fast_scan_is_the_loop_by_either_kind_of_products(elementwise, monkeypatch):
+def test_fused_scan_equals_the_loop_with_both_kinds_of_products(elementwise, monkeypatch):
     begin = Products.__init__
 
     def chosen(self, memory):
@@ -283,10 +283,10 @@ def test_the_fast_scan_is_the_loop_by_either_kind_of_products(elementwise, monke
         self.elementwise = elementwise
 
     monkeypatch.setattr(Products, "__init__", chosen)
-    test_the_fast_scan_is_the_loop_with_its_gradients(ntm(3, 6, slots=5, slot_size=4).double(), None)
+    test_fused_scan_and_its_gradients_equal_the_loop(ntm(3, 6, slots=5, slot_size=4).double(), None)
 
 
-def test_a_limit_cuts_what_each_step_hands_back(machine):
+def test_gradient_limit_clips_the_gradient_between_steps(machine):
     xs, start = torch.randn(3, 2, 3, dtype=torch.float64), random_state(machine, 2)
     states = [start]
     for x in xs:
@@ -307,7 +307,7 @@ def test_a_limit_cuts_what_each_step_hands_back(machine):
         torch.testing.assert_close(seen, wanted, rtol=1e-9, atol=1e-11)
 
 
-def test_the_fast_scan_has_no_second_derivative_and_says_so():
+def test_second_derivatives_of_the_fused_scan_raise():
     machine, xs = ntm(3, 5, slots=4, slot_size=3), torch.randn(3, 2, 3, requires_grad=True)
     (g,) = torch.autograd.grad(ms.scan(machine, xs, backend="loop")[0].sum(), xs, create_graph=True)
     g.sum().backward()
@@ -316,8 +316,8 @@ def test_the_fast_scan_has_no_second_derivative_and_says_so():
 
 
 @pytest.mark.parametrize("how", ["is_grads_batched", "vmap", "vmap in vmap"])
-def test_gradients_of_several_vectors_at_once(machine, how):
-    """Where torch hides their dimension in one way or the other, they are what each alone gives."""
+def test_batched_gradients_equal_single_gradients(machine, how):
+    """Both kinds of hidden batch dimension in torch give the gradients of each vector alone."""
     xs = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
     outputs, last = ms.scan(machine, xs)
     wanted = [xs, *machine.parameters()]
@@ -344,7 +344,7 @@ def test_gradients_of_several_vectors_at_once(machine, how):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # of torch, in forward mode
-def test_every_way_to_differentiate_is_that_of_the_loop():
+def test_every_way_to_differentiate_matches_the_loop():
     machine = ntm(3, 5, slots=4, slot_size=3).double()
     xs, tangent = torch.randn(3, 2, 3).double(), torch.randn(3, 2, 3).double()
 
@@ -370,7 +370,7 @@ def test_every_way_to_differentiate_is_that_of_the_loop():
     torch.testing.assert_close(second, expected, rtol=0, atol=1e-10)
 
 
-def test_weights_stay_weights_and_the_run_is_repeatable(machine):
+def test_weights_sum_to_one_and_runs_are_repeatable(machine):
     xs = torch.randn(10, 3, 3, dtype=torch.float64)
     _, cache = ms.run_with_cache(machine, xs)
     for name in ("read_weights", "write_weights"):
@@ -380,7 +380,7 @@ def test_weights_stay_weights_and_the_run_is_repeatable(machine):
     assert torch.equal(ms.scan(machine, xs)[0], ms.scan(machine, xs)[0])
 
 
-def test_no_state_in_the_module(machine):
+def test_the_module_holds_no_state(machine):
     before = {name: value.clone() for name, value in machine.state_dict().items()}
     ms.scan(machine, torch.randn(5, 3, 3, dtype=torch.float64))
     assert machine.state_dict().keys() == before.keys() == dict(machine.named_parameters()).keys()
@@ -402,7 +402,7 @@ def test_gradients_are_finite(machine, scale, length):
         assert torch.isfinite(parameter.grad).all(), name
 
 
-def test_heads_run_round_the_ring_for_long_with_finite_gradients():
+def test_heads_circle_the_ring_with_finite_gradients():
     """One-hot to the last bit: by location alone (g = e^-100), one slot on at each step, gamma about 100."""
     machine = ntm(3, 6, slots=7, slot_size=4)
     with torch.no_grad():
@@ -468,7 +468,7 @@ def test_published_numbers_of_parameters():
     assert count(Model(ntm(9, 100), 8)) == 62_860 - 200
 
 
-def test_published_sizes_stand_in_the_registry():
+def test_the_registry_has_the_published_sizes():
     machine = ms.registry.cells.load("matntm")(25, 15, output_size=25)
     assert (machine.slots, machine.slot_shape) == (120, (6, 6))
     assert ms.scan(machine, torch.zeros(2, 3, 25))[0].shape == (2, 3, 25)
@@ -478,7 +478,7 @@ def test_published_sizes_stand_in_the_registry():
     assert not machine.has_readout
 
 
-def test_own_readout_is_linear_in_what_is_shown_and_read():
+def test_the_readout_is_linear_in_controller_output_and_reads():
     machine = matntm(6, 4, slots=5, slot_rows=2, slot_columns=3, read_heads=2, output_size=6)
     state = random_state(machine, 3)
     of_shown, of_reads = machine.readouts
@@ -534,7 +534,7 @@ def test_own_readout_is_linear_in_what_is_shown_and_read():
         (lambda: ms.scan(matntm(4, 9, slots=5), torch.zeros(2, 1, 4).double()), "are float32, but the inputs float64"),
     ],
 )
-def test_bad_input_is_refused_in_words(make, message):
+def test_bad_arguments_raise_with_an_explanation(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -551,14 +551,14 @@ COUNTS = {
 
 @pytest.mark.parametrize("bad", [0, -1, -20, 2.0, True])
 @pytest.mark.parametrize(("make", "name"), [(make, name) for make, names in COUNTS.items() for name in names])
-def test_a_wrong_count_is_refused_by_its_own_name(make, name, bad):
-    """Also where the controller's sizes follow from it, whose name nobody gave."""
+def test_a_wrong_count_raises_with_its_name(make, name, bad):
+    """The message names the argument, even if a size of the controller derives from it."""
     with pytest.raises(ValueError, match=f"^{name} must be a whole number, at least 1, but is {bad!r}"):
         unwrap(make)(**{"input_size": 4, "hidden_size": 3, name: bad})
 
 
 def built(*args, **options):
-    """A machine as users call it, without the check of types that the tests have."""
+    """Build a machine without the type checks of the tests."""
     machine = TuringMachine.__new__(TuringMachine)
     unwrap(TuringMachine.__init__)(machine, *args, **options)
     return machine
@@ -566,19 +566,19 @@ def built(*args, **options):
 
 @pytest.mark.parametrize("bad", ["a", True, float("nan"), [1.0]])
 @pytest.mark.parametrize("name", ["gradient_limit", "least_strength"])
-def test_what_is_no_number_is_refused_by_its_own_name(name, bad):
+def test_an_option_that_is_no_number_raises_with_its_name(name, bad):
     with pytest.raises(ValueError, match=rf"^{name} must be a .*number.*, but is {re.escape(repr(bad))}\.$"):
         built(LSTM(7, 6), 5, (4,), **{name: bad})
 
 
-def test_whole_numbers_of_numpy_are_whole_numbers():
+def test_numpy_integers_are_accepted():
     counts = {"read_heads": np.int64(1), "write_heads": np.int32(2), "reach": np.int64(1)}
     machine = built(LSTM(7, 6), np.int64(5), (np.int64(4),), gradient_limit=np.float64(10), **counts)
     assert repr((machine.slots, machine.slot_shape, machine.read_heads, machine.write_heads)) == "(5, (4,), 1, 2)"
     assert ms.scan(machine, torch.zeros(2, 3, 3))[0].shape == (2, 3, 10)
 
 
-def test_a_step_from_a_state_of_another_batch_is_refused_in_words(machine):
+def test_a_state_of_another_batch_size_raises(machine):
     x, state = torch.zeros(2, 3, dtype=torch.float64), machine.initial_state(3)
     with pytest.raises(ValueError, match=r"inputs have a batch of 2, but the given state has \[3\]"):
         machine(x, state)
@@ -586,7 +586,7 @@ def test_a_step_from_a_state_of_another_batch_is_refused_in_words(machine):
         machine(x, machine.initial_state(2)._replace(controller=state.controller))
 
 
-def test_what_is_no_cell_or_no_state_is_refused_in_words():
+def test_wrong_types_of_controller_and_state_raise():
     for wrong in (torch.nn.LSTM(7, 6), "lstm", LSTM):
         with pytest.raises(TypeError, match=r"controller must be a cell.*adapt"):
             built(wrong, 5, (4,))
@@ -602,7 +602,7 @@ def test_any_cell_may_be_the_controller():
 
 
 @pytest.mark.parametrize("matrices", [False, True])
-def test_a_tape_is_seen_saved_and_drawn(tmp_path, matrices):
+def test_a_tape_is_recorded_saved_and_drawn(tmp_path, matrices):
     machine = (
         matntm(4, 3, slots=9, slot_rows=2, slot_columns=3, output_size=4, read_heads=2)
         if matrices
@@ -690,7 +690,7 @@ def _no_bias(machine):
 
 
 @pytest.mark.parametrize("change", [_other_drive, _other_map, _other_step, _other_heads, _no_bias])
-def test_parts_that_users_replaced_are_not_fused_away(change):
+def test_replaced_parts_disable_the_fused_scan(change):
     machine, xs = TuringMachine(Elman(3 + 4, 6, "tanh"), 5, (4,)), torch.randn(4, 3, 3)
     plain = ms.scan(machine, xs)[0]
     change(machine)
@@ -699,12 +699,12 @@ def test_parts_that_users_replaced_are_not_fused_away(change):
     assert torch.equal(changed, ms.scan(machine, xs, backend="loop")[0])
 
 
-def test_an_elman_cell_of_matrices_controls_as_well():
+def test_a_matrix_elman_cell_can_be_the_controller():
     machine = TuringMachine(MatrixRNN([(2, 2), (2, 3)], (3, 2)).as_elman(), 4, (2, 3))
     assert ms.scan(machine, torch.randn(4, 3, 4))[0].shape == (4, 3, 6 + 6)
 
 
-def test_a_matrix_map_that_was_replaced_is_not_fused_away():
+def test_a_replaced_matrix_map_disables_the_fused_scan():
     class Other(Bilinear):
         def forward(self, X):
             return 2 * super().forward(X)
@@ -720,8 +720,8 @@ HALVES = [torch.bfloat16, torch.float16]
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("backend", ["auto", "loop"])
-def test_under_autocast_the_tape_keeps_its_digits(machine, backend, dtype):
-    """Controller and heads compute in half precision, memory and weights stay what they are."""
+def test_autocast_keeps_the_precision_of_the_tape(machine, backend, dtype):
+    """Controller and heads compute in half precision; memory and weights keep their dtype."""
     machine, xs = machine.float(), torch.randn(12, 3, 3)
     expected = ms.scan(machine, xs)[0]
     with torch.autocast("cpu", dtype):
@@ -735,7 +735,7 @@ def test_under_autocast_the_tape_keeps_its_digits(machine, backend, dtype):
 
 
 @pytest.mark.parametrize("backend", ["auto", "loop"])
-def test_a_machine_in_bfloat16_is_the_rounded_one(machine, backend):
+def test_a_bfloat16_machine_approximates_the_float64_one(machine, backend):
     rounded, xs = machine.bfloat16(), torch.randn(12, 3, 3).bfloat16()
     outputs, last = ms.scan(rounded, xs, backend=backend)
     outputs.float().square().mean().backward()
@@ -746,7 +746,7 @@ def test_a_machine_in_bfloat16_is_the_rounded_one(machine, backend):
     assert (outputs - expected).abs().max() < 30 * torch.finfo(torch.bfloat16).eps  # as under autocast
 
 
-def test_float16_is_refused_before_it_gives_nan():
+def test_float16_raises():
     w, one = torch.tensor([[[1.0, 0.0]]]).half(), torch.ones(1, 1, 1).half()
     with pytest.raises(ValueError, match="float16"):
         sharpen(w, one)
@@ -756,7 +756,7 @@ def test_float16_is_refused_before_it_gives_nan():
 
 @pytest.mark.parametrize("part", ["read_weights", "write_weights", "reads", "memory"])
 @pytest.mark.parametrize("backend", ["auto", "loop"])
-def test_a_state_of_another_machine_is_refused_in_words(part, backend):
+def test_a_state_of_another_machine_raises(part, backend):
     machine = TuringMachine(LSTM(3 + 4, 6), 5, (4,))
     state = machine.initial_state(2)
     wrong = state._replace(**{part: getattr(state, part)[..., :1]})

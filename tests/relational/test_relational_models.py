@@ -1,4 +1,4 @@
-"""Relational models: every part against a slow version with loops, published counts, gradients, errors."""
+"""Relational models: each part compared with slow loops, published parameter counts, gradients, errors."""
 
 from dataclasses import replace
 from inspect import unwrap  # of the check of types, which refuses before the function can
@@ -57,7 +57,7 @@ def problems(sizes, batch=6, distinct=7, dtype=torch.float64):
 
 
 def encoded_objects(z):
-    """As if z were the encoded objects of one batch, behind a normalisation with a gain and a bias."""
+    """Return z as the encoded objects of one batch, with a normalisation that has a gain and a bias."""
     norm = ContextNorm(z.shape[2]).double()
     norm.gain.data.uniform_(0.5, 1.5)
     norm.bias.data.uniform_(-0.5, 0.5)
@@ -68,7 +68,7 @@ def encoded_objects(z):
 
 
 def slow_encoder(encoder, image):
-    """One image, its convolutions pixel by pixel through a padded copy."""
+    """Encode one image, with convolutions pixel by pixel over a padded copy."""
     x = image
     for convolution in encoder.convolutions[:-1:2]:
         padded = torch.zeros(x.shape[0], x.shape[1] + 2, x.shape[2] + 2, dtype=x.dtype)
@@ -99,14 +99,14 @@ def test_an_encoder_is_three_convolutions_and_two_linear_maps(sizes):
     assert torch.allclose(encoder(images), slow, rtol=0, atol=ROUNDING)
 
 
-def test_kaiming_weights_keep_the_size_of_what_they_see():
+def test_kaiming_weights_preserve_the_variance():
     encoder = Encoder(1, 32, 32)
     for layer in (*encoder.convolutions[:-1:2], *encoder.dense[::2]):
         inputs = layer.weight[0].numel()
         assert layer.weight.std().item() == pytest.approx(sqrt(2 / inputs), rel=0.15)  # of 512 numbers or more
 
 
-def test_what_corelnet_has_behind_its_encoder_is_drawn_as_torch_does():
+def test_corelnet_initialises_its_decoder_as_torch():
     sizes = Sizes(objects=9, choices=4)
     for name in ("corelnet", "corelnet-t", "corelnet-asymmetric", "corelnet-mix", "corelnet-multi", "corelnet-l1"):
         model = relational_model(name, sizes)
@@ -121,7 +121,7 @@ def test_what_corelnet_has_behind_its_encoder_is_drawn_as_torch_does():
             assert each.bias is None or 0 < each.bias.abs().max() <= bound
 
 
-def test_sizes_that_an_encoder_cannot_take_are_refused():
+def test_an_encoder_refuses_images_that_are_too_small():
     with pytest.raises(ValueError, match="at least 8 x 8 pixels, but images are 7 x 32"):
         Encoder(1, 7, 32)
     with pytest.raises(ValueError, match="height must be a whole number"):
@@ -130,7 +130,7 @@ def test_sizes_that_an_encoder_cannot_take_are_refused():
         Encoder(1, 8, 8)(torch.zeros(2, 3, 8, 8))
 
 
-def test_a_sparse_map_costs_the_sum_of_its_weights():
+def test_sparse_projection_has_an_l1_penalty():
     sparse = SparseProjection(3, strength=5.0)
     sparse.linear.weight.data = torch.tensor([[1.0, -2.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, -0.5]])
     assert sparse.penalty().item() == 20.0
@@ -144,7 +144,7 @@ def test_a_sparse_map_costs_the_sum_of_its_weights():
 
 
 def slow_norm(s, gain, bias):
-    """One problem, (objects, features), one number at a time."""
+    """Normalise one problem (objects, features), number by number."""
     s, gain, bias = s.detach(), gain.detach(), bias.detach()
     T = len(s)
     z = torch.zeros_like(s)
@@ -156,8 +156,8 @@ def slow_norm(s, gain, bias):
     return z
 
 
-def test_what_all_objects_have_alike_leaves_no_rounding_behind():
-    """A mean of floats need not be what they all are, and the rest would grow by 1 / sqrt(1e-8)."""
+def test_a_feature_shared_by_all_objects_is_normalised_to_exactly_zero():
+    """The mean of equal floats may differ from them, and the difference would grow by 1 / sqrt(1e-8)."""
     s = 100 * torch.randn(20, 1, 5).expand(20, 9, 5)
     assert (s.mean(1, keepdim=True) != s).any()
     assert not ContextNorm(5)(s).any()
@@ -178,7 +178,7 @@ def test_context_norm_is_over_objects_or_over_segments(segments):
     assert torch.allclose(norm(several), torch.stack([norm(s), norm(2 * s + 1), norm(s.flip(1))], 2), atol=ROUNDING)
 
 
-def test_context_norm_needs_objects_to_compare():
+def test_context_norm_needs_at_least_two_objects():
     with pytest.raises(ValueError, match=r"segments\[1\] must be a whole number, at least 2"):
         ContextNorm(3, (2, 1))
     with pytest.raises(ValueError, match="at least one length"):
@@ -195,7 +195,7 @@ def test_context_norm_needs_objects_to_compare():
 
 
 def slow_rows(scores, causal):
-    """Softmax of the rows of one matrix, 0 for later objects."""
+    """Return the softmax of the rows of one matrix, 0 for later objects if causal."""
     scores = scores.detach()
     T = len(scores)
     R = torch.zeros(T, T, dtype=scores.dtype)
@@ -208,7 +208,7 @@ def slow_rows(scores, causal):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_rows_are_shared_out_among_objects_so_far_or_all(causal):
+def test_relation_mask_normalises_rows_over_earlier_or_all_objects(causal):
     scores = torch.randn(3, 2, 5, 5, dtype=torch.float64)
     slow = torch.stack([torch.stack([slow_rows(matrix, causal) for matrix in both]) for both in scores])
     assert torch.allclose(RelationMask(causal).softmax(scores), slow, rtol=0, atol=ROUNDING)
@@ -220,8 +220,8 @@ def test_rows_are_shared_out_among_objects_so_far_or_all(causal):
             assert torch.equal(kept[..., i, j], scores[..., i, j] if (i, j) in read else torch.zeros(3, 2).double())
 
 
-def one_by_one(x, y):
-    """Products of all pairs of objects of one problem."""
+def pair_products(x, y):
+    """Return the products of all pairs of objects of one problem."""
     return torch.stack([torch.stack([(a * b).sum() for b in y]) for a in x])
 
 
@@ -231,7 +231,7 @@ def test_similarities_are_products_or_differences_of_all_pairs():
     gain, bias = encoded.norm.gain, encoded.norm.bias
     z = torch.stack([slow_norm(problem, gain, bias) for problem in s])
     assert torch.allclose(encoded.z, z, rtol=0, atol=ROUNDING)
-    slow = torch.stack([one_by_one(each, each) for each in z]).unsqueeze(1)
+    slow = torch.stack([pair_products(each, each) for each in z]).unsqueeze(1)
     assert torch.allclose(Symmetric(6).scores(encoded), slow, rtol=0, atol=ROUNDING)
 
     def mapped(weight, relation):
@@ -240,14 +240,14 @@ def test_similarities_are_products_or_differences_of_all_pairs():
         return [slow_norm(torch.stack([W @ each for each in problem]), gain, bias) for problem in s]
 
     several = Symmetric(6, relations=3).double()
-    slow = [torch.stack([one_by_one(x, x) for x in mapped(several.project.weight, r)]) for r in range(3)]
+    slow = [torch.stack([pair_products(x, x) for x in mapped(several.project.weight, r)]) for r in range(3)]
     assert torch.allclose(several.scores(encoded), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
 
     other = Asymmetric(6, relations=2).double()
     slow = []
     for r in range(2):
         pairs = zip(mapped(other.reference.weight, r), mapped(other.comparison.weight, r), strict=True)
-        slow.append(torch.stack([one_by_one(x, y) for x, y in pairs]))
+        slow.append(torch.stack([pair_products(x, y) for x, y in pairs]))
     assert torch.allclose(other.scores(encoded), torch.stack(slow, 1), rtol=0, atol=ROUNDING)
     assert not torch.allclose(other.scores(encoded), other.scores(encoded).mT, atol=0.1)
     assert torch.equal(other(encoded), RelationMask().softmax(other.scores(encoded)))
@@ -308,7 +308,7 @@ def test_a_mixture_reads_the_rule_that_wins():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_an_mlp_decoder_reads_each_number_once(causal):
+def test_an_mlp_decoder_reads_each_entry_once(causal):
     decoder = MLPDecoder(3, 2, relations=2, mask=RelationMask(causal), hidden=5, sensory=4).double()
     R, z = torch.randn(6, 2, 3, 3, dtype=torch.float64), torch.randn(6, 3, 4, dtype=torch.float64)
     first, _, second = decoder.layers
@@ -325,12 +325,12 @@ def slow_mlp(layers, x):
 
 
 def slow_layer_norm(norm, x):
-    """Of one vector, with torch's 1e-5."""
+    """Normalise one vector, with torch's 1e-5."""
     return norm.weight * (x - x.mean()) / (((x - x.mean()) ** 2).mean() + 1e-5).sqrt() + norm.bias
 
 
 def slow_attention(query, keys, values, width):
-    """Of one query, head after head, scaled by the root of a head's width."""
+    """Return the attention of one query, head by head, scaled by the root of a head's width."""
     found = []
     for head in range(len(query) // width):
         own = slice(head * width, (head + 1) * width)
@@ -340,7 +340,7 @@ def slow_attention(query, keys, values, width):
 
 
 @pytest.mark.parametrize(("causal", "sensory"), [(True, 0), (False, 4)])
-def test_a_pairs_decoder_asks_all_pairs_the_same(causal, sensory):
+def test_a_pairs_decoder_shares_its_layers_among_pairs(causal, sensory):
     decoder = PairsDecoder(4, 2, relations=3, mask=RelationMask(causal), hidden=5, sensory=sensory).double()
     decoder.place.data.normal_()
     R, z = torch.randn(6, 3, 4, 4, dtype=torch.float64), torch.randn(6, 4, 4, dtype=torch.float64)
@@ -357,7 +357,7 @@ def test_a_pairs_decoder_asks_all_pairs_the_same(causal, sensory):
         assert torch.allclose(answers[problem], slow_mlp(decoder.answer, total / sqrt(pairs)), rtol=0, atol=ROUNDING)
 
 
-def test_a_pair_takes_two_objects():
+def test_a_pairs_decoder_needs_two_objects():
     with pytest.raises(ValueError, match="objects must be a whole number, at least 2, but is 1"):
         PairsDecoder(1, 2)
 
@@ -385,7 +385,7 @@ def test_a_transformer_decoder_attends_to_rows(sensory):
 
 
 def slow_lstm(cell, inputs):
-    """Last output for one sequence, gates in torch's order."""
+    """Return the last output for one sequence, with gates in torch's order."""
     h = c = torch.zeros(cell.hidden_size, dtype=torch.float64)
     for x in inputs:
         i, f, g, o = (cell.weight_ih @ x + cell.bias_ih + cell.weight_hh @ h + cell.bias_hh).chunk(4)
@@ -394,7 +394,7 @@ def slow_lstm(cell, inputs):
     return h
 
 
-def test_a_recurrent_decoder_reads_row_after_row():
+def test_a_recurrent_decoder_reads_the_rows_in_order():
     decoder = RecurrentDecoder(3, 2, relations=2, hidden=5, sensory=4).double()
     R, z = torch.rand(6, 2, 3, 3, dtype=torch.float64), torch.randn(6, 3, 4, dtype=torch.float64)
     for problem in range(6):
@@ -407,7 +407,7 @@ def test_a_recurrent_decoder_reads_row_after_row():
 
 
 def perturbed(model):
-    """In double precision, with biases that are not 0 and objects that are not far apart."""
+    """Return the model in double precision, with nonzero biases and similar objects."""
     for weight in model.double().parameters():
         weight.data += 0.05 * torch.randn_like(weight)
     model.norm.gain.data.fill_(0.3)
@@ -415,7 +415,7 @@ def perturbed(model):
 
 
 def slow_esbn(model, scores, z):
-    """Of one problem: Webb et al. (2021), Algorithm 1, memories as lists."""
+    """Answer one problem by Algorithm 1 of Webb et al. (2021), with lists as memories."""
     memory, found = [], torch.zeros(257, dtype=torch.float64)
     inputs = []
     for t in range(len(z)):
@@ -450,11 +450,11 @@ def test_esbn_is_the_published_algorithm(options):
             ]
         else:
             pairs = [(each, each) for each in z]
-        slow = torch.stack([slow_esbn(model, one_by_one(*pair), each) for pair, each in zip(pairs, z, strict=True)])
+        slow = torch.stack([slow_esbn(model, pair_products(*pair), each) for pair, each in zip(pairs, z, strict=True)])
         assert torch.allclose(model(images, objects), slow, rtol=0, atol=ROUNDING)
 
 
-def test_a_transformer_is_one_layer_with_places_and_a_mean():
+def test_a_transformer_is_one_layer_with_positions_and_a_mean():
     model = perturbed(Transformer(SMALL))
     images, objects = problems(SMALL, batch=2)
     layer, d = model.layer, 128
@@ -518,7 +518,7 @@ def test_predinet_compares_what_its_heads_attend_to():
             assert torch.allclose(answer, slow_mlp(model.out, torch.cat(propositions)), rtol=0, atol=ROUNDING)
 
 
-def test_an_lstm_and_a_turing_machine_read_object_after_object():
+def test_recurrent_models_read_the_objects_in_order():
     images, objects = problems(SMALL)
     model = perturbed(Recurrent(SMALL))
     assert count(model.cell) == 4 * 512 * (128 + 512 + 2)
@@ -578,7 +578,7 @@ def test_a_neural_memory_learns_layer_by_layer():
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_an_abstractor_moves_symbols_by_relations_of_objects(shared):
+def test_an_abstractor_mixes_symbols_by_relations_of_objects(shared):
     model = perturbed(Abstractor(SMALL, heads=4, layers=2, shared=shared))
     images, objects = problems(SMALL, batch=3)
     with torch.no_grad():
@@ -604,9 +604,9 @@ def test_an_abstractor_moves_symbols_by_relations_of_objects(shared):
 # models
 
 SMALL_MODELS = [name for name in MODELS if name != "corelnet-nhid"]
-"""All but one that differs in its size only."""
+"""All models but one that differs only in its size."""
 WITHOUT_GRADIENT = {"corelnet-diff": {"norm.bias"}, "corelnet-multi": {"norm.gain", "norm.bias"}}
-"""Weights that all models have, but whose effect a formula cancels, z_i - z_j, or that are not made use of."""
+"""Weights of all models that a formula such as z_i - z_j cancels, or that are unused."""
 
 
 PARTS = {
@@ -638,11 +638,11 @@ PARTS = {
     "mnm": (MNM, None, None, set()),
     "abstractor": (Abstractor, None, None, set()),
 }
-"""Kind of model, of its decoder and of its similarity, and what else its name says."""
+"""Classes of the model, its decoder and its similarity, and further properties, by name."""
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_name_says_what_a_model_is_made_of(name):
+def test_model_names_determine_their_parts(name):
     kind, decoder, similarity, more = PARTS[name]
     model = relational_model(name, SMALL)
     assert type(model) is kind
@@ -691,7 +691,7 @@ def test_encoding_each_image_once_is_encoding_every_object(name):
 
 
 @pytest.mark.parametrize("name", SMALL_MODELS)
-def test_gradients_reach_what_learns_and_nothing_else(name):
+def test_gradients_reach_exactly_the_trained_parameters(name):
     model = relational_model(name, SMALL).double()
     model.norm.gain.data.fill_(0.1)  # products of 128 features with a gain of 1 leave a softmax without a gradient
     images, objects = problems(SMALL, batch=32)
@@ -709,7 +709,7 @@ def test_gradients_reach_what_learns_and_nothing_else(name):
 
 
 @pytest.mark.parametrize("name", SMALL_MODELS)
-def test_problems_do_not_know_of_each_other(name):
+def test_problems_of_a_batch_are_independent(name):
     model = relational_model(name, SMALL).double().eval()
     images, objects = problems(SMALL)
     together = model(images, objects)
@@ -718,13 +718,13 @@ def test_problems_do_not_know_of_each_other(name):
 
 
 @pytest.mark.parametrize("name", SMALL_MODELS)
-def test_cells_of_games_are_images_too(name):
+def test_images_of_relational_games_are_accepted(name):
     sizes = Sizes(9, 4, channels=3, height=12, width=12, segments=(3, 3, 3))
     assert relational_model(name, sizes)(*problems(sizes, dtype=torch.float32)).shape == (6, 4)
 
 
 @pytest.mark.parametrize("name", ["corelnet-l1", "corelnet-asymmetric", "corelnet-random"])
-def test_segments_are_normalised_apart(name):
+def test_segments_are_normalised_separately(name):
     model = relational_model(name, SMALL, segmented=True).double()
     images, objects = problems(SMALL)
     z = model.encode(images, objects).z
@@ -734,7 +734,7 @@ def test_segments_are_normalised_apart(name):
         assert torch.allclose(own, torch.cat(parts), rtol=0, atol=ROUNDING)
 
 
-def test_what_would_change_nothing_or_cannot_be_is_refused():
+def test_options_without_effect_or_meaning_raise():
     with pytest.raises(ValueError, match="segments would change nothing"):
         relational_model("corelnet-multi", SMALL, segmented=True)
     with pytest.raises(ValueError, match="segments would change nothing"):
@@ -762,7 +762,7 @@ def test_penalties_can_be_collected():
         assert len([part for part in model.modules() if isinstance(part, HasPenalty)]) == number
 
 
-def test_a_width_is_matched_without_changing_what_is_drawn():
+def test_matching_a_width_does_not_change_the_random_weights():
     torch.manual_seed(3)
     model = relational_model("corelnet-nhid", SMALL)
     torch.manual_seed(3)
@@ -771,12 +771,12 @@ def test_a_width_is_matched_without_changing_what_is_drawn():
         assert torch.equal(one, other)
 
 
-def test_unknown_models_are_refused():
+def test_unknown_models_raise():
     with pytest.raises(ValueError, match="no relational model 'corel'; there are corelnet, "):
         relational_model("corel", SMALL)
 
 
-def test_models_refuse_objects_that_they_cannot_answer_for():
+def test_models_refuse_objects_of_the_wrong_shape_or_type():
     model = CoRelNet(SMALL)
     images = torch.rand(7, 1, 8, 8)
     with pytest.raises(ValueError, match=r"problems of 4 objects, .* \(2, 5\); expected \(batch, 4\)"):
@@ -797,7 +797,7 @@ def test_models_refuse_objects_that_they_cannot_answer_for():
         unwrap(build_similarity)("cosine", features=3, objects=4)
 
 
-def test_what_the_decoder_reads_can_be_looked_at():
+def test_compare_returns_the_relations_that_the_decoder_reads():
     model = CoRelNet(SMALL).double()
     images, objects = problems(SMALL)
     R = model.compare(model.encode(images, objects))
@@ -805,6 +805,6 @@ def test_what_the_decoder_reads_can_be_looked_at():
     z = torch.stack(
         [slow_norm(each, model.norm.gain, model.norm.bias) for each in gather(model.encoder(images), objects)]
     )
-    slow = torch.stack([slow_rows(one_by_one(each, each), causal=True) for each in z])
+    slow = torch.stack([slow_rows(pair_products(each, each), causal=True) for each in z])
     assert torch.allclose(R.squeeze(1), slow, rtol=0, atol=ROUNDING)
     assert torch.equal(model.decoder(R), model(images, objects))

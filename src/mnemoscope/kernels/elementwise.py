@@ -73,7 +73,9 @@ def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: st
 
 
 def _triton() -> ModuleType:
-    """Import the module of CUDA kernels, which defines:
+    """Import the module of CUDA kernels.
+
+    It defines:
 
     - `unavailable(device, dtype, activation) -> str | None`: the reason why it cannot run these, or None;
     - `forward(us, h0, V, activation, bias, mask) -> hs`;

@@ -1,1 +1,1 @@
-"""What a cell may consult beside its state: attention over its past, a Turing tape."""
+"""Memory outside the state of a cell: attention over its past, and the tape of a Turing machine."""
