@@ -127,7 +127,7 @@ def test_the_study_runs_in_separate_processes(house, capsys):
     ran, _ = run("A study", capsys)
     assert len(re.findall("matches", ran)) == 2
     assert "| 5 units, noise 0: capacity per unit | at most 1 | 1.000 | [smoke]" in (house / "board.md").read_text()
-    test_studies.test_a_study_is_whole("recallable")
+    test_studies.test_a_study_has_presets_claims_and_distinct_trials("recallable")
     assert main(["study", "recallable", "--preset", "smoke", "--resume", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reused"] == 2
     assert main(["cite", "runs", "--keys"]) == 0
