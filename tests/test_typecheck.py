@@ -133,7 +133,7 @@ def test_hints_that_the_type_decides(hint, plain):
     assert is_plain(hint) == plain
 
 
-def test_what_is_known_of_one_call_is_not_held_for_another():
+def test_an_accepted_call_does_not_cover_a_different_one():
     @checked
     def turned(pair: tuple[Float[Tensor, " a"], Float[Tensor, " b"]], size: int = 0) -> Float[Tensor, "a b"] | None:
         return None if size == 1 else pair[0][:, None] * pair[1] if size == 0 else pair[1][:, None] * pair[0]

@@ -1,10 +1,10 @@
-"""What the import hook decorates every function with: shapes, and types in which an int is a float.
+"""Decorator that the import hook applies to every function: checks shapes, and types in which an int is a float.
 
-jaxtyping's own decorator binds the arguments of every call to a signature and checks them before the call and again
-after it, which took two fifths of the time of tests that step through a loop. Here what was accepted once is known: a
-call whose arguments and result have the types, and the tensors among them the shapes and dtypes, of an earlier one is
-not looked at again. That holds for functions whose hints depend on nothing else; in all others beartype checks
-every call.
+The decorator of jaxtyping binds the arguments of every call to a signature and checks them before and after the call.
+This took two fifths of the time of tests that step through a loop. The decorator here remembers accepted calls: if the
+arguments and the result have the same types, and tensors the same shapes and dtypes, as in an earlier call, it does not
+check them again. This is valid for functions whose hints depend on nothing else; for all others beartype checks every
+call.
 """
 
 import dataclasses
@@ -25,29 +25,29 @@ CONF = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
 
 
 def install(modules):
-    """Have the functions and data classes of these modules, imported from here on, checked."""
+    """Check the functions and data classes of these modules if they are imported after this call."""
     jaxtyping.jaxtyped = lambda typechecker: typechecker  # the hook writes `@jaxtyping.jaxtyped(typechecker=...)`
     jaxtyping.install_import_hook(modules, "tests.typecheck.checked")
 
 
-def checked(one):
-    """A function that checks its arguments and its result, or a class that checks its fields if it is a data class."""
-    if isinstance(one, type):
-        if dataclasses.is_dataclass(one) and "__init__" in vars(one):
-            one.__init__ = checked(one.__init__)
-        return one
-    hints = {name: _resolved(hint, one.__globals__) for name, hint in one.__annotations__.items()}
-    generating = inspect.isgeneratorfunction(one)  # what it gives is a generator, whatever the hint says of its items
+def checked(target):
+    """Return a function that checks its arguments and result, or a data class that checks its fields."""
+    if isinstance(target, type):
+        if dataclasses.is_dataclass(target) and "__init__" in vars(target):
+            target.__init__ = checked(target.__init__)
+        return target
+    hints = {name: _resolved(hint, target.__globals__) for name, hint in target.__annotations__.items()}
+    generating = inspect.isgeneratorfunction(target)  # then the result is a generator, whatever its items are
     plain = all(is_plain(hint) for name, hint in hints.items() if not (generating and name == "return"))
-    several = any(each.kind in VARIADIC for each in inspect.signature(one).parameters.values())
-    if plain and not several:
-        return _looked_at(one, hints, remember=True)
-    # beartype's check of a generator begins with its first item, in the scope of whoever asks for that
-    return _looked_at(one, hints, remember=False) if generating else _always(one, hints)
+    variadic = any(parameter.kind in VARIADIC for parameter in inspect.signature(target).parameters.values())
+    if plain and not variadic:
+        return _check_new_kinds(target, hints, remember=True)
+    # beartype checks a generator from its first item on, in the scope of the caller that requests it
+    return _check_new_kinds(target, hints, remember=False) if generating else _check_always(target, hints)
 
 
 def is_plain(hint):
-    """Whether the type of a value decides, and of a tensor its shape and dtype too."""
+    """Whether a check depends only on the type of a value, and for a tensor also on its shape and dtype."""
     if hint is Any or hint is None:
         return True
     if get_origin(hint) in (Union, UnionType):
@@ -58,12 +58,12 @@ def is_plain(hint):
         return False
     if issubclass(hint, AbstractArray):
         return is_plain(hint.array_type)
-    # some classes look at the value itself: protocols, nn.Parameter
+    # some classes inspect the value: protocols, nn.Parameter
     return type(hint).__instancecheck__ in (type.__instancecheck__, ABCMeta.__instancecheck__)
 
 
 def kind_of(value):
-    """All of a value that plain hints depend on."""
+    """Return the properties of a value on which plain hints depend."""
     kind = type(value)
     if isinstance(value, Tensor):
         return kind, value.dtype, value.shape
@@ -72,58 +72,60 @@ def kind_of(value):
     return kind
 
 
-def _looked_at(one, hints, remember):
-    signature = inspect.signature(one)
-    accepted = {}  # by the kinds of arguments, the kinds of results
-    several = {name for name, each in signature.parameters.items() if each.kind in VARIADIC}
+def _check_new_kinds(function, hints, remember):
+    """Return a function that checks calls; with `remember`, only calls with kinds of values not accepted before."""
+    signature = inspect.signature(function)
+    accepted = {}  # kinds of results by kinds of arguments
+    variadic = {name for name, parameter in signature.parameters.items() if parameter.kind in VARIADIC}
 
-    def look(args, kwargs, *result):
+    def check(args, kwargs, *result):
         __tracebackhide__ = True
         with jaxtyped("context"):
             for name, value in signature.bind(*args, **kwargs).arguments.items():
-                values = [value] if name not in several else value.values() if isinstance(value, dict) else value
-                for each in values:
-                    _refuse_unlike(each, hints.get(name, Any), name, one)
+                values = [value] if name not in variadic else value.values() if isinstance(value, dict) else value
+                for item in values:
+                    _raise_unless_valid(item, hints.get(name, Any), name, function)
             for value in result:
-                _refuse_unlike(value, hints.get("return", Any), "result", one)
+                _raise_unless_valid(value, hints.get("return", Any), "result", function)
 
-    @functools.wraps(one)
-    def known(*args, **kwargs):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
         __tracebackhide__ = True
         kinds = (*map(kind_of, args), *kwargs, *map(kind_of, kwargs.values())) if kwargs else tuple(map(kind_of, args))
         results = accepted.get(kinds)
         if results is None:
-            look(args, kwargs)
+            check(args, kwargs)
             results = set()
             if remember:
                 accepted[kinds] = results
-        result = one(*args, **kwargs)
+        result = function(*args, **kwargs)
         kind = kind_of(result)
         if kind not in results:
-            look(args, kwargs, result)
+            check(args, kwargs, result)
             results.add(kind)
         return result
 
-    return known
+    return wrapper
 
 
-def _refuse_unlike(value, hint, name, one):
+def _raise_unless_valid(value, hint, name, function):
     __tracebackhide__ = True
     try:
         die_if_unbearable(value, hint, conf=CONF)
     except TypeCheckError as error:
-        raise TypeCheckError(f"{name!r} of {one.__module__}.{one.__qualname__}: {error}") from None
+        raise TypeCheckError(f"{name!r} of {function.__module__}.{function.__qualname__}: {error}") from None
 
 
-def _always(one, hints):
-    written = one.__annotations__
-    one.__annotations__ = hints
+def _check_always(function, hints):
+    """Return a function that beartype checks in every call."""
+    original = function.__annotations__
+    function.__annotations__ = hints
     try:
-        typed = beartype(conf=CONF)(one)
+        typed = beartype(conf=CONF)(function)
     finally:
-        one.__annotations__ = written
+        function.__annotations__ = original
 
-    @functools.wraps(one)
+    @functools.wraps(function)
     def scoped(*args, **kwargs):
         __tracebackhide__ = True
         with jaxtyped("context"):
@@ -133,7 +135,7 @@ def _always(one, hints):
 
 
 def _resolved(hint, names):
-    """The type that a hint names; any, where that is not known when the function is defined."""
+    """Return the type that a hint names, or Any if it is unknown when the function is defined."""
 
     def holder():
         pass
@@ -141,5 +143,5 @@ def _resolved(hint, names):
     holder.__annotations__ = {"value": hint}
     try:
         return get_type_hints(holder, names, include_extras=True)["value"]
-    except Exception:  # not a NameError alone: a hint is any expression
+    except Exception:  # not only NameError: a hint can be any expression
         return Any

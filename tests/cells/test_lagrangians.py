@@ -10,7 +10,7 @@ import mnemoscope as ms
 from mnemoscope.cells.lagrangians import LAGRANGIANS, Logistic, Polynomial, ReLU, Softmax, Tanh, make_lagrangian
 
 mp.mp.dps = 50
-DIGITS = 4e-15  # relative: some twenty roundings of float64, and nothing lost beside them
+DIGITS = 4e-15  # relative error: about twenty roundings of float64 and no other loss
 SIZES = [1e-160, 1e-20, 1e-9, 1e-4, 0.3, 0.49999, 0.5, 0.50001, 0.99999, 1.0, 1.00001, 3.0, 18.0, 40.0, 300.0, 1e4]
 PLACES = [0.0, *SIZES, *(-size for size in SIZES)]
 FIRED = [0.0, 1e-160, 1e-20, 1e-9, 1e-4, 0.2, 0.49999, 0.5, 0.50001, 0.9, 1 - 1e-9, 1 - 2.0**-53, 1.0]

@@ -1,7 +1,7 @@
-"""Cells whose states are matrices, beside the vector cells and the plain loops that compute the same."""
+"""Cells with matrix states, compared with equivalent vector cells and plain loops."""
 
 from collections import deque
-from inspect import unwrap  # of the check of types, which refuses before the function can
+from inspect import unwrap  # removes the type check, which raises before the function can
 
 import numpy as np
 import pytest

@@ -191,7 +191,7 @@ def test_under_autocast_the_matrix_keeps_its_accuracy(matrix):
     torch.testing.assert_close(V, matrix(), rtol=0, atol=0)
 
 
-# --- kinds, one by one ------------------------------------------------------------------------------------------------
+# --- each kind --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
@@ -308,7 +308,7 @@ def test_a_normal_matrix_stays_normal(name, steps):
         torch.testing.assert_close(V, V.mT, rtol=0, atol=1e-13)
 
 
-def test_what_starts_normal_and_is_free_does_not_stay_so():
+def test_a_free_matrix_that_starts_normal_does_not_stay_normal():
     for free in (Dense(8, "orthogonal"), Schur(8)):
         assert commutator(free()) < 1e-5
         assert commutator(trained(free)().detach()) > 0.1
@@ -350,8 +350,9 @@ def test_any_normal_matrix_can_be_learned():
 
 
 def test_the_fisher_memory_of_a_normal_network_is_the_closed_form():
-    """Ganguli et al. 2008: modes of their own, `J(k) = sum_j (1 - p_j) p_j^k |b_j|^2` with `p = |lambda|^2`, and no
-    information is lost, `sum_k J(k) = |w|^2`.
+    """Ganguli et al. 2008: the modes are independent, `J(k) = sum_j (1 - p_j) p_j^k |b_j|^2` with `p = |lambda|^2`.
+
+    No information is lost: `sum_k J(k) = |w|^2`.
     """
     cell = normal_rnn(1, 7, "linear", modulus=0.9, real=3).double()
     with torch.no_grad():

@@ -199,7 +199,7 @@ def test_cycles_are_the_elements_that_come_back(made_of):
     assert all(F.elements[a] == b for cycle in cycles for a, b in zip(cycle.elements, cycle.elements[1:], strict=False))
 
 
-# What is refused, and in which words.
+# Errors and their messages.
 
 ONE = {"variables": 2, "lags": (1, 2), "elements": (0, 1), "signs": (1, -1)}
 

@@ -373,7 +373,7 @@ def test_linear_networks_respect_the_bounds():
 def breadth_first(counted, taken):
     """Return the fewest hidden states, then the fewest weights, from the last s back, for one sequence."""
     steps = [t for t in range(len(taken)) if taken[t]]
-    found, reached, depth = {}, {steps[-1]: 0}, 0  # s of these steps, with the fewest weights so far
+    found, reached, depth = {}, {steps[-1]: 0}, 0  # by step: fewest weights on the way to its s
     while len(found) < len(steps):
         arrived = {}
         for i, number in reached.items():

@@ -74,7 +74,7 @@ def test_a_head_that_keeps_its_place_has_a_fixed_point_for_every_set_of_slots():
         (0,) * slots
     }
     assert fp.kind.count("stable") == slots
-    # the content of a slot decays as it is overwritten, by w e per step
+    # overwriting reduces the content of a slot by the factor 1 - w e per step
     (alone,) = (point for point in range(len(fp)) if w[point, 0] > 0.9)
     for weight in w[alone]:
         assert ((fp.eigenvalues[alone] - (1 - weight * ERASE)).abs() < 1e-8).sum() >= 2

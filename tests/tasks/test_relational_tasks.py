@@ -182,16 +182,16 @@ def shape_of(image, spurious):
 
 
 def shape_and_size_of(image):
-    """Which of the hundred shapes an image shows, and how many pixels high."""
+    """Return which of the hundred shapes an image shows, and its height in pixels."""
     found = [(int(at), size) for size in (16, 24, 32) for at in (shapes(size) == image[0]).all((1, 2)).nonzero()]
     assert len(found) == 1
     return found[0]
 
 
 def seen(task, scenes):
-    """The shapes of each problem, by their pixels; flat colours are left out where they have images of their own."""
+    """Return the shapes of each problem, by their pixels; images of a flat colour are omitted."""
     objects = scenes.objects.tolist()
-    if isinstance(task, RelationalGame):  # what is in each cell, by its pixels, and None where nothing is
+    if isinstance(task, RelationalGame):  # content of each cell, by its pixels; None if empty
         return [
             [scenes.images[at].numpy().tobytes() if scenes.images[at].any() else None for at in row] for row in objects
         ]
@@ -201,7 +201,7 @@ def seen(task, scenes):
         for row in objects:
             flat = scenes.images[row[1::2]]
             assert (flat == flat[:, :, :1, :1]).all()
-            assert all((one == colours()).all(1).any() for one in flat[:, :, 0, 0])
+            assert all((colour == colours()).all(1).any() for colour in flat[:, :, 0, 0])
         objects = [row[::2] for row in objects]
     names = {at: shape_of(scenes.images[at], task.spurious) for at in {at for row in objects for at in row}}
     return [[names[at] for at in row] for row in objects]
