@@ -27,7 +27,7 @@ PARTS = (
     "mnemoscope.networks.attentive",
     "mnemoscope.drawing.axes",
     "mnemoscope.drawing.svg",
-    "mnemoscope.replication.citing",
+    "mnemoscope.replication.cited_works",
     "mnemoscope.replication.scoreboard",
 )
 """Modules with public functions that their package does not export."""

@@ -17,7 +17,7 @@ from mnemoscope.memory.attention import Past
 from mnemoscope.registry import citations
 from mnemoscope.registry.citations import Use, add_bibtex, cited, commented_bibtex
 from mnemoscope.replication import run_study
-from mnemoscope.replication.citing import cited_by_study
+from mnemoscope.replication.cited_works import cited_by_study
 from mnemoscope.sweeps import Sweep, parse_space, run_sweep
 from mnemoscope.training import build_model, build_task, train
 

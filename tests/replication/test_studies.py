@@ -12,7 +12,7 @@ from mnemoscope.base.files import lock_folder
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication import EVERYTHING, Claim, Finished, Preset, Study, Trial, run_study
-from mnemoscope.replication.learning import take_trained
+from mnemoscope.replication.learning_study import take_trained
 from mnemoscope.studies.jang.flipflop_cube import STUDY, cube
 from mnemoscope.studies.kerg2022 import copy_200
 from mnemoscope.studies.kerg2022.gradient_norms import polynomial

@@ -9,7 +9,7 @@ from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.replication import Finished
 from mnemoscope.replication.claims import as_subject
-from mnemoscope.replication.learning import first_step
+from mnemoscope.replication.learning_study import first_step
 from mnemoscope.replication.study import Trial
 from mnemoscope.studies.renanse2021 import controller_comparison, length_generalisation
 from mnemoscope.studies.renanse2021.matrix_copy import STUDY as COPY

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint as recompute
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.cells.cell import Cell, check_batch, check_input
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
-from mnemoscope.cells.loop import prepared_steps, run_loop
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
+from mnemoscope.cells.unrolled import prepared_steps, run_loop
 
 Backend = Literal["auto", "loop", "fused"]
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.loop import run_loop
 from mnemoscope.cells.state import Layout, State
+from mnemoscope.cells.unrolled import run_loop
 
 
 class Stack(Cell):

@@ -50,7 +50,7 @@ class Cite:
         named = {name: _uses(name) for name in self.what}
         if self.preset is not None and not any(use.kind == "study" for uses in named.values() for use in uses):
             raise ValueError(f"--preset is for studies, and none of {', '.join(self.what)} is one.")
-        from mnemoscope.replication.citing import (  # imports torch, so only after the names are checked
+        from mnemoscope.replication.cited_works import (  # imports torch, so only after the names are checked
             cited_by_path,
             merged,
         )
@@ -61,7 +61,7 @@ class Cite:
 
     def _cited_by_name(self, name: str, uses: list[Use]) -> dict[str, list[str]]:
         """Return the works cited by everything of this name, including the preset of a run."""
-        from mnemoscope.replication.citing import cited_by_study, merged, uses_of_config
+        from mnemoscope.replication.cited_works import cited_by_study, merged, uses_of_config
 
         studies = [cited_by_study(registry.studies.load(use.name), self.preset) for use in uses if use.kind == "study"]
         if self.preset is not None:

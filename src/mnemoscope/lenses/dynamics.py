@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
 from mnemoscope.cells.cell import Step
-from mnemoscope.cells.loop import prepared_steps
+from mnemoscope.cells.unrolled import prepared_steps
 from mnemoscope.lenses.dynamics_checks import check_step, keeps_box, typical_rate
 
 Product = Callable[[Tensor], Tensor]

@@ -6,8 +6,8 @@ from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
     from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, Verdict, about
-    from mnemoscope.replication.computing import ComputedStudy
-    from mnemoscope.replication.learning import LearningStudy
+    from mnemoscope.replication.computed_study import ComputedStudy
+    from mnemoscope.replication.learning_study import LearningStudy
     from mnemoscope.replication.runner import StudyResult, run_study
     from mnemoscope.replication.study import Finished, Preset, Study, Trial
 

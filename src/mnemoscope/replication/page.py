@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from mnemoscope.drawing.svg import inline_svg
-from mnemoscope.replication.citing import cited_by_study
+from mnemoscope.replication.cited_works import cited_by_study
 from mnemoscope.replication.claims import Claim, Row, Verdict
 from mnemoscope.replication.study import Finished, Preset, Study
 from mnemoscope.report.document import Section, render_document

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mnemoscope.cells import EchoState, Model, Reservoirs
 from mnemoscope.cells.cell import check_input
-from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.cells.state import State
+from mnemoscope.cells.unrolled import prepared_steps
 
 Network = EchoState | Sequence[EchoState] | Model
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.cells.state import State, leaves
+from mnemoscope.cells.unrolled import prepared_steps
 
 
 class DeepTransition(Cell):

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Box, Step
-from mnemoscope.cells.loop import prepared_steps
 from mnemoscope.cells.state import Layout
+from mnemoscope.cells.unrolled import prepared_steps
 from mnemoscope.lenses.dynamics import Dynamics
 
 

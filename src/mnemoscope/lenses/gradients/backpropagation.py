@@ -9,8 +9,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
-from mnemoscope.cells.loop import hold_masked
 from mnemoscope.cells.state import leaves, map_state, named_leaves
+from mnemoscope.cells.unrolled import hold_masked
 from mnemoscope.memory.attention import Attentive
 
 Loss = Callable[[Tensor], Tensor]

@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.cell import Box, Step, check_input
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.loop import hold_masked, prepared_steps
+from mnemoscope.cells.unrolled import hold_masked, prepared_steps
 from mnemoscope.memory.attention.bounds import screened_box
 from mnemoscope.memory.attention.fused import fused_screen
 from mnemoscope.memory.attention.past import ALIGNMENTS, AttentiveCell, Past

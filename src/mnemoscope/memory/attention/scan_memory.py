@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.cells.loop import hold_masked
 from mnemoscope.cells.state import State, leaves, map_state
+from mnemoscope.cells.unrolled import hold_masked
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.memory.attention.history import History
 from mnemoscope.memory.attention.state import AttentiveState, SlotPolicy, Slots

@@ -30,8 +30,8 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import legend_above
-from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.report.document import render_document

@@ -18,7 +18,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import legend_above
+from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.studies.jang.reservoirs import (
     LEFT_ALONE,

@@ -11,8 +11,8 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import plain_powers
-from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.computed_study import plain_powers
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.karuvally2023.variable_binding import CURRICULUM, LEARNED, SMOKE, BindingStudy
 

@@ -32,7 +32,7 @@ from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy_rate, map_energ
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, legend_above, rounded
+from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded
 from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:

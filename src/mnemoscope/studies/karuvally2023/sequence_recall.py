@@ -27,7 +27,7 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import measure_recall
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, legend_above, rounded
+from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded
 from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.learning import LearningStudy
+from mnemoscope.replication.learning_study import LearningStudy
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section

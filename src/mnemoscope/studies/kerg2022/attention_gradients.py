@@ -19,9 +19,9 @@ from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.computing import legend_above, rounded
-from mnemoscope.replication.learning import LearningStudy, by_name
-from mnemoscope.replication.solving import changed_options
+from mnemoscope.replication.computed_study import legend_above, rounded
+from mnemoscope.replication.learning_study import LearningStudy, by_name
+from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.denoise import SCREENED
 from mnemoscope.studies.kerg2022.recall import BASE, OURS, in_stages

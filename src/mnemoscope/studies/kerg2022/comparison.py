@@ -15,7 +15,7 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.relational import CoRelNet
 from mnemoscope.relational.similarity import Mixture
 from mnemoscope.replication.claims import Claim, Row, Subject
-from mnemoscope.replication.learning import finite
+from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.relational import (
     AND_PROTOTYPE,

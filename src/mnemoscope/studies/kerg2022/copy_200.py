@@ -9,7 +9,7 @@ from typing import Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.learning import LearningStudy, first_step
+from mnemoscope.replication.learning_study import LearningStudy, first_step
 from mnemoscope.replication.study import Finished, Preset
 
 NETWORKS: dict[str, dict[str, Any]] = {

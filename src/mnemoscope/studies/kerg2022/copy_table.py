@@ -8,7 +8,7 @@ from typing import Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import about
-from mnemoscope.replication.solving import changed_options
+from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset, Trial
 from mnemoscope.studies.kerg2022.recall import OURS, RecallStudy, at_delays, in_stages, published_recall
 

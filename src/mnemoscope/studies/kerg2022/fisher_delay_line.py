@@ -25,7 +25,7 @@ from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, rounded, spread
+from mnemoscope.replication.computed_study import ComputedStudy, rounded, spread
 from mnemoscope.replication.linear_networks import first_unit, random_chain
 from mnemoscope.replication.study import Finished, Preset
 

@@ -14,7 +14,7 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, legend_above, rounded, spread
+from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded, spread
 from mnemoscope.replication.linear_networks import feed_forward, first_unit
 from mnemoscope.replication.study import Finished, Preset, Trial
 

@@ -13,7 +13,7 @@ from mnemoscope.drawing.svg import add_legend, style_page_axes
 from mnemoscope.lenses.gradients.lens import gradient_norms
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, as_subject
-from mnemoscope.replication.learning import colours
+from mnemoscope.replication.learning_study import colours
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.ptb_bpc import GammaClamp
 from mnemoscope.training import load_model

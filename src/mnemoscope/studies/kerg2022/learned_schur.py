@@ -15,7 +15,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.learning import LearningStudy, colours
+from mnemoscope.replication.learning_study import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022 import copy_200, psmnist, ptb_bpc
 from mnemoscope.training import load_model

@@ -16,8 +16,8 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import legend_above
-from mnemoscope.replication.learning import KEPT_POINTS, by_name, colours, finite
+from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours, finite
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.training import NonFiniteLoss
 from mnemoscope.training.reinforcement import PPO, ActorCritic, build_grid_agent, minigrid, play_episodes, train_agent

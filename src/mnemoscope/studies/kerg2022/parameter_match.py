@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject
-from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.relational import (
     BASE,

@@ -14,8 +14,8 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
-from mnemoscope.replication.learning import by_name, colours
+from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.learning_study import by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 
 if TYPE_CHECKING:

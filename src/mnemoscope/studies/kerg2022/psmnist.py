@@ -8,7 +8,7 @@ from typing import Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, about
-from mnemoscope.replication.learning import LearningStudy
+from mnemoscope.replication.learning_study import LearningStudy
 from mnemoscope.replication.study import Preset
 
 NETWORKS: dict[str, dict[str, Any]] = {

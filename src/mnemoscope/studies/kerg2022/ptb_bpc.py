@@ -12,7 +12,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Schur
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about, as_subject
-from mnemoscope.replication.learning import LearningStudy, finite
+from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.training import load_model
 

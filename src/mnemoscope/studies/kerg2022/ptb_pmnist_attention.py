@@ -11,8 +11,8 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import legend_above
-from mnemoscope.replication.learning import LearningStudy, colours
+from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.learning_study import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.psmnist import EPOCH as MNIST_EPOCH
 from mnemoscope.studies.kerg2022.psmnist import PermutedMNIST

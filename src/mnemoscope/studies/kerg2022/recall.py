@@ -11,9 +11,9 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import legend_above
-from mnemoscope.replication.learning import colours, first_step
-from mnemoscope.replication.solving import SolvingStudy, changed_options, ended
+from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.learning_study import colours, first_step
+from mnemoscope.replication.solving_study import SolvingStudy, changed_options, ended
 from mnemoscope.replication.study import Finished, Trial
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig, changed
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, Verdict, about, with_reason
-from mnemoscope.replication.learning import LearningStudy, by_name, finite
+from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.studies.kerg2022.relational_figure import Panel, draw_accuracies
 from mnemoscope.studies.kerg2022.relational_reasons import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.replication.learning import colours
+from mnemoscope.replication.learning_study import colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,8 +15,8 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import task_gradients
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import rounded
-from mnemoscope.replication.learning import LearningStudy, by_name, colours
+from mnemoscope.replication.computed_study import rounded
+from mnemoscope.replication.learning_study import LearningStudy, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.denoise import SCREENED
 from mnemoscope.studies.kerg2022.recall import BASE, until_solved

@@ -9,7 +9,7 @@ from typing import Any
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Row, about
-from mnemoscope.replication.learning import finite
+from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.recall import (
     BASE,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim
-from mnemoscope.replication.solving import changed_options
+from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.relational import (
     AND_PROTOTYPE,

@@ -10,7 +10,7 @@ from typing import Any
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.learning import by_name, finite
+from mnemoscope.replication.learning_study import by_name, finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021.tape import (
     BASE,

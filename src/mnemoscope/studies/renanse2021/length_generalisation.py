@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.learning import finite
+from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021.matrix_copy import LEARNING
 from mnemoscope.studies.renanse2021.ntm_copy import BITS, LENGTHS, prototype_claims

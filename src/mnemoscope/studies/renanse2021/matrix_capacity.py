@@ -19,8 +19,8 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
-from mnemoscope.replication.learning import by_name
+from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
 from mnemoscope.replication.study import Finished, Preset
 

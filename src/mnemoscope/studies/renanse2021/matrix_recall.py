@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.learning import finite
+from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021.tape import (
     BASE,

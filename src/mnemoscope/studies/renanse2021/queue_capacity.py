@@ -25,7 +25,7 @@ from mnemoscope.lenses import MatrixSystem, fisher_memory
 from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.computing import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
 from mnemoscope.replication.study import Finished, Preset
 

@@ -14,9 +14,9 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.computing import legend_above
-from mnemoscope.replication.learning import by_name, colours, finite, first_step
-from mnemoscope.replication.solving import CURRICULUM_OPTIONS, SolvingStudy, ended
+from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.learning_study import by_name, colours, finite, first_step
+from mnemoscope.replication.solving_study import CURRICULUM_OPTIONS, SolvingStudy, ended
 from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall

@@ -7,7 +7,7 @@ from typing import Any
 
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.replication.claims import Claim, Row, Verdict, with_reason
-from mnemoscope.replication.learning import LearningStudy, finite
+from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Trial
 
 RECIPE = (
