@@ -16,6 +16,12 @@ demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write 
 test: .venv/installed lint  ## lint, types, tests and docstring examples
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup  # a thread for each of the two processes: more would wait for each other
 
+QUICK := tests/test_house.py tests/test_language.py tests/config tests/registry tests/store tests/networks \
+	tests/tasks/test_tasks.py tests/lenses/test_results.py tests/lenses/test_fixed_points.py
+
+test-quick: .venv/installed  ## the inner loop, under a minute: rooms, registries, factories, tasks, results, fixed points
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q $(QUICK)
+
 test-all: .venv/installed lint  ## the same and the tests that take minutes each
 	MNEMOSCOPE_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
 
