@@ -124,7 +124,8 @@ def test_the_command_line_parses_without_torch():
 
 
 def test_public_names_resolve():
-    for name in mnemoscope.__all__:
+    assert {"find_fixed_points", "networks", "__version__"} <= {*dir(mnemoscope)} == {*mnemoscope.__all__}
+    for name in dir(mnemoscope):
         assert getattr(mnemoscope, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         mnemoscope.nonsense  # noqa: B018

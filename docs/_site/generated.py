@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -31,7 +32,7 @@ PARTS = (
     "mnemoscope.replication.scoreboard",
 )
 """Modules with public functions that their package does not export."""
-HIDDEN = ("mnemoscope.kernels", "mnemoscope.cli")
+HIDDEN = ("mnemoscope.kernels", "mnemoscope.cli", "mnemoscope.config.presets")
 """Packages without a public API."""
 
 
@@ -122,16 +123,24 @@ def reference() -> dict[str, str]:
     for name in sorted({*packages, *PARTS}):
         if name.startswith(HIDDEN):
             continue
-        outer, _, last = name.rpartition(".")
-        exported = {*importlib.import_module(outer).__all__} - {last} if outer in shown else set()
-        public = getattr(importlib.import_module(name), "__all__", [])
-        members = [member for member in public if member not in exported]
+        outer = name.rpartition(".")[0]
+        exported = _exported(outer) if outer in shown else []
+        members = [member for member in _exported(name) if member not in exported]
         if members or name in PARTS:
             shown[name] = members
     summaries = {name: (importlib.import_module(name).__doc__ or "").strip().partition("\n")[0] for name in shown}
     listed = [f"- [`{name}`]({name}.md): {summary}" for name, summary in summaries.items()]
     index = "# Reference\n\nThe public names, by package.\n\n" + "\n".join(listed) + "\n"
     return {"api/index.md": index, **{f"api/{name}.md": _module_page(name, members) for name, members in shown.items()}}
+
+
+def _exported(package: str) -> list[str]:
+    """Return the names that a package defines or imports as itself, other than its modules; none for a module."""
+    module = importlib.import_module(package)
+    if not hasattr(module, "__path__"):
+        return []
+    members = ((name, getattr(module, name)) for name in dir(module) if not name.startswith("_"))
+    return [name for name, member in members if not inspect.ismodule(member)]
 
 
 def _module_page(name: str, members: Sequence[str]) -> str:

@@ -13,12 +13,10 @@ from typing import Literal
 
 import pytest
 import tyro  # first: a doctest may set builtins._, and then this import fails
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mnemoscope import registry
-from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.config import run_config as module
+from mnemoscope.config import PRESETS, RunConfig, run_config as module
 from mnemoscope.config.hashing import LATER_DEFAULTS
 from mnemoscope.config.options import fit, plain
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mnemoscope.connectivity.signed_selection import FAMILY, SignedSelection, companion, parse_selection
 from mnemoscope.lenses.variables import angle_error

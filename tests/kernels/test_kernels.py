@@ -7,8 +7,7 @@ import sys
 
 import pytest
 import torch
-from torch.autograd import forward_ad as fwd
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad as fwd, gradcheck, gradgradcheck
 from torch.func import functional_call, jacrev, jvp, vmap
 
 import mnemoscope as ms
@@ -16,8 +15,13 @@ from mnemoscope.cells import GRU, LSTM, Elman, FastPath, NoFastPath, Stack
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.sequence import _check_options
 from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.kernels import ACTIVATIONS, diagonal_scan, elementwise_scan, linear_scan
-from mnemoscope.kernels import elementwise as elementwise_module
+from mnemoscope.kernels import (
+    ACTIVATIONS,
+    diagonal_scan,
+    elementwise as elementwise_module,
+    elementwise_scan,
+    linear_scan,
+)
 from mnemoscope.kernels.precision import exact_products
 from tests.slow import SLOW, slow
 

@@ -8,8 +8,7 @@ from mnemoscope.cells import Elman
 from mnemoscope.kernels import ACTIVATIONS, elementwise_scan
 
 pytest.importorskip("triton")
-from mnemoscope.kernels import triton_elementwise as kernels
-from mnemoscope.kernels import triton_outer
+from mnemoscope.kernels import triton_elementwise as kernels, triton_outer
 from mnemoscope.kernels.triton_elementwise import Plan
 from mnemoscope.kernels.triton_steps import LEFT, RIGHT, _parts
 from tests.slow import slow

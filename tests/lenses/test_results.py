@@ -18,11 +18,7 @@ from mnemoscope.lenses.result import Result
 SAVED = {path.stem: path for path in sorted((Path(__file__).parent / "saved").glob("*.safetensors"))}
 """Files that earlier versions saved, by the kind of their result; spaces in a kind are hyphens in the name."""
 CLASSES = sorted(
-    {
-        member
-        for member in (getattr(lenses, name) for name in lenses.__all__)
-        if isinstance(member, type) and issubclass(member, Result)
-    },
+    {member for member in vars(lenses).values() if isinstance(member, type) and issubclass(member, Result)},
     key=lambda member: member.__name__,
 )
 """Every result class that the lenses export."""

@@ -5,8 +5,7 @@ from math import nan
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mnemoscope.connectivity.signed_selection import FAMILY, SignedSelection, parse_selection
 from mnemoscope.lenses import Dynamics

@@ -16,7 +16,6 @@ RENAMED = {"lstm": "relational_lstm", "ntm": "relational_ntm"}
 def test_every_registered_cell_has_a_factory(entry):
     factory = getattr(networks, entry.name.replace("-", "_"))
     assert factory is entry.load()
-    assert entry.name.replace("-", "_") in networks.__all__
 
 
 @pytest.mark.parametrize("entry", registry.networks, ids=lambda entry: entry.name)
@@ -24,10 +23,9 @@ def test_every_registered_relational_network_has_a_factory(entry):
     name = RENAMED.get(entry.name, entry.name.replace("-", "_"))
     factory = getattr(networks, name)
     assert factory is entry.load()
-    assert name in networks.__all__
 
 
-@pytest.mark.parametrize("name", networks.__all__)
+@pytest.mark.parametrize("name", [name for name, member in vars(networks).items() if callable(member)])
 def test_every_factory_is_described(name):
     description = inspect.getdoc(getattr(networks, name))
     assert description

@@ -18,10 +18,17 @@ from mnemoscope.lenses import spectrum
 from mnemoscope.lenses.fixed_points import figure as drawing
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
 from mnemoscope.lenses.fixed_points.view import ARM_LENGTH, MOST_TRAJECTORY_STATES, project_state_space
-from mnemoscope.report import NetworkPage, Section, markup, render_document, render_page, write_page
-from mnemoscope.report import eigenvalues as eigenvalue_section
-from mnemoscope.report import spectra as spectrum_section
-from mnemoscope.report import state_space as state_section
+from mnemoscope.report import (
+    NetworkPage,
+    Section,
+    eigenvalues as eigenvalue_section,
+    markup,
+    render_document,
+    render_page,
+    spectra as spectrum_section,
+    state_space as state_section,
+    write_page,
+)
 from mnemoscope.report.fixed_point_facts import completeness_verdict, headline
 from tests.lenses.points import empty
 from tests.slow import SLOW

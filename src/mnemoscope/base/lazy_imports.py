@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 
-def lazy_attributes(package: str, file: str) -> Callable[[str], Any]:
-    """Return a `__getattr__` (PEP 562) that imports the names listed under `if TYPE_CHECKING:` on first use.
+def lazy_attributes(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` (PEP 562) of a package that imports its names on first use.
 
-    The imports in that block are the only list of the package's names; this function reads it from the source.
+    The imports under `if TYPE_CHECKING:` are the only list of these names; this function reads it from the source.
+    `__all__` is one more attribute, so that `from package import *` works too.
 
     Args:
         package: the package's `__name__`.
@@ -27,13 +28,15 @@ def lazy_attributes(package: str, file: str) -> Callable[[str], Any]:
                     modules |= {alias.name: line.module for alias in line.names}
 
     def get(name: str) -> Any:
+        if name == "__all__":
+            return [*modules]
         if name not in modules:
             raise AttributeError(f"{package} has no attribute {name!r}")
         if modules[name] == package:
             return import_module(f"{package}.{name}")
         return getattr(import_module(modules[name]), name)
 
-    return get
+    return get, lambda: [*modules]
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:

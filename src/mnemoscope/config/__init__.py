@@ -1,6 +1,4 @@
 """Everything that determines a training run: one frozen dataclass, one TOML file. Imports no torch."""
 
-from mnemoscope.config.presets import PRESETS
-from mnemoscope.config.run_config import RunConfig
-
-__all__ = ["PRESETS", "RunConfig"]
+from mnemoscope.config.presets import PRESETS as PRESETS
+from mnemoscope.config.run_config import RunConfig as RunConfig

@@ -1,39 +1,20 @@
 """The recurrent matrix as a module: unconstrained, orthogonal, unitary, normal, or in Schur form."""
 
-from mnemoscope.connectivity.connectivity import Connectivity, KnownSpectrum
-from mnemoscope.connectivity.dense import Dense
-from mnemoscope.connectivity.fourier import Fourier
-from mnemoscope.connectivity.givens import Givens
-from mnemoscope.connectivity.householder import Householder
-from mnemoscope.connectivity.initialisers import INITIALISERS, initialise
-from mnemoscope.connectivity.matrix_exponential import skew_exponential
-from mnemoscope.connectivity.normal import Normal
-from mnemoscope.connectivity.parametrisations import ORTHOGONAL, orthogonal
-from mnemoscope.connectivity.schur import Schur
-from mnemoscope.connectivity.signed_selection import Cycle, SignedSelection, companion, parse_selection
-from mnemoscope.connectivity.svd import SVD
-from mnemoscope.connectivity.unitary import Cayley, Exponential, Unitary
-
-__all__ = [
-    "INITIALISERS",
-    "ORTHOGONAL",
-    "SVD",
-    "Cayley",
-    "Connectivity",
-    "Cycle",
-    "Dense",
-    "Exponential",
-    "Fourier",
-    "Givens",
-    "Householder",
-    "KnownSpectrum",
-    "Normal",
-    "Schur",
-    "SignedSelection",
-    "Unitary",
-    "companion",
-    "initialise",
-    "orthogonal",
-    "parse_selection",
-    "skew_exponential",
-]
+from mnemoscope.connectivity.connectivity import Connectivity as Connectivity, KnownSpectrum as KnownSpectrum
+from mnemoscope.connectivity.dense import Dense as Dense
+from mnemoscope.connectivity.fourier import Fourier as Fourier
+from mnemoscope.connectivity.givens import Givens as Givens
+from mnemoscope.connectivity.householder import Householder as Householder
+from mnemoscope.connectivity.initialisers import INITIALISERS as INITIALISERS, initialise as initialise
+from mnemoscope.connectivity.matrix_exponential import skew_exponential as skew_exponential
+from mnemoscope.connectivity.normal import Normal as Normal
+from mnemoscope.connectivity.parametrisations import ORTHOGONAL as ORTHOGONAL, orthogonal as orthogonal
+from mnemoscope.connectivity.schur import Schur as Schur
+from mnemoscope.connectivity.signed_selection import (
+    Cycle as Cycle,
+    SignedSelection as SignedSelection,
+    companion as companion,
+    parse_selection as parse_selection,
+)
+from mnemoscope.connectivity.svd import SVD as SVD
+from mnemoscope.connectivity.unitary import Cayley as Cayley, Exponential as Exponential, Unitary as Unitary

@@ -1,18 +1,13 @@
 """Fast scans: recurrences over a whole sequence as one operation."""
 
-from mnemoscope.kernels.activation import ACTIVATIONS, Activation
-from mnemoscope.kernels.elementwise import elementwise_scan, no_elementwise_scan
-from mnemoscope.kernels.linear import diagonal_scan, linear_scan, linear_scan_pays
-from mnemoscope.kernels.screened import no_screened_scan, screened_scan
-
-__all__ = [
-    "ACTIVATIONS",
-    "Activation",
-    "diagonal_scan",
-    "elementwise_scan",
-    "linear_scan",
-    "linear_scan_pays",
-    "no_elementwise_scan",
-    "no_screened_scan",
-    "screened_scan",
-]
+from mnemoscope.kernels.activation import ACTIVATIONS as ACTIVATIONS, Activation as Activation
+from mnemoscope.kernels.elementwise import (
+    elementwise_scan as elementwise_scan,
+    no_elementwise_scan as no_elementwise_scan,
+)
+from mnemoscope.kernels.linear import (
+    diagonal_scan as diagonal_scan,
+    linear_scan as linear_scan,
+    linear_scan_pays as linear_scan_pays,
+)
+from mnemoscope.kernels.screened import no_screened_scan as no_screened_scan, screened_scan as screened_scan

@@ -1,140 +1,90 @@
 """Lenses: each analyses a network or a dynamical system and returns a `Result`."""
 
-from mnemoscope.lenses.attention import Attention, AttentionDependencies, record_attention
+from mnemoscope.lenses.attention import (
+    Attention as Attention,
+    AttentionDependencies as AttentionDependencies,
+    record_attention as record_attention,
+)
 from mnemoscope.lenses.attractors import (
-    Attractors,
-    Cycles,
-    Kind,
-    LyapunovSpectrum,
-    find_attractors,
-    find_cycles,
-    lyapunov_spectrum,
+    Attractors as Attractors,
+    Cycles as Cycles,
+    Kind as Kind,
+    LyapunovSpectrum as LyapunovSpectrum,
+    find_attractors as find_attractors,
+    find_cycles as find_cycles,
+    lyapunov_spectrum as lyapunov_spectrum,
 )
 from mnemoscope.lenses.bifurcations import (
-    BifurcationDiagram,
-    interpolate_inputs,
-    interpolate_weights,
-    track_fixed_points,
+    BifurcationDiagram as BifurcationDiagram,
+    interpolate_inputs as interpolate_inputs,
+    interpolate_weights as interpolate_weights,
+    track_fixed_points as track_fixed_points,
 )
-from mnemoscope.lenses.capacity import MemoryCapacity, measure_memory_capacity, memory_capacity
-from mnemoscope.lenses.design import MemoryDesign, design_memory
-from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.energy import EnergyDescent, EnergySurface, energy_descent, energy_surface
-from mnemoscope.lenses.fisher import FisherMemory, MatrixSystem, fisher_memory
-from mnemoscope.lenses.fixed_points.descent import Tolerances
-from mnemoscope.lenses.fixed_points.lens import find_fixed_points
-from mnemoscope.lenses.fixed_points.matrix_free import GaussNewtonCG, NewtonKrylov
-from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
-from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt, Newton
-from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
-from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, FromTrajectories, Several
-from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
+from mnemoscope.lenses.capacity import (
+    MemoryCapacity as MemoryCapacity,
+    measure_memory_capacity as measure_memory_capacity,
+    memory_capacity as memory_capacity,
+)
+from mnemoscope.lenses.design import MemoryDesign as MemoryDesign, design_memory as design_memory
+from mnemoscope.lenses.dynamics import Dynamics as Dynamics
+from mnemoscope.lenses.energy import (
+    EnergyDescent as EnergyDescent,
+    EnergySurface as EnergySurface,
+    energy_descent as energy_descent,
+    energy_surface as energy_surface,
+)
+from mnemoscope.lenses.fisher import (
+    FisherMemory as FisherMemory,
+    MatrixSystem as MatrixSystem,
+    fisher_memory as fisher_memory,
+)
+from mnemoscope.lenses.fixed_points.descent import Tolerances as Tolerances
+from mnemoscope.lenses.fixed_points.lens import find_fixed_points as find_fixed_points
+from mnemoscope.lenses.fixed_points.matrix_free import GaussNewtonCG as GaussNewtonCG, NewtonKrylov as NewtonKrylov
+from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton as ChordNewton
+from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt as LevenbergMarquardt, Newton as Newton
+from mnemoscope.lenses.fixed_points.result import FixedPoints as FixedPoints, Starts as Starts, Status as Status
+from mnemoscope.lenses.fixed_points.starts import (
+    Adaptive as Adaptive,
+    Box as Box,
+    FromOutputs as FromOutputs,
+    FromTrajectories as FromTrajectories,
+    Several as Several,
+)
+from mnemoscope.lenses.gradients import GradientNorms as GradientNorms, gradient_norms as gradient_norms
 from mnemoscope.lenses.recall import (
-    Basin,
-    Load,
-    MemoryClass,
-    MemoryClasses,
-    Recall,
-    classify_memories,
-    measure_basin,
-    measure_load,
-    measure_recall,
+    Basin as Basin,
+    Load as Load,
+    MemoryClass as MemoryClass,
+    MemoryClasses as MemoryClasses,
+    Recall as Recall,
+    classify_memories as classify_memories,
+    measure_basin as measure_basin,
+    measure_load as measure_load,
+    measure_recall as measure_recall,
 )
 from mnemoscope.lenses.relations import (
-    Drift,
-    Generalisation,
-    Occlusion,
-    Relations,
-    measure_drift,
-    measure_occlusion,
-    record_relations,
+    Drift as Drift,
+    Generalisation as Generalisation,
+    Occlusion as Occlusion,
+    Relations as Relations,
+    measure_drift as measure_drift,
+    measure_occlusion as measure_occlusion,
+    record_relations as record_relations,
 )
 from mnemoscope.lenses.spectra import (
-    Growth,
-    Pseudospectrum,
-    SchurForm,
-    Spectrum,
-    SubDiagonals,
-    schur_form,
-    spectrum,
+    Growth as Growth,
+    Pseudospectrum as Pseudospectrum,
+    SchurForm as SchurForm,
+    Spectrum as Spectrum,
+    SubDiagonals as SubDiagonals,
+    schur_form as schur_form,
+    spectrum as spectrum,
 )
-from mnemoscope.lenses.tape import Tape, record_tape
-from mnemoscope.lenses.transient_growth import Transients, transients
-from mnemoscope.lenses.variables import MemoryBasis, Variables, find_variables
-
-__all__ = [
-    "Adaptive",
-    "Attention",
-    "AttentionDependencies",
-    "Attractors",
-    "Basin",
-    "BifurcationDiagram",
-    "Box",
-    "ChordNewton",
-    "Cycles",
-    "Drift",
-    "Dynamics",
-    "EnergyDescent",
-    "EnergySurface",
-    "FisherMemory",
-    "FixedPoints",
-    "FromOutputs",
-    "FromTrajectories",
-    "GaussNewtonCG",
-    "Generalisation",
-    "GradientNorms",
-    "Growth",
-    "Kind",
-    "LevenbergMarquardt",
-    "Load",
-    "LyapunovSpectrum",
-    "MatrixSystem",
-    "MemoryBasis",
-    "MemoryCapacity",
-    "MemoryClass",
-    "MemoryClasses",
-    "MemoryDesign",
-    "Newton",
-    "NewtonKrylov",
-    "Occlusion",
-    "Pseudospectrum",
-    "Recall",
-    "Relations",
-    "SchurForm",
-    "Several",
-    "Spectrum",
-    "Starts",
-    "Status",
-    "SubDiagonals",
-    "Tape",
-    "Tolerances",
-    "Transients",
-    "Variables",
-    "classify_memories",
-    "design_memory",
-    "energy_descent",
-    "energy_surface",
-    "find_attractors",
-    "find_cycles",
-    "find_fixed_points",
-    "find_variables",
-    "fisher_memory",
-    "gradient_norms",
-    "interpolate_inputs",
-    "interpolate_weights",
-    "lyapunov_spectrum",
-    "measure_basin",
-    "measure_drift",
-    "measure_load",
-    "measure_memory_capacity",
-    "measure_occlusion",
-    "measure_recall",
-    "memory_capacity",
-    "record_attention",
-    "record_relations",
-    "record_tape",
-    "schur_form",
-    "spectrum",
-    "track_fixed_points",
-    "transients",
-]
+from mnemoscope.lenses.tape import Tape as Tape, record_tape as record_tape
+from mnemoscope.lenses.transient_growth import Transients as Transients, transients as transients
+from mnemoscope.lenses.variables import (
+    MemoryBasis as MemoryBasis,
+    Variables as Variables,
+    find_variables as find_variables,
+)

@@ -6,42 +6,25 @@ docs/extending.md). The parts of these, such as recurrent matrices, optimisers a
 The command line, the studies and the documentation read these tables.
 """
 
-from mnemoscope.registry.cell_entries import OWN_READOUT, cells
-from mnemoscope.registry.entry import Entry, Registry
-from mnemoscope.registry.lens_entries import lenses
-from mnemoscope.registry.network_entries import networks
-from mnemoscope.registry.part_entries import optimisers, parts, searches
-from mnemoscope.registry.plugins import HINT, load_plugins, loaded_plugins, named_plugins, use_plugin
-from mnemoscope.registry.study_entries import studies
-from mnemoscope.registry.task_entries import RELATIONAL, tasks
+from mnemoscope.registry.cell_entries import OWN_READOUT as OWN_READOUT, cells as cells
+from mnemoscope.registry.entry import Entry as Entry, Registry as Registry
+from mnemoscope.registry.lens_entries import lenses as lenses
+from mnemoscope.registry.network_entries import networks as networks
+from mnemoscope.registry.part_entries import optimisers as optimisers, parts as parts, searches as searches
+from mnemoscope.registry.plugins import (
+    HINT as HINT,
+    load_plugins as load_plugins,
+    loaded_plugins as loaded_plugins,
+    named_plugins as named_plugins,
+    use_plugin as use_plugin,
+)
+from mnemoscope.registry.study_entries import studies as studies
+from mnemoscope.registry.task_entries import RELATIONAL as RELATIONAL, tasks as tasks
 
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry for registry in (cells, networks, tasks, lenses, studies, optimisers, searches, parts)
 }
 """All registries by kind: "cell", "relational network", "task", "lens", "study", "optimiser", "search", "part"."""
-
-__all__ = [
-    "HINT",
-    "OWN_READOUT",
-    "REGISTRIES",
-    "RELATIONAL",
-    "Entry",
-    "Registry",
-    "cells",
-    "is_relational",
-    "learners",
-    "lenses",
-    "load_plugins",
-    "loaded_plugins",
-    "named_plugins",
-    "networks",
-    "optimisers",
-    "parts",
-    "searches",
-    "studies",
-    "tasks",
-    "use_plugin",
-]
 
 
 def is_relational(task: str) -> bool:

@@ -5,31 +5,17 @@ from typing import TYPE_CHECKING
 from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
-    from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, Verdict, about
-    from mnemoscope.replication.computed_study import ComputedStudy
-    from mnemoscope.replication.learning_study import LearningStudy
-    from mnemoscope.replication.runner import StudyResult, run_study
-    from mnemoscope.replication.study import Finished, Preset, Study, Trial
+    from mnemoscope.replication.claims import (
+        EVERYTHING as EVERYTHING,
+        Claim as Claim,
+        Row as Row,
+        Subject as Subject,
+        Verdict as Verdict,
+        about as about,
+    )
+    from mnemoscope.replication.computed_study import ComputedStudy as ComputedStudy
+    from mnemoscope.replication.learning_study import LearningStudy as LearningStudy
+    from mnemoscope.replication.runner import StudyResult as StudyResult, run_study as run_study
+    from mnemoscope.replication.study import Finished as Finished, Preset as Preset, Study as Study, Trial as Trial
 
-__all__ = [
-    "EVERYTHING",
-    "Claim",
-    "ComputedStudy",
-    "Finished",
-    "LearningStudy",
-    "Preset",
-    "Row",
-    "Study",
-    "StudyResult",
-    "Subject",
-    "Trial",
-    "Verdict",
-    "about",
-    "run_study",
-]
-
-__getattr__ = lazy_attributes(__name__, __file__)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_attributes(__name__, __file__)

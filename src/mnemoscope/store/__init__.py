@@ -3,20 +3,12 @@
 Reading changes no file. What cannot be read is reported next to what can.
 """
 
-from mnemoscope.store.export import write_csv, write_parquet
-from mnemoscope.store.runs import RUN_FILES, informative_columns, newer_version_note, read_runs
-from mnemoscope.store.selection import differing_columns, select
-from mnemoscope.store.study_results import StoredResults, find_study_results
-
-__all__ = [
-    "RUN_FILES",
-    "StoredResults",
-    "differing_columns",
-    "find_study_results",
-    "informative_columns",
-    "newer_version_note",
-    "read_runs",
-    "select",
-    "write_csv",
-    "write_parquet",
-]
+from mnemoscope.store.export import write_csv as write_csv, write_parquet as write_parquet
+from mnemoscope.store.runs import (
+    RUN_FILES as RUN_FILES,
+    informative_columns as informative_columns,
+    newer_version_note as newer_version_note,
+    read_runs as read_runs,
+)
+from mnemoscope.store.selection import differing_columns as differing_columns, select as select
+from mnemoscope.store.study_results import StoredResults as StoredResults, find_study_results as find_study_results

@@ -4,23 +4,15 @@ sweep = Sweep(PRESETS["flipflop"], parse_space(["learning_rate=log:1e-4:1e-2"]),
 print(run_sweep(sweep, engine=build_engine("local")).best)
 """
 
-from mnemoscope.sweeps.methods import METHODS
-from mnemoscope.sweeps.results import PointResult, SweepResult
-from mnemoscope.sweeps.runner import run_sweep
-from mnemoscope.sweeps.search_space import Choices, Integers, Uniform, parse_distribution, parse_space, read_space
-from mnemoscope.sweeps.sweep import Point, Sweep
-
-__all__ = [
-    "METHODS",
-    "Choices",
-    "Integers",
-    "Point",
-    "PointResult",
-    "Sweep",
-    "SweepResult",
-    "Uniform",
-    "parse_distribution",
-    "parse_space",
-    "read_space",
-    "run_sweep",
-]
+from mnemoscope.sweeps.methods import METHODS as METHODS
+from mnemoscope.sweeps.results import PointResult as PointResult, SweepResult as SweepResult
+from mnemoscope.sweeps.runner import run_sweep as run_sweep
+from mnemoscope.sweeps.search_space import (
+    Choices as Choices,
+    Integers as Integers,
+    Uniform as Uniform,
+    parse_distribution as parse_distribution,
+    parse_space as parse_space,
+    read_space as read_space,
+)
+from mnemoscope.sweeps.sweep import Point as Point, Sweep as Sweep

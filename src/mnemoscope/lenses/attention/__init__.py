@@ -1,31 +1,19 @@
 """Attention to the past: which states a network attends to and keeps, and the theory of its gradients."""
 
-from mnemoscope.lenses.attention.bounds import scaled, sparse_bound, uniform_bound, uniform_exponent
-from mnemoscope.lenses.attention.lens import record_attention
-from mnemoscope.lenses.attention.paths import (
-    chi,
-    chi_of,
-    linear_norms,
-    omega,
-    polynomial,
-    sparse_uniform,
-    theta,
+from mnemoscope.lenses.attention.bounds import (
+    scaled as scaled,
+    sparse_bound as sparse_bound,
+    uniform_bound as uniform_bound,
+    uniform_exponent as uniform_exponent,
 )
-from mnemoscope.lenses.attention.result import Attention, AttentionDependencies
-
-__all__ = [
-    "Attention",
-    "AttentionDependencies",
-    "chi",
-    "chi_of",
-    "linear_norms",
-    "omega",
-    "polynomial",
-    "record_attention",
-    "scaled",
-    "sparse_bound",
-    "sparse_uniform",
-    "theta",
-    "uniform_bound",
-    "uniform_exponent",
-]
+from mnemoscope.lenses.attention.lens import record_attention as record_attention
+from mnemoscope.lenses.attention.paths import (
+    chi as chi,
+    chi_of as chi_of,
+    linear_norms as linear_norms,
+    omega as omega,
+    polynomial as polynomial,
+    sparse_uniform as sparse_uniform,
+    theta as theta,
+)
+from mnemoscope.lenses.attention.result import Attention as Attention, AttentionDependencies as AttentionDependencies

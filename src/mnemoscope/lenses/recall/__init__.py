@@ -1,19 +1,11 @@
 """Lenses on episodic memories: what they recall, how much they hold, and which of their fixed points are memories."""
 
-from mnemoscope.lenses.recall.basin import Basin, measure_basin
-from mnemoscope.lenses.recall.capacity import Load, measure_load
-from mnemoscope.lenses.recall.classes import MemoryClass, MemoryClasses, classify_memories
-from mnemoscope.lenses.recall.lens import measure_recall
-from mnemoscope.lenses.recall.result import Recall
-
-__all__ = [
-    "Basin",
-    "Load",
-    "MemoryClass",
-    "MemoryClasses",
-    "Recall",
-    "classify_memories",
-    "measure_basin",
-    "measure_load",
-    "measure_recall",
-]
+from mnemoscope.lenses.recall.basin import Basin as Basin, measure_basin as measure_basin
+from mnemoscope.lenses.recall.capacity import Load as Load, measure_load as measure_load
+from mnemoscope.lenses.recall.classes import (
+    MemoryClass as MemoryClass,
+    MemoryClasses as MemoryClasses,
+    classify_memories as classify_memories,
+)
+from mnemoscope.lenses.recall.lens import measure_recall as measure_recall
+from mnemoscope.lenses.recall.result import Recall as Recall

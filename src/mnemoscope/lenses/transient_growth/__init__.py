@@ -1,6 +1,4 @@
 """Transient growth: norm and spread of an ensemble of states over time."""
 
-from mnemoscope.lenses.transient_growth.lens import transients
-from mnemoscope.lenses.transient_growth.result import Transients
-
-__all__ = ["Transients", "transients"]
+from mnemoscope.lenses.transient_growth.lens import transients as transients
+from mnemoscope.lenses.transient_growth.result import Transients as Transients

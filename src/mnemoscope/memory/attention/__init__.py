@@ -1,22 +1,16 @@
 """Attention of a recurrent network to its past states, under a memory budget."""
 
-from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot, Separable
-from mnemoscope.memory.attention.attentive import Attentive
-from mnemoscope.memory.attention.backtracking import BacktrackingState, SparseBacktracking
-from mnemoscope.memory.attention.past import Past
-from mnemoscope.memory.attention.retention import FullHistory, RelevanceScreen
-from mnemoscope.memory.attention.state import AttentiveState
-
-__all__ = [
-    "Additive",
-    "Alignment",
-    "Attentive",
-    "AttentiveState",
-    "BacktrackingState",
-    "FullHistory",
-    "Past",
-    "RelevanceScreen",
-    "ScaledDot",
-    "Separable",
-    "SparseBacktracking",
-]
+from mnemoscope.memory.attention.alignment import (
+    Additive as Additive,
+    Alignment as Alignment,
+    ScaledDot as ScaledDot,
+    Separable as Separable,
+)
+from mnemoscope.memory.attention.attentive import Attentive as Attentive
+from mnemoscope.memory.attention.backtracking import (
+    BacktrackingState as BacktrackingState,
+    SparseBacktracking as SparseBacktracking,
+)
+from mnemoscope.memory.attention.past import Past as Past
+from mnemoscope.memory.attention.retention import FullHistory as FullHistory, RelevanceScreen as RelevanceScreen
+from mnemoscope.memory.attention.state import AttentiveState as AttentiveState

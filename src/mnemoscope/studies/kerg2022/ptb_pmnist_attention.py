@@ -14,11 +14,8 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.psmnist import EPOCH as MNIST_EPOCH
-from mnemoscope.studies.kerg2022.psmnist import PermutedMNIST
-from mnemoscope.studies.kerg2022.ptb_bpc import BASE as TREEBANK
-from mnemoscope.studies.kerg2022.ptb_bpc import EPOCH as TREEBANK_EPOCH
-from mnemoscope.studies.kerg2022.ptb_bpc import bpc
+from mnemoscope.studies.kerg2022.psmnist import EPOCH as MNIST_EPOCH, PermutedMNIST
+from mnemoscope.studies.kerg2022.ptb_bpc import BASE as TREEBANK, EPOCH as TREEBANK_EPOCH, bpc
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,36 +1,23 @@
 """Relational tasks on generated images: which rule holds among objects that training never showed."""
 
-from mnemoscope.tasks.relational.basic import RMTS, Completion, IdentityRules, MatchToSample, SameDifferent
-from mnemoscope.tasks.relational.comparison import Comparison
-from mnemoscope.tasks.relational.distribution import DistributionOfN
-from mnemoscope.tasks.relational.figure import draw_samples, picture
-from mnemoscope.tasks.relational.games import RelationalGame
-from mnemoscope.tasks.relational.published import PUBLISHED
-from mnemoscope.tasks.relational.scene_objects import Objects, game_objects
-from mnemoscope.tasks.relational.shape_images import shapes
-from mnemoscope.tasks.relational.shape_task import HeldOutShapes, ShapeTask
-from mnemoscope.tasks.relational.task import RelationalTask
-from mnemoscope.tasks.relational.unseen import RMTS3, IdentityRules4, SameDifferent6
-
-__all__ = [
-    "PUBLISHED",
-    "RMTS",
-    "RMTS3",
-    "Comparison",
-    "Completion",
-    "DistributionOfN",
-    "HeldOutShapes",
-    "IdentityRules",
-    "IdentityRules4",
-    "MatchToSample",
-    "Objects",
-    "RelationalGame",
-    "RelationalTask",
-    "SameDifferent",
-    "SameDifferent6",
-    "ShapeTask",
-    "draw_samples",
-    "game_objects",
-    "picture",
-    "shapes",
-]
+from mnemoscope.tasks.relational.basic import (
+    RMTS as RMTS,
+    Completion as Completion,
+    IdentityRules as IdentityRules,
+    MatchToSample as MatchToSample,
+    SameDifferent as SameDifferent,
+)
+from mnemoscope.tasks.relational.comparison import Comparison as Comparison
+from mnemoscope.tasks.relational.distribution import DistributionOfN as DistributionOfN
+from mnemoscope.tasks.relational.figure import draw_samples as draw_samples, picture as picture
+from mnemoscope.tasks.relational.games import RelationalGame as RelationalGame
+from mnemoscope.tasks.relational.published import PUBLISHED as PUBLISHED
+from mnemoscope.tasks.relational.scene_objects import Objects as Objects, game_objects as game_objects
+from mnemoscope.tasks.relational.shape_images import shapes as shapes
+from mnemoscope.tasks.relational.shape_task import HeldOutShapes as HeldOutShapes, ShapeTask as ShapeTask
+from mnemoscope.tasks.relational.task import RelationalTask as RelationalTask
+from mnemoscope.tasks.relational.unseen import (
+    RMTS3 as RMTS3,
+    IdentityRules4 as IdentityRules4,
+    SameDifferent6 as SameDifferent6,
+)
