@@ -1,14 +1,19 @@
-"""Empty figures, and axes that do not distract from their content."""
+"""Empty figures, and axes that do not distract from their content.
+
+Every function that draws takes `colours` by the names of `LIGHT` and the `font_size`, in points, that it has room for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.base.lazy_imports import import_report_extra
+from mnemoscope.drawing.palette import Colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+else:
+    Figure = Any  # importing matplotlib takes long, and it may not be installed
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -16,7 +21,7 @@ def new_figure(width: float, height: float) -> Figure:
     return import_report_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
-def style_axes(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
+def style_axes(axes: Any, colours: Colours, font_size: float) -> None:
     """Mute the frame and the labels of finished axes, and set the size of all their text."""
     mute_axes(axes, colours, font_size)
     axes.title.set(color=colours["ink"], size=max(font_size, 11))
@@ -25,7 +30,7 @@ def style_axes(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
         text.set_size(font_size - 1)
 
 
-def mute_axes(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
+def mute_axes(axes: Any, colours: Colours, font_size: float) -> None:
     """Draw the left and the bottom spine alone, thin and pale, with muted labels and ticks."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(colours["line"])

@@ -1,5 +1,10 @@
 """The colours of all figures."""
 
+from collections.abc import Mapping
+
+Colours = Mapping[str, str]
+"""Colours of a figure, by the names of `LIGHT`; a page passes its own under the same names."""
+
 PALETTE: dict[str, tuple[str, str]] = {
     "stable": ("#0072b2", "#56b4e9"),
     "saddle-1": ("#d9a214", "#b06b15"),
@@ -19,4 +24,4 @@ LIGHT: dict[str, str] = {
     "inside": "#f5f5f1",
     **{name: pair[0] for name, pair in PALETTE.items()},
 }
-"""Colours of a figure on white, by name; a page passes its own under the same names."""
+"""Colours of a figure on white."""

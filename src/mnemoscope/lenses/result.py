@@ -10,7 +10,7 @@ from html import escape
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from mnemoscope.base.files import write_atomically
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mnemoscope.drawing.axes import Figure
 
 _HEADER = "mnemoscope"
 """Key of our entry in the header of a `.safetensors` file."""
@@ -45,13 +43,15 @@ class Result:
     """Name of the function in the sibling module `figure` that draws the result."""
     former_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds under which earlier versions saved this class; `save` writes the name of the class."""
+    former_fields: ClassVar[dict[str, str]] = {}
+    """Names of fields in files of earlier versions, and their names of today."""
 
     def summary(self) -> str:
         """Return the main findings in sentences."""
         raise NotImplementedError(f"{type(self).__name__} must define summary().")
 
     def figure(self, *args: Any, **options: Any) -> Figure:
-        """Draw the result (needs the `report` extra)."""
+        """Draw the result (needs the `report` extra); the arguments are those of the function `drawn_by`."""
         module = import_module(f"{type(self).__module__.rpartition('.')[0]}.figure")
         return getattr(module, self.drawn_by)(self, *args, **options)
 
@@ -85,6 +85,8 @@ class Result:
     @classmethod
     def unpack(cls: type[R], tensors: dict[str, Tensor], flags: Flags) -> R:
         """Return the result with the fields that `pack` of this or an earlier version returned."""
+        tensors = {cls.former_fields.get(name, name): tensor for name, tensor in tensors.items()}
+        flags = {cls.former_fields.get(name, name): flag for name, flag in flags.items()}
         return _unpack(cls, tensors, flags)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,21 +1,14 @@
-"""Figures of the attention lens (they need the `report` extra).
-
-`colours` are given by the names of `LIGHT`; `font_size` is the size of text, in points, for which the layout has room.
-"""
+"""Figures of the attention lens (they need the `report` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.attention.result import NO_STEP, Attention, AttentionDependencies
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLOUR_MAP = "viridis"
 GREY = "#9aa1a980"
@@ -27,7 +20,7 @@ SMALLEST = 1e-3
 def draw_attention(
     attention: Attention,
     sample: int = 0,
-    colours: Mapping[str, str] = LIGHT,
+    colours: Colours = LIGHT,
     *,
     figure: Any = None,
     font_size: float = 9,
@@ -48,7 +41,7 @@ def draw_attention(
     return figure
 
 
-def draw_dependencies(found: AttentionDependencies, colours: Mapping[str, str] = LIGHT) -> Figure:
+def draw_dependencies(found: AttentionDependencies, colours: Colours = LIGHT) -> Figure:
     """Draw how many weights count at each step, and how many states and weights a gradient passes to reach it."""
     figure = new_figure(9, 3.6)
     left, right = figure.subplots(1, 2)
@@ -73,7 +66,7 @@ def draw_dependencies(found: AttentionDependencies, colours: Mapping[str, str] =
 
 
 def draw_weights(
-    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float
+    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float
 ) -> None:
     """Draw the weights: a row for each step that attends, a column for each state; blank where none was in memory."""
     weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
@@ -88,7 +81,7 @@ def draw_weights(
     _finish(axes, bar, colours, font_size)
 
 
-def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float) -> None:
+def draw_received(axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
     """Draw the total attention that each state received."""
     received = attention.received[:, sample].numpy()
     axes.vlines(range(len(received)), 0, received, color=colours["stable"], linewidth=1.6)
@@ -96,9 +89,7 @@ def draw_received(axes: Any, attention: Attention, sample: int, colours: Mapping
     style_axes(axes, colours, font_size)
 
 
-def draw_kept(
-    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float
-) -> None:
+def draw_kept(figure: Figure, axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
     """Draw when each state was in memory: a row for each state, grey while it is new, then coloured by its score."""
     assert attention.scores is not None
     kept, chosen = attention.kept[:, :, sample].T.numpy(), attention.chosen[:, :, sample].T.numpy()
@@ -115,7 +106,7 @@ def draw_kept(
     _finish(axes, bar, colours, font_size)
 
 
-def draw_scores(axes: Any, attention: Attention, sample: int, colours: Mapping[str, str], font_size: float) -> None:
+def draw_scores(axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
     """Draw the relevance of each state, marked by how long it was kept."""
     assert attention.scores is not None
     scores, last = attention.scores[:, sample].numpy(), int(attention.last[sample])
@@ -149,7 +140,7 @@ def _largest(values: np.ndarray) -> float:
     return float(np.nanmax(values)) or 1.0 if np.isfinite(values).any() else 1.0
 
 
-def _finish(axes: Any, bar: Any, colours: Mapping[str, str], font_size: float) -> None:
+def _finish(axes: Any, bar: Any, colours: Colours, font_size: float) -> None:
     for panel in (axes, bar.ax):
         style_axes(panel, colours, font_size)
     bar.ax.spines[:].set_visible(False)

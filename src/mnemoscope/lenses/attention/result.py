@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isnan
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,9 +12,6 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.attention.dependency_depth import shortest_paths
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NO_STEP = -1
 """Value of `AttentionDependencies` where a sequence has no step."""
@@ -56,7 +53,6 @@ class AttentionDependencies(Result):
         return int(self.depth.max())
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         there = self.kappa != NO_STEP
         kappa, depth = self.kappa[there].double().mean(), self.depth[there].double().mean()
         return (
@@ -64,10 +60,6 @@ class AttentionDependencies(Result):
             f"the last step back to a state, a gradient passes {float(depth):.1f} other states on average, "
             f"{self.maximal_depth} at most."
         )
-
-    def figure(self) -> Figure:
-        """Draw sparsity and depth over the steps (needs the `report` extra)."""
-        return super().figure()
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,7 +165,6 @@ class Attention(Result):
         return AttentionDependencies(kappa, depth, skips, limit)
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         back = self.age[self.taken]
         sentences = [
             f"{self.batch} sequence{'s' if self.batch > 1 else ''} of up to {len(self)} steps. A step attends "
@@ -188,7 +179,3 @@ class Attention(Result):
             if not isnan(primacy):
                 sentences.append(f"{primacy:.0%} of the relevant states held at the end are the first ones seen.")
         return " ".join(sentences)
-
-    def figure(self, sample: int = 0) -> Figure:
-        """Draw the weights and the kept states, with their scores, of one sequence (needs the `report` extra)."""
-        return super().figure(sample)

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.capacity.result import MemoryCapacity
 from mnemoscope.lenses.fisher.figure import draw_cumulative, finish_panels
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def draw_capacity(capacity: MemoryCapacity, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_capacity(capacity: MemoryCapacity, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw R^2 over the lag and its cumulative sum (needs the `report` extra).
 
     A measured curve has a band of two standard errors.
-
-    Args:
-        capacity: the memory capacity.
-        colours: colours by the names of `LIGHT`.
-        font_size: font size in points for which the layout has room.
-
     """
     figure = new_figure(8, 3.6)
     curve, cumulative = figure.subplots(1, 2)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.fisher.result import lags_above
 from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,10 +56,6 @@ class MemoryCapacity(Result):
             f"Linear readouts of {self.size} numbers recover {total} past signals in total (at most {self.size}). "
             f"At least half of a signal's variance is recovered {lags_above(self.curve.detach(), 0.5)}."
         )
-
-    def figure(self) -> Figure:
-        """Draw the curve, with error bars if it was measured, and its cumulative sum (needs the `report` extra)."""
-        return super().figure()
 
     @classmethod
     def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> MemoryCapacity:

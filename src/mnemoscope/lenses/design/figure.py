@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.design.constraints import Constraint
 from mnemoscope.lenses.design.result import MemoryDesign
 from mnemoscope.lenses.fisher.figure import finish_panels
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_design(design: MemoryDesign, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the matrix as a line, its singular values, its memory with the bound, and the ascent (needs `report`).
 
     A matrix network has two matrices.
-
-    Args:
-        design: the designed network.
-        colours: colours by the names of `LIGHT`.
-        font_size: font size in points for which the layout has room.
-
     """
     lines = design.lines
     figure = new_figure(3.4 * (len(lines) + 3), 3.4)
@@ -45,7 +35,7 @@ def draw_design(design: MemoryDesign, colours: Mapping[str, str] = LIGHT, *, fon
     return figure
 
 
-def _draw_singular_values(axes: Any, design: MemoryDesign, colours: Mapping[str, str]) -> None:
+def _draw_singular_values(axes: Any, design: MemoryDesign, colours: Colours) -> None:
     names = ["V"] if design.U is None else ["U", "V"]
     for matrix, name, marker in zip(design.parts[:-1], names, "os", strict=False):
         values = torch.linalg.svdvals(matrix).numpy()
@@ -57,7 +47,7 @@ def _draw_singular_values(axes: Any, design: MemoryDesign, colours: Mapping[str,
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def _draw_memory(axes: Any, design: MemoryDesign, colours: Mapping[str, str]) -> None:
+def _draw_memory(axes: Any, design: MemoryDesign, colours: Colours) -> None:
     memory = design.memory
     shown = min(len(memory), max(2 * memory.size, design.lags or 0))
     J = (memory.curve[:shown] / memory.input_information).numpy()
@@ -70,7 +60,7 @@ def _draw_memory(axes: Any, design: MemoryDesign, colours: Mapping[str, str]) ->
     axes.set(xlabel="k steps ago", ylabel="Fisher information", ylim=(0, None))
 
 
-def _draw_ascent(axes: Any, design: MemoryDesign, colours: Mapping[str, str]) -> None:
+def _draw_ascent(axes: Any, design: MemoryDesign, colours: Colours) -> None:
     marker = "o" if len(design.ascent) == 1 else ""
     axes.plot(design.ascent.numpy(), color=colours["stable"], label="best ascent", marker=marker)
     axes.axhline(design.bound, color=colours["muted"], linestyle="dotted", label="upper bound")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,9 +17,6 @@ from mnemoscope.lenses.design.objective import amplification_bound, network_memo
 from mnemoscope.lenses.design.starts import delay_lines
 from mnemoscope.lenses.fisher.result import FisherMemory
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FEWEST_LAGS = 100
 """Smallest length of the memory curve of the result."""
@@ -128,7 +125,3 @@ class MemoryDesign(Result):
         if highest < self.bound * (1 - 1e-9):
             sentences.append("A better network may exist.")
         return " ".join(sentences)
-
-    def figure(self) -> Figure:
-        """Draw the matrix as a line, its singular values, its memory and bound, and the ascent (needs `report`)."""
-        return super().figure()

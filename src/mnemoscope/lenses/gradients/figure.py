@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.gradients.result import GradientNorms
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLOURS = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1")
 """Colours of the curves, by their names in `LIGHT`."""
@@ -24,7 +21,7 @@ DASHES = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)))
 
 def draw_gradients(
     gradients: GradientNorms,
-    colours: Mapping[str, str] = LIGHT,
+    colours: Colours = LIGHT,
     *,
     bounds: Mapping[str, Float[Tensor, " time"]] | None = None,
     figure: Any = None,
@@ -32,13 +29,7 @@ def draw_gradients(
 ) -> Figure:
     """Draw log |dL/dh_t| against t, one line for each curve (needs the `report` extra).
 
-    Args:
-        gradients: the gradient norms.
-        colours: colours by the names of `LIGHT`.
-        bounds: further curves by their labels, drawn dashed.
-        figure: an empty figure to draw into; a new one by default.
-        font_size: size of text, in points, that the layout has room for.
-
+    `bounds` are further curves by their labels, drawn dashed; `figure` is an empty figure to draw into.
     """
     if figure is None:
         figure = new_figure(7, 4)

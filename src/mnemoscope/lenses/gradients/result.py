@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isnan
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,10 +70,6 @@ class GradientNorms(Result):
             change = "has no measurable decay" if isnan(decay) else change
             sentences.append(f"{subject} {change}; {_ends(curve)}.")
         return " ".join(sentences)
-
-    def figure(self) -> Figure:
-        """Draw log |dL/dh_t| against t (needs the `report` extra)."""
-        return super().figure()
 
 
 def _ends(curve: Float[Tensor, " time"]) -> str:

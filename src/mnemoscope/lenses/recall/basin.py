@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,10 +14,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.lenses.recall.arguments import check_shares, frozen_copy, initial_features
 from mnemoscope.lenses.recall.corruption import RETRIEVED, final_overlaps, flip_signs, half_crossing
-from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mnemoscope.lenses.result import Result
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,6 +30,7 @@ class Basin(Result):
 
     noun: ClassVar[str] = "a basin"
     drawn_by: ClassVar[str] = "draw_basin"
+    former_fields: ClassVar[dict[str, str]] = {"which": "index"}
 
     corruptions: Float[Tensor, " corruptions"]
     """Shares of flipped signs, rounded to whole numbers of signs."""
@@ -68,21 +66,11 @@ class Basin(Result):
         return half_crossing(self.corruptions, self.share)
 
     def summary(self) -> str:
-        """Return the result in a sentence."""
         if float(self.share[0]) < 0.5:
             return f"Memory {self.index} is not recalled from {float(self.corruptions[0]):.0%} of flipped signs on."
         if self.radius is None:
             return f"Memory {self.index} is recalled up to {float(self.corruptions[-1]):.0%} of flipped signs."
         return f"Memory {self.index} is recalled from half of the starts up to {self.radius:.0%} of flipped signs."
-
-    def figure(self) -> Figure:
-        """Draw the share that returns against the share of flipped signs (needs the `report` extra)."""
-        return super().figure()
-
-    @classmethod
-    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Basin:
-        former = {"which": "index"}
-        return super().unpack(tensors, {former.get(name, name): flag for name, flag in flags.items()})
 
 
 def measure_basin(

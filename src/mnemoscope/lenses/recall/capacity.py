@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,9 +17,6 @@ from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 from mnemoscope.lenses.recall.arguments import check_shares, frozen_copy
 from mnemoscope.lenses.recall.corruption import RETRIEVED, final_overlaps, flip_signs, half_crossing
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +72,6 @@ class Load(Result):
         return half_crossing(self.memories.double(), self.mean())
 
     def summary(self) -> str:
-        """Return the result in a sentence."""
         seeds = self.recalled.shape[1]
         what = f"{self.features} features ({self.sigma_f}), memories {self.sigma_h}, {seeds} seed{'s' * (seeds > 1)}"
         if self.capacity is not None:
@@ -86,10 +82,6 @@ class Load(Result):
         if float(self.mean()[0]) < 0.5:
             return f"{what}: less than half of the patterns are recalled from {int(self.memories[0])} memories on."
         return f"{what}: at least half of the patterns are recalled up to at least {int(self.memories[-1])} memories."
-
-    def figure(self) -> Figure:
-        """Draw the shares against the load, with error bars (needs the `report` extra)."""
-        return super().figure()
 
 
 def measure_load(

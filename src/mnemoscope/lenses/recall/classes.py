@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,10 +22,7 @@ from mnemoscope.lenses.recall.overlap import (
     read_features,
     read_rates,
 )
-from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mnemoscope.lenses.result import Result
 
 MEMBER = 0.5
 """A mixture consists of the memories whose component is at least this share of the largest. In a symmetric mixture all
@@ -68,6 +65,7 @@ class MemoryClasses(Result):
     noun: ClassVar[str] = "classes of memories"
     drawn_by: ClassVar[str] = "draw_classes"
     former_kinds: ClassVar[tuple[str, ...]] = ("MemoryKinds",)
+    former_fields: ClassVar[dict[str, str]] = {"kind": "classes", "parts": "components"}
 
     classes: Int[Tensor, " points"]
     """Values of `MemoryClass`."""
@@ -134,7 +132,6 @@ class MemoryClasses(Result):
         return f"{label} near {'-' if overlap < 0 else ''}{nearest}"
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         count = Counter(self.classes.tolist())
         counts = [f"{count[each]} {each.label}" for each in MemoryClass if count[each]]
         sentences = [f"Of {len(self)} points, {', '.join(counts)}." if counts else "There is no point."]
@@ -149,15 +146,6 @@ class MemoryClasses(Result):
             low, high = float(held.min()), float(held.max())
             sentences.append(f"Metastable states hold for {low:.3g} to {high:.3g} steps.")
         return " ".join([*sentences, self.completeness])
-
-    def figure(self) -> Figure:
-        """Draw the overlaps of all points with all memories, and their dwell times (needs the `report` extra)."""
-        return super().figure()
-
-    @classmethod
-    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> MemoryClasses:
-        former = {"kind": "classes", "parts": "components"}
-        return super().unpack({former.get(name, name): tensor for name, tensor in tensors.items()}, flags)
 
 
 def classify_memories(

@@ -1,25 +1,18 @@
-"""Figures of recall, classes of memories, load and basins (need the `report` extra).
-
-`colours` has the keys of `LIGHT`; `font_size` is the size of the text in points.
-"""
+"""Figures of recall, classes of memories, load and basins (they need the `report` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.recall.basin import Basin
 from mnemoscope.lenses.recall.capacity import Load
 from mnemoscope.lenses.recall.classes import MemoryClass, MemoryClasses
 from mnemoscope.lenses.recall.result import Recall
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_NAMED = 30
 """Most points that have a label each."""
@@ -28,7 +21,7 @@ MOST_PERIODS = 60
 
 
 def draw_recall(
-    recall: Recall, start: int = 0, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
+    recall: Recall, start: int = 0, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """Draw the overlaps of one start with all memories over time, and the overlap and margin of each period."""
     figure = new_figure(10, 4.6) if figure is None else figure
@@ -58,7 +51,7 @@ def draw_recall(
     return figure
 
 
-def draw_classes(points: MemoryClasses, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_classes(points: MemoryClasses, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the overlap of every point with every memory, points sorted by class, and their dwell times."""
     order = points.order
     figure = new_figure(10, max(3.0, 1.4 + 0.24 * min(len(order), MOST_NAMED)))
@@ -84,7 +77,7 @@ def draw_classes(points: MemoryClasses, colours: Mapping[str, str] = LIGHT, *, f
     return figure
 
 
-def _label_rows(axes: Any, points: MemoryClasses, order: list[int], colours: Mapping[str, str]) -> None:
+def _label_rows(axes: Any, points: MemoryClasses, order: list[int], colours: Colours) -> None:
     """Label each point by its name, or each class by its size if there are too many points."""
     if len(order) <= MOST_NAMED:
         names = points.names
@@ -100,7 +93,7 @@ def _label_rows(axes: Any, points: MemoryClasses, order: list[int], colours: Map
     axes.set_yticks(ticks, labels=labels)
 
 
-def draw_load(load: Load, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_load(load: Load, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the shares of patterns that are stable and recalled, with standard errors over the seeds, by load."""
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
@@ -121,7 +114,7 @@ def draw_load(load: Load, colours: Mapping[str, str] = LIGHT, *, font_size: floa
     return figure
 
 
-def draw_basin(basin: Basin, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_basin(basin: Basin, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the share of starts that return, with its 95% interval, against the share of flipped signs."""
     figure = new_figure(6.0, 3.6)
     axes = figure.subplots()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,12 +79,7 @@ class Recall(Result):
         return right & (self.overlap.abs() > self.threshold)
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         return " ".join(self._sentences())
-
-    def figure(self, start: int = 0) -> Figure:
-        """Draw the overlaps over time, and the margin of each period, of one start (needs the `report` extra)."""
-        return super().figure(start)
 
     def _sentences(self) -> Iterator[str]:
         starts = self.states.shape[1]

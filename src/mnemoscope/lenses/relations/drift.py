@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isnan, log
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from mnemoscope.lenses.relations.evaluation import check_kinds, evaluation_mode,
 from mnemoscope.lenses.relations.separation import auc, d_prime
 from mnemoscope.lenses.result import Result
 from mnemoscope.relational import RelationalModel, Scenes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MISTAKEN = 0.5
 """An object is mistaken for another if a softmax gives that one more than this share of what it gives to itself."""
@@ -114,7 +111,6 @@ class Drift(Result):
         return self._separation(auc)
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         parts = []
         for n, network in enumerate(self.networks):
             shares = [f"{float(self.mistakes[n, s]):.2%} ({name})" for s, name in enumerate(self.sets)]
@@ -129,10 +125,6 @@ class Drift(Result):
             f"{sentence} {self.networks[n].capitalize()}, {float(self.affected[n, s]):.1%} of the problems with "
             f"{self.sets[s]} objects have such a pair; {with_mistake:.1%} of them are answered correctly{others}."
         )
-
-    def figure(self) -> Figure:
-        """Draw the similarities of same and of different pairs as histograms (needs the `report` extra)."""
-        return super().figure()
 
     def _separation(self, measure: Callable[[Tensor, Tensor], float]) -> Float[Tensor, "networks sets"]:
         networks, sets = range(len(self.networks)), range(len(self.sets))

@@ -1,13 +1,10 @@
-"""Figures of relations, occlusion, drift and generalisation (they need the `report` extra).
-
-`colours` are given by the names of `LIGHT`; `font_size` is the size of text, in points, for which the layout has room.
-"""
+"""Figures of relations, occlusion, drift and generalisation (they need the `report` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
 from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.relations.drift import ConfusedPair, Drift
 from mnemoscope.lenses.relations.generalisation import Generalisation
 from mnemoscope.lenses.relations.occlusion import Occlusion
 from mnemoscope.lenses.relations.result import Relations
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLUMNS = 3
 """Panels next to each other."""
@@ -41,7 +35,7 @@ LINES = ("stable", "unstable", "saddle-2", "slow", "marginal", "saddle-1", "sadd
 def draw_relations(
     found: Relations,
     problem: int = 0,
-    colours: Mapping[str, str] = LIGHT,
+    colours: Colours = LIGHT,
     *,
     picture: Float[Tensor, "height width 3"] | None = None,
     answer_names: Sequence[str] = (),
@@ -51,6 +45,16 @@ def draw_relations(
     """Draw a problem with its label and answer, its scores and its relations; blank where nothing is read.
 
     The objects are drawn along the rows and columns of a matrix. For competing rules, the titles show which one won.
+
+    Args:
+        found: the relations.
+        problem: index of the problem.
+        colours: colours of the figure.
+        picture: the problem as an image, as `tasks.relational.picture` makes it; by default its objects in a row.
+        answer_names: what each label means; by default its number.
+        width: width of the figure in inches.
+        font_size: font size in points.
+
     """
     if not 0 <= problem < len(found):
         raise ValueError(f"The problems are numbered 0 to {len(found) - 1}, but problem {problem} was requested.")
@@ -85,20 +89,14 @@ def draw_relations(
 def draw_occlusion(
     found: Occlusion,
     rows: Sequence[int] = (),
-    colours: Mapping[str, str] = LIGHT,
+    colours: Colours = LIGHT,
     *,
     width: float = 10.5,
     font_size: float = 9,
 ) -> Figure:
     """Draw the loss from hiding each pair of objects and all of them, then by relation, and by object if it is read.
 
-    Args:
-        found: the losses.
-        rows: number of objects in each row of a problem; lines are drawn between rows.
-        colours: by the names of `LIGHT`.
-        width: of the figure, in inches.
-        font_size: size of text, in points, for which the layout has room.
-
+    Lines are drawn between the `rows` of a problem, given as numbers of objects.
     """
     maps = [("Log-odds lost, nats", found.pairs.log_odds, None), ("Accuracy lost", found.pairs.accuracy, 100)]
     if len(found.relation_names) > 1:
@@ -134,9 +132,7 @@ def draw_occlusion(
     return figure
 
 
-def draw_drift(
-    found: Drift, colours: Mapping[str, str] = LIGHT, *, width: float = 10.5, font_size: float = 9
-) -> Figure:
+def draw_drift(found: Drift, colours: Colours = LIGHT, *, width: float = 10.5, font_size: float = 9) -> Figure:
     """Draw histograms of the similarities of same and different objects: a row per network, a column per set."""
     networks, sets = len(found.networks), len(found.sets)
     figure = new_figure(width, (0.22 * width + 0.9) * networks)
@@ -169,7 +165,7 @@ def draw_drift(
 def draw_confused_pairs(
     pairs: Sequence[ConfusedPair],
     images: Float[Tensor, "images 3 height width"],
-    colours: Mapping[str, str] = LIGHT,
+    colours: Colours = LIGHT,
     *,
     width: float = 10.5,
     font_size: float = 9,
@@ -187,7 +183,7 @@ def draw_confused_pairs(
 
 
 def draw_generalisation(
-    found: Generalisation, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
+    found: Generalisation, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """Draw the accuracy on unseen shapes (solid) and on seen ones (dashed) over the number held out."""
     if figure is None:
@@ -253,7 +249,7 @@ def _draw_objects_along(axes: Any, objects: Float[Tensor, "objects channels heig
     return above
 
 
-def _draw_accuracies(axes: Any, found: Occlusion, colours: Mapping[str, str]) -> None:
+def _draw_accuracies(axes: Any, found: Occlusion, colours: Colours) -> None:
     """Draw the accuracy when nothing is hidden, and when all relations or all features are."""
     bars = [("nothing", 0.0, "path"), ("all relations", float(found.relations.accuracy), "stable")]
     if found.sensory is not None:
@@ -265,7 +261,7 @@ def _draw_accuracies(axes: Any, found: Occlusion, colours: Mapping[str, str]) ->
     axes.invert_yaxis()
 
 
-def _draw_row_lines(axes: Any, rows: Sequence[int], colours: Mapping[str, str]) -> None:
+def _draw_row_lines(axes: Any, rows: Sequence[int], colours: Colours) -> None:
     """Draw lines between the rows of a problem."""
     for end in list(accumulate(rows))[:-1]:
         axes.axhline(end - 0.5, color=colours["path"], linewidth=0.8)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -75,10 +72,6 @@ class Generalisation(Result):
             tested = "unseen" if m else "tested"
             parts.append(f"{network} {unseen:.1%} on {tested} and {seen:.1%} on seen shapes at m = {m}")
         return f"Accuracy where the two differ most: {'; '.join(parts)}."
-
-    def figure(self) -> Figure:
-        """Draw both accuracies over m (needs the `report` extra)."""
-        return super().figure()
 
     def pack(self) -> tuple[dict[str, Tensor], Flags]:
         """Return the runs as columns."""

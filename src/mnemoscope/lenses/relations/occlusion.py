@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,9 +14,6 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.relations.evaluation import check_comparing, evaluation_mode
 from mnemoscope.lenses.result import Result
 from mnemoscope.relational import RelationalModel, Scenes, SimilarityModel
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,6 @@ class Occlusion(Result):
     """Loss if the features of all objects are hidden."""
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         sentence = (
             f"{self.accuracy:.1%} of {self.problems} problems are answered correctly, "
             f"{self.accuracy - float(self.relations.accuracy):.1%} when all relations are hidden"
@@ -75,10 +71,6 @@ class Occlusion(Result):
             f"{sentence}. Hiding the relation of object {i} to object {j} costs most: {float(pairs.max()):.3g} of "
             f"{self.log_odds:.3g} nats."
         )
-
-    def figure(self, rows: Sequence[int] = ()) -> Figure:
-        """Draw the losses as maps (needs the `report` extra); a problem has `rows[i]` objects in its row i."""
-        return super().figure(rows)
 
 
 def measure_occlusion(model: RelationalModel, scenes: Scenes) -> Occlusion:

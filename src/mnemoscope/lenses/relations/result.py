@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,9 +12,6 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.relations.evaluation import same_and_different
 from mnemoscope.lenses.result import Result
 from mnemoscope.relational import Scenes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_IN_SUMMARY = 4
 """Largest number of relations that a summary mentions."""
@@ -88,7 +84,6 @@ class Relations(Result):
         return self.relations.transpose(0, 1)[:, chosen].mean(1)
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         kinds = (("the same", self.mean_read(True)), ("different", self.mean_read(False)))
         parts = []
         for number, name in enumerate(self.relation_names[:MOST_IN_SUMMARY]):
@@ -102,21 +97,3 @@ class Relations(Result):
             f"{len(self)} problems of {self.objects.shape[1]} objects, {self.accuracy:.1%} of them answered correctly. "
             f"What the decoder reads about two objects, on average{first}: {'; '.join(parts)}."
         )
-
-    def figure(
-        self,
-        problem: int = 0,
-        *,
-        picture: Float[Tensor, "height width 3"] | None = None,
-        answer_names: Sequence[str] = (),
-    ) -> Figure:
-        """Draw one problem with its label and answer, and its matrices (needs the `report` extra).
-
-        Args:
-            problem: index of the problem.
-            picture: the problem as an image, such as `tasks.relational.picture` makes it; its objects in a row by
-                default.
-            answer_names: what each label means; the number of the label by default.
-
-        """
-        return super().figure(problem, picture=picture, answer_names=answer_names)

@@ -1,10 +1,9 @@
-"""Figures of the tape lens (they need the `report` extra). `colours` are given by the names of `LIGHT`."""
+"""Figures of the tape lens (they need the `report` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
 from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.tape.result import Tape, UniformFixedPoints
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 USED = 0.05
 """Smallest weight at which a slot counts as used; the longest run of unused slots around the ring is not drawn."""
@@ -29,7 +25,7 @@ COLUMNS = 3
 def draw_tape(
     tape: Tape,
     sample: int = 0,
-    colours: Mapping[str, str] = LIGHT,
+    colours: Colours = LIGHT,
     *,
     input_shape: tuple[int, int] | None = None,
     output_shape: tuple[int, int] | None = None,
@@ -39,19 +35,9 @@ def draw_tape(
 ) -> Figure:
     """Draw inputs, outputs and added contents at the top, the final tape and the weights of each head below.
 
-    Matrices are tiled in order, row by row. If the slots are matrices and the number of input or output features is a
-    square, these are drawn as square matrices.
-
-    Args:
-        tape: the recorded tape.
-        sample: index of the sequence.
-        colours: by the names of `LIGHT`.
-        input_shape: shape of an input that is a matrix.
-        output_shape: shape of an output that is a matrix.
-        probabilities: whether outputs are probabilities, drawn from 0 to 1.
-        width: of the figure, in inches; the height follows from the number of heads.
-        font_size: size of text, in points, for which the layout has room.
-
+    Matrices are tiled in order, row by row: inputs and outputs with a shape, and, if the slots are matrices, those
+    whose number of features is a square. Outputs that are `probabilities` are drawn from 0 to 1. The height of the
+    figure follows from its `width`, in inches, and from the number of heads.
     """
     if not 0 <= sample < tape.batch:
         raise ValueError(f"The sequences are numbered 0 to {tape.batch - 1}, but sequence {sample} was requested.")
@@ -90,7 +76,7 @@ def draw_tape(
     return figure
 
 
-def draw_multipliers(points: UniformFixedPoints, colours: Mapping[str, str] = LIGHT) -> Figure:
+def draw_multipliers(points: UniformFixedPoints, colours: Colours = LIGHT) -> Figure:
     """Draw the multipliers of every point in the complex plane, with the unit circle."""
     figure = new_figure(max(3.6 * len(points), 3.6), 3.8)
     for number, axes in enumerate(figure.subplots(1, max(len(points), 1), squeeze=False).flatten()):

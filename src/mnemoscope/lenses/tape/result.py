@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,9 +11,6 @@ from torch import Tensor
 from mnemoscope.base.array_types import Complex, Float, Int
 from mnemoscope.lenses.fixed_points.result import MARGIN, FixedPoints
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,17 +51,12 @@ class Tape(Result):
         return float(self.write_weights.amax(-1).mean()), float(self.read_weights.amax(-1).mean())
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         write, read = self.sharpness
         return (
             f"{self.batch} sequence{'s' if self.batch > 1 else ''} of {len(self)} steps on {self.memory.shape[2]} "
             f"slots. On average, the largest weight of a head is {write:.2f} when it writes and {read:.2f} when it "
             f"reads."
         )
-
-    def figure(self, sample: int = 0) -> Figure:
-        """Draw inputs, outputs, tape and head positions of one sequence (needs the `report` extra)."""
-        return super().figure(sample)
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +98,6 @@ class UniformFixedPoints(Result):
         return torch.stack([self.reduced.eigenvalues.abs().amax(1), waves.amax(1)], 1)
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         state = f"in a state of {self.size:,} numbers"
         others = "Fixed points with unequal slots were not searched for."
         if not len(self):
@@ -125,7 +116,3 @@ class UniformFixedPoints(Result):
             f"perturbation by {equal:.4g} if it is equal in all slots, and by {unequal:.4g} if it is not."
         )
         return f"{found} {multipliers} {self.reduced.completeness} {others}"
-
-    def figure(self) -> Figure:
-        """Draw the multipliers of every point in the complex plane (needs the `report` extra)."""
-        return super().figure()

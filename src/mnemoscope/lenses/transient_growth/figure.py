@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.transient_growth.result import Transients
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def draw_transients(result: Transients, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_transients(result: Transients, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the spread across units above the norm, mean and standard deviation over the ensemble (needs `report`).
 
     The layout is that of Kerg's thesis, Fig 1b.
-
-    Args:
-        result: the transients.
-        colours: colours by the names of `LIGHT`.
-        font_size: font size in points for which the layout has room.
-
     """
     figure = new_figure(6, 5)
     top, bottom = figure.subplots(2, 1, sharex=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +75,3 @@ class Transients(Result):
         rise = f"rises to {self.peak:.4g} times its first value, at step {self.time},"
         rise = rise if self.time else "never exceeds its first value"
         return f"{subject} {rise} and ends at {float(mean[-1] / mean[0]):.4g} times."
-
-    def figure(self) -> Figure:
-        """Draw the spread across units and the norm, mean and standard deviation (needs the `report` extra)."""
-        return super().figure()
