@@ -13,12 +13,13 @@ from mnemoscope.base.files import read_json
 from mnemoscope.cli import main
 from mnemoscope.registry import citations
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import EVERYTHING, Claim, Judgement, Row, Verdict
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.results import PresetResults, read_results, rewrite_results
 from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, counts, make_scoreboard
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
+from mnemoscope.replication.verdicts import Judgement, Verdict
 from mnemoscope.store import find_study_results
 
 pytestmark = pytest.mark.xdist_group("scoreboard")  # the fixture is slow: build it in one process only

@@ -9,8 +9,8 @@ import torch
 
 from mnemoscope.cells import EchoState
 from mnemoscope.replication import Finished
-from mnemoscope.replication.claims import Verdict
 from mnemoscope.replication.study import Trial
+from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer
 from mnemoscope.studies.jang.flipflop_noise import error_area, half_level, perturbed_outputs
 from mnemoscope.studies.jang.reservoirs import (

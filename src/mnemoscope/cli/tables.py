@@ -214,12 +214,11 @@ def _counted(stored: StoredResults) -> StoredResults:
     known = stored.of_preset is not None or stored.problem is not None or stored.path.is_file()
     if known or stored.study not in registry.studies:
         return stored
-    from mnemoscope.replication.trial_files import finished_trials, preset_of, preset_progress  # imports torch
+    from mnemoscope.replication.trial_files import finished_trials, preset_progress  # imports torch
 
     study = registry.studies.load(stored.study)
     try:
-        preset = preset_of(study, stored.preset)
-        counts = preset_progress(study, preset, finished_trials(study, preset, stored.path))
+        counts = preset_progress(study, stored.preset, finished_trials(study, stored.preset, stored.path))
         return replace(stored, of_preset=tuple(counts.values()))
     except ValueError as error:
         return replace(stored, problem=str(error))

@@ -1,48 +1,15 @@
-"""Claims of a source as data, and verdicts on how a measurement compares with them."""
+"""Claims of a source as data, and their comparison with measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Literal
 
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.verdicts import Judgement, Verdict
 
 Value = float | str
-
-
-class Verdict(StrEnum):
-    """How a measurement compares with a claim, the best first."""
-
-    MATCHES = "matches"
-    BETTER = "better"
-    IN_PART = "in part"
-    """Some networks match and others do not."""
-    WORSE = "worse"
-    DIFFERS = "differs"
-    NOT_COMPARED = "not compared"
-    """The claim has no tolerance, or the conditions of the measurement differ from the published ones."""
-    NOT_RUN = "not run"
-
-    @property
-    def compared(self) -> bool:
-        """Whether a measurement was held against the claim."""
-        return self not in (Verdict.NOT_COMPARED, Verdict.NOT_RUN)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A verdict and its reason."""
-
-    verdict: Verdict = Verdict.NOT_COMPARED
-    reason: str = ""
-    """Why the measurement differs or was not compared, where that is known."""
-    matching: tuple[int, int] | None = None
-    """How many networks match, of how many, where only some do."""
-
-    def __str__(self) -> str:
-        return "matches in {} of {}".format(*self.matching) if self.matching else self.verdict.value
 
 
 @dataclass(frozen=True)
@@ -104,21 +71,6 @@ class Claim:
     """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
 
     @property
-    def network(self) -> str:
-        """Network that the claim is about; empty: all of the study."""
-        return self.subject.network
-
-    @property
-    def task(self) -> str:
-        """Task that the claim is about; empty: all of the study."""
-        return self.subject.task
-
-    @property
-    def condition(self) -> tuple[tuple[str, Value], ...]:
-        """Settings under which the claim was made."""
-        return self.subject.condition
-
-    @property
     def name(self) -> str:
         """The subject and the quantity.
 
@@ -170,7 +122,7 @@ class Row:
     """Name of the measured quantity, with the network where there are several."""
     published: str
     ours: str
-    judgement: Judgement = Judgement()
+    judgement: Judgement = field(default_factory=Judgement)
     remark: str = ""
     claim: Claim | None = None
     """Claim that the measurement was compared with, if any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
-from mnemoscope.replication.claims import Claim, Row, as_subject
-from mnemoscope.replication.study import Finished, Study, Trial
+from mnemoscope.replication.study import Study, Trial
 
 
 class ComputedStudy(Study):
@@ -22,27 +21,12 @@ class ComputedStudy(Study):
     The settings of a preset are `cases`, a table from subjects (or names) to the arguments of `compute`.
     """
 
-    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        cases = {as_subject(key): case for key, case in settings["cases"].items()}
-        return [Trial(key.name, dict(case), seed, key) for key, case in cases.items() for seed in seeds]
-
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         return self.compute(torch.Generator().manual_seed(trial.seed), **trial.settings)
 
     @abstractmethod
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
         """Measure a case; the generator has the seed of the trial."""
-
-    def row(
-        self,
-        trials: Sequence[Finished],
-        claim: Claim,
-        measured: Sequence[float],
-        ours: str,
-        remark: str = "",
-    ) -> Row:
-        """Return the row that puts the measured values, as the text `ours`, next to the claim about them."""
-        return self.compare(trials, claim, claim.name, measured, ours, remark)
 
 
 def rounded(values: Float[Tensor, " values"]) -> list[float]:

@@ -99,27 +99,6 @@ class LearningStudy(Study):
         """Return further rows about a network."""
         return []
 
-    def row(
-        self,
-        trials: Sequence[Finished],
-        quantity: str,
-        measured: Sequence[float],
-        form: str = ".4g",
-        remark: str = "",
-        ours: str | None = None,
-    ) -> Row:
-        """Return the row that puts a network's measured values next to the claim about them, if there is one.
-
-        `ours` is the text for the measured values; by default they are written in the format `form`.
-        """
-        trial = trials[0].trial
-        name = f"{trial.name}: {quantity}"
-        ours = (", ".join(f"{value:{form}}" for value in measured) or "none") if ours is None else ours
-        claim = self.find_claim(quantity, trial.subject)
-        if claim is None:
-            return Row(name, "", ours, remark=remark)
-        return self.compare(trials, claim, name, measured, ours, remark)
-
     def as_published(self, trial: Trial) -> bool:
         """Whether a trial has the task and the length of training of the published one."""
         return all(trial.settings[name] == getattr(self.base, name) for name in ("steps", "batch_size", "task_options"))
@@ -132,12 +111,8 @@ class LearningStudy(Study):
             curves = [each.result["curve"] for each in trials if each.result["curve"]["step"]]
             if not curves:
                 continue
-            length = min(len(curve["step"]) for curve in curves)
-            steps = curves[0]["step"][:length]
-            values = list(zip(*(curve[self.score][:length] for curve in curves), strict=True))
-            axes.plot(steps, [median(at) for at in values], color=colour, label=name)
-            low, high = [min(at) for at in values], [max(at) for at in values]
-            axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+            values = list(zip(*(curve[self.score] for curve in curves), strict=False))  # up to the shortest curve
+            draw_range(axes, curves[0]["step"][: len(values)], values, color=colour, label=name)
         axes.set(xlabel="iterations", ylabel=self.score_in_words)
         add_legend(axes, beside=True)
         style_page_axes(axes)
@@ -168,6 +143,13 @@ def take_trained(config: RunConfig, folder: Path) -> str | None:
 def colours() -> Iterator[str]:
     """Yield the colours of the page, in a cycle."""
     return cycle(COLOUR[name] for name in _COLOURS)
+
+
+def draw_range(axes: Any, x: Sequence[float], values: Sequence[Sequence[float]], color: str, **style: Any) -> None:
+    """Draw the median of the values at each x as a line, and their range as a band."""
+    low, middle, high = ([summary(at) for at in values] for summary in (min, median, max))
+    axes.plot(x, middle, color=color, **style)
+    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
 
 
 def by_name(results: Sequence[Finished]) -> dict[str, list[Finished]]:

@@ -8,22 +8,16 @@ from pathlib import Path
 
 from mnemoscope.drawing.svg import inline_svg
 from mnemoscope.replication.cited_works import cited_by_study
-from mnemoscope.replication.claims import Claim, Row, Verdict
-from mnemoscope.replication.study import Finished, Preset, Study
+from mnemoscope.replication.claims import Claim, Row
+from mnemoscope.replication.study import Finished, Study
+from mnemoscope.replication.trial_files import command_of, missing_trials, preset_of
+from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import links_markup, table_markup
 from mnemoscope.report.provenance import citation_section, provenance_section
 
 
-def render_study(
-    study: Study,
-    preset: Preset,
-    folder: Path,
-    finished: Sequence[Finished],
-    rows: Sequence[Row],
-    command: str,
-    missing: Sequence[str],
-) -> str:
+def render_study(study: Study, preset: str, folder: Path, finished: Sequence[Finished], rows: Sequence[Row]) -> str:
     """Return the page as text, with links to the pages of the trials in `folder`."""
     rows_shown = [(row.quantity, row.published, row.ours, str(row.judgement), row.remark) for row in rows]
     claims_shown = [(claim.name, str(claim.value), _tolerance(claim), str(claim.source)) for claim in study.claims]
@@ -44,15 +38,10 @@ def render_study(
         Section("What was published", "The claims of the source, and the measured values that match them.", claims)
     )
     cited = cited_by_study(study, trials=[each.trial for each in finished])
-    return render_document(
-        study.title,
-        f"<p>{escape(study.question)}</p>",
-        [*sections, citation_section(list(cited)), provenance_section(command, preset.summary + _not_run(missing))],
-    )
-
-
-def _not_run(missing: Sequence[str]) -> str:
-    return f" Not run: {'; '.join(missing)}." if missing else ""
+    missing = missing_trials(study, preset, finished)
+    note = preset_of(study, preset).summary + (f" Not run: {'; '.join(missing)}." if missing else "")
+    sections += [citation_section(list(cited)), provenance_section(command_of(study, preset, finished), note)]
+    return render_document(study.title, f"<p>{escape(study.question)}</p>", sections)
 
 
 def _tolerance(claim: Claim) -> str:

@@ -15,8 +15,6 @@ from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.replication.trial_files import (
     command_of,
     finished_trials,
-    missing_trials,
-    preset_of,
     preset_progress,
     summary_of,
     written_by_newer,
@@ -78,45 +76,34 @@ def write_pages(results: Sequence[PresetResults], folder: str | Path) -> list[Pa
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
     for each in results:
-        preset = preset_of(each.study, each.preset)
-        missing = missing_trials(each.study, preset, each.finished)
         pages.append(folder / f"{each.study.name}.{each.preset}.html")
-        text = render_study(each.study, preset, folder, each.finished, each.rows, each.command, missing)
-        pages[-1].write_text(text, encoding="utf-8")
+        page = render_study(each.study, each.preset, folder, each.finished, each.rows)
+        pages[-1].write_text(page, encoding="utf-8")
     return pages
 
 
 def _read(held: StoredResults) -> PresetResults:
     study: Study = registry.studies.load(held.study)
-    preset = preset_of(study, held.preset)
     if held.path.is_file():
         finished, path = _finished(study, read_json(held.path)), held.path
     else:
         page = held.path / "page.html"
-        finished, path = finished_trials(study, preset, held.path), page if page.exists() else held.path
+        finished, path = finished_trials(study, held.preset, held.path), page if page.exists() else held.path
     if not finished:
         raise ValueError(f"none of its trials belongs to the preset {held.preset!r} any more")
-    counted = preset_progress(study, preset, finished)
-    return PresetResults(
-        study,
-        held.preset,
-        study.summarise(finished),
-        command_of(study, held.preset, finished),
-        (counted["finished"], counted["trials"]),
-        finished,
-        path,
-    )
+    counts = preset_progress(study, held.preset, finished)
+    rows, command = study.summarise(finished), command_of(study, held.preset, finished)
+    return PresetResults(study, held.preset, rows, command, (counts["finished"], counts["trials"]), finished, path)
 
 
 def _finished(study: Study, content: Mapping[str, Any]) -> list[Finished]:
-    subjects = study.subjects()
-    return [Finished(_trial(each["trial"], subjects), each["result"]) for each in content["trials"]]
-
-
-def _trial(content: Mapping[str, Any], subjects: Mapping[str, Subject]) -> Trial:
-    """Read a trial; its subject comes from the study's grid, since a file may lack it."""
-    name = content["name"]
-    return Trial(name, content["settings"], content["seed"], subjects.get(name, Subject(network=name)))
+    """Read the trials of a file; their subjects come from the study's grid, since a file may lack them."""
+    subjects, finished = study.subjects(), []
+    for each in content["trials"]:
+        name, settings, seed = (each["trial"][key] for key in ("name", "settings", "seed"))
+        trial = Trial(name, settings, seed, subjects.get(name, Subject(network=name)))
+        finished.append(Finished(trial, each["result"]))
+    return finished
 
 
 def _message(error: Exception) -> str:

@@ -12,21 +12,10 @@ from mnemoscope import registry
 from mnemoscope.base.files import lock_folder, write_json
 from mnemoscope.engines import Engine, InProcess, Job, Local, Outcome
 from mnemoscope.engines.job_display import JobDisplay
+from mnemoscope.replication import trial_files
 from mnemoscope.replication.claims import Row
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import Study, Trial
-from mnemoscope.replication.trial_files import (
-    command_of,
-    finished_trials,
-    missing_trials,
-    preset_of,
-    read_trial,
-    study_folder,
-    summary_of,
-    trial_as_json,
-    trial_file,
-    written_by_newer,
-)
 from mnemoscope.report.markup import check_report_extra
 
 FAILED = "failed.log"
@@ -78,17 +67,17 @@ def run_study(
     """
     check_report_extra()
     study: Study = registry.studies.load(name)
-    chosen = preset_of(study, preset)
-    folder = study_folder(study, preset, root)
+    chosen = trial_files.preset_of(study, preset)
+    folder = trial_files.study_folder(study, preset, root)
     seeds = chosen.seeds if seeds is None else tuple(seeds)
     if len({*seeds}) < len(seeds):
         raise ValueError(f"Each seed is run once, but seeds are {', '.join(map(str, seeds))}.")
     trials = study.trials(chosen.settings, seeds)
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
-    earlier = [read_trial(path) for path in folder.glob("*/trial.json")]  # fail early on a damaged file
+    earlier = [trial_files.read_trial(path) for path in folder.glob("*/trial.json")]  # fail early on a damaged file
     for path, trial in zip(folder.glob("*/trial.json"), earlier, strict=True):
-        if newer := written_by_newer(trial.get("environment", {})):
+        if newer := trial_files.written_by_newer(trial.get("environment", {})):
             raise ValueError(f"{path} was {newer}: nothing was touched. Use that version, or another --root.")
     if finished_only and not earlier:
         raise FileNotFoundError(f"{folder} holds no finished trial of the study {name!r}.")
@@ -97,22 +86,23 @@ def run_study(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."
         )
-    to_do = [] if finished_only else [trial for trial in trials if not trial_file(folder, trial).exists()]
+    to_do = [] if finished_only else [trial for trial in trials if not trial_files.trial_file(folder, trial).exists()]
     engine = engine or InProcess(progress)
     _check_device(study, preset, to_do, engine)
     with lock_folder(folder, "running a study"):
         outcomes = _run_on_engine(engine, study, preset, to_do, root, progress)
-    failed = [_failure(outcome) for outcome in outcomes if outcome.error is not None]
-    finished = finished_trials(study, chosen, folder)
+    failed = [
+        each.save_log(Path(each.job.root, each.job.folder, FAILED)) for each in outcomes if each.error is not None
+    ]
+    finished = trial_files.finished_trials(study, preset, folder)
     if not finished:
         raise RuntimeError("\n".join(["No trial was finished.", *failed]))
     reused = len(finished) if finished_only else len(trials) - len(to_do)
     rows = study.summarise(finished)
     environments = [each.environment for each in finished]
-    write_json(folder / "summary.json", summary_of(study, preset, finished, rows, environments))
-    command, missing = command_of(study, preset, finished), missing_trials(study, chosen, finished)
+    write_json(folder / "summary.json", trial_files.summary_of(study, preset, finished, rows, environments))
     page = folder / "page.html"
-    page.write_text(render_study(study, chosen, folder, finished, rows, command, missing), encoding="utf-8")
+    page.write_text(render_study(study, preset, folder, finished, rows), encoding="utf-8")
     requested = reused if finished_only else len(trials)
     return StudyResult(study.name, preset, folder, page, rows, requested, reused, failed)
 
@@ -120,13 +110,18 @@ def run_study(
 def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
     """Run the trial with this hash unless it is finished. Engines call this function."""
     loaded: Study = registry.studies.load(study)
-    folder = study_folder(loaded, preset, root)
-    for candidate in loaded.trials(preset_of(loaded, preset).settings, (seed,)):
-        if candidate.hash == trial:
-            if not trial_file(folder, candidate).exists():
-                _run_trial(loaded, candidate, folder, progress=True)
-            return
-    raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
+    candidates = loaded.trials(trial_files.preset_of(loaded, preset).settings, (seed,))
+    chosen = next((each for each in candidates if each.hash == trial), None)
+    if chosen is None:
+        raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
+    folder = trial_files.study_folder(loaded, preset, root) / trial
+    if (folder / "trial.json").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    result = loaded.run(chosen, folder, progress=True)
+    content = {"trial": trial_files.trial_as_json(chosen), "result": result}
+    write_json(folder / "trial.json", {**content, "environment": loaded.environment(chosen, folder)})
+    (folder / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
 
 
 def _run_on_engine(
@@ -138,7 +133,7 @@ def _run_on_engine(
             "mnemoscope.replication.runner:run_trial",
             {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
             str(root),
-            str(study_folder(study, preset, "") / trial.hash),
+            str(trial_files.study_folder(study, preset, "") / trial.hash),
         )
         for trial in trials
     ]
@@ -159,18 +154,3 @@ def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: En
 
 def _need_gpu(trials: Sequence[Trial]) -> bool:
     return any(trial.settings.get("device") == "cuda" for trial in trials)
-
-
-def _failure(outcome: Outcome) -> str:
-    """Save the log of a failed trial; return the message."""
-    return outcome.save_log(Path(outcome.job.root, outcome.job.folder, FAILED))
-
-
-def _run_trial(study: Study, trial: Trial, folder: Path, progress: bool) -> None:
-    trial_folder = folder / trial.hash
-    trial_folder.mkdir(parents=True, exist_ok=True)
-    result = study.run(trial, trial_folder, progress)
-    environment = study.environment(trial, trial_folder)
-    content = {"trial": trial_as_json(trial), "result": result, "environment": environment}
-    write_json(trial_folder / "trial.json", content)
-    (trial_folder / FAILED).unlink(missing_ok=True)  # log of an earlier attempt

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.replication.claims import Claim, Judgement, Row, Verdict
+from mnemoscope.replication.claims import Claim, Row
 from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.study import Study
+from mnemoscope.replication.trial_files import subject_as_json
+from mnemoscope.replication.verdicts import Judgement, Verdict
 
 BODIES_OF_WORK = ("karuvally2023", "energy_notes", "kerg2022thesis", "renanse2021", "jang")
 """The works behind this project, in the order of the scoreboard; other works follow, this project comes last."""
@@ -105,9 +107,7 @@ class Scoreboard:
                 {
                     "study": item.study,
                     "work": item.work,
-                    "network": line.claim.network,
-                    "task": line.claim.task,
-                    "condition": dict(line.claim.condition),
+                    **subject_as_json(line.claim.subject),
                     "measured": line.claim.quantity,
                     "quantity": line.quantity,
                     "published": str(line.claim.value),

@@ -10,9 +10,9 @@ from pathlib import Path
 from mnemoscope import registry
 from mnemoscope.base.files import write_atomically
 from mnemoscope.registry.citations import short_name
-from mnemoscope.replication.claims import Verdict
 from mnemoscope.replication.results import PresetResults
-from mnemoscope.replication.scoreboard import THIS_PROJECT, Item, Line, Scoreboard, counts
+from mnemoscope.replication.scoreboard import THIS_PROJECT, Line, Scoreboard, counts
+from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import render_template, table_markup
 from mnemoscope.store import StoredResults
@@ -54,17 +54,14 @@ class StudySection:
 def write_scoreboard(path: str | Path, board: Scoreboard) -> Path:
     """Write the page as one HTML file, with relative links to the results."""
     path = Path(path)
-    facts = render_template("scoreboard_summary.html", summary=board.summary(), counts=_counted(board.published()))
+    found = counts(board.published())
+    counted = [(verdict.value, found[verdict]) for verdict in Verdict]
+    facts = render_template("scoreboard_summary.html", summary=board.summary(), counts=counted)
     sections = [Section("By source", LEAD, table_markup("By source", ("source", *Verdict, "all"), _by_work(board)))]
     for work in board.works():
         studies = list(_studies(board, work, path.parent))
-        sections.append(
-            Section(
-                heading(work),
-                _ABOUT.get(work, ""),
-                render_template("scoreboard.html", studies=studies, headings=HEADINGS),
-            )
-        )
+        table = render_template("scoreboard.html", studies=studies, headings=HEADINGS)
+        sections.append(Section(heading(work), _ABOUT.get(work, ""), table))
     return _write(path, render_document("Scoreboard", facts + render_template("scoreboard_style.html"), sections))
 
 
@@ -104,11 +101,6 @@ def _by_work(board: Scoreboard) -> list[list[str]]:
         for name, items in groups.items()
         if items
     ]
-
-
-def _counted(items: Sequence[Item]) -> list[tuple[str, int]]:
-    found = counts(items)
-    return [(verdict.value, found[verdict]) for verdict in Verdict]
 
 
 def heading(work: str) -> str:

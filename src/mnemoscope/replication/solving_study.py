@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig, changed
-from mnemoscope.replication.claims import Claim, Row, Verdict, with_reason
+from mnemoscope.replication.claims import Claim, Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Trial
+from mnemoscope.replication.verdicts import Verdict
 
 RECIPE = (
     "hidden_size",
@@ -43,13 +44,13 @@ class SolvingStudy(LearningStudy):
         self,
         trials: Sequence[Finished],
         claim: Claim,
-        quantity: str,
         measured: Sequence[float],
         ours: str,
         remark: str = "",
+        quantity: str = "",
     ) -> Row:
         """Compare networks that have solved their task, and others only after as many iterations as published."""
-        stable = finite(trials)
+        stable, quantity = finite(trials), quantity or claim.name
         if len(stable) < len(trials):  # the remaining ones are no fair sample
             row = claim.compare(quantity, (), ours, remark)
             return with_reason(row, f"{len(trials) - len(stable)} of {len(trials)} did not stay finite")
@@ -57,7 +58,7 @@ class SolvingStudy(LearningStudy):
         other = self.other_recipe(trials[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
         if all(self.solved(each.result) or each.result["steps"] >= steps for each in stable):
-            row = super().compare(trials, claim, quantity, measured, ours, remark)
+            row = super().compare(trials, claim, measured, ours, remark, quantity)
             explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
             return row if explained else with_reason(row, f"other recipe: {other}")
         too_short = f"{max(each.result['steps'] for each in stable):,} iterations; {steps:,} were published"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.hashing import without_later_defaults
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, as_subject
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ class Study(ABC):
     caption: str = ""
     """Caption of the figure."""
 
-    @abstractmethod
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        """Return the grid of trials for the settings of a preset."""
+        """Return the grid of trials: by default `cases`, a table from subjects (or names) to settings of a trial."""
+        cases = {as_subject(key): case for key, case in settings["cases"].items()}
+        return [Trial(key.name, dict(case), seed, key) for key, case in cases.items() for seed in seeds]
 
     @abstractmethod
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
@@ -115,16 +116,49 @@ class Study(ABC):
         self,
         trials: Sequence[Finished],
         claim: Claim,
-        quantity: str,
         measured: Sequence[float],
         ours: str,
         remark: str = "",
+        quantity: str = "",
     ) -> Row:
-        """Return the row that puts the measured values of these trials, as the text `ours`, next to a claim."""
+        """Return the row that puts the measured values of these trials, as the text `ours`, next to a claim.
+
+        The row is called `quantity`, by default the name of the claim.
+        """
         if all(self.as_published(each.trial) for each in trials):
-            return claim.compare(quantity, measured, ours, remark)
-        return claim.not_compared(quantity, ours, remark, OTHER_CONDITIONS)
+            return claim.compare(quantity or claim.name, measured, ours, remark)
+        return claim.not_compared(quantity or claim.name, ours, remark, OTHER_CONDITIONS)
+
+    def row(
+        self,
+        trials: Sequence[Finished],
+        quantity: str,
+        measured: Sequence[float],
+        form: str = ".4g",
+        remark: str = "",
+        ours: str | None = None,
+    ) -> Row:
+        """Return the row that puts measured values next to the claim about their subject or all trials, if any.
+
+        `ours` is the text for the measured values; by default they are written in the format `form`.
+        """
+        trial = trials[0].trial
+        name = f"{trial.name}: {quantity}"
+        ours = listed(measured, form) or "none" if ours is None else ours
+        claim = self.find_claim(quantity, trial.subject) or self.find_claim(quantity)
+        if claim is None:
+            return Row(name, "", ours, remark=remark)
+        return self.compare(trials, claim, measured, ours, remark, name)
 
     def figure(self, results: Sequence[Finished]) -> Figure | None:
         """Draw the results with `drawing.svg` in the page's colours; None if the table suffices."""
         return None
+
+
+def listed(values: Iterable[Any], form: str = "") -> str:
+    """Return the values as text, separated by commas.
+
+    >>> listed([0.25, 3], ".1f")
+    '0.2, 3.0'
+    """
+    return ", ".join(f"{value:{form}}" for value in values)

@@ -46,37 +46,33 @@ def written_by_newer(environment: Mapping[str, Any]) -> str:
     return newer_version_note(str(environment.get("mnemoscope", "")))
 
 
-def finished_trials(study: Study, preset: Preset, folder: Path) -> list[Finished]:
+def finished_trials(study: Study, preset: str, folder: Path) -> list[Finished]:
     """Return the finished trials of a preset in a folder, with any seeds, in the order of the grid."""
-    seeds = sorted({read_trial(path)["trial"]["seed"] for path in folder.glob("*/trial.json")})
-    trials = [trial for trial in study.trials(preset.settings, seeds) if trial_file(folder, trial).exists()]
-    contents = [read_trial(trial_file(folder, trial)) for trial in trials]
-    return [
-        Finished(trial, content["result"], content.get("environment", {}))
-        for trial, content in zip(trials, contents, strict=True)
-    ]
+    stored = {path: read_trial(path) for path in folder.glob("*/trial.json")}
+    seeds = sorted({content["trial"]["seed"] for content in stored.values()})
+    trials = [(trial, stored.get(trial_file(folder, trial))) for trial in _trials(study, preset, seeds)]
+    return [Finished(trial, found["result"], found.get("environment", {})) for trial, found in trials if found]
 
 
 def command_of(study: Study, preset: str, finished: Sequence[Finished]) -> str:
     """Return the command that runs these trials."""
-    seeds = tuple(dict.fromkeys(each.trial.seed for each in finished))
+    seeds = _seeds(finished)
     chosen = "" if seeds == study.presets[preset].seeds else f" --seeds {' '.join(map(str, seeds))}"
     return f"mnemoscope study {study.name} --preset {preset}{chosen}"
 
 
-def missing_trials(study: Study, preset: Preset, finished: Sequence[Finished]) -> list[str]:
+def missing_trials(study: Study, preset: str, finished: Sequence[Finished]) -> list[str]:
     """Return the names of the trials of the command that are not finished."""
     done = {each.trial.hash for each in finished}
-    seeds = tuple(dict.fromkeys(each.trial.seed for each in finished))
-    trials = study.trials(preset.settings, seeds)
+    trials = _trials(study, preset, _seeds(finished))
     return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in done]
 
 
-def preset_progress(study: Study, preset: Preset, finished: Sequence[Finished]) -> dict[str, int]:
+def preset_progress(study: Study, preset: str, finished: Sequence[Finished]) -> dict[str, int]:
     """Count the trials of a preset with the preset's seeds, and those of them that are finished."""
     done = {each.trial.hash for each in finished}
-    trials = [trial.hash for trial in study.trials(preset.settings, preset.seeds)]
-    return {"finished": sum(trial in done for trial in trials), "trials": len(trials)}
+    trials = _trials(study, preset, preset_of(study, preset).seeds)
+    return {"finished": sum(trial.hash in done for trial in trials), "trials": len(trials)}
 
 
 def summary_of(
@@ -87,13 +83,12 @@ def summary_of(
     environments: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the content of `summary.json`; a file of `results/` is a copy of one."""
-    chosen = preset_of(study, preset)
     return {
         "study": study.name,
         "preset": preset,
         "command": command_of(study, preset, finished),
-        "of the preset": preset_progress(study, chosen, finished),
-        "not run": missing_trials(study, chosen, finished),
+        "of the preset": preset_progress(study, preset, finished),
+        "not run": missing_trials(study, preset, finished),
         "environments": [each for n, each in enumerate(environments) if each not in environments[:n]],
         "claims": [claim_as_json(claim) for claim in study.claims],
         "rows": [row_as_json(row) for row in rows],
@@ -104,7 +99,7 @@ def summary_of(
 def claim_as_json(claim: Claim) -> dict[str, Any]:
     """Return a claim as plain data."""
     return {
-        **_subject_as_json(claim.subject),
+        **subject_as_json(claim.subject),
         "quantity": claim.quantity,
         "value": claim.value,
         "tolerance": claim.tolerance,
@@ -114,7 +109,7 @@ def claim_as_json(claim: Claim) -> dict[str, Any]:
 
 def row_as_json(row: Row) -> dict[str, Any]:
     """Return a row as plain data, with its subject if it has a claim."""
-    subject = {} if row.claim is None else {"about": _subject_as_json(row.claim.subject)}
+    subject = {} if row.claim is None else {"about": subject_as_json(row.claim.subject)}
     return {
         "quantity": row.quantity,
         **subject,
@@ -132,5 +127,14 @@ def trial_as_json(trial: Trial) -> dict[str, Any]:
     return {"name": trial.name, "settings": dict(trial.settings), "seed": trial.seed}
 
 
-def _subject_as_json(subject: Subject) -> dict[str, Any]:
+def subject_as_json(subject: Subject) -> dict[str, Any]:
+    """Return a subject as plain data."""
     return {"network": subject.network, "task": subject.task, "condition": dict(subject.condition)}
+
+
+def _trials(study: Study, preset: str, seeds: Sequence[int]) -> list[Trial]:
+    return study.trials(preset_of(study, preset).settings, seeds)
+
+
+def _seeds(finished: Sequence[Finished]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(each.trial.seed for each in finished))

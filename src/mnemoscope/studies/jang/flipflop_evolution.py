@@ -191,7 +191,7 @@ class FlipFlopEvolution(Study):
                 ),
             ]
             rows += [
-                self.compare(trials, self.claim(quantity), f"{name}: {quantity}", measured, ours, remark)
+                self.compare(trials, self.claim(quantity), measured, ours, remark, f"{name}: {quantity}")
                 for quantity, measured, ours, remark in compared
             ]
             complete = sum(all(index == 1 for index in outcome["index_sum"]) for outcome in outcomes)

@@ -191,7 +191,7 @@ class FlipFlopNoise(Study):
             capped = mean_and_deviation(ratios(kinds, other, SILENT), ".2f")
             ours = mean_and_deviation(measured, ".2f")
             remark = f"by seed {', '.join(f'{value:.2f}' for value in measured)}; with errors capped at 1: {capped}"
-            rows.append(self.compare(compared, claim, claim.name, measured, ours, remark))
+            rows.append(self.compare(compared, claim, measured, ours, remark))
         return rows + not_compared
 
     def figure(self, results: Sequence[Finished]) -> Figure:

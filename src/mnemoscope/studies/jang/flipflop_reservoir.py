@@ -186,7 +186,7 @@ class FlipFlopReservoir(Study):
                 if claim is None:
                     rows.append(Row(label, "", listed(key), remark=remark))
                 else:
-                    rows.append(self.compare(trials, claim, label, measured, listed(key), remark))
+                    rows.append(self.compare(trials, claim, measured, listed(key), remark, label))
             rows += [
                 Row(
                     f"{name}: sign accuracy",

@@ -176,7 +176,7 @@ class FlipFlopTransfer(Study):
             f"{along.count(count)} nearest to a {shape}" for count, shape in named.items() if count in along
         )
         remark = f"{counts}; in rates {', '.join(map(str, in_rates))}"
-        return self.compare(trials, claim, claim.name, along, ", ".join(map(str, along)), remark)
+        return self.compare(trials, claim, along, ", ".join(map(str, along)), remark)
 
     def _edges(self, trials: Sequence[Finished], claim: Claim) -> Row:
         spreads = {
@@ -185,7 +185,7 @@ class FlipFlopTransfer(Study):
         }
         ours, in_rates = (mean_and_deviation(spreads[kind], ".2f") for kind in ("currents", "rates"))
         remark = f"standard deviation of the edges divided by their mean; in rates {in_rates}"
-        return self.compare(trials, claim, claim.name, spreads["currents"], ours, remark)
+        return self.compare(trials, claim, spreads["currents"], ours, remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(9.0, 8.0)

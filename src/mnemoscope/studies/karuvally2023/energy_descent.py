@@ -300,12 +300,12 @@ class EnergyDescent(ComputedStudy):
             share = sum(rises) / steps
             ours = f"{sum(rises):,} of {steps:,}" + (f" ({share:.0%})" if sum(rises) else "")
             remark = remark or (_by_activation(trials, key) if sum(rises) else "")
-            return self.row(trials, self.claims[number], rises, ours, remark)
+            return self.compare(trials, self.claims[number], rises, ours, remark)
 
         def error(number: int, key: str) -> Row:
             errors = [finished.result["error"][key] for finished in results]
             remark = "relative to the absolute sum of all terms"
-            return self.row(results, self.claims[number], errors, f"{max(errors):.1e}", remark)
+            return self.compare(results, self.claims[number], errors, f"{max(errors):.1e}", remark)
 
         tanh = [finished for finished in results if finished.trial.settings["sigma"] == "tanh"]
         pooled = f"with the same sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
@@ -333,7 +333,7 @@ class EnergyDescent(ComputedStudy):
             count(9, "general"),
             error(10, "general"),
             count(11, "below", [finished for finished in results if finished.result["states"]], "states", searched),
-            self.row(
+            self.compare(
                 unbounded_rates,
                 self.claims[12],
                 [finished.result["unbounded"] for finished in unbounded_rates],

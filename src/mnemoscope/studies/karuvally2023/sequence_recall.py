@@ -132,7 +132,7 @@ class SequenceRecall(ComputedStudy):
                     f"{periods:.0%} of the steps are right, because I + Phi^T holds the last memory as strongly as it "
                     f"calls for the next"
                 )
-                rows.append(self.row([finished], AT_ONE, [at_one], f"{at_one:.0%}", remark))
+                rows.append(self.compare([finished], AT_ONE, [at_one], f"{at_one:.0%}", remark))
             rows.append(
                 Row(f"k = {k}: gains without fault", "nothing", _without_fault(share), remark=_remark(k, share))
             )

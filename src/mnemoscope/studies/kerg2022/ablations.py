@@ -125,7 +125,7 @@ class Ablations(RelationalStudy):
         ours = f"{least}, {100 * lost[least]:.1f} points"
         return [
             *super().contrast_rows(results),
-            self.compare(results, self.claim(LEAST), LEAST, [float(least == "dist3")], ours, ""),
+            self.compare(results, self.claim(LEAST), [float(least == "dist3")], ours),
         ]
 
 

@@ -192,7 +192,7 @@ class ComparisonStudy(RelationalStudy):
             claim = self.find_claim(DEVIATION, mixture_on(task))
             if claim is not None and len(trials) > 1:
                 deviation = stdev(run.result[next(iter(self.unseen))] for run in trials)
-                rows.append(self.compare(trials, claim, claim.name, [deviation], f"{100 * deviation:.1f} points"))
+                rows.append(self.compare(trials, claim, [deviation], f"{100 * deviation:.1f} points"))
         return rows
 
     def remark(self, trials: Sequence[Finished], key: str = "") -> str:

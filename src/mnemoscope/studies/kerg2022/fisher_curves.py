@@ -125,7 +125,7 @@ class FisherCurves(ComputedStudy):
         others = [key for key in networks if any(key[1:])]
 
         def row(number: int, measured: Sequence[float], remark: str, form: str = ".3g") -> Row:
-            return self.row(results, self.claims[number], measured, spread(measured, form), remark)
+            return self.compare(results, self.claims[number], measured, spread(measured, form), remark)
 
         def over_line(key: tuple[float, float, float]) -> list[float]:
             curves = networks[key]["curve"][:size], lines[key[0]]["curve"]

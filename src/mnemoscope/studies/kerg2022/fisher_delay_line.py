@@ -191,7 +191,7 @@ class FisherDelayLine(ComputedStudy):
             return [value for group in groups for value in group[name]]
 
         def row(number: int, measured: Sequence[float], remark: str = "") -> Row:
-            return self.row(results, self.claims[number], measured, spread(measured, ".2g"), remark)
+            return self.compare(results, self.claims[number], measured, spread(measured, ".2g"), remark)
 
         count = f"{len(gathered('sigma')):,} random chains"
         fails = [group for group in chains if min(group["squared"]) < 0]

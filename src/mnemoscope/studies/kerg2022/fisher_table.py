@@ -144,10 +144,10 @@ class FisherTable(ComputedStudy):
             result, total = each.result, each.result["total"]
             remark = f"a plain inverse gives {spread(result['plain'], '.2f')}; condition {result['condition']:.0e}"
             printed = self.claim("printed", each.trial.subject)
-            rows.append(self.row([each], printed, [total], f"{total:.4f}", remark))
+            rows.append(self.compare([each], printed, [total], f"{total:.4f}", remark))
             if corrected := self.find_claim("corrected", each.trial.subject):
                 error = f"estimated relative error {result['error']:.0e}"
-                rows.append(self.row([each], corrected, [total], f"{total:.4f}", error))
+                rows.append(self.compare([each], corrected, [total], f"{total:.4f}", error))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:

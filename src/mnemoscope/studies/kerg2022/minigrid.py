@@ -192,7 +192,7 @@ class MiniGrid(Study):
             if claim is None:
                 rows.append(Row(quantity, "", ours, remark=remark))
             else:
-                rows.append(self.compare(trials, claim, quantity, measured, ours, remark))
+                rows.append(self.compare(trials, claim, measured, ours, remark, quantity))
         seconds = ", ".join(f"{result['seconds']:,.0f}" for result in stable)
         last = ", ".join(_last(result["curve"]) for result in stable)
         remark = f"{trials[0].result['parameters']:,} parameters; {seconds} s"

@@ -121,7 +121,7 @@ class PrimacyBias(ComputedStudy):
                 values = [each.result[key] for each in trials]
                 remark = f"mean of {len(values)} networks {mean(values):.3f}"
                 claim = self.claim(quantity, about("", task))
-                rows.append(self.compare(trials, claim, f"{name}: {quantity}", values, spread(values, ".2f"), remark))
+                rows.append(self.compare(trials, claim, values, spread(values, ".2f"), remark, f"{name}: {quantity}"))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:

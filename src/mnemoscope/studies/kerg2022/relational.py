@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig, changed
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import Claim, Row, Subject, Verdict, about, with_reason
+from mnemoscope.replication.claims import Claim, Row, Subject, about, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
+from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.studies.kerg2022.relational_figure import Panel, draw_accuracies
 from mnemoscope.studies.kerg2022.relational_reasons import (
     LEARNED,
@@ -339,7 +340,7 @@ class RelationalStudy(LearningStudy):
             single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
             ours += f"; one seed of {' and '.join(single)}" if single else ""
             claim, gains = contrast.claim, list(measured.gains.values())
-            row = self.compare(measured.runs, claim, claim.name, gains, ours)
+            row = self.compare(measured.runs, claim, gains, ours)
             rows.append(self.judge_contrast(row, contrast, measured))
         return rows
 

@@ -135,7 +135,7 @@ class MatrixCapacity(ComputedStudy):
         general = [run for run in results if run.trial.settings["kind"] == "general"]
 
         def row(number: int, trials: Sequence[Finished], measured: Sequence[float], ours: str, remark: str) -> Row:
-            return self.row(trials, self.claims[number], measured, ours, remark)
+            return self.compare(trials, self.claims[number], measured, ours, remark)
 
         if normal:
             published, exact = _totals(normal, "published"), _totals(normal, "exact")

@@ -171,7 +171,7 @@ class QueueCapacity(ComputedStudy):
         def row(
             number: int, trials: Sequence[Finished], measured: Sequence[float], remark: str, form: str = ".3g"
         ) -> Row:
-            return self.row(trials, self.claims[number], measured, spread(measured, form), remark)
+            return self.compare(trials, self.claims[number], measured, spread(measured, form), remark)
 
         weight_1, normal, general = (
             [run for run in results if run.trial.settings["kind"] == kind]

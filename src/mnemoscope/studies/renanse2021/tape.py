@@ -15,7 +15,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
-from mnemoscope.replication.learning_study import by_name, colours, finite, first_step
+from mnemoscope.replication.learning_study import by_name, colours, draw_range, finite, first_step
 from mnemoscope.replication.solving_study import CURRICULUM_OPTIONS, SolvingStudy, ended
 from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.tasks import Task
@@ -182,7 +182,7 @@ class TapeStudy(SolvingStudy):
         claim = self.find_claim("parameters", trial.subject)
         if claim is None:
             return Row(f"{trial.name}: parameters", "", str(number))
-        return Study.compare(self, trials, claim, claim.name, [number], str(number))
+        return Study.compare(self, trials, claim, [number], str(number))
 
     def first_evaluation(self, trials: Sequence[Finished], most: float) -> Row:
         """Return the row for the iterations up to the first evaluation with at most that many wrong bits."""
@@ -240,10 +240,7 @@ def draw_curves(axes: Any, curves: Sequence[Mapping[str, Sequence[float]]], name
     curves = [curve for curve in curves if curve["step"]]  # without the seeds that diverged before an evaluation
     steps = sorted({step for curve in curves for step in curve["step"]})
     values = [[_held(curve, step) for curve in curves] for step in steps]
-    axes.plot(steps, [median(at) for at in values], color=colour, label=name)
-    axes.fill_between(
-        steps, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15, linewidth=0
-    )
+    draw_range(axes, steps, values, color=colour, label=name)
 
 
 def _held(curve: Mapping[str, Sequence[float]], step: float) -> float:
@@ -258,10 +255,7 @@ def draw_lengths(axes: Any, tested: Sequence[Mapping[int, float]], colour: str) 
         return
     lengths = sorted(tested[0])
     values = [[wrong[length] for wrong in tested] for length in lengths]
-    axes.plot(lengths, [median(at) for at in values], color=colour, marker=".")
-    axes.fill_between(
-        lengths, [min(at) for at in values], [max(at) for at in values], color=colour, alpha=0.15, linewidth=0
-    )
+    draw_range(axes, lengths, values, color=colour, marker=".")
 
 
 def draw_uninformed(axes: Any, results: Sequence[Finished]) -> None:
