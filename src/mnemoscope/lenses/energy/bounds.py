@@ -38,40 +38,28 @@ def lower_bound(weights: Weights, y: Float[Tensor, "*batch features"]) -> LowerB
     >>> lower_bound(steep, torch.zeros(2).double()).exists
     False
     """
-    bounds = [_by_features(weights, y), _by_memories(weights, y)]
-    known = [(value, reason) for value, reason in bounds if value is not None]
+    f, h = (weights.sigma_f, weights.current), (weights.sigma_h, weights.delayed_drive(y))
+    recall = sqrt(weights.alpha_s) * weights.Xi
+    bounds = {
+        f"the range of {weights.sigma_f.name} (sigma_f) is bounded": _by_range(*f, *h, recall.mT),
+        f"the range of {weights.sigma_h.name} (sigma_h) is bounded": _by_range(*h, *f, recall),
+    }
+    known = {reason: value for reason, value in bounds.items() if value is not None}
     if known:
-        value = torch.stack([value for value, _ in known]).max(0).values
-        return LowerBound(value, True, "; ".join(reason for _, reason in known))
+        return LowerBound(torch.stack([*known.values()]).max(0).values, True, "; ".join(known))
     return _by_powers(weights, y)
 
 
-def _by_features(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
-    """For bounded g: `L_f*(g) - u.g >= -L_f(u)` by conjugacy, and each V_h lies in an interval."""
-    interval = _range(weights.sigma_f, sqrt(weights.alpha_s) * weights.Xi.mT)
-    if interval is None:
-        return None, ""
-    most = _largest_value(weights.sigma_h, *(weights.delayed_drive(y) + edge for edge in interval))
-    if most is None:
-        return None, ""
-    return -weights.sigma_f.value(_current(weights)) - most, f"the range of {weights.sigma_f.name} (sigma_f) is bounded"
+def _by_range(
+    bounded: Lagrangian, drive: Tensor, other: Lagrangian, other_drive: Tensor, matrix: Tensor
+) -> Tensor | None:
+    """Return the bound for rates s in a bounded range; None if the range, or the L of the others, is not bounded.
 
-
-def _by_memories(weights: Weights, y: Tensor) -> tuple[Tensor | None, str]:
-    """For bounded p: `L_h*(p) - c.p >= -L_h(c)`, and each entry of `sqrt(alpha_s) Xi p + u` lies in an interval."""
-    interval = _range(weights.sigma_h, sqrt(weights.alpha_s) * weights.Xi)
-    if interval is None:
-        return None, ""
-    most = _largest_value(weights.sigma_f, *(_current(weights) + edge for edge in interval))
-    if most is None:
-        return None, ""
-    return -weights.sigma_h.value(
-        weights.delayed_drive(y)
-    ) - most, f"the range of {weights.sigma_h.name} (sigma_h) is bounded"
-
-
-def _current(weights: Weights) -> Tensor:
-    return weights.Xi.new_zeros(weights.features) if weights.current is None else weights.current
+    `L*(s) - drive.s >= -L(drive)` by conjugacy, and each entry of `matrix s + other_drive` lies in an interval.
+    """
+    interval = _range(bounded, matrix)
+    most = None if interval is None else _largest_value(other, *(other_drive + edge for edge in interval))
+    return None if most is None else -bounded.value(drive) - most
 
 
 def _range(sigma: Lagrangian, matrix: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -101,7 +89,7 @@ def _by_powers(weights: Weights, y: Tensor) -> LowerBound:
     if degree is None or p is None:
         return LowerBound(none, None, "no bound is known for these nonlinearities")
     if not weights.Xi.any():
-        value = -weights.sigma_f.value(_current(weights)) - weights.sigma_h.value(weights.delayed_drive(y))
+        value = -weights.sigma_f.value(weights.current) - weights.sigma_h.value(weights.delayed_drive(y))
         return LowerBound(value, True, "Xi is 0")
     m = degree / (degree - 1)
     if m == p == 2:
@@ -112,7 +100,7 @@ def _by_powers(weights: Weights, y: Tensor) -> LowerBound:
     # Hoelder: |V_h| <= a G + b entry by entry, with G = |g|_m; (a G + b)^p <= 2^(p-1) (a^p G^p + b^p)
     a, b = sqrt(weights.alpha_s) * weights.Xi.abs().pow(degree).sum(0).pow(1 / degree), weights.delayed_drive(y).abs()
     K = 2 ** (p - 1) * float(a.pow(p).sum())
-    pushed = float(_current(weights).abs().pow(degree).sum()) ** (1 / degree)
+    pushed = float(weights.current.abs().pow(degree).sum()) ** (1 / degree)
     share = 1.0 if pushed == 0 else 0.5  # of G^m / m that bounds the memories; the rest bounds the current
     least = -(1 - 1 / m) * pushed ** (m / (m - 1)) * (1 - share) ** (-1 / (m - 1)) if pushed else 0.0
     if m > p:
@@ -142,7 +130,7 @@ def _by_quadratics(weights: Weights, y: Tensor) -> LowerBound:
     Q = torch.eye(weights.features, dtype=torch.float64) - weights.alpha_s * (weights.Xi @ weights.Xi.mT)
     gains, modes = torch.linalg.eigh(Q)
     strength = 1 - float(gains[0])
-    q = _current(weights) + sqrt(weights.alpha_s) * c @ weights.Xi.mT
+    q = weights.current + sqrt(weights.alpha_s) * c @ weights.Xi.mT
     pushed = q @ modes
     flat = gains <= weights.features * torch.finfo(gains.dtype).eps * max(1.0, strength)
     if not bool(flat.any()):

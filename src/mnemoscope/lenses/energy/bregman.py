@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.lenses.energy.terms import map_energy
-from mnemoscope.lenses.energy.weights import Weights
+from mnemoscope.lenses.energy.weights import Features, Weights
 
 ROUNDING = 512
 """A change counts as a rise if it exceeds this many machine epsilons of the absolute sum of the terms."""
@@ -59,27 +59,16 @@ class StepDescent:
         return beyond_rounding(self.change, self.size)
 
 
-def step_descent(
-    weights: Weights,
-    x: Float[Tensor, "*batch features"],
-    y: Float[Tensor, "*batch features"],
-    *,
-    following: bool = False,
-) -> StepDescent:
+def step_descent(weights: Weights, x: Features, y: Features, *, following: bool = False) -> StepDescent:
     """Return the change of the energy (Eq 25 of the notes) in one step from V_f = x, V_d = y, and its prediction.
 
-    Args:
-        weights: weights of the memory.
-        x: V_f before the step.
-        y: V_d during the step.
-        following: whether V_d moves to sigma_f(x+) after the step, as in an Elman network, instead of staying frozen.
+    If V_d is `following`, it moves to sigma_f(x+) after the step, as in an Elman network; otherwise it stays frozen.
 
     >>> weights = Weights.from_matrices(torch.randn(4, 3), torch.randn(3, 3), "softmax")
     >>> x, y = torch.randn(2, 1000, 4, dtype=torch.float64)
     >>> steps = step_descent(weights, x, y)
     >>> bool((steps.change <= 0).all()), bool((steps.error < 1e-12).all())
     (True, True)
-
     """
     _check(weights, x, y)
     after = weights.step(x, y)

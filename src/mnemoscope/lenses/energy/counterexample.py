@@ -13,9 +13,9 @@ from mnemoscope.lenses.energy.bregman import ROUNDING
 from mnemoscope.lenses.energy.terms import Energy
 from mnemoscope.lenses.energy.trajectories import FAR
 
-SEARCHED = 512
+STARTS = 512
 """Random starts of the search for a rise."""
-SEARCHED_STEPS = 40
+STEPS = 40
 """Steps from each of these starts."""
 ORBIT_STARTS = 64
 """States after these steps from which an orbit is searched."""
@@ -25,15 +25,17 @@ CLOSE = 1e-9
 """A state has returned if it differs by less than this share of the size of the states."""
 
 
-def largest_rise(*runs: tuple[Tensor, Energy, Tensor | None, float]) -> dict[str, Tensor]:
-    """Return rates, energies, and V_d if it is given, before and after the largest rise in these runs.
+def largest_rise(
+    *runs: tuple[Tensor, Energy, float], delayed: Callable[[Tensor], Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Return rates, energies, and V_d if it is not the rates, before and after the largest rise in these runs.
 
-    Each run is (rates, energy, V_d or None, machine epsilon). The result is empty if no energy rises by more than
-    rounding. An energy of two successive states has one time less than the rates, and its rise spans three states.
+    Each run is (rates, energy, machine epsilon). The result is empty if no energy rises by more than rounding. An
+    energy of two successive states has one time less than the rates, and its rise spans three states.
     """
     found: dict[str, Tensor] = {}
     most = 0.0
-    for rates, terms, delayed, precision in runs:
+    for rates, terms, precision in runs:
         energy, size = terms.total, terms.size
         change = energy.diff(dim=0)
         change = torch.where(torch.isfinite(change), change, -inf)
@@ -44,7 +46,7 @@ def largest_rise(*runs: tuple[Tensor, Energy, Tensor | None, float]) -> dict[str
             states = slice(step, step + 2 + len(rates) - len(energy))
             found = {"rise": rates[states, member].clone(), "rise_energy": energy[step : step + 2, member].clone()}
             if delayed is not None:
-                found["rise_delayed"] = delayed[states, member].clone()
+                found["rise_delayed"] = delayed(rates)[states, member].clone()
     return found
 
 

@@ -11,41 +11,33 @@ from torch import Tensor
 
 from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.lenses.energy.bounds import lower_bound
-from mnemoscope.lenses.energy.counterexample import SEARCHED
+from mnemoscope.lenses.energy.counterexample import STARTS
 from mnemoscope.lenses.energy.flow import flow_guarantee, flow_rates, flow_sizes, flow_slack, flow_terms
 from mnemoscope.lenses.energy.recurrence import EPS
 from mnemoscope.lenses.energy.result import EnergyDescent
-from mnemoscope.lenses.energy.trajectories import SPREAD, check_states
+from mnemoscope.lenses.energy.trajectories import Plan, check_states
 from mnemoscope.lenses.energy.weights import Weights
 
 
 def flow_descent(
-    cell: EpisodicMemory,
-    trajectory: Any,
-    input: Tensor | None,
-    times: Tensor | None,
-    steps: int,
-    starts: int,
-    generator: torch.Generator,
-    tolerance: float,
+    cell: EpisodicMemory, trajectory: Any, input: Tensor | None, times: Tensor | None, plan: Plan
 ) -> EnergyDescent:
     """Return the energy of the three populations along a given or integrated trajectory."""
     memory = cell.frozen(torch.float64)
     assert isinstance(memory, EpisodicMemory)
     weights = replace(Weights.from_memory(memory, input), rounding=torch.finfo(cell.Xi.dtype).eps)
-    guarantee = flow_guarantee(memory, weights, tolerance)
+    guarantee = flow_guarantee(memory, weights, plan.tolerance)
     kind = guarantee.kind
-    u = weights.Xi.new_zeros(weights.features) if weights.current is None else weights.current
+    u, (features, memories) = weights.current, weights.Xi.shape
 
     def random(count: int) -> EpisodicState:
-        f, d = (SPREAD * torch.randn(count, weights.features, generator=generator).double() for _ in range(2))
-        h = SPREAD * torch.randn(count, weights.Xi.shape[1], generator=generator).double()
+        f, d, h = (plan.random_fields(count, size) for size in (features, features, memories))
         return memory.settled(EpisodicState(f, h, weights.sigma_f(d)))
 
     if trajectory is None:
         longest = max(filter(isfinite, (memory.T_f, memory.T_h, memory.T_d)))
-        times = torch.linspace(0, 10 * longest, steps + 1).double() if times is None else times.double()
-        states = memory.integrate(random(starts), times, input=u)
+        times = torch.linspace(0, 10 * longest, plan.steps + 1).double() if times is None else times.double()
+        states = memory.integrate(random(plan.starts), times, input=u)
     else:
         states = memory.settled(_check_trajectory(trajectory, memory))
         times = torch.arange(len(states.V_f)).double() if times is None else times.double()
@@ -55,9 +47,8 @@ def flow_descent(
     velocities = memory(u, states)
     rates = flow_rates(memory, weights, kind, states, velocities)
     bound = lower_bound(weights, states.V_d[0]) if kind == "frozen" else None
-    size = f"{weights.features} features, {weights.Xi.shape[1]} memories"
     descent = EnergyDescent(
-        system=f"the episodic memory ({weights.sigma_f.name}, {size})",
+        system=f"the episodic memory ({weights.sigma_f.name}, {features} features, {memories} memories)",
         guaranteed=guarantee.guaranteed,
         kind=kind,
         reason=guarantee.reason,
@@ -78,7 +69,7 @@ def flow_descent(
     )
     if descent.guaranteed:
         return descent
-    tried = random(SEARCHED)
+    tried = random(STARTS)
     upward = flow_rates(memory, weights, kind, tried, memory(u, tried)).total
     worst = int(upward.argmax())
     if upward[worst] <= 0:

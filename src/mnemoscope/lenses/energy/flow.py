@@ -78,9 +78,7 @@ def flow_terms(weights: Weights, kind: FlowKind, states: EpisodicState) -> Energ
     energy = flow_energy(weights, *states)
     if kind != "settling":
         return energy
-    c = weights.delayed_drive(states.V_d)
-    quadratic = (states.V_d * (states.V_d @ weights.coupling())).sum(-1) / 2
-    return Energy({**energy.terms, "delayed": c.square().sum(-1) / 2 + quadratic})
+    return Energy({**energy.terms, "delayed": weights.settled_energy(states.V_d)})
 
 
 def flow_rates(

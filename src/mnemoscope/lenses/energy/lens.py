@@ -8,13 +8,12 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Cell, EpisodicMap, EpisodicMemory, EpisodicState, Model, adapt
-from mnemoscope.lenses.energy.elman import elman_descent
 from mnemoscope.lenses.energy.episodic_flow import flow_descent
-from mnemoscope.lenses.energy.episodic_map import map_descent
 from mnemoscope.lenses.energy.lyapunov import TOLERANCE
 from mnemoscope.lenses.energy.recurrence import elman_recurrence
 from mnemoscope.lenses.energy.result import EnergyDescent
-from mnemoscope.lenses.energy.trajectories import check_states
+from mnemoscope.lenses.energy.steps import elman_descent, map_descent
+from mnemoscope.lenses.energy.trajectories import Plan, check_states
 
 
 def energy_descent(
@@ -60,18 +59,18 @@ def energy_descent(
     if isinstance(system, Model):
         raise TypeError("A Model adds a readout to its cell; pass the cell itself: energy_descent(model.cell).")
     cell = adapt(system)
-    plan = (steps, starts, torch.Generator().manual_seed(seed), tolerance)
+    plan = Plan(steps, starts, torch.Generator().manual_seed(seed), tolerance)
     if not isinstance(cell, EpisodicMap) and (delayed is not None or hold != 1):
         raise ValueError(f"delayed and hold belong to an EpisodicMap, but the system is a {type(cell).__name__}.")
     if not isinstance(cell, EpisodicMemory) and times is not None:
         raise ValueError(f"times belong to an EpisodicMemory, but a {type(cell).__name__} moves in steps.")
     if isinstance(cell, EpisodicMemory):
-        return flow_descent(cell, trajectory, input, times, *plan)
+        return flow_descent(cell, trajectory, input, times, plan)
     if isinstance(trajectory, tuple):
         raise ValueError("A trajectory of this system is one tensor (time, batch, size), but a tuple was given.")
     if isinstance(cell, EpisodicMap):
-        return map_descent(cell, trajectory, input, delayed, hold, *plan)
+        return map_descent(cell, trajectory, input, delayed, hold, plan)
     recurrence = elman_recurrence(cell, input)
     name = f"{type(cell).__name__} ({recurrence.sigma.name}, {recurrence.size} units)"
     states = None if trajectory is None else check_states(trajectory, recurrence.size)
-    return elman_descent(recurrence, name, states, *plan)
+    return elman_descent(recurrence, name, states, plan)

@@ -25,17 +25,14 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.energy.bounds import LowerBound, lower_bound
 from mnemoscope.lenses.energy.recurrence import Recurrence
-from mnemoscope.lenses.energy.symmetry import (
-    MOST_UNEVEN,
-    Symmetry,
-    describe_asymmetry,
-    symmetriser,
-    unevenness,
-    within_rounding,
-)
+from mnemoscope.lenses.energy.symmetry import Symmetry, describe_asymmetry, symmetriser, why_no_weights, within_rounding
 from mnemoscope.lenses.energy.terms import Energy
+from mnemoscope.lenses.energy.trajectories import simulate
+from mnemoscope.lenses.energy.weights import Weights
 
+Rates = Float[Tensor, "time *batch size"]
 Kind = Literal["one-step", "two-step", "contraction", "none"]
 TOLERANCE = 1e-6
 """Asymmetry, as a share of |W|, up to which the function of the symmetric part is used by default. It is guaranteed to
@@ -64,7 +61,24 @@ class Lyapunov:
     euclidean: bool = True
     """Whether the distance of a contraction is Euclidean; else it is the largest entry."""
 
-    def energy(self, g: Float[Tensor, "time *batch size"]) -> Energy:
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return self.recurrence.size
+
+    def step(self, g: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
+        """Return the next rates."""
+        return self.recurrence.step(g)
+
+    def run(self, start: Float[Tensor, "*batch size"], steps: int) -> Rates:
+        """Return the rates over time, truncated before any of them diverges."""
+        return simulate(lambda run: self.step(run[-1]), start, steps)
+
+    def following(self, g: Rates) -> Float[Tensor, "steps *batch size"]:
+        """Return the rates one step after each of these but the last."""
+        return self.step(g[:-1])
+
+    def energy(self, g: Rates) -> Energy:
         """Return V along rates, (time, *batch); for two steps from the second state on."""
         if self.kind == "contraction":
             return Energy({"distance": self._distance(g)})
@@ -74,26 +88,20 @@ class Lyapunov:
             return Energy({"L*(g)": L[1:] + L[:-1], "g'.W g": product, "b.g": push[1:] + push[:-1]})
         return Energy({"L*(g)": L, "g.W g / 2": -(g * (g @ self._parts()[0])).sum(-1) / 2, "b.g": push})
 
-    def change(self, g: Float[Tensor, "time *batch size"]) -> Energy:
+    def change(self, g: Rates) -> Energy:
         """Return the change of `energy` in each step by cause, from the identity; for trajectories of the network."""
         if self.kind == "contraction":
             return Energy({"contraction": self._distance(g).diff(dim=0)})
         M, A = self._parts()
         if self.kind == "two-step":
             old, middle, new = g[:-2], g[1:-1], g[2:]
-            return Energy(
-                {"nonlinearity": -self._gap(middle, old), "asymmetry": ((new - old) * (middle @ A.mT)).sum(-1)}
-            )
+            odd = ((new - old) * (middle @ A.mT)).sum(-1)
+            return Energy({"nonlinearity": -self._gap(middle, old), "asymmetry": odd})
         d = g.diff(dim=0)
-        return Energy(
-            {
-                "nonlinearity": -self._gap(g[:-1], g[:-1]),
-                "symmetric part": -(d * (d @ M)).sum(-1) / 2,
-                "asymmetry": (d * (g[:-1] @ A.mT)).sum(-1),
-            }
-        )
+        even, odd = -(d * (d @ M)).sum(-1) / 2, (d * (g[:-1] @ A.mT)).sum(-1)
+        return Energy({"nonlinearity": -self._gap(g[:-1], g[:-1]), "symmetric part": even, "asymmetry": odd})
 
-    def size(self, g: Float[Tensor, "time *batch size"]) -> Tensor:
+    def size(self, g: Rates) -> Tensor:
         """Return the scale of rounding of each `change`: the terms before and after it, or the rates for a distance."""
         if self.kind == "contraction":
             assert self.centre is not None
@@ -102,18 +110,35 @@ class Lyapunov:
             size = self.energy(g).size
         return size[1:] + size[:-1]
 
-    def slack(self, g: Float[Tensor, "time *batch size"]) -> Tensor:
-        """Return the most that rounding of the weights can add to each change of a guaranteed function.
+    def slack(self, g: Rates) -> Tensor | None:
+        """Return the most that rounding of the weights can add to each change; None if descent does not depend on it.
 
         This is |A| |d| |g|, and the share of a negative eigenvalue that should be 0.
         """
         if self.kind == "contraction" or not self.guaranteed:
-            return torch.zeros_like(g[0, ..., 0]).expand(len(g) - 1 - (self.kind == "two-step"), *g.shape[1:-1])
+            return None
         odd = float(torch.linalg.matrix_norm(self._parts()[1], 2))
         if self.kind == "two-step":
             return odd * (g[2:] - g[:-2]).norm(dim=-1) * g[1:-1].norm(dim=-1)
         d = g.diff(dim=0).norm(dim=-1)
         return odd * d * g[:-1].norm(dim=-1) + max(0.0, -self.lowest) * float(self.weights.max()) * d.square() / 2
+
+    def bound(self, g: Rates) -> LowerBound | None:
+        """Return a lower bound; None if none is known.
+
+        A one-step energy with unit weights has that of Xi Xi^T, the positive part of W: g.W g is at most g.Xi Xi^T g.
+        """
+        if self.kind == "contraction":
+            return LowerBound(torch.zeros(()), True, "it is a distance")
+        if self.kind != "one-step" or bool((self.weights != 1).any()):
+            return None
+        b = self.recurrence.b
+        values, modes = torch.linalg.eigh((self.recurrence.W + self.recurrence.W.mT) / 2)
+        Xi = modes * values.clamp_min(0).sqrt()
+        weights = Weights.from_matrices(Xi, torch.zeros_like(Xi), self.recurrence.sigma, current=b)
+        found = lower_bound(weights, torch.zeros_like(b))
+        # If W has negative eigenvalues too, an unbounded positive part does not show that the energy is unbounded.
+        return found if found.exists or bool(values[0] >= 0) else None
 
     def _distance(self, g: Tensor) -> Tensor:
         assert self.centre is not None
@@ -238,7 +263,7 @@ def _fixed_point(recurrence: Recurrence) -> Tensor:
 
 
 def _none(recurrence: Recurrence, plain: Symmetry, tolerance: float) -> Lyapunov:
-    weighted = _why_no_weights(recurrence.W) if recurrence.sigma.elementwise else ""
+    weighted = why_no_weights(recurrence.W) if recurrence.sigma.elementwise else ""
     slope = recurrence.lipschitz
     size = float(torch.linalg.matrix_norm(recurrence.W, 2))
     far = "" if slope is None else f", and (largest slope) |W| = {slope * size:.3g} is not below 1"
@@ -246,10 +271,3 @@ def _none(recurrence: Recurrence, plain: Symmetry, tolerance: float) -> Lyapunov
         f"W is not symmetric (antisymmetric part {plain.asymmetry:.2g} of |W|, tolerance {tolerance:g}){weighted}{far}"
     )
     return Lyapunov(recurrence, "none", reason, torch.ones_like(recurrence.b), plain.asymmetry, False)
-
-
-def _why_no_weights(W: Tensor) -> str:
-    uneven = unevenness(W)
-    if uneven > MOST_UNEVEN:
-        return f"; weights of its units were not tried, as they would differ by a factor of {uneven:.0e}"
-    return " and no weights of its units make it symmetric"

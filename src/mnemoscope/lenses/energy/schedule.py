@@ -9,102 +9,141 @@ parabola with its minimum at y = g.)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.energy.symmetry import Symmetry
+from mnemoscope.lenses.energy.bounds import LowerBound, lower_bound
+from mnemoscope.lenses.energy.symmetry import Symmetry, describe_asymmetry, within_rounding
 from mnemoscope.lenses.energy.terms import Energy, rates_energy
-from mnemoscope.lenses.energy.trajectories import FAR
-from mnemoscope.lenses.energy.weights import Weights
+from mnemoscope.lenses.energy.trajectories import simulate
+from mnemoscope.lenses.energy.weights import Features, Weights
+
+Rates = Float[Tensor, "time *batch features"]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A memory with V_d frozen at `frozen`, or set to the rates after every `hold` steps."""
+    """A memory with V_d frozen at `frozen`, or set to the rates after every `hold` steps, and its energy."""
 
     weights: Weights
-    frozen: Float[Tensor, "*batch features"] | None = None
+    frozen: Features | None = None
     hold: int = 1
+    kind: Literal["frozen", "schedule", "none"] = "none"
+    """"frozen": E falls; "schedule": E with the term of V_d for any schedule falls; "none": E may rise."""
+    reason: str = ""
+    asymmetry: float = nan
+    """Relative antisymmetric part of S; NaN if it plays no role."""
+    guaranteed: bool = False
+    """Whether the energy cannot rise, except by rounding of the weights."""
 
-    def field(self, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]) -> Tensor:
-        """Return the next V_f, from the rates g and V_d = y."""
-        weights = self.weights
-        recalled = weights.alpha_s**0.5 * weights.sigma_h(weights.memory_drive(g, y)) @ weights.Xi.mT
-        return recalled if weights.current is None else recalled + weights.current
+    @property
+    def units(self) -> int:
+        """Number of features."""
+        return self.weights.features
 
-    def follow(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
+    @property
+    def follows(self) -> bool:
+        """Whether V_d always equals the rates."""
+        return self.frozen is None and self.hold == 1
+
+    def step(self, g: Features) -> Features:
         """Return the next rates with V_d = g."""
-        return self.weights.sigma_f(self.field(g, g))
+        return self.weights.sigma_f(self.weights.field(g, g))
 
-    def run(self, start: Float[Tensor, "batch features"], steps: int) -> Float[Tensor, "time batch features"]:
+    def run(self, start: Features, steps: int) -> Rates:
         """Return the rates over time, truncated before any of them diverges."""
-        run, y = [start], start
-        for t in range(steps):
-            y = self._next(y, run[-1], t)
-            following = self.weights.sigma_f(self.field(run[-1], y))
-            if not bool((following.abs() < FAR).all()) and len(run) > 2:
-                break
-            run.append(following)
-        return torch.stack(run)
 
-    def delayed(self, rates: Float[Tensor, "time batch features"]) -> Float[Tensor, "time batch features"]:
+        def step(run: list[Tensor]) -> Tensor:
+            last = len(run) - 1
+            y = run[last - last % self.hold] if self.frozen is None else self.frozen.expand_as(start)
+            return self.weights.sigma_f(self.weights.field(run[-1], y))
+
+        return simulate(step, start, steps)
+
+    def delayed(self, rates: Rates) -> Rates:
         """Return V_d at each time, with the value that acts on the next step of V_f."""
-        y, path = rates[0], []
-        for t, g in enumerate(rates):
-            y = self._next(y, g, t)
-            path.append(y)
-        return torch.stack(path)
+        times = torch.arange(len(rates))
+        return rates[times - times % self.hold] if self.frozen is None else self.frozen.expand_as(rates)
 
-    def _next(self, y: Tensor, g: Tensor, t: int) -> Tensor:
-        if self.frozen is not None:
-            return self.frozen.expand_as(g)
-        return g if t % self.hold == 0 else y
+    def following(self, rates: Rates) -> Float[Tensor, "steps *batch features"]:
+        """Return the rates one step after each of these but the last."""
+        return self.weights.sigma_f(self.weights.field(rates[:-1], self.delayed(rates)[:-1]))
 
-    def deviation(
-        self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"]
-    ) -> float:
-        """Return how far rates deviate from a step of the memory, relative to their size."""
-        off = self.weights.sigma_f(self.field(rates[:-1], delayed[:-1])) - rates[1:]
-        return float(off.abs().amax() / rates.abs().amax().clamp_min(1e-300))
-
-    def energy(
-        self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"], settled: bool
-    ) -> Energy:
-        """Return the energy at each time (Eq 25 of the notes); `settled`: with the term of V_d for any schedule."""
+    def energy(self, rates: Rates) -> Energy:
+        """Return the energy at each time (Eq 25 of the notes), with the term of V_d if that makes it fall."""
+        delayed = self.delayed(rates)
         energy = rates_energy(self.weights, rates, delayed)
-        return Energy({**energy.terms, "V_d": self._delayed_term(delayed)}) if settled else energy
+        settled = {"V_d": self.weights.settled_energy(delayed)} if self.kind == "schedule" else {}
+        return Energy({**energy.terms, **settled})
 
-    def change(
-        self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"], settled: bool
-    ) -> Energy:
+    def change(self, rates: Rates) -> Energy:
         """Return the change in each step by cause: the two divergences, and the move of V_d after them."""
-        weights = self.weights
+        weights, delayed = self.weights, self.delayed(rates)
         g, g_after, y, y_after = rates[:-1], rates[1:], delayed[:-1], delayed[1:]
-        x, V_h, V_h_after = self.field(g, y), weights.memory_drive(g, y), weights.memory_drive(g_after, y)
+        x, V_h, V_h_after = weights.field(g, y), weights.memory_drive(g, y), weights.memory_drive(g_after, y)
         moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memory_drive(g_after, y_after))
-        if settled:
-            moved = moved + self._delayed_term(y_after) - self._delayed_term(y)
-        return Energy(
-            {
-                "features": -(weights.sigma_f.value(x) + weights.sigma_f.conjugate(g) - (x * g).sum(-1)),
-                "memories": -weights.sigma_h.divergence(V_h_after, V_h),
-                "move of V_d": moved,
-            }
-        )
+        if self.kind == "schedule":
+            moved = moved + weights.settled_energy(y_after) - weights.settled_energy(y)
+        causes = {
+            "features": -(weights.sigma_f.value(x) + weights.sigma_f.conjugate(g) - (x * g).sum(-1)),
+            "memories": -weights.sigma_h.divergence(V_h_after, V_h),
+            "move of V_d": moved,
+        }
+        return Energy(causes)
 
-    def slack(
-        self, rates: Float[Tensor, "time batch features"], delayed: Float[Tensor, "time batch features"]
-    ) -> Tensor:
-        """Return the most that rounding of S can add to each change with `settled`.
+    def size(self, rates: Rates) -> Tensor:
+        """Return the scale of rounding of each `change`."""
+        size = self.energy(rates).size
+        return size[1:] + size[:-1]
+
+    def slack(self, rates: Rates) -> Tensor | None:
+        """Return the most that rounding of the weights can add to each change; None if descent does not depend on it.
 
         If V_d moves by d to g, this is `|A| |d| |g|` for the antisymmetric part A of S, and `|lambda| |d|^2 / 2` for a
         negative eigenvalue lambda that should be 0.
         """
+        if self.kind != "schedule" or not self.guaranteed:
+            return None
         S = Symmetry.from_matrix(self.weights.coupling())
-        d = delayed.diff(dim=0).norm(dim=-1)
+        d = self.delayed(rates).diff(dim=0).norm(dim=-1)
         return S.asymmetry * S.norm * d * rates[1:].norm(dim=-1) + max(0.0, -S.lowest) * d.square() / 2
 
-    def _delayed_term(self, y: Tensor) -> Tensor:
-        return self.weights.delayed_drive(y).square().sum(-1) / 2 + (y * (y @ self.weights.coupling())).sum(-1) / 2
+    def bound(self, rates: Rates) -> LowerBound | None:
+        """Return a lower bound of the energy; None if V_d moves."""
+        return lower_bound(self.weights, self.delayed(rates)[0]) if self.kind == "frozen" else None
+
+
+def scheduled(weights: Weights, frozen: Tensor | None, hold: int, tolerance: float) -> Schedule:
+    """Return the memory on a schedule with the energy that falls; `tolerance`: asymmetry of S up to which it does."""
+    if frozen is not None:
+        if frozen.shape[-1:] != (weights.features,) or frozen.dim() > 2 or not torch.isfinite(frozen).all():
+            raise ValueError(
+                f"delayed must be finite, ({weights.features},) or (batch, {weights.features}), but its shape is "
+                f"{tuple(frozen.shape)}."
+            )
+        frozen = frozen.detach().double()
+    if frozen is not None or not (weights.alpha_c * weights.Xi @ weights.Phi).any():
+        reason = "V_d is frozen or does not act, and L_f and L_h are convex: a step subtracts two divergences"
+        return Schedule(weights, frozen, hold, "frozen", reason, guaranteed=True)
+    symmetry = Symmetry.from_matrix(weights.coupling())
+    asymmetry = symmetry.asymmetry if weights.linear else nan
+    rounded = weights.features * weights.rounding * symmetry.norm  # largest rounding error of an eigenvalue
+    if asymmetry <= tolerance and symmetry.lowest >= -rounded:
+        sure = asymmetry <= within_rounding(weights.rounding, weights.features)
+        symmetric = f"symmetric{describe_asymmetry(asymmetry, sure)}"
+        reason = f"Xi Phi Xi^T is positive semi-definite and {symmetric}: V_d may move at any step"
+        return Schedule(weights, None, hold, "schedule", reason, asymmetry, sure)
+    if not weights.linear:
+        because = "sigma_h is not linear"
+    elif asymmetry > tolerance:
+        because = f"Xi Phi Xi^T is not symmetric (antisymmetric part {asymmetry:.2g} of its norm)"
+    else:
+        because = f"Xi Phi Xi^T is symmetric, but not positive (lowest eigenvalue {symmetry.lowest:.3g})"
+    held = "" if hold == 1 else f"; it falls on the {hold - 1} of {hold} steps after which V_d stays"
+    return Schedule(
+        weights, None, hold, "none", f"V_d moves, which can raise the energy, as {because}{held}", asymmetry
+    )

@@ -143,7 +143,7 @@ def energy_surface(
         )
     V_f = _check_path(trajectory, "trajectory", weights.features)
     if delayed is None:
-        V_d = schedule.delayed(weights.sigma_f(V_f)[:, None])[:, 0]
+        V_d = schedule.delayed(weights.sigma_f(V_f))
         begin = torch.arange(0, len(V_f) - 1, hold)
         begin = begin[torch.linspace(0, len(begin) - 1, min(panels, len(begin))).round().long()]
         end = (begin + hold).clamp_max(len(V_f) - 1)
@@ -164,7 +164,7 @@ def _recall(schedule: Schedule, steps: int) -> Tensor:
     for t in range(steps):
         g = weights.sigma_f(path[-1])
         y = g if t % schedule.hold == 0 else y
-        path.append(schedule.field(g, y))
+        path.append(weights.field(g, y))
     return torch.stack(path)
 
 

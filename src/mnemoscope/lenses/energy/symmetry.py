@@ -78,10 +78,13 @@ def symmetriser(W: Float[Tensor, "size size"]) -> Float[Tensor, " size"] | None:
     return torch.from_numpy(np.exp(logs)).to(W.dtype)
 
 
-def unevenness(W: Float[Tensor, "size size"]) -> float:
-    """Return the ratio of the largest to the smallest weight of a symmetriser; 1 if no units are linked."""
+def why_no_weights(W: Float[Tensor, "size size"]) -> str:
+    """Return why no weights of its units make W symmetric, as the end of a sentence."""
     logs = _log_weights(W)
-    return 1.0 if logs is None else float(np.exp(min(np.ptp(logs), 700.0)))
+    if logs is None or np.ptp(logs) <= np.log(MOST_UNEVEN):
+        return " and no weights of its units make it symmetric"
+    uneven = np.exp(min(np.ptp(logs), 700.0))
+    return f"; weights of its units were not tried, as they would differ by a factor of {uneven:.0e}"
 
 
 def _log_weights(W: Tensor) -> np.ndarray | None:

@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.energy.weights import Weights
+from mnemoscope.lenses.energy.weights import Features, Memories, Weights
 
+Populations = tuple[Features, Memories, Features]
+"""V_f, V_h and V_d, or their velocities."""
 Variant = Literal["exact", "printed 28", "printed 35", "printed 45"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 _SIGNS: dict[Variant, tuple[int, ...]] = {
@@ -60,12 +62,7 @@ class Energy:
         return self.terms[name]
 
 
-def flow_energy(
-    weights: Weights,
-    V_f: Float[Tensor, "*batch features"],
-    V_h: Float[Tensor, "*batch memories"],
-    V_d: Float[Tensor, "*batch features"],
-) -> Energy:
+def flow_energy(weights: Weights, V_f: Features, V_h: Memories, V_d: Features) -> Energy:
     """Return the energy of the three populations (paper, Eq 3; notes, Eq 2).
 
     >>> weights = Weights.from_matrices(torch.eye(2), torch.eye(2), "tanh")
@@ -83,15 +80,7 @@ def flow_energy(
     return _with_current(terms, weights, g)
 
 
-def flow_energy_rate(
-    weights: Weights,
-    states: tuple[Float[Tensor, "*batch features"], Float[Tensor, "*batch memories"], Float[Tensor, "*batch features"]],
-    velocities: tuple[
-        Float[Tensor, "*batch features"], Float[Tensor, "*batch memories"], Float[Tensor, "*batch features"]
-    ],
-    T_f: float,
-    T_h: float,
-) -> Energy:
+def flow_energy_rate(weights: Weights, states: Populations, velocities: Populations, T_f: float, T_h: float) -> Energy:
     """Return dE/dt along the flow, split by the population that moves (V_f, V_h, V_d).
 
     `dE/dV_f = J_f (V_f - sqrt(alpha_s) Xi sigma_h - u) = -T_f J_f V_f'` and likewise for V_h: both lower E, since the
@@ -100,30 +89,23 @@ def flow_energy_rate(
     velocities V_f' and V_h' must be those of the flow.
     """
     (V_f, V_h, _), (dV_f, dV_h, dV_d) = states, velocities
-    p = weights.sigma_h(V_h)
-    return Energy(
-        {
-            "V_f": -T_f * _curvature(weights.sigma_f.jacobian(V_f), dV_f),
-            "V_h": -T_h * _curvature(weights.sigma_h.jacobian(V_h), dV_h),
-            "V_d": -(weights.delayed_drive(dV_d) * p).sum(-1),
-        }
-    )
+    rates = {
+        "V_f": -T_f * _curvature(weights.sigma_f.jacobian(V_f), dV_f),
+        "V_h": -T_h * _curvature(weights.sigma_h.jacobian(V_h), dV_h),
+        "V_d": -(weights.delayed_drive(dV_d) * weights.sigma_h(V_h)).sum(-1),
+    }
+    return Energy(rates)
 
 
 def _with_current(terms: dict[str, Tensor], weights: Weights, g: Tensor) -> Energy:
-    return Energy(terms if weights.current is None else {**terms, "u.g": weights.current_energy(g)})
+    return Energy({**terms, "u.g": -(g @ weights.current)} if weights.current.any() else terms)
 
 
 def _curvature(J: Tensor, v: Tensor) -> Tensor:
     return (v * (J @ v.unsqueeze(-1)).squeeze(-1)).sum(-1)
 
 
-def map_energy(
-    weights: Weights,
-    x: Float[Tensor, "*batch features"],
-    y: Float[Tensor, "*batch features"],
-    variant: Variant = "exact",
-) -> Energy:
+def map_energy(weights: Weights, x: Features, y: Features, variant: Variant = "exact") -> Energy:
     """Return the energy of the discrete memory at V_f = x, V_d = y (notes, Eq 25 = 26), or a printed variant.
 
     For a linear sigma_h it has the five terms of Eq 25; else the last three are one, -L_h(V_h). The printed variants
@@ -149,7 +131,7 @@ def map_energy(
     return _with_current(dict(zip(_NAMES, signed, strict=True)), weights, g)
 
 
-def rates_energy(weights: Weights, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]) -> Energy:
+def rates_energy(weights: Weights, g: Features, y: Features) -> Energy:
     """Return `map_energy` as a function of the rates g = sigma_f(V_f); infinite if no V_f has these rates.
 
     >>> weights = Weights.from_matrices(torch.eye(2), torch.eye(2), "logistic")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf, isfinite
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells.lagrangians import Lagrangian
 
 FAR = 1e6
 """Size above which rates count as diverging."""
@@ -17,20 +17,29 @@ SPREAD = 1.5
 """Standard deviation of random fields."""
 
 
-def simulate(step: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> Tensor:
-    """Return the rates (time, batch, size), truncated before any of them diverges."""
+@dataclass(frozen=True)
+class Plan:
+    """How trajectories are simulated, and the relative asymmetry up to which a matrix counts as symmetric."""
+
+    steps: int
+    starts: int
+    generator: torch.Generator
+    tolerance: float
+
+    def random_fields(self, number: int, size: int) -> Float[Tensor, "number size"]:
+        """Return random V_f, V_h, or inputs of a nonlinearity."""
+        return SPREAD * torch.randn(number, size, generator=self.generator).double()
+
+
+def simulate(step: Callable[[list[Tensor]], Tensor], start: Tensor, steps: int) -> Tensor:
+    """Return the rates (time, batch, size), truncated before any of them diverges; `step` is given all rates so far."""
     run = [start]
     for _ in range(steps):
-        following = step(run[-1])
+        following = step(run)
         if not bool((following.abs() < FAR).all()) and len(run) > 2:
             break
         run.append(following)
     return torch.stack(run)
-
-
-def random_rates(sigma: Lagrangian, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """Return the rates of random fields."""
-    return sigma(SPREAD * torch.randn(*shape, generator=generator).double())
 
 
 def check_states(trajectory: Tensor, size: int) -> Float[Tensor, "time batch size"]:
@@ -46,15 +55,7 @@ def check_states(trajectory: Tensor, size: int) -> Float[Tensor, "time batch siz
     return states[:, None] if states.dim() == 2 else states
 
 
-def state_precision(states: Tensor | None) -> float:
-    """Return the machine epsilon of given states, or of float64 for simulated ones."""
-    return torch.finfo(torch.float64 if states is None else states.dtype).eps
-
-
-def step_deviation(step: Callable[[Tensor], Tensor], rates: Tensor, given: Tensor | None) -> float:
-    """Return how far given rates deviate from one step of the system, relative to their size; 0 if simulated."""
-    if given is None:
-        return 0.0
-    off = (step(rates[:-1]) - rates[1:]).abs().amax()
-    deviation = float(off / rates.abs().amax().clamp_min(1e-300))
+def step_deviation(following: Tensor, rates: Tensor) -> float:
+    """Return how far given rates are from those one step after each of them, relative to their size."""
+    deviation = float((following - rates[1:]).abs().amax() / rates.abs().amax().clamp_min(1e-300))
     return deviation if isfinite(deviation) else inf

@@ -12,6 +12,11 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.episodic_store import EpisodicStore
 from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 
+Features = Float[Tensor, "*batch features"]
+"""V_f, V_d, or their rates."""
+Memories = Float[Tensor, "*batch memories"]
+"""V_h, or its rates."""
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -26,10 +31,10 @@ class Weights:
     Phi: Float[Tensor, "memories memories"]
     sigma_f: Lagrangian
     sigma_h: Lagrangian
-    alpha_s: float = 1.0
-    alpha_c: float = 1.0
-    current: Float[Tensor, " features"] | None = None
-    rounding: float = torch.finfo(torch.float64).eps
+    alpha_s: float
+    alpha_c: float
+    current: Float[Tensor, " features"]
+    rounding: float
     """Machine epsilon of the dtype in which Xi and Phi were given."""
 
     @classmethod
@@ -49,18 +54,18 @@ class Weights:
                 f"Xi must be (features, memories) and Phi (memories, memories), but they are {tuple(Xi.shape)} and "
                 f"{tuple(Phi.shape)}."
             )
-        if current is not None and current.shape != Xi.shape[:1]:
+        current = Xi.new_zeros(len(Xi)) if current is None else current
+        if current.shape != Xi.shape[:1]:
             raise ValueError(
                 f"The current must be ({len(Xi)},), one number per feature, but is {tuple(current.shape)}."
             )
         for name, part in (("Xi", Xi), ("Phi", Phi), ("The current", current)):
-            if part is not None and not torch.isfinite(part).all():
+            if not torch.isfinite(part).all():
                 raise ValueError(f"{name} contains NaN or infinite values.")
         if not 0 < alpha_s < inf or not isfinite(alpha_c):
             raise ValueError(f"alpha_s must be positive and both finite, but alpha_s, alpha_c = {alpha_s}, {alpha_c}.")
-        current = None if current is None or not current.any() else current.detach().to(torch.float64)
         rounding = max(torch.finfo(part.dtype).eps for part in (Xi, Phi))
-        Xi, Phi = (matrix.detach().to(torch.float64) for matrix in (Xi, Phi))
+        Xi, Phi, current = (part.detach().to(torch.float64) for part in (Xi, Phi, current))
         functions = make_lagrangian(sigma_f), make_lagrangian(sigma_h)
         return cls(Xi, Phi, *functions, float(alpha_s), float(alpha_c), current, rounding)
 
@@ -80,30 +85,29 @@ class Weights:
         """Whether sigma_h is the identity, as throughout the notes on the energy."""
         return type(self.sigma_h) is Lagrangian
 
-    def delayed_drive(self, y: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch memories"]:
+    def delayed_drive(self, y: Features) -> Memories:
         """Return the drive of V_h by V_d = y: `alpha_c Phi^T Xi^T y`."""
         return self.alpha_c * y @ self.Xi @ self.Phi
 
-    def memory_drive(
-        self, g: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
-    ) -> Float[Tensor, "*batch memories"]:
+    def memory_drive(self, g: Features, y: Features) -> Memories:
         """Return V_h at rest: `sqrt(alpha_s) Xi^T g + alpha_c Phi^T Xi^T y`, for rates g = sigma_f(V_f)."""
         return sqrt(self.alpha_s) * g @ self.Xi + self.delayed_drive(y)
 
-    def step(
-        self, x: Float[Tensor, "*batch features"], y: Float[Tensor, "*batch features"]
-    ) -> Float[Tensor, "*batch features"]:
-        """Return the next V_f with V_d = y frozen, `sqrt(alpha_s) Xi sigma_h(V_h)` (notes, Eq 46, with alphas of 1)."""
-        recalled = sqrt(self.alpha_s) * self.sigma_h(self.memory_drive(self.sigma_f(x), y)) @ self.Xi.mT
-        return recalled if self.current is None else recalled + self.current
+    def field(self, g: Features, y: Features) -> Features:
+        """Return the next V_f, `sqrt(alpha_s) Xi sigma_h(V_h) + u`, from the rates g with V_d = y frozen."""
+        return sqrt(self.alpha_s) * self.sigma_h(self.memory_drive(g, y)) @ self.Xi.mT + self.current
 
-    def current_energy(self, g: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch"]:
-        """Return the term of the current in an energy: `-current.g`."""
-        return torch.zeros_like(g[..., 0]) if self.current is None else -(g @ self.current)
+    def step(self, x: Features, y: Features) -> Features:
+        """Return the next V_f from V_f = x with V_d = y frozen (notes, Eq 46, with alphas of 1)."""
+        return self.field(self.sigma_f(x), y)
+
+    def settled_energy(self, y: Features) -> Float[Tensor, "*batch"]:
+        """Return `|c|^2 / 2 + y.S y / 2`, with c the drive of V_h by V_d = y: the term of V_d where it settles."""
+        return self.delayed_drive(y).square().sum(-1) / 2 + (y * (y @ self.coupling())).sum(-1) / 2
 
     def coupling(self) -> Float[Tensor, "features features"]:
         """Return `S = sqrt(alpha_s) alpha_c Xi Phi Xi^T`, by which V_d acts on V_f if sigma_h is linear."""
-        return self.alpha_s**0.5 * self.alpha_c * (self.Xi @ self.Phi @ self.Xi.mT)
+        return sqrt(self.alpha_s) * self.alpha_c * (self.Xi @ self.Phi @ self.Xi.mT)
 
     def recurrent(self) -> Float[Tensor, "features features"]:
         """Return W of `V_f' = W sigma_f(V_f)`, with V_d following at every step and sigma_h linear (notes, Eq 7)."""

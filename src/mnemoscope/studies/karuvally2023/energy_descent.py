@@ -162,10 +162,9 @@ def count_elman_rises(generator: torch.Generator, sigma: str, states: int) -> tu
         along = torch.stack(rates)
         lyapunov = next(function for function in lyapunov_functions(recurrence) if function.kind == kind)
         rises.append(beyond_rounding(lyapunov.energy(along).total.diff(dim=0), lyapunov.size(along)))
-    schedule = Schedule(Weights.from_matrices(Xi, W @ W.mT, sigma), hold=2)
+    schedule = Schedule(Weights.from_matrices(Xi, W @ W.mT, sigma), hold=2, kind="schedule")
     along = schedule.run(schedule.weights.sigma_f(start), 4)
-    energy = schedule.energy(along, schedule.delayed(along), settled=True)
-    rises.append(beyond_rounding(energy.total.diff(dim=0), energy.size[1:] + energy.size[:-1]))
+    rises.append(beyond_rounding(schedule.energy(along).total.diff(dim=0), schedule.size(along)))
     return sum(int(rising.sum()) for rising in rises), sum(rising.numel() for rising in rises)
 
 
