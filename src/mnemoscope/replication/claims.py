@@ -133,6 +133,11 @@ class Row:
         return self.judgement.verdict
 
 
+def unpublished(quantity: str, ours: str, remark: str = "") -> Row:
+    """Return the row of a measurement about which nothing was published."""
+    return Row(quantity, "not published", ours, remark=remark)
+
+
 def with_reason(row: Row, reason: str) -> Row:
     """Return the row with a reason for its verdict."""
     return replace(row, judgement=replace(row.judgement, reason=reason))

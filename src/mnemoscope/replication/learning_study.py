@@ -91,7 +91,7 @@ class LearningStudy(Study):
 
     def remark(self, trials: Sequence[Finished]) -> str:
         """Return the remark on a network's score."""
-        remark = f"{trials[0].result['parameters']:,} parameters; {_seeds(trials)}"
+        remark = f"{trials[0].result['parameters']:,} parameters; {count_seeds(trials)}"
         diverged = len(trials) - len(finite(trials))
         return f"{remark}; {diverged} did not stay finite" if diverged else remark
 
@@ -193,5 +193,6 @@ def _shortened(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
-def _seeds(trials: Sequence[Finished]) -> str:
+def count_seeds(trials: Sequence[Finished]) -> str:
+    """Return the number of seeds as text."""
     return f"{len(trials)} seed{'s' if len(trials) > 1 else ''}"

@@ -14,9 +14,11 @@ from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.inspection import InspectionOptions, inspect_run
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.studies.jang.flipflop_reservoir import FIXED_POINTS
+from mnemoscope.studies.jang.reservoirs import JANG
 from mnemoscope.training import build_task, train
 
 if TYPE_CHECKING:
@@ -42,16 +44,9 @@ class FlipFlopCube(Study):
     title = "The cube of a 3-bit flip-flop"
     question = "How many fixed points does a network that holds three bits have, and is the set complete?"
     claims = (
-        Claim(EVERYTHING, "stable fixed points", 8, Source("jang", "section 6 and Fig 6"), tolerance=(8, 8)),
-        Claim(
-            EVERYTHING,
-            "fixed points",
-            "9-26",
-            Source("jang", "section 6: depending on the tolerance"),
-            tolerance=(9, 26),
-            reason="a cube has 27",
-        ),
-        Claim(EVERYTHING, "minutes for 20 points", 3, Source("jang", "section 10.3 (N = 1000 reservoir)")),
+        Claim(EVERYTHING, "stable fixed points", 8, JANG("section 6 and Fig 6"), tolerance=(8, 8)),
+        replace(FIXED_POINTS, reason="a cube has 27"),
+        Claim(EVERYTHING, "minutes for 20 points", 3, JANG("section 10.3 (N = 1000 reservoir)")),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
@@ -110,8 +105,7 @@ class FlipFlopCube(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
-        for name in dict.fromkeys(finished.trial.name for finished in results):
-            trials = [finished for finished in results if finished.trial.name == name]
+        for name, trials in by_name(results).items():
             outcomes, bits = [finished.result for finished in trials], _bits(trials[0].trial)
             expected = cube(bits)
             terms = " + ".join(map(str, expected.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -19,30 +19,17 @@ from mnemoscope.cells import run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
-from mnemoscope.lenses import (
-    BifurcationDiagram,
-    Dynamics,
-    FromOutputs,
-    FromTrajectories,
-    Several,
-    interpolate_weights,
-    track_fixed_points,
-)
-from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
+from mnemoscope.lenses import BifurcationDiagram, Dynamics, interpolate_weights, track_fixed_points
+from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories, Several
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section, provenance_section
-from mnemoscope.studies.jang.reservoirs import (
-    Recipe,
-    TrainedReservoir,
-    measure_memories,
-    score_reservoir,
-    train_reservoir,
-)
+from mnemoscope.studies.jang import reservoirs
+from mnemoscope.studies.jang.reservoirs import JANG, Recipe, TrainedReservoir
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
@@ -59,6 +46,15 @@ OUTPUTS = (-1.5, 1.5)
 EVENT_TOLERANCE = 1.0
 """Precision to which events are located, in training steps."""
 KINDS = ("stable", "saddle-1", "saddle-2", "saddle-3")
+SNAPSHOTS = (0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000)
+"""Steps of the training after which the fixed points are searched."""
+STABLE_BEFORE, POINTS_BEFORE = "stable fixed points before the lesson", "fixed points before the lesson"
+UNSTABLE_FROM, STABILITY_LOSS = "the origin is no longer stable at step", "how the origin loses its stability"
+STABLE_AFTER = "stable fixed points after the lesson"
+
+
+def _case(name: str, recipe: Recipe, *at: int) -> dict[str, Any]:
+    return {"cases": {name: {**recipe.settings(), "at": [*at]}}}
 
 
 class FlipFlopEvolution(Study):
@@ -68,61 +64,24 @@ class FlipFlopEvolution(Study):
     title = "How a reservoir learns to hold three bits"
     question = "Through which bifurcations do the memories of a reservoir appear during training?"
     claims = (
-        Claim(
-            EVERYTHING,
-            "stable fixed points before the lesson",
-            1,
-            Source("jang", "Fig 7a: a single fixed point at the origin"),
-            tolerance=(1, 1),
-        ),
-        Claim(EVERYTHING, "fixed points before the lesson", 1, Source("jang", "Fig 7a"), tolerance=(1, 1)),
-        Claim(
-            EVERYTHING, "the origin is no longer stable at step", "200", Source("jang", "Fig 7b"), tolerance=(0, 200)
-        ),
-        Claim(
-            EVERYTHING, "how the origin loses its stability", "transcritical bifurcation", Source("jang", "section 9")
-        ),
-        Claim(
-            EVERYTHING,
-            "stable fixed points after the lesson",
-            8,
-            Source("jang", "section 6 and Fig 6"),
-            tolerance=(8, 8),
-        ),
+        Claim(EVERYTHING, STABLE_BEFORE, 1, JANG("Fig 7a: a single fixed point at the origin"), tolerance=(1, 1)),
+        Claim(EVERYTHING, POINTS_BEFORE, 1, JANG("Fig 7a"), tolerance=(1, 1)),
+        Claim(EVERYTHING, UNSTABLE_FROM, "200", JANG("Fig 7b"), tolerance=(0, 200)),
+        Claim(EVERYTHING, STABILITY_LOSS, "transcritical bifurcation", JANG("section 9")),
+        Claim(EVERYTHING, STABLE_AFTER, 8, JANG("section 6 and Fig 6"), tolerance=(8, 8)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "A small reservoir and four snapshots; checks only that the code runs.",
-            {
-                "cases": {
-                    "small": {
-                        **Recipe(bits=1, units=30, gain=0.9, steps=400, test_steps=300).settings(),
-                        "at": [0, 60, 150, 400],
-                    }
-                }
-            },
+            _case("small", Recipe(bits=1, units=30, gain=0.9, steps=400, test_steps=300), 0, 60, 150, 400),
         ),
         "cpu": Preset(
             "A reservoir with 300 units that is at rest before training (g = 0.9), ten snapshots.",
-            {
-                "cases": {
-                    "300 units, g = 0.9": {
-                        **Recipe(units=300, gain=0.9, steps=10_000).settings(),
-                        "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000],
-                    }
-                }
-            },
+            _case("300 units, g = 0.9", Recipe(units=300, gain=0.9, steps=10_000), *SNAPSHOTS),
         ),
         "paper": Preset(
             "Reservoirs with 1000 units, g = 0.9, trained for the published 30,000 steps; hours.",
-            {
-                "cases": {
-                    "1000 units, g = 0.9": {
-                        **Recipe(gain=0.9).settings(),
-                        "at": [0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000, 20_000, 30_000],
-                    }
-                }
-            },
+            _case("1000 units, g = 0.9", Recipe(gain=0.9), *SNAPSHOTS, 20_000, 30_000),
             (0, 1, 2),
         ),
     }
@@ -133,24 +92,20 @@ class FlipFlopEvolution(Study):
         "them: points appear (top row), change stability (middle) or vanish (bottom)."
     )
 
-    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        return [
-            Trial(name, dict(case), seed, about(name)) for name, case in settings["cases"].items() for seed in seeds
-        ]
-
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.from_settings(dict(trial.settings))
-        return recipe.as_published and recipe.bits == 3
+        return Recipe.from_settings(trial.settings).as_published(bits=3)
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        recipe, at = Recipe.from_settings(dict(trial.settings)), trial.settings["at"]
-        trained = train_reservoir(recipe, trial.seed, folder / "lesson.safetensors", keep=at, progress=progress)
+        recipe, at = Recipe.from_settings(trial.settings), trial.settings["at"]
+        trained = reservoirs.train_reservoir(
+            recipe, trial.seed, folder / "lesson.safetensors", keep=at, progress=progress
+        )
         test = recipe.test(trial.seed)
         diagram = _track(folder, recipe, trial, trained, progress)
         _write_page(folder, recipe, trial, trained, diagram, test.inputs)
         return {
-            "accuracy": score_reservoir(trained.cell, recipe, test)["accuracy"],
-            "held": int(measure_memories(trained.cell, recipe).held.sum()),
+            "accuracy": reservoirs.score_reservoir(trained.cell, recipe, test)["accuracy"],
+            "held": int(reservoirs.measure_memories(trained.cell, recipe).held.sum()),
             "at": list(at),
             "points": [diagram.count(place) for place in range(len(at))],
             "unstable": [_kinds(diagram, place) for place in range(len(at))],
@@ -171,58 +126,37 @@ class FlipFlopEvolution(Study):
         return read_json(folder / "environment.json")
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        rows = []
-        for name, trials in by_name(results).items():
-            outcomes = [finished.result for finished in trials]
-            first = [outcome["unstable"][0].get("stable", 0) for outcome in outcomes]
-            last = [outcome["unstable"][-1].get("stable", 0) for outcome in outcomes]
-            losses = [outcome["origin_loses_stability"] for outcome in outcomes]
-            losses = [loss for loss in losses if loss is not None]  # (step, bifurcation)
-            steps, points = [step for step, _ in losses], [outcome["points"][0] for outcome in outcomes]
-            compared = [
-                ("stable fixed points before the lesson", first, _listed(first), ""),
-                ("fixed points before the lesson", points, _listed(points), ""),
-                ("the origin is no longer stable at step", steps, _listed(steps), ""),
-                (
-                    "stable fixed points after the lesson",
-                    last,
-                    _listed(last),
-                    f"of {_listed([outcome['points'][-1] for outcome in outcomes])} points",
-                ),
-            ]
-            rows += [
-                self.compare(trials, self.claim(quantity), measured, ours, remark, f"{name}: {quantity}")
-                for quantity, measured, ours, remark in compared
-            ]
-            complete = sum(all(index == 1 for index in outcome["index_sum"]) for outcome in outcomes)
-            events = [Counter(event["name"] for event in outcome["events"]) for outcome in outcomes]
-            rows += [
-                self.claim("how the origin loses its stability").not_compared(
-                    f"{name}: how the origin loses its stability",
-                    _listed([kind for _, kind in losses]),
-                    "",
-                    "the network is odd, F(-x) = -F(x)",
-                ),
-                Row(
-                    f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}",
-                    "0 (Fig 7a)",
-                    _listed([outcome["origin_at_published_gain"] for outcome in outcomes]),
-                    remark="at the published gain the untrained reservoir is not at rest",
-                ),
-                Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{complete} of {len(trials)}"),
-                Row(
-                    f"{name}: bifurcations",
-                    "",
-                    "; ".join(", ".join(f"{count} {kind}" for kind, count in counts.items()) for counts in events),
-                ),
-                Row(
-                    f"{name}: corners held after the lesson",
-                    "",
-                    _listed([outcome["held"] for outcome in outcomes]),
-                    remark=f"sign accuracy {min(outcome['accuracy'] for outcome in outcomes):.4f} or better",
-                ),
-            ]
-        return rows
+        return [row for trials in by_name(results).values() for row in self._rows(trials)]
+
+    def _rows(self, trials: Sequence[Finished]) -> list[Row]:
+        """Return the rows about the networks of one recipe."""
+        name, outcomes = trials[0].trial.name, [finished.result for finished in trials]
+        first, last = ([outcome["unstable"][place].get("stable", 0) for outcome in outcomes] for place in (0, -1))
+        before, after = ([outcome["points"][place] for outcome in outcomes] for place in (0, -1))
+        losses = [outcome["origin_loses_stability"] for outcome in outcomes]
+        losses = [loss for loss in losses if loss is not None]  # (step, bifurcation)
+        bifurcations = listed(kind for _, kind in losses) or "none"
+        odd = "the network is odd, F(-x) = -F(x)"
+        untrained = listed(outcome["origin_at_published_gain"] for outcome in outcomes)
+        complete = sum(all(index == 1 for index in outcome["index_sum"]) for outcome in outcomes)
+        events = [Counter(event["name"] for event in outcome["events"]) for outcome in outcomes]
+        held, accuracy = [outcome["held"] for outcome in outcomes], min(outcome["accuracy"] for outcome in outcomes)
+        return [
+            self.row(trials, STABLE_BEFORE, first),
+            self.row(trials, POINTS_BEFORE, before),
+            self.row(trials, UNSTABLE_FROM, [step for step, _ in losses], "g"),
+            self.row(trials, STABLE_AFTER, last, remark=f"of {listed(after)} points"),
+            self.claim(STABILITY_LOSS).not_compared(f"{name}: {STABILITY_LOSS}", bifurcations, "", odd),
+            Row(
+                f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}",
+                "0 (Fig 7a)",
+                untrained,
+                remark="at the published gain the untrained reservoir is not at rest",
+            ),
+            Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{complete} of {len(trials)}"),
+            Row(f"{name}: bifurcations", "", "; ".join(_counted(counts) for counts in events)),
+            self.row(trials, "corners held after the lesson", held, remark=f"sign accuracy {accuracy:.4f} or better"),
+        ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         first = results[0].result
@@ -242,9 +176,8 @@ class FlipFlopEvolution(Study):
         )
         lower.set_xscale("symlog", linthresh=50)
         lower.set_xlim(-4, 1.15 * first["at"][-1])
-        lower.set_xticks(
-            [at for at in first["at"] if at in _ROUND], labels=[f"{at:,}" for at in first["at"] if at in _ROUND]
-        )
+        ticks = [at for at in first["at"] if at in (0, 50, 200, 1000, 5000, 30_000)]
+        lower.set_xticks(ticks, labels=[f"{at:,}" for at in ticks])
         lower.minorticks_off()
         for axes in (upper, lower):
             style_page_axes(axes)
@@ -267,17 +200,12 @@ def _track(folder: Path, recipe: Recipe, trial: Trial, trained: TrainedReservoir
     about = json.dumps(settings, sort_keys=True)
     if saved.exists() and (kept := BifurcationDiagram.load(saved)).about == about:
         return kept
-    family = interpolate_weights([trained.at(step) for step in at], at)
-    diagram = track_fixed_points(
-        family, at, starts=starts, tolerance=EVENT_TOLERANCE, seed=trial.seed, progress=progress
-    )
+    family, tolerance = interpolate_weights([trained.at(step) for step in at], at), EVENT_TOLERANCE
+    diagram = track_fixed_points(family, at, starts=starts, tolerance=tolerance, seed=trial.seed, progress=progress)
     write_json(folder / "environment.json", environment())
     diagram = replace(diagram, about=about)
     diagram.save(saved)
     return diagram
-
-
-_ROUND = (0, 50, 200, 1000, 5000, 30_000)
 
 
 def _kinds(diagram: BifurcationDiagram, snapshot: int) -> dict[str, int]:
@@ -298,18 +226,14 @@ def _origin(recipe: Recipe, seed: int, gain: float) -> int:
 
 def _stability_loss(diagram: BifurcationDiagram) -> tuple[float, str] | None:
     """Return at which step and by which bifurcation the initially stable point loses its stability, or None."""
-    first = diagram.branch[diagram.points(0)].tolist()
-    stable = [
-        branch for branch, place in zip(first, diagram.points(0).tolist(), strict=True) if diagram.unstable[place] == 0
-    ]
-    for event in diagram.events:
-        if set(stable) & set(event.branches):
-            return round(event.at, 1), event.name
-    return None
+    first = diagram.points(0)
+    stable = {*diagram.branch[first][diagram.unstable[first] == 0].tolist()}
+    events = (event for event in diagram.events if stable & {*event.branches})
+    return next(((round(event.at, 1), event.name) for event in events), None)
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values) or "none"
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def _write_page(
@@ -322,11 +246,8 @@ def _write_page(
         f"{recipe.bits}-bit flip-flop by FORCE. Its fixed points are tracked through the training; between the "
         f"snapshots, W_o is interpolated linearly."
     )
-    html = render_document(
-        "Evolution of a reservoir's memories",
-        f"<p>{escape(lead)}</p>",
-        [section, citation_section(FlipFlopEvolution.cites), provenance_section("")],
-    )
+    sections = [section, citation_section(FlipFlopEvolution.cites), provenance_section("")]
+    html = render_document("Evolution of a reservoir's memories", f"<p>{escape(lead)}</p>", sections)
     (folder / "page.html").write_text(html, encoding="utf-8")
 
 

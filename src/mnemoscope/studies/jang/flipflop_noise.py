@@ -16,19 +16,12 @@ from mnemoscope.base.progress import Bar
 from mnemoscope.cells import EchoState, Reservoirs
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
-from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about, unpublished
 from mnemoscope.replication.computed_study import legend_above
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
-from mnemoscope.studies.jang.reservoirs import (
-    LEFT_ALONE,
-    Recipe,
-    corners,
-    mean_and_deviation,
-    train_reservoir,
-    train_transferred,
-    writing_pulses,
-)
+from mnemoscope.replication.learning_study import by_name
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.studies.jang import reservoirs
+from mnemoscope.studies.jang.reservoirs import JANG, LEFT_ALONE, Recipe, mean_and_deviation
 from mnemoscope.training.seeding import seeded
 
 if TYPE_CHECKING:
@@ -41,6 +34,8 @@ KINDS = {"tanh": "stable", "logistic": "saddle-1", "transferred": "unstable"}
 LEVELS = (0.0, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03)
 """Standard deviations eta of the noise. A tenth of the entries of W_r are nonzero, with standard deviation 0.15, and
 its spectral radius is 1.5; that of the noise is about eta sqrt(N), at most 0.95."""
+PUBLISHED: dict[str, Any] = {**Recipe(BITS).settings(), "levels": LEVELS, "left_alone": LEFT_ALONE}
+LOGISTIC = "area of logistic / tanh"
 SILENT = 1.0
 """Mean squared error of an output that is always 0."""
 
@@ -82,34 +77,10 @@ class FlipFlopNoise(Study):
     title = "Memories under noise on the weights"
     question = "How much noise on the recurrent weights do memories survive, by nonlinearity and by initial readout?"
     claims = (
-        Claim(
-            EVERYTHING,
-            "area of logistic / tanh: alike",
-            "performed similarly",
-            Source("jang", "section 8"),
-            tolerance=(0.67, 1.5),
-        ),
-        Claim(
-            EVERYTHING,
-            "area of logistic / tanh: less",
-            "logistic most robust",
-            Source("jang", "Fig 9"),
-            tolerance=(0, 0.67),
-        ),
-        Claim(
-            EVERYTHING,
-            "area of tanh / transferred",
-            "transferred more sensitive",
-            Source("jang", "section 8"),
-            tolerance=(0, 1),
-        ),
-        Claim(
-            EVERYTHING,
-            "area of worst other / transferred",
-            "transferred worst",
-            Source("jang", "Fig 9"),
-            tolerance=(0, 1),
-        ),
+        Claim(EVERYTHING, f"{LOGISTIC}: alike", "performed similarly", JANG("section 8"), tolerance=(0.67, 1.5)),
+        Claim(EVERYTHING, f"{LOGISTIC}: less", "logistic most robust", JANG("Fig 9"), tolerance=(0, 0.67)),
+        Claim(EVERYTHING, "area of tanh / transferred", "transferred more sensitive", JANG("section 8"), (0, 1)),
+        Claim(EVERYTHING, "area of worst other / transferred", "transferred worst", JANG("Fig 9"), tolerance=(0, 1)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
@@ -118,15 +89,9 @@ class FlipFlopNoise(Study):
             | {"levels": (0.0, 0.01, 0.03), "draws": 2, "left_alone": 100},
         ),
         "cpu": Preset(
-            "N = 1000 as published, five seeds, three draws of the noise.",
-            Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 3, "left_alone": LEFT_ALONE},
-            (0, 1, 2, 3, 4),
+            "N = 1000 as published, five seeds, three draws of the noise.", PUBLISHED | {"draws": 3}, (0, 1, 2, 3, 4)
         ),
-        "paper": Preset(
-            "The same with ten seeds and ten draws.",
-            Recipe(bits=BITS).settings() | {"levels": LEVELS, "draws": 10, "left_alone": LEFT_ALONE},
-            tuple(range(10)),
-        ),
+        "paper": Preset("The same with ten seeds and ten draws.", PUBLISHED | {"draws": 10}, tuple(range(10))),
     }
     cites = ("jang", "sussillo2009")
     caption = (
@@ -140,19 +105,18 @@ class FlipFlopNoise(Study):
         return [Trial(kind, {"kind": kind, **settings}, seed, about(kind)) for seed in seeds for kind in KINDS]
 
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.from_settings(dict(trial.settings))
-        return recipe.as_published and recipe.bits == BITS
+        return Recipe.from_settings(trial.settings).as_published(BITS)
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         chosen, seed = trial.settings, trial.seed
         phi = "logistic" if chosen["kind"] == "logistic" else "tanh"
         recipe = Recipe.from_settings({**chosen, "nonlinearity": phi})
         if chosen["kind"] == "transferred":
-            trained = train_transferred(recipe, seed, folder, progress=progress)[1]
+            trained = reservoirs.train_transferred(recipe, seed, folder, progress=progress)[1]
         else:
-            trained = train_reservoir(recipe, seed, folder / "fresh.safetensors", progress=progress)
-        batch, signs, levels = recipe.test(seed), corners(recipe.bits), chosen["levels"]
-        task, writes = recipe.task(recipe.test_steps), writing_pulses(recipe, chosen["left_alone"])
+            trained = reservoirs.train_reservoir(recipe, seed, folder / "fresh.safetensors", progress=progress)
+        batch, signs, levels = recipe.test(seed), reservoirs.corners(recipe.bits), chosen["levels"]
+        task, writes = recipe.task(recipe.test_steps), reservoirs.writing_pulses(recipe, chosen["left_alone"])
         errors, held = [], []
         for draw in Bar(range(chosen["draws"]), desc="noise", unit="draw", leave=False, disable=not progress):
             with seeded("noise on W_r", seed, draw):  # the same for all kinds, so that they differ in nothing else
@@ -165,8 +129,8 @@ class FlipFlopNoise(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         alike, less, sensitive, worst = self.claims
-        groups = {kind: [finished for finished in results if finished.trial.name == kind] for kind in KINDS}
-        not_compared = [row for kind, trials in groups.items() for row in _kind_rows(kind, trials)]
+        groups = by_name(results)
+        not_compared = [row for kind in KINDS if kind in groups for row in _kind_rows(kind, groups[kind])]
         by_seed: dict[int, dict[str, Finished]] = {}
         for finished in results:
             by_seed.setdefault(finished.trial.seed, {})[finished.trial.name] = finished
@@ -190,7 +154,7 @@ class FlipFlopNoise(Study):
             measured = ratios(kinds, other)
             capped = mean_and_deviation(ratios(kinds, other, SILENT), ".2f")
             ours = mean_and_deviation(measured, ".2f")
-            remark = f"by seed {', '.join(f'{value:.2f}' for value in measured)}; with errors capped at 1: {capped}"
+            remark = f"by seed {listed(measured, '.2f')}; with errors capped at 1: {capped}"
             rows.append(self.compare(compared, claim, measured, ours, remark))
         return rows + not_compared
 
@@ -198,25 +162,15 @@ class FlipFlopNoise(Study):
         figure = new_figure(9.0, 4.2)
         left, right = figure.subplots(1, 2)
         bits = results[0].trial.settings["bits"]
-        for kind, colour in KINDS.items():
-            trials = [finished for finished in results if finished.trial.name == kind]
-            if not trials:
-                continue
+        for kind, trials in by_name(results).items():
             levels = trials[0].trial.settings["levels"]
             for axes, quantity in ((left, "mse"), (right, "held")):
                 values = torch.tensor([finished.result[quantity] for finished in trials], dtype=torch.float64)
                 values = values.mean(1) if len(trials) > 1 else values[0]  # (networks or draws, levels)
                 bars = values.std(0, correction=min(1, len(values) - 1)).tolist()
-                axes.errorbar(
-                    levels,
-                    values.mean(0).tolist(),
-                    bars,
-                    color=COLOUR[colour],
-                    marker="o",
-                    markersize=4,
-                    capsize=3,
-                    label=kind if axes is left else None,
-                )
+                style = {"color": COLOUR[KINDS[kind]], "marker": "o", "markersize": 4, "capsize": 3}
+                label = kind if axes is left else None
+                axes.errorbar(levels, values.mean(0).tolist(), bars, label=label, **style)
         left.axhline(SILENT, color=COLOUR["muted"], linestyle="dotted")
         left.set(xlabel="eta", ylabel="mean squared error", ylim=(0, None))
         right.set(xlabel="eta", ylabel="memories held", ylim=(0, 1.06 * 2**bits))
@@ -256,25 +210,16 @@ def half_level(finished: Finished) -> float:
 
 
 def _kind_rows(kind: str, trials: Sequence[Finished]) -> list[Row]:
-    if not trials:
-        return []
-    intact = [fmean(row[0] for row in finished.result["mse"]) for finished in trials]
-    held = ", ".join(f"{finished.result['held'][0][0]}" for finished in trials)
-    halves = _halves_in_words([half_level(finished) for finished in trials], trials[0].trial.settings["levels"][-1])
+    settings = trials[0].trial.settings
+    intact = mean_and_deviation([fmean(row[0] for row in finished.result["mse"]) for finished in trials], ".2g")
+    held = listed(finished.result["held"][0][0] for finished in trials)
+    halves = _halves_in_words([half_level(finished) for finished in trials], settings["levels"][-1])
+    area = mean_and_deviation([error_area(finished) for finished in trials], ".2f")
+    silent = "mean over eta; an output that is always 0 has 1"
     return [
-        Row(
-            f"{kind}: MSE without noise",
-            "not published",
-            mean_and_deviation(intact, ".2g"),
-            remark=f"memories held: {held} of {2 ** trials[0].trial.settings['bits']}",
-        ),
-        Row(f"{kind}: eta that leaves half", "not published", halves, remark="of the corners, averaged over draws"),
-        Row(
-            f"{kind}: area under the MSE",
-            "drawn only",
-            mean_and_deviation([error_area(finished) for finished in trials], ".2f"),
-            remark="mean over eta; an output that is always 0 has 1",
-        ),
+        unpublished(f"{kind}: MSE without noise", intact, f"memories held: {held} of {2 ** settings['bits']}"),
+        unpublished(f"{kind}: eta that leaves half", halves, "of the corners, averaged over draws"),
+        Row(f"{kind}: area under the MSE", "drawn only", area, remark=silent),
     ]
 
 

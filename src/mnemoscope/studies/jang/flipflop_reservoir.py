@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from time import process_time
@@ -16,35 +16,18 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EchoState, run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, inline_svg, style_page_axes
-from mnemoscope.lenses import (
-    Adaptive,
-    Dynamics,
-    FixedPoints,
-    FromOutputs,
-    FromTrajectories,
-    Several,
-    find_attractors,
-    find_fixed_points,
-)
-from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
+from mnemoscope.lenses import Dynamics, FixedPoints, find_attractors, find_fixed_points
+from mnemoscope.lenses.fixed_points.starts import Adaptive, FromOutputs, FromTrajectories, Several
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.computed_study import legend_above, spread
-from mnemoscope.replication.learning_study import by_name
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.replication.learning_study import by_name, count_seeds
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 from mnemoscope.report import NetworkPage, write_page
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import table_markup
-from mnemoscope.studies.jang.reservoirs import (
-    Recipe,
-    clamped_states,
-    corners,
-    final_outputs,
-    measure_memories,
-    rounded_lists,
-    score_reservoir,
-    train_reservoir,
-)
-from mnemoscope.studies.jang.saddles import NEAR, SaddleConnection, neighbours, saddle_connections
+from mnemoscope.studies.jang import reservoirs
+from mnemoscope.studies.jang.reservoirs import JANG, Recipe, clamped_states, rounded_lists
+from mnemoscope.studies.jang.saddles import NEAR, SaddleConnection, saddle_connections
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,6 +38,19 @@ RANDOM_OUTPUTS = 200
 """Random outputs inside the cube of memories, and as many outside, from which a reservoir is released."""
 RELEASED_STEPS = 200
 """Steps after the release that the page shows."""
+FIXED_POINTS = Claim(EVERYTHING, "fixed points", "9-26", JANG("section 6: depending on the tolerance"), (9, 26))
+CUBE = (
+    Claim(EVERYTHING, "stable fixed points at the corners", 8, JANG("section 6 and Fig 6"), tolerance=(8, 8)),
+    FIXED_POINTS,
+    Claim(EVERYTHING, "minutes for 20 points", 3, JANG("section 10.3")),
+)
+TESSERACT = (
+    Claim(EVERYTHING, "stable fixed points at the corners", 16, JANG("section 7: a tesseract"), tolerance=(16, 16)),
+)
+
+
+def _cases(starts: int, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+    return {"cases": {name: {**recipe.settings(), "starts": starts} for name, recipe in recipes.items()}}
 
 
 class FlipFlopReservoir(Study):
@@ -72,52 +68,35 @@ class FlipFlopReservoir(Study):
         self.title = title
         self.question = f"Does a reservoir trained to hold {bits} bits rest at the corners of a cube?"
         self.claims = claims
-        small = Recipe(bits=2, units=60, steps=1000, test_steps=300)
-        published, resting = Recipe(bits=bits), Recipe(bits=bits, gain=0.9)
-        logistic = Recipe(bits=bits, nonlinearity="logistic")
+        small = {"small": Recipe(bits=2, units=60, steps=1000, test_steps=300)}
+        tanh = {"g = 1.5": Recipe(bits), "g = 0.9": Recipe(bits, gain=0.9)}
+        logistic = {"g = 1.5, logistic": Recipe(bits, nonlinearity="logistic")}
         self.presets: Mapping[str, Preset] = {
-            "smoke": Preset(
-                "A small reservoir, short training; checks only that the code runs.",
-                {"recipes": {"small": small.settings()}, "starts": 40},
-            ),
+            "smoke": Preset("A small reservoir, short training; checks only that the code runs.", _cases(40, small)),
             "cpu": Preset(
                 "Reservoirs with 1000 units as in Table 1, and at rest before training (g = 0.9), two seeds; "
                 "minutes each.",
-                {"recipes": {"g = 1.5": published.settings(), "g = 0.9": resting.settings()}, "starts": 400},
+                _cases(400, tanh),
                 (0, 1),
             ),
             "paper": Preset(
                 "The same and the logistic nonlinearity, five seeds, a longer search.",
-                {
-                    "recipes": {
-                        "g = 1.5": published.settings(),
-                        "g = 0.9": resting.settings(),
-                        "g = 1.5, logistic": logistic.settings(),
-                    },
-                    "starts": 1000,
-                },
+                _cases(1000, tanh | logistic),
                 (0, 1, 2, 3, 4),
             ),
         }
 
-    def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        return [
-            Trial(name, {**recipe, "starts": settings["starts"]}, seed, about(name))
-            for name, recipe in settings["recipes"].items()
-            for seed in seeds
-        ]
-
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.from_settings(dict(trial.settings))
-        return recipe.as_published and recipe.bits == self.bits and recipe.nonlinearity == "tanh"
+        recipe = Recipe.from_settings(trial.settings)
+        return recipe.as_published(self.bits) and recipe.nonlinearity == "tanh"
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        recipe = Recipe.from_settings(dict(trial.settings))
-        trained = train_reservoir(recipe, trial.seed, folder / "lesson.safetensors", progress=progress)
+        recipe = Recipe.from_settings(trial.settings)
+        trained = reservoirs.train_reservoir(recipe, trial.seed, folder / "lesson.safetensors", progress=progress)
         cell = trained.cell
         test = recipe.test(trial.seed)
-        scores = score_reservoir(cell, recipe, test)
-        memories = measure_memories(cell, recipe)
+        scores = reservoirs.score_reservoir(cell, recipe, test)
+        memories = reservoirs.measure_memories(cell, recipe)
         dynamics = Dynamics(cell)
         began = process_time()
         fp = _search(cell, test.inputs, memories.states, trial.settings["starts"], trial.seed, progress)
@@ -158,72 +137,38 @@ class FlipFlopReservoir(Study):
         return result
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        rows = []
-        for name, trials in by_name(results).items():
-            outcomes, bits = [finished.result for finished in trials], trials[0].trial.settings["bits"]
-            seeds = f"{len(trials)} seed{'s' if len(trials) > 1 else ''}"
+        return [row for trials in by_name(results).values() for row in self._rows(trials)]
 
-            def listed(key: str, form: str = ".3g", outcomes: Sequence[Mapping[str, Any]] = outcomes) -> str:
-                return ", ".join(f"{outcome[key]:{form}}" for outcome in outcomes)
+    def _rows(self, trials: Sequence[Finished]) -> list[Row]:
+        """Return the rows about the networks of one recipe."""
+        name, bits = trials[0].trial.name, trials[0].trial.settings["bits"]
+        outcomes = [finished.result for finished in trials]
 
-            pairs = [
-                (
-                    "stable fixed points at the corners",
-                    [outcome["stable_corners"] for outcome in outcomes],
-                    "stable_corners",
-                    f"of {2**bits}; {seeds}",
-                ),
-                (
-                    "fixed points",
-                    [outcome["points"] for outcome in outcomes],
-                    "points",
-                    "index sums " + ", ".join(str(outcome["index_sum"]) for outcome in outcomes),
-                ),
-            ]
-            for quantity, measured, key, remark in pairs:
-                claim = self.find_claim(quantity)
-                label = f"{name}: {quantity}"
-                if claim is None:
-                    rows.append(Row(label, "", listed(key), remark=remark))
-                else:
-                    rows.append(self.compare(trials, claim, measured, listed(key), remark, label))
-            rows += [
-                Row(
-                    f"{name}: sign accuracy",
-                    "outputs follow",
-                    listed("accuracy", ".5f"),
-                    remark="on the test, with fixed weights",
-                ),
-                Row(f"{name}: mean squared error", "", listed("mse"), remark="on the test"),
-                Row(f"{name}: corners held when left alone", "", listed("held"), remark=f"of {2**bits}"),
-                Row(
-                    f"{name}: edges with a saddle",
-                    "",
-                    listed("edges"),
-                    remark=f"of {bits * 2 ** (bits - 1)} pairs of corners that differ in one bit",
-                ),
-                Row(
-                    f"{name}: random outputs inside the cube that go to a corner",
-                    "",
-                    ", ".join(f"{outcome['thrown']['inside']['corner']:.0%}" for outcome in outcomes),
-                    remark=f"of {RANDOM_OUTPUTS}",
-                ),
-                Row(
-                    f"{name}: random outputs outside the cube that go to a corner",
-                    "",
-                    ", ".join(f"{outcome['thrown']['outside']['corner']:.0%}" for outcome in outcomes),
-                    remark=f"of {RANDOM_OUTPUTS}",
-                ),
-                Row(
-                    f"{name}: CPU seconds of the search per start",
-                    "",
-                    ", ".join(
-                        f"{outcome['search_cpu_seconds'] / max(outcome['starts'], 1):.3f}" for outcome in outcomes
-                    ),
-                ),
-                Row(f"{name}: seconds of the lesson", "", spread([outcome["lesson_seconds"] for outcome in outcomes])),
-            ]
-        return rows
+        def row(quantity: str, key: str, remark: str) -> Row:
+            return self.row(trials, quantity, [outcome[key] for outcome in outcomes], ".3g", remark)
+
+        def corners_reached(where: str) -> Row:
+            shares = [outcome["thrown"][where]["corner"] for outcome in outcomes]
+            quantity = f"random outputs {where} the cube that go to a corner"
+            return self.row(trials, quantity, shares, ".0%", f"of {RANDOM_OUTPUTS}")
+
+        index_sums = listed(outcome["index_sum"] for outcome in outcomes)
+        accuracy = listed((outcome["accuracy"] for outcome in outcomes), ".5f")
+        per_start = [outcome["search_cpu_seconds"] / max(outcome["starts"], 1) for outcome in outcomes]
+        lesson = spread([outcome["lesson_seconds"] for outcome in outcomes])
+        pairs = f"of {bits * 2 ** (bits - 1)} pairs of corners that differ in one bit"
+        return [
+            row("stable fixed points at the corners", "stable_corners", f"of {2**bits}; {count_seeds(trials)}"),
+            row("fixed points", "points", f"index sums {index_sums}"),
+            Row(f"{name}: sign accuracy", "outputs follow", accuracy, remark="on the test, with fixed weights"),
+            row("mean squared error", "mse", "on the test"),
+            row("corners held when left alone", "held", f"of {2**bits}"),
+            row("edges with a saddle", "edges", pairs),
+            corners_reached("inside"),
+            corners_reached("outside"),
+            self.row(trials, "CPU seconds of the search per start", per_start, ".3f"),
+            Row(f"{name}: seconds of the lesson", "", lesson),
+        ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         first = results[0].result
@@ -261,7 +206,7 @@ def _search(cell: EchoState, inputs: Tensor, memories: Tensor, starts: int, seed
 def _stable_corners(fp: FixedPoints, z: Float[Tensor, "points bits"]) -> int:
     """Count the corners that have a stable fixed point."""
     stable = z[torch.tensor([kind == "stable" for kind in fp.kind], dtype=torch.bool)]
-    apart = (stable.unsqueeze(1) - corners(z.shape[1])).abs().amax(2)
+    apart = (stable.unsqueeze(1) - reservoirs.corners(z.shape[1])).abs().amax(2)
     return int((apart < NEAR).any(0).sum())
 
 
@@ -275,7 +220,7 @@ def _random_outputs(bits: int, seed: int) -> dict[str, Float[Tensor, "starts bit
 
 def _destinations(cell: EchoState, outputs: Float[Tensor, "starts bits"]) -> dict[str, float]:
     """Return the share of random outputs that go to a corner, and the share that go to the corner of their signs."""
-    end = final_outputs(cell, clamped_states(cell, outputs))
+    end = reservoirs.final_outputs(cell, clamped_states(cell, outputs))
     at_corner = ((end - end.sign()).abs() < NEAR).all(1)
     same_signs = at_corner & (end.sign() == outputs.sign()).all(1)
     return {"corner": at_corner.double().mean().item(), "own": same_signs.double().mean().item()}
@@ -297,28 +242,15 @@ def _draw_test(figure: Any, grid: Any, test: Mapping[str, Any], bits: int) -> No
 
 
 def _draw_points(figure: Any, grid: Any, result: Mapping[str, Any], bits: int) -> None:
-    """Draw the outputs at the fixed points, for pairs of bits, coloured by number of unstable directions."""
-    pairs = [(0, bit) for bit in range(1, bits)]
-    ups = result["ups"]
-    names = (
-        (0, "stable", "stable"),
-        (1, "saddle-1", "1 unstable direction"),
-        (2, "saddle-2", "2"),
-        (3, "saddle-3", "3+"),
-    )
-    for place, (a, b) in enumerate(pairs):
-        axes = figure.add_subplot(grid[bits, place])
-        for least, colour, label in reversed(names):
-            points = [z for z, up in zip(result["outputs"], ups, strict=True) if min(up, 3) == least]
-            axes.scatter(
-                [z[a] for z in points],
-                [z[b] for z in points],
-                s=22,
-                color=COLOUR[colour],
-                label=label if place == 0 and points else None,
-                zorder=4 - least,
-            )
-        axes.set(xlabel=f"output {a + 1}", ylabel=f"output {b + 1}")
+    """Draw the outputs at the fixed points, for the first and every other bit, coloured by unstable directions."""
+    labels = {"stable": "stable", "saddle-1": "1 unstable direction", "saddle-2": "2", "saddle-3": "3+"}
+    for bit in range(1, bits):
+        axes = figure.add_subplot(grid[bits, bit - 1])
+        for up, (kind, label) in reversed([*enumerate(labels.items())]):
+            points = [z for z, ups in zip(result["outputs"], result["ups"], strict=True) if min(ups, 3) == up]
+            style = {"color": COLOUR[kind], "label": label if bit == 1 and points else None}
+            axes.scatter([z[0] for z in points], [z[bit] for z in points], s=22, zorder=4 - up, **style)
+        axes.set(xlabel="output 1", ylabel=f"output {bit + 1}")
         style_page_axes(axes)
 
 
@@ -335,17 +267,12 @@ def _write_page(
     silence = dynamics.input.expand(RELEASED_STEPS, len(states), -1)
     with torch.no_grad():
         paths = run_with_cache(dynamics.cell, silence, states.to(dynamics.input))[1].flat()
+    reservoir = f"{recipe.units} units, {recipe.nonlinearity}, g = {recipe.gain:g}, tau = {recipe.tau:g}"
+    updates = f"{recipe.steps:,} steps, an update every {recipe.every}"
     facts = [
-        (
-            "Cell",
-            f"echo state network, {recipe.units} units, {recipe.nonlinearity}, g = {recipe.gain:g}, tau = "
-            f"{recipe.tau:g}",
-        ),
+        ("Cell", f"echo state network, {reservoir}"),
         ("Task", f"{recipe.bits}-bit flip-flop"),
-        (
-            "Training",
-            f"FORCE, {recipe.steps:,} steps, an update every {recipe.every}, {result['lesson_seconds']:.1f} s",
-        ),
+        ("Training", f"FORCE, {updates}, {result['lesson_seconds']:.1f} s"),
         ("Test", f"sign accuracy {result['accuracy']:.4f}, mean squared error {result['mse']:.2g}"),
         ("Without input", result["verdict"]),
         ("Seed", str(trial.seed)),
@@ -373,10 +300,9 @@ def _edges(connections: Sequence[SaddleConnection]) -> int:
 def _saddle_section(connections: Sequence[SaddleConnection], bits: int) -> Section:
     counted = Counter((connection.bits, connection.description) for connection in connections)
     rows = [(description, str(count)) for (_, description), count in sorted(counted.items())]
-    edges = _edges(connections)
     lead = (
-        f"Two trajectories leave every saddle with one unstable direction. {edges} of the {len(neighbours(bits))} "
-        f"pairs of corners that differ in one bit have such a saddle between them."
+        f"Two trajectories leave every saddle with one unstable direction. {_edges(connections)} of the "
+        f"{bits * 2 ** (bits - 1)} pairs of corners that differ in one bit have such a saddle between them."
     )
     return Section("Saddles between memories", lead, table_markup("Saddles", ("It lies between", "Saddles"), rows))
 
@@ -403,22 +329,5 @@ def _training_section(curve: Mapping[str, Sequence[float]]) -> Section:
     return Section("Training", escape("FORCE keeps the error before each update small from the beginning."), drawn)
 
 
-_CUBE = (
-    Claim(EVERYTHING, "stable fixed points at the corners", 8, Source("jang", "section 6 and Fig 6"), tolerance=(8, 8)),
-    Claim(
-        EVERYTHING, "fixed points", "9-26", Source("jang", "section 6: depending on the tolerance"), tolerance=(9, 26)
-    ),
-    Claim(EVERYTHING, "minutes for 20 points", 3, Source("jang", "section 10.3")),
-)
-_TESSERACT = (
-    Claim(
-        EVERYTHING,
-        "stable fixed points at the corners",
-        16,
-        Source("jang", "section 7: a tesseract"),
-        tolerance=(16, 16),
-    ),
-)
-
-THREE = FlipFlopReservoir(3, "The cube of a 3-bit reservoir", _CUBE)
-FOUR = FlipFlopReservoir(4, "The tesseract of a 4-bit reservoir", _TESSERACT)
+THREE = FlipFlopReservoir(3, "The cube of a 3-bit reservoir", CUBE)
+FOUR = FlipFlopReservoir(4, "The tesseract of a 4-bit reservoir", TESSERACT)

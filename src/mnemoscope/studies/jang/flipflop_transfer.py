@@ -19,20 +19,10 @@ from torch import Tensor
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, add_legend, style_page_axes
-from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
-from mnemoscope.studies.jang.reservoirs import (
-    LEFT_ALONE,
-    Recipe,
-    TrainedReservoir,
-    mean_and_deviation,
-    measure_memories,
-    rounded_lists,
-    score_reservoir,
-    train_reservoir,
-    train_transferred,
-)
+from mnemoscope.replication.claims import Claim, Row, about, unpublished
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.studies.jang import reservoirs
+from mnemoscope.studies.jang.reservoirs import JANG, LEFT_ALONE, Recipe, TrainedReservoir, mean_and_deviation
 from mnemoscope.studies.jang.tesseract import SHAPES, Geometry, geometry, random_view_shares, tesseract_edges
 
 if TYPE_CHECKING:
@@ -40,6 +30,8 @@ if TYPE_CHECKING:
 
 BITS = 4
 """Number of bits of the published flip-flop."""
+PUBLISHED: dict[str, Any] = {**Recipe(BITS).settings(), "left_alone": LEFT_ALONE}
+ALONG = "bits along the view"
 INITIAL_READOUTS = {"fresh": "stable", "transferred": "saddle-2"}
 """Initial readouts: zero, or the readout trained with one bit less; with their colours."""
 PARTS = (30, 10, 3, 1)
@@ -56,41 +48,17 @@ class FlipFlopTransfer(Study):
     title = "Four bits from scratch, or from three"
     question = "Does a flip-flop that starts from a trained 3-bit one arrange its 16 memories differently?"
     claims = (
-        Claim(
-            about("fresh"),
-            "bits along the view",
-            "3: hexagonal prism",
-            Source("jang", "section 7 and Fig 8a"),
-            tolerance=(3, 3),
-        ),
-        Claim(
-            about("fresh"),
-            "spread of the edges",
-            "roughly equidistant",
-            Source("jang", "section 7.1"),
-            tolerance=(0, 0.1),
-        ),
-        Claim(
-            about("transferred"),
-            "bits along the view",
-            "1 or 2: cuboid",
-            Source("jang", "section 7.1, Fig 8b"),
-            tolerance=(1, 2),
-        ),
+        Claim(about("fresh"), ALONG, "3: hexagonal prism", JANG("section 7 and Fig 8a"), tolerance=(3, 3)),
+        Claim(about("fresh"), "spread of the edges", "roughly equidistant", JANG("section 7.1"), tolerance=(0, 0.1)),
+        Claim(about("transferred"), ALONG, "1 or 2: cuboid", JANG("section 7.1, Fig 8b"), tolerance=(1, 2)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "Three bits from two, a small reservoir, short training; checks only that the code runs.",
             Recipe(bits=3, units=300, steps=3000, every=4, test_steps=200).settings() | {"left_alone": 50},
         ),
-        "cpu": Preset(
-            "N = 1000 as published, eight seeds.",
-            Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE},
-            tuple(range(8)),
-        ),
-        "paper": Preset(
-            "The same with twenty seeds.", Recipe(bits=BITS).settings() | {"left_alone": LEFT_ALONE}, tuple(range(20))
-        ),
+        "cpu": Preset("N = 1000 as published, eight seeds.", PUBLISHED, tuple(range(8))),
+        "paper": Preset("The same with twenty seeds.", PUBLISHED, tuple(range(20))),
     }
     cites = ("jang", "sussillo2009")
     caption = (
@@ -108,19 +76,18 @@ class FlipFlopTransfer(Study):
         return [Trial(subject.name, dict(settings), seed, subject) for seed in seeds]
 
     def as_published(self, trial: Trial) -> bool:
-        recipe = Recipe.from_settings(dict(trial.settings))
-        return recipe.as_published and recipe.bits == BITS
+        return Recipe.from_settings(trial.settings).as_published(BITS)
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
-        recipe, seed, alone = Recipe.from_settings(dict(trial.settings)), trial.seed, trial.settings["left_alone"]
+        recipe, seed, alone = Recipe.from_settings(trial.settings), trial.seed, trial.settings["left_alone"]
         keep = [recipe.steps // part for part in PARTS]
-        fresh = train_reservoir(recipe, seed, folder / "fresh.safetensors", keep=keep, progress=progress)
-        before, after = train_transferred(recipe, seed, folder, keep=keep, progress=progress)
+        fresh = reservoirs.train_reservoir(recipe, seed, folder / "fresh.safetensors", keep=keep, progress=progress)
+        before, after = reservoirs.train_transferred(recipe, seed, folder, keep=keep, progress=progress)
         trained, states = {"fresh": fresh, "transferred": after}, {}
         found: dict[str, Any] = {}
         for name, reservoir in trained.items():
-            memories = measure_memories(reservoir.cell, recipe, alone)
-            scores = score_reservoir(reservoir.cell, recipe, recipe.test(seed))
+            memories = reservoirs.measure_memories(reservoir.cell, recipe, alone)
+            scores = reservoirs.score_reservoir(reservoir.cell, recipe, recipe.test(seed))
             states[name] = memories.states.double()
             found[name] = {
                 "held": int(memories.held.sum()),
@@ -128,7 +95,9 @@ class FlipFlopTransfer(Study):
                 "accuracy": scores["accuracy"],
                 "moving": _moving(reservoir, memories.states),
                 "early_error": float(reservoir.errors[: len(reservoir.errors) // 30].mean()),
-                "held_after": [int(measure_memories(reservoir.at(step), recipe, alone).held.sum()) for step in keep],
+                "held_after": [
+                    int(reservoirs.measure_memories(reservoir.at(step), recipe, alone).held.sum()) for step in keep
+                ],
             }
             if memories.held.all():  # a shape needs a memory at each of its corners
                 rates = reservoir.cell.output(memories.states).detach()
@@ -137,7 +106,7 @@ class FlipFlopTransfer(Study):
                     "rates": _geometry_record(geometry(rates)),
                 }
         smaller = replace(recipe, bits=recipe.bits - 1)
-        found["before_held"] = int(measure_memories(before.cell, smaller, alone).held.sum())
+        found["before_held"] = int(reservoirs.measure_memories(before.cell, smaller, alone).held.sum())
         found["steps"] = keep
         found["readouts_apart"] = [
             float((after.snapshots[step] - fresh.snapshots[step]).norm() / fresh.snapshots[step].norm())
@@ -171,21 +140,17 @@ class FlipFlopTransfer(Study):
         along, in_rates = (
             [finished.result[name][kind]["along"] for finished in trials] for kind in ("currents", "rates")
         )
-        named = dict(enumerate(SHAPES[bits], 1))
-        counts = ", ".join(
-            f"{along.count(count)} nearest to a {shape}" for count, shape in named.items() if count in along
-        )
-        remark = f"{counts}; in rates {', '.join(map(str, in_rates))}"
-        return self.compare(trials, claim, along, ", ".join(map(str, along)), remark)
+        counts = ((along.count(count), shape) for count, shape in enumerate(SHAPES[bits], 1))
+        shapes = ", ".join(f"{count} nearest to a {shape}" for count, shape in counts if count)
+        return self.compare(trials, claim, along, listed(along), f"{shapes}; in rates {listed(in_rates)}")
 
     def _edges(self, trials: Sequence[Finished], claim: Claim) -> Row:
-        spreads = {
-            kind: [finished.result["fresh"][kind]["edge_spread"] for finished in trials]
-            for kind in ("currents", "rates")
-        }
-        ours, in_rates = (mean_and_deviation(spreads[kind], ".2f") for kind in ("currents", "rates"))
-        remark = f"standard deviation of the edges divided by their mean; in rates {in_rates}"
-        return self.compare(trials, claim, spreads["currents"], ours, remark)
+        spreads, in_rates = (
+            [finished.result["fresh"][kind]["edge_spread"] for finished in trials] for kind in ("currents", "rates")
+        )
+        rates = mean_and_deviation(in_rates, ".2f")
+        remark = f"standard deviation of the edges divided by their mean; in rates {rates}"
+        return self.compare(trials, claim, spreads, mean_and_deviation(spreads, ".2f"), remark)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(9.0, 8.0)
@@ -207,15 +172,8 @@ class FlipFlopTransfer(Study):
                     [fmean(shape[key][at] / shape["distances"][0] for shape in shapes) for at in range(bits)]
                     for key in ("distances", "deviations")
                 )
-                left.errorbar(
-                    [at + 0.12 * place - 0.06 for at in numbers],
-                    means,
-                    bars,
-                    color=COLOUR[colour],
-                    fmt="o",
-                    capsize=4,
-                    label=name,
-                )
+                beside = [at + 0.12 * place - 0.06 for at in numbers]
+                left.errorbar(beside, means, bars, color=COLOUR[colour], fmt="o", capsize=4, label=name)
         left.plot(numbers, [at**0.5 for at in numbers], color=COLOUR["muted"], linestyle="dotted")
         left.set(xlabel="bits that differ", ylabel="distance", ylim=(0, None))
         left.set_xticks(list(numbers))
@@ -244,70 +202,44 @@ def _geometry_record(shape: Geometry) -> dict[str, Any]:
     numbers = ("edge_spread", "additive", "closest", "last_edge", "last_variance")
     scale = float(shape.projected.abs().max())
     return {
-        **{name: rounded_lists(getattr(shape, name), 4) for name in lists},
+        **{name: reservoirs.rounded_lists(getattr(shape, name), 4) for name in lists},
         **{name: round(getattr(shape, name), 4) for name in numbers},
         "along": shape.along,
         "shape": shape.shape,
         "hull": shape.hull,
-        "projected": rounded_lists(shape.projected / scale, 3),
+        "projected": reservoirs.rounded_lists(shape.projected / scale, 3),
     }
 
 
 def _held_row(results: Sequence[Finished], name: str, bits: int) -> Row:
     outcomes = [finished.result[name] for finished in results]
-    accuracy, error = (
-        mean_and_deviation([outcome[key] for outcome in outcomes], form)
-        for key, form in (("accuracy", ".4f"), ("mse", ".2g"))
-    )
+    accuracy, error = _mean(outcomes, "accuracy", ".4f"), _mean(outcomes, "mse", ".2g")
     moving = max(outcome["moving"] for outcome in outcomes)
     remark = f"of {2**bits}; accuracy {accuracy}, MSE {error}; currents still change by at most {moving:.0e} per step"
-    return Row(
-        f"{name}: memories held", "not published", _listed([outcome["held"] for outcome in outcomes]), remark=remark
-    )
+    return unpublished(f"{name}: memories held", _counts(outcomes, "held"), remark)
 
 
 def _geometry_rows(trials: Sequence[Finished], name: str, bits: int) -> list[Row]:
     """Return the rows about currents for which nothing was published."""
     shapes = [finished.result[name]["currents"] for finished in trials]
     angles = [angle for shape in shapes for angle in shape["angles"]]
-    likeness = [
+    likeness = "; ".join(
         f"{ideal} {mean_and_deviation([shape['likeness'][place] for shape in shapes], '.2f')}"
         for place, ideal in enumerate(SHAPES[bits])
-    ]
-    chances = ", ".join(
-        f"{shape} {share:.0%}" for shape, share in zip(SHAPES[bits], random_view_shares(bits), strict=True)
     )
+    shares = zip(SHAPES[bits], random_view_shares(bits), strict=True)
+    chances = ", ".join(f"{shape} {share:.0%}" for shape, share in shares)
+    views = f"cosine between directions of view; shares of random views: {chances}"
+    hull = f"of the projection; closest pair {_mean(shapes, 'closest')} of the mean distance, 0 in prism and cuboid"
+    additive = f"c + E s explains {_mean(shapes, 'additive')} of the variance"
+    chance = f"of principal component {bits}; at 1, chance determines the view"
     published_hull = "12 of a prism, 8 of a cuboid" if bits == BITS else "not published"
-    closest = mean_and_deviation([shape["closest"] for shape in shapes], ".2f")
-    additive = mean_and_deviation([shape["additive"] for shape in shapes], ".2f")
     return [
-        Row(
-            f"{name}: likeness to",
-            "not published",
-            "; ".join(likeness),
-            remark=f"cosine between directions of view; shares of random views: {chances}",
-        ),
-        Row(
-            f"{name}: corners of the hull",
-            published_hull,
-            _listed([shape["hull"] for shape in shapes]),
-            remark=f"of the projection; closest pair {closest} of the mean distance, 0 in prism and cuboid",
-        ),
-        Row(
-            f"{name}: last edge / others", "not published", mean_and_deviation([shape["last_edge"] for shape in shapes])
-        ),
-        Row(
-            f"{name}: angles of edges",
-            "not published",
-            f"{min(angles):.0f} to {max(angles):.0f} degrees",
-            remark=f"c + E s explains {additive} of the variance",
-        ),
-        Row(
-            f"{name}: variance left out / others",
-            "not published",
-            mean_and_deviation([shape["last_variance"] for shape in shapes], ".2f"),
-            remark=f"of principal component {bits}; at 1, chance determines the view",
-        ),
+        unpublished(f"{name}: likeness to", likeness, views),
+        Row(f"{name}: corners of the hull", published_hull, _counts(shapes, "hull"), remark=hull),
+        unpublished(f"{name}: last edge / others", _mean(shapes, "last_edge", ".3g")),
+        unpublished(f"{name}: angles of edges", f"{min(angles):.0f} to {max(angles):.0f} degrees", additive),
+        unpublished(f"{name}: variance left out / others", _mean(shapes, "last_variance"), chance),
     ]
 
 
@@ -316,42 +248,30 @@ def _difference_rows(trials: Sequence[Finished]) -> list[Row]:
     if not trials:
         return []
     outcomes = [finished.result for finished in trials]
-    apart = [[outcome["readouts_apart"][place] for outcome in outcomes] for place in (0, -1)]
-    early_distance = mean_and_deviation(apart[0], ".2f")
-    early = [
-        mean_and_deviation([outcome[name]["early_error"] for outcome in outcomes], ".2g") for name in INITIAL_READOUTS
-    ]
+    early, late = (
+        mean_and_deviation([outcome["readouts_apart"][place] for outcome in outcomes], ".2f") for place in (0, -1)
+    )
+    errors = [_mean([outcome[name] for outcome in outcomes], "early_error", ".2g") for name in INITIAL_READOUTS]
+    moved = "mean distance between the currents of the same memory, in units of the edge"
+    views = f"random views: {degrees(RANDOM_VIEWS[trials[0].trial.settings['bits']]):.0f} on average"
+    readouts = f"relative to the norm of W_o; after a thirtieth of the training {early}"
+    updates = "fresh against transferred; first thirtieth of the training"
     return [
-        Row(
-            "between both: memories apart",
-            "not published",
-            mean_and_deviation([outcome["moved"] for outcome in outcomes], ".2f"),
-            remark="mean distance between the currents of the same memory, in units of the edge",
-        ),
-        Row(
-            "between both: views apart",
-            "not published",
-            f"{mean_and_deviation([outcome['views_apart'] for outcome in outcomes], '.0f')} degrees",
-            remark=f"random views: {degrees(RANDOM_VIEWS[trials[0].trial.settings['bits']]):.0f} on average",
-        ),
-        Row(
-            "between both: readouts apart",
-            "not published",
-            mean_and_deviation(apart[1], ".2f"),
-            remark=f"relative to the norm of W_o; after a thirtieth of the training {early_distance}",
-        ),
-        Row(
-            "both: error before the early updates",
-            "not published",
-            " against ".join(early),
-            remark="fresh against transferred; first thirtieth of the training",
-        ),
+        unpublished("between both: memories apart", _mean(outcomes, "moved"), moved),
+        unpublished("between both: views apart", f"{_mean(outcomes, 'views_apart', '.0f')} degrees", views),
+        unpublished("between both: readouts apart", late, readouts),
+        unpublished("both: error before the early updates", " against ".join(errors), updates),
     ]
 
 
-def _listed(counts: Sequence[int]) -> str:
+def _mean(outcomes: Sequence[Mapping[str, Any]], key: str, form: str = ".2f") -> str:
+    return mean_and_deviation([outcome[key] for outcome in outcomes], form)
+
+
+def _counts(outcomes: Sequence[Mapping[str, Any]], key: str) -> str:
     """Return the counts as text; a single number if all are equal."""
-    return str(counts[0]) if len(set(counts)) == 1 else ", ".join(map(str, counts))
+    counts = [outcome[key] for outcome in outcomes]
+    return str(counts[0]) if len(set(counts)) == 1 else listed(counts)
 
 
 def _draw_shape(

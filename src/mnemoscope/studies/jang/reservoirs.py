@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -17,10 +18,13 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import EchoState, Reservoirs
+from mnemoscope.registry.citations import Source
 from mnemoscope.tasks import Batch, FlipFlop
 from mnemoscope.training import train_force
 from mnemoscope.training.seeding import seeded
 
+JANG = partial(Source, "jang")
+"""Source in the paper, given its place there."""
 LEFT_ALONE = 1000
 """Steps without input (a hundred time constants) for which a reservoir must hold a corner to count as a memory."""
 
@@ -51,15 +55,14 @@ class Recipe:
     settle: int = 15
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Recipe:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Recipe:
         """Return the recipe in the settings of a trial; settings that are not part of a recipe are ignored."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in names})
 
-    @property
-    def as_published(self) -> bool:
+    def as_published(self, bits: int) -> bool:
         """Whether all numbers are those of Table 1 and of our defaults; only the nonlinearity may differ."""
-        return replace(self, nonlinearity="tanh") == Recipe(bits=self.bits)
+        return replace(self, nonlinearity="tanh") == Recipe(bits)
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe as plain data."""
@@ -104,17 +107,7 @@ class TrainedReservoir:
 
     def at(self, step: int) -> EchoState:
         """Return the reservoir as it was after `step` steps of training."""
-        W = dict(self.cell.named_parameters())
-        return EchoState.from_weights(
-            W["recurrent"],
-            W["drive"],
-            feedback=W["feedback"],
-            readout=self.snapshots[step],
-            bias=W["bias"],
-            leak=self.cell.leak,
-            nonlinearity=self.cell.phi,
-            form=self.cell.form,
-        )
+        return _with_readout(self.cell, self.snapshots[step])
 
     def curve(self, points: int = 100) -> dict[str, list[float]]:
         """Return the errors before the updates, averaged over at most `points` intervals, for JSON."""
@@ -186,25 +179,27 @@ def train_transferred(
     if recipe.bits < 2:
         raise ValueError(f"Training on one bit less needs two bits or more, but bits is {recipe.bits}.")
     cell, fewer = recipe.reservoir(seed), recipe.bits - 1
-    W_fb, W_o = cell.feedback, cell.readout
-    assert W_fb is not None
-    assert W_o is not None
-    small = EchoState.from_weights(
-        cell.recurrent,
-        cell.drive[:, :fewer],
-        feedback=W_fb[:, :fewer],
-        bias=cell.bias,
+    smaller, file = replace(recipe, bits=fewer), folder / "before.safetensors"
+    before = train_reservoir(smaller, seed, file, cell=_with_readout(cell, None, fewer), progress=progress)
+    with torch.no_grad():
+        cell.get_parameter("readout")[:fewer] = before.cell.get_parameter("readout")
+    file = folder / "transferred.safetensors"
+    return before, train_reservoir(recipe, seed, file, cell=cell, keep=keep, progress=progress)
+
+
+def _with_readout(cell: EchoState, readout: Tensor | None, bits: int | None = None) -> EchoState:
+    """Return a copy of a reservoir with another readout (None: zeros) and only the first `bits` channels."""
+    W = dict(cell.named_parameters())
+    return EchoState.from_weights(
+        W["recurrent"],
+        W["drive"][:, :bits],
+        feedback=W["feedback"][:, :bits],
+        readout=readout,
+        bias=W["bias"],
         leak=cell.leak,
         nonlinearity=cell.phi,
         form=cell.form,
     )
-    before = train_reservoir(
-        replace(recipe, bits=fewer), seed, folder / "before.safetensors", cell=small, progress=progress
-    )
-    with torch.no_grad():
-        W_o[:fewer] = before.cell.get_parameter("readout")
-    file = folder / "transferred.safetensors"
-    return before, train_reservoir(recipe, seed, file, cell=cell, keep=keep, progress=progress)
 
 
 def _read(cell: EchoState, file: Path, about: dict[str, str]) -> TrainedReservoir:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -44,15 +43,6 @@ class SaddleConnection:
             return "at least one end that is no corner, or not at rest in the time given"
         apart = {0: "one corner and itself", 1: "two corners one bit apart"}
         return apart.get(self.bits, f"two corners {self.bits} bits apart")
-
-
-def neighbours(bits: int) -> list[tuple[int, int]]:
-    """Return the pairs of corners of a cube that differ in one bit.
-
-    >>> len(neighbours(3)), len(neighbours(4))
-    (12, 32)
-    """
-    return [(a, b) for a, b in combinations(range(2**bits), 2) if (a ^ b).bit_count() == 1]
 
 
 @torch.no_grad()
