@@ -9,12 +9,15 @@ from mnemoscope.tasks.binding import (
 )
 from mnemoscope.tasks.bit_copy import BitCopy as BitCopy, BitRepeatCopy as BitRepeatCopy, MatrixCopy as MatrixCopy
 from mnemoscope.tasks.bit_task import BitTask as BitTask
-from mnemoscope.tasks.copy import Copy as Copy
-from mnemoscope.tasks.data_task import DataTask as DataTask
-from mnemoscope.tasks.denoise import Denoise as Denoise
+from mnemoscope.tasks.copy import Copy as Copy, Denoise as Denoise, TransferCopy as TransferCopy
 from mnemoscope.tasks.flipflop import FlipFlop as FlipFlop
 from mnemoscope.tasks.mnist import PermutedMNIST as PermutedMNIST, SequentialMNIST as SequentialMNIST
 from mnemoscope.tasks.penn_treebank import PennTreebank as PennTreebank
 from mnemoscope.tasks.relational_sequence import RelationalSequence as RelationalSequence
-from mnemoscope.tasks.task import Batch as Batch, GeneratedTask as GeneratedTask, Split as Split, Task as Task
-from mnemoscope.tasks.transfer_copy import TransferCopy as TransferCopy
+from mnemoscope.tasks.task import (
+    Batch as Batch,
+    DataTask as DataTask,
+    GeneratedTask as GeneratedTask,
+    Split as Split,
+    Task as Task,
+)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.tasks.bit_task import BitTask, MatrixItems, VectorItems, check_range, index_within
-from mnemoscope.tasks.curriculum import curriculum_stages
 from mnemoscope.tasks.task import Batch
 
 _Recall = TypeVar("_Recall", bound="Recall")
@@ -47,8 +46,8 @@ class Recall(BitTask):
             )
         super().__post_init__()
 
-    def stages(self: _Recall) -> Sequence[_Recall]:
-        return curriculum_stages(self, "most", least=self.fewest)
+    def stages(self) -> Sequence[Recall]:
+        return self._stages_by("most", least=self.fewest)
 
     def at(self: _Recall, items: int, item_length: int | None = None) -> _Recall:
         """Return the task with lists of `items` items, and items of another length if `item_length` is given."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
-from mnemoscope.tasks.curriculum import curriculum_stages
 from mnemoscope.tasks.task import Batch, GeneratedTask, Split
 
 
@@ -38,9 +38,7 @@ class VariableBinding(GeneratedTask):
     curriculum: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("variables", "size", "horizon", "test_horizon"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
+        check_whole(1, variables=self.variables, size=self.size, horizon=self.horizon, test_horizon=self.test_horizon)
         parse_selection(self.rule, self.variables, self.size)  # raises for a wrong rule
         self.stages()  # raises for a wrong curriculum
 
@@ -58,7 +56,7 @@ class VariableBinding(GeneratedTask):
         return self.size
 
     def stages(self) -> Sequence[VariableBinding]:
-        return curriculum_stages(self, "horizon")
+        return self._stages_by("horizon")
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         if split == "train":

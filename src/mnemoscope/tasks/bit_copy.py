@@ -11,7 +11,6 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.bit_task import BitTask, MatrixItems, VectorItems, check_range, index_within
-from mnemoscope.tasks.curriculum import curriculum_stages
 from mnemoscope.tasks.task import Batch
 
 _Copying = TypeVar("_Copying", bound="Copying")
@@ -33,8 +32,8 @@ class Copying(BitTask):
         check_range("length", self.shortest, self.longest)
         super().__post_init__()
 
-    def stages(self: _Copying) -> Sequence[_Copying]:
-        return curriculum_stages(self, "longest", least=self.shortest)
+    def stages(self) -> Sequence[Copying]:
+        return self._stages_by("longest", least=self.shortest)
 
     def at(self: _Copying, length: int) -> _Copying:
         """Return the task with sequences of one length, such as a length that training never shows."""

@@ -1,4 +1,4 @@
-"""The copy task: recall a string of symbols after a delay."""
+"""The copy task, recall a string of symbols after a delay, and two variants: denoise, and transfer to another delay."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from mnemoscope.base.array_types import Float
-from mnemoscope.tasks.curriculum import curriculum_stages
-from mnemoscope.tasks.task import Batch, GeneratedTask
+from mnemoscope.base.array_types import Float, Int
+from mnemoscope.tasks.task import Batch, GeneratedTask, Split
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class Copy(GeneratedTask):
 
     def __post_init__(self) -> None:
         if self.delay < 1:
-            raise ValueError(
-                f"The delay between the symbols and their recall is at least 1, but delay is {self.delay}."
-            )
+            raise ValueError(f"The delay between symbols and recall must be at least 1, but delay is {self.delay}.")
         if self.symbols < 1:
             raise ValueError(f"There must be at least one symbol to recall, but symbols is {self.symbols}.")
         if self.alphabet < 2:
@@ -48,7 +45,7 @@ class Copy(GeneratedTask):
         self.stages()  # raises for a wrong curriculum
 
     def stages(self) -> Sequence[Copy]:
-        return curriculum_stages(self, "delay")
+        return self._stages_by("delay")
 
     @property
     def length(self) -> int:
@@ -66,13 +63,16 @@ class Copy(GeneratedTask):
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         blank, marker = self.alphabet, self.alphabet + 1
         string = torch.randint(0, self.alphabet, (self.symbols, batch), generator=generator)
-        classes = torch.full((self.length, batch), blank)
-        classes[: self.symbols] = string
+        classes = torch.full((self.length, batch), blank).scatter_(0, self._shown_at(batch, generator), string)
         classes[-self.symbols - 1] = marker
         targets = torch.full((self.length, batch), blank)
         targets[-self.symbols :] = string
         mask = torch.ones(self.length, batch, dtype=torch.bool)
         return Batch(one_hot(classes, self.input_size).to(torch.float32), targets, mask)
+
+    def _shown_at(self, batch: int, generator: torch.Generator) -> Int[Tensor, "symbols batch"]:
+        """Return the steps at which the symbols are shown."""
+        return torch.arange(self.symbols).unsqueeze(1).expand(-1, batch)
 
     def scores(self, outputs: Float[Tensor, "time batch classes"], batch: Batch) -> dict[str, float]:
         """Return `accuracy`, the fraction of recalled symbols that are right; the blanks before do not count."""
@@ -80,9 +80,73 @@ class Copy(GeneratedTask):
         return {"accuracy": right.float().mean().item()}
 
     def baseline(self) -> float:
-        """Return `symbols log(alphabet) / (delay + 2 symbols)`.
+        """Return `symbols log(alphabet) / length`.
 
         The time alone predicts every blank. Each symbol to recall is uniform over the alphabet and independent of the
         blank at the input, so each loses log(alphabet) nats.
         """
         return self.symbols * log(self.alphabet) / self.length
+
+
+@dataclass(frozen=True)
+class Denoise(Copy):
+    """`symbols` symbols scattered over `delay` steps among blanks, a marker, then the symbols are due in order.
+
+    The sequence has delay + 1 + symbols steps; classes are those of `Copy`. The steps with symbols are drawn without
+    replacement (the code of Jing et al. draws with replacement, so that symbols may overwrite each other). Jing et al.
+    2019, section 4; Kerg, section 4.6.1.
+
+    >>> task = Denoise(delay=6, symbols=2, alphabet=4)
+    >>> batch = task.batch(1, seed=0, number=0)
+    >>> print(batch.inputs.argmax(-1).flatten().tolist(), batch.targets.flatten().tolist())
+    [3, 0, 4, 4, 4, 4, 5, 4, 4] [4, 4, 4, 4, 4, 4, 4, 3, 0]
+    """
+
+    delay: int = 100
+
+    def __post_init__(self) -> None:
+        if self.delay < self.symbols:
+            raise ValueError(f"{self.symbols} symbols need as many steps, but the delay has only {self.delay}.")
+        super().__post_init__()
+
+    @property
+    def length(self) -> int:
+        return self.delay + 1 + self.symbols
+
+    def _shown_at(self, batch: int, generator: torch.Generator) -> Int[Tensor, "symbols batch"]:
+        order = torch.rand(self.delay, batch, generator=generator).argsort(0)
+        return order[: self.symbols].sort(0).values
+
+
+@dataclass(frozen=True)
+class TransferCopy(Copy):
+    """`Copy` with `delay` in training and `test_delay` in validation and test.
+
+    Hochreiter & Schmidhuber 1997; as in Kerg et al. 2020, Table 1, which trains at 100 and tests at 100 to 5,000.
+
+    >>> task = TransferCopy(delay=3, test_delay=30, symbols=2)
+    >>> [len(task.batch(1, seed=0, number=0, split=split).inputs) for split in ("train", "validation", "test")]
+    [7, 34, 34]
+    """
+
+    delay: int = 100
+    test_delay: int = 200
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.test_delay < 1:
+            raise ValueError(f"The delay of the test must be at least 1, but test_delay is {self.test_delay}.")
+
+    @property
+    def test_task(self) -> Copy:
+        """The copy task of the validation and test splits."""
+        return Copy(self.test_delay, self.symbols, self.alphabet)
+
+    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
+        if split == "train":
+            return super().batch(size, seed, number, split)
+        return self.test_task.batch(size, seed, number, split)
+
+    def baseline(self) -> float:
+        """Return the baseline of `Copy` with `test_delay`, at which the network is evaluated."""
+        return self.test_task.baseline()

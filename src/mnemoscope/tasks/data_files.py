@@ -112,9 +112,8 @@ class DataSet:
                 _download(url, download, f"{self.title}: {url.rpartition('/')[2]}", by_hand, progress)
                 for file in (file for file in absent if file.url == url):
                     download.seek(0)
-                    write_atomically(
-                        target / file.name, file.content(download, f"The download of {url}", by_hand, file.member)
-                    )
+                    content = file.content(download, f"The download of {url}", by_hand, file.member)
+                    write_atomically(target / file.name, content)
 
     def read(self, folder: DataFolder) -> Iterator[bytes]:
         """Yield the contents of the files in order, each checked."""

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.tasks.data_files import DataFile, DataFolder, DataSet
-from mnemoscope.tasks.data_task import DataTask
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
-from mnemoscope.tasks.task import Batch
+from mnemoscope.tasks.task import Batch, DataTask
 
 PIXELS = 784
 DIGITS = 10

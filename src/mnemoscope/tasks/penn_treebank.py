@@ -13,9 +13,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.data_files import DataFile, DataFolder, DataSet
-from mnemoscope.tasks.data_task import DataTask
 from mnemoscope.tasks.splits import Split, check_batch_request
-from mnemoscope.tasks.task import Batch
+from mnemoscope.tasks.task import Batch, DataTask
 
 VOCABULARY = "\n#$&'*-./0123456789<>N\\_abcdefghijklmnopqrstuvwxyz"
 """The 50 symbols: the end of a sentence, and 49 characters; `_` is the space between words."""

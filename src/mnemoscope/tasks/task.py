@@ -1,10 +1,10 @@
-"""The base class of tasks: a seeded stream of batches, a loss, scores, and a memoryless baseline."""
+"""The base classes of tasks: a seeded stream of batches, a loss, scores, and a memoryless baseline."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.tasks.data_files import DataFolder, DataSet
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 
 Inputs = Any
@@ -160,6 +161,54 @@ class GeneratedTask(Task):
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         check_batch_request(size, number, split)
         return self.sample(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
+
+    def _stages_by(self, field: str, least: int = 1) -> list[Any]:
+        """Return the task with each value of `field` in its `curriculum`, such as "10 20 40", and then the task itself.
+
+        >>> from mnemoscope.tasks import Copy
+        >>> print([stage.delay for stage in Copy(delay=100, curriculum="10, 30").stages()])
+        [10, 30, 100]
+        """
+        text: str = getattr(self, "curriculum")  # noqa: B009 (not every task has this field)
+        final: int = getattr(self, field)
+        try:
+            values = [int(word) for word in text.replace(",", " ").split()]
+        except ValueError:
+            raise ValueError(f'A curriculum is a list of {field}s such as "10 20 40", but is {text!r}.') from None
+        if any(not least <= value < final for value in values) or values != sorted(set(values)):
+            expected = f"must rise, from {least} on and below {field} = {final}"
+            raise ValueError(f"The {field}s of a curriculum {expected}, but are {values}.")
+        return [*(replace(self, **{field: value, "curriculum": ""}) for value in values), self]
+
+
+class DataTask(Task):
+    """A task on files. A subclass sets `data_set`, reads it in `load`, and defines `batch` and `batches`.
+
+    The validation split decides when training stops. The test split is evaluated once, with the weights that did best
+    in validation. The files are read at the first batch, or by `prepare`.
+    """
+
+    finite: ClassVar[bool] = True
+    unhashed_options: ClassVar[tuple[str, ...]] = ("data",)
+    data_set: ClassVar[DataSet]
+    data: str | None
+    """Folder of the files. None: the folder in MNEMOSCOPE_DATA, or else ~/.cache/mnemoscope, with download."""
+
+    @abstractmethod
+    def load(self) -> Any:
+        """Return the content of the files, which are read once per process."""
+
+    @abstractmethod
+    def batches(self, size: int, split: Split) -> int: ...
+
+    def prepare(self, progress: bool = True) -> None:
+        self.data_set.fetch(self.folder, progress)
+        self.load()
+
+    @property
+    def folder(self) -> DataFolder:
+        """Folder that is searched for the files."""
+        return DataFolder.find(self.data)
 
 
 FEW_CLASSES = 16

@@ -108,6 +108,9 @@ class Completion(ShapeTask):
     def rows(self) -> tuple[int, ...]:
         return tuple(self.images_each * row for row in (self.row, self.row - 1, self.candidates))
 
+    def needed(self, split: Split) -> int:
+        return self.candidates
+
     def completed(
         self, first: Int[Tensor, "size row"], second: Int[Tensor, "size row"], generator: Generator
     ) -> LetterPatterns:
@@ -135,9 +138,6 @@ class IdentityRules(Completion):
     @property
     def row(self) -> int:
         return len(self.rules("train")[0])
-
-    def needed(self, split: Split) -> int:
-        return self.candidates
 
     def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
         rows = parse_patterns(*self.rules(split))

@@ -44,10 +44,6 @@ class Comparison(HeldOutShapes):
     def answers(self) -> tuple[str, ...]:
         return ("object 0", "object 1")
 
-    @property
-    def segments(self) -> tuple[int, ...] | None:
-        return None
-
     def needed(self, split: Split) -> int:
         return 1
 

@@ -57,9 +57,6 @@ class DistributionOfN(Completion):
     def candidates(self) -> int:
         return self.n + 1
 
-    def needed(self, split: Split) -> int:
-        return self.candidates
-
     def problems(self, size: int, generator: Generator, split: Split) -> LetterPatterns:
         order = self._orders(size, generator, split)
         return self.completed(torch.arange(self.n).expand(size, self.n), order, generator)

@@ -47,14 +47,9 @@ def picture(task: RelationalTask, scenes: Scenes, problem: int = 0) -> Float[Ten
 def draw_samples(
     tasks: Mapping[str, RelationalTask] = PUBLISHED, split: Split = "test", seed: int = 0, columns: int = 6
 ) -> Figure:
-    """Draw a problem of every task with its label; the right answer is framed if it is among the objects.
+    """Draw a problem of every task, titled with its key and label, in rows of `columns` panels.
 
-    Args:
-        tasks: tasks by the titles of their panels.
-        split: split of the problems; games are trained with pentominoes and tested with other objects.
-        seed: seed of the problems.
-        columns: panels per row.
-
+    The right answer is framed if it is among the objects.
     """
     from matplotlib.figure import Figure
 

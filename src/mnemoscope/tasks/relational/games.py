@@ -70,10 +70,6 @@ row matching, colour/shape, left-of.
     def rows(self) -> tuple[int, ...]:
         return (GRID,) * GRID
 
-    @property
-    def segments(self) -> tuple[int, ...] | None:
-        return None
-
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
         kind = game_objects(self.test_set if split == "test" else "pentominoes")
         cells, things, labels = RULES[self.rule](size, generator, kind)

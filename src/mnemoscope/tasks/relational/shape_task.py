@@ -42,14 +42,14 @@ class HeldOutShapes(RelationalTask):
 
     height: ClassVar[int] = SIDE
     width: ClassVar[int] = SIDE
+    also_held_out: ClassVar[tuple[str, ...]] = ()
+    """Kinds of things other than shapes that the test shows and training does not."""
 
     def __post_init__(self) -> None:
         check_whole(0, m=self.m, shape_seed=self.shape_seed)
         to_train, to_test, kind = self.needed("train"), self.needed("test"), type(self).__name__
-        if max(to_train, to_test) > SHAPES:
-            raise ValueError(
-                f"A problem of {kind} has up to {max(to_train, to_test)} different shapes; there are {SHAPES}."
-            )
+        if (largest := max(to_train, to_test)) > SHAPES:
+            raise ValueError(f"A problem of {kind} has up to {largest} different shapes; there are {SHAPES}.")
         most = SHAPES - to_train
         some = f"{to_test} to {most}" if most > to_test else f"{most}"
         possible = f"Hold out {some}, or none" if most >= to_test else "No shape can be held out: m = 0"
@@ -66,7 +66,7 @@ class HeldOutShapes(RelationalTask):
 
     @property
     def held_out(self) -> tuple[str, ...]:
-        return ("shapes",) if self.m else ()
+        return (*(["shapes"] if self.m else []), *self.also_held_out)
 
     @abstractmethod
     def needed(self, split: Split) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from torch import Generator
 
@@ -24,9 +24,7 @@ class RMTS3(MatchToSample):
 
     m: int = 94
 
-    @property
-    def held_out(self) -> tuple[str, ...]:
-        return (*super().held_out, "relations")
+    also_held_out: ClassVar[tuple[str, ...]] = ("relations",)
 
     def rules(self, split: Split) -> tuple[str, ...]:
         if split == "test":
@@ -47,9 +45,7 @@ class SameDifferent6(SameDifferent):
     In training, each triplet is aaa, aba or baa. In the test, at least one is aab.
     """
 
-    @property
-    def held_out(self) -> tuple[str, ...]:
-        return (*super().held_out, "relations")
+    also_held_out: ClassVar[tuple[str, ...]] = ("relations",)
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -67,9 +63,8 @@ class SameDifferent6(SameDifferent):
             same = [form + form for form in _TRAINED]
             different = [first + second for first, second in permutations(_TRAINED, 2)]
         labels = balanced(size, 2, generator)
-        return LetterPatterns(
-            patterns_by_label(labels, (parse_patterns(*same), parse_patterns(*different)), generator), labels
-        )
+        tables = parse_patterns(*same), parse_patterns(*different)
+        return LetterPatterns(patterns_by_label(labels, tables, generator), labels)
 
 
 Variant = Literal["plain", "missing", "without abaa", "without abab", "flipped", "flipped missing"]
@@ -97,15 +92,13 @@ class IdentityRules4(IdentityRules):
     m: int = 94
     variant: Variant = "plain"
 
+    also_held_out: ClassVar[tuple[str, ...]] = ("relations",)
+
     def __post_init__(self) -> None:
         if self.variant not in get_args(Variant):
             known = ", ".join(map(repr, get_args(Variant)))
             raise ValueError(f"variant must be one of {known}, but is {self.variant!r}.")
         super().__post_init__()
-
-    @property
-    def held_out(self) -> tuple[str, ...]:
-        return (*super().held_out, "relations")
 
     def rules(self, split: Split) -> tuple[str, ...]:
         flipped = self.variant.startswith("flipped")
