@@ -42,11 +42,11 @@ class LearningStudy(Study):
     """Ranges of the score; a study reports when a network first reached each of them."""
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        return [
-            Trial(key.name, asdict(changed(changed(self.base, changes), settings["changes"], seed=seed)), seed, key)
-            for key, changes in ((as_subject(key), changes) for key, changes in settings["networks"].items())
-            for seed in seeds
-        ]
+        trials, seeds = [], tuple(seeds)
+        for key, changes in settings["networks"].items():
+            subject, config = as_subject(key), asdict(changed(changed(self.base, changes), settings["changes"]))
+            trials += [Trial(subject.name, {**config, "seed": seed}, seed, subject) for seed in seeds]
+        return trials
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         config = RunConfig(**trial.settings)
