@@ -8,6 +8,7 @@ import torch
 import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest may have filled with anything)
 
 from tests import typecheck
+from tests.slow import skip_all_but_representatives
 
 # all but the kernels, which are written in a language that only looks like Python
 package = Path(__file__).parent.parent / "src" / "mnemoscope"
@@ -26,3 +27,11 @@ def _one_thread_and_seed():
     # two workers share two cores; a fixed seed makes a failure repeatable
     torch.set_num_threads(1)
     SEEDED.manual_seed(0)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "representatives(*cases): the cases that `make test` runs")
+
+
+def pytest_collection_modifyitems(items):
+    skip_all_but_representatives(items)

@@ -1,4 +1,8 @@
-"""Slow tests: `make test-all` runs them, `make test` skips them."""
+"""Slow tests: `make test-all` runs them, `make test` skips them.
+
+A test over many cases that takes seconds has `@representatives(...)`: `make test` runs these cases, chosen so that no
+branch of the package is reached by the others alone, and `make test-all` runs all of them.
+"""
 
 import os
 from collections.abc import Iterable
@@ -18,3 +22,26 @@ def after(number: int, cases: Iterable[Any]) -> list[Any]:
     """Return the cases, with all after the first `number` marked as slow."""
     listed = list(cases)
     return [*listed[:number], *slow(*listed[number:])]
+
+
+def representatives(*cases: str) -> pytest.MarkDecorator:
+    """Run only these cases of a parametrised test, named by their ids, unless slow tests are requested."""
+    return pytest.mark.representatives(*cases)
+
+
+def skip_all_but_representatives(items: Iterable[pytest.Item]) -> None:
+    """Mark the other cases of tests with representatives as slow; raise if one of them is no case of its test."""
+    found: dict[str, set[str]] = {}
+    named: dict[str, set[str]] = {}
+    for item in items:
+        chosen = item.get_closest_marker("representatives")
+        if chosen is None:
+            continue
+        test, _, case = item.nodeid.partition("[")
+        named[test] = {*chosen.args}
+        found.setdefault(test, set()).add(case[:-1])
+        if case[:-1] not in chosen.args:
+            item.add_marker(SLOW)
+    for test, cases in named.items():
+        if len(found[test]) > len(cases) and not cases <= found[test]:  # fewer if a case is run by its name
+            raise pytest.UsageError(f"{test} has no case {sorted(cases - found[test])}, which should represent it.")

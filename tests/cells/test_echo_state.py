@@ -9,6 +9,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import EchoState, Model, Reservoirs
+from tests.slow import representatives
 
 FORMS = ("current", "rate")
 
@@ -102,6 +103,7 @@ def test_unbounded_rates_know_no_box():
     assert made(nonlinearity="relu").bounds(torch.zeros(2).double(), torch.zeros(2).double()) is None
 
 
+@representatives("current-1-0.1", "rate-1-0.1")
 @pytest.mark.parametrize("density", [0.1, 1.0])
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("form", FORMS)

@@ -11,6 +11,7 @@ import mnemoscope as ms
 from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.cells.lagrangians import LAGRANGIANS, Polynomial, Tanh
 from mnemoscope.networks.recurrent import episodic
+from tests.slow import representatives
 
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
 BOTH = [(f, h) for f in LAGRANGIANS for h in LAGRANGIANS]
@@ -68,6 +69,7 @@ def test_the_flow_is_equation_2(sigma_f, sigma_h):
             torch.testing.assert_close(velocity[member], reference, rtol=0, atol=FLOAT64_ROUNDING)
 
 
+@representatives("tanh-linear-times0", "tanh-linear-times4")
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize(
     ("sigma_f", "sigma_h"),
@@ -103,6 +105,7 @@ def test_velocities_are_those_of_the_trajectory(times):
         torch.testing.assert_close(velocity, difference, rtol=0, atol=1e-5)  # step^2 times third derivatives
 
 
+@representatives("times0")
 @pytest.mark.parametrize("times", TIMES[:4])
 def test_the_flow_and_its_limits_have_the_fixed_points_of_the_map(times):
     memory = some_memory(times=times, alpha_s=4.0).requires_grad_(False)
@@ -128,6 +131,7 @@ def convergence_rates(errors):
     return [float(large / small) for large, small in pairwise(errors)]
 
 
+@representatives("T_h-linear", "T_d-softmax")
 @pytest.mark.parametrize("sigma_h", ["linear", "tanh", "softmax"])
 @pytest.mark.parametrize("which", ["T_h", "T_d"])
 def test_small_time_constants_tend_to_the_limit_at_first_order(which, sigma_h):

@@ -17,6 +17,7 @@ from mnemoscope.cli.entry_point import _parse
 from mnemoscope.config import PRESETS
 from mnemoscope.lenses import FixedPoints
 from mnemoscope.training import task_named
+from tests.slow import representatives
 
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
 
@@ -95,6 +96,7 @@ def test_bit_tasks_are_listed_with_constant_answers(capsys):
     assert sum("knowing nothing" in line for line in lines) == sum(bool(trivial) for trivial in rows.values())
 
 
+@representatives("what4")
 @pytest.mark.parametrize("what", [[], ["cells"], ["networks"], ["lenses"], ["studies"], ["presets"]])
 def test_other_lists_do_not_import_torch(what):
     code = f"import sys; from mnemoscope.cli import main; main(['list', *{what}]); sys.exit('torch' in sys.modules)"

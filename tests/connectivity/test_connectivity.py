@@ -28,7 +28,7 @@ from mnemoscope.connectivity import (
 )
 from mnemoscope.networks import eurnn, exprnn, irnn, matched_size, nnrnn, normal_rnn, ornn, rnn
 from mnemoscope.networks.matrix import matrix_rnn
-from tests.slow import slow
+from tests.slow import representatives, slow
 
 N = 8
 MATRICES = {
@@ -114,6 +114,7 @@ def assert_same_numbers(found, expected, bound):
         distance[:, nearest] = torch.inf
 
 
+@representatives("dense-uniform-40", "exponential-dynamic-40")
 @pytest.mark.parametrize("steps", [40, *slow(0, 100)])
 def test_the_claimed_spectrum_is_that_of_the_matrix(matrix, steps):
     before = matrix().detach().double() if not matrix.complex else matrix().detach().to(torch.complex128)
@@ -299,6 +300,7 @@ def commutator(V):
 NORMAL = [name for name in MATRICES if name.startswith("normal")]
 
 
+@representatives("0-normal-exponential", "100-normal-one-number")
 @pytest.mark.parametrize("name", NORMAL)
 @pytest.mark.parametrize("steps", [0, 100])
 def test_a_normal_matrix_stays_normal(name, steps):

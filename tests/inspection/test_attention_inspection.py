@@ -17,6 +17,7 @@ from mnemoscope.lenses.attention import Attention, record_attention
 from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
 from mnemoscope.training import build_model, load_model, train
+from tests.slow import representatives
 
 
 def run_of(folder, cell, **options):
@@ -29,6 +30,7 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
 
 
+@representatives("relrnn-options0")
 @pytest.mark.parametrize(("cell", "options"), [("relrnn", {"short_term": 2, "relevant": 3}), ("memrnn", {})])
 def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
     folder = run_of(tmp_path, cell, **options)

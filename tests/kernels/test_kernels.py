@@ -23,7 +23,7 @@ from mnemoscope.kernels import (
     linear_scan,
 )
 from mnemoscope.kernels.precision import exact_products
-from tests.slow import SLOW, slow
+from tests.slow import SLOW, representatives, slow
 
 # torch loads its forward-mode formulas by a deprecated way of its own
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -80,6 +80,7 @@ def test_elementwise_scan_equals_the_recurrence(name, dtype, masked, time, batch
         torch.testing.assert_close(one, other, **ROUNDING)
 
 
+@representatives("linear-dtype4-True", "modrelu-dtype6-True")
 @pytest.mark.parametrize("masked", [True, *slow(False)])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_first_and_second_derivatives(name, dtype, masked):
@@ -232,6 +233,7 @@ def linear_reference(A, us, h):
     return torch.stack(hs)
 
 
+@representatives("constant-dtype0-1", "dense-dtype0-1")
 @pytest.mark.parametrize("time", [1, 2, 16, *slow(3, 7, 33)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("which", ["constant", "varying", "dense"])
@@ -588,6 +590,7 @@ def test_other_devices_have_no_fused_scan():
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
+@representatives("elman-tanh-100", "torch-rnn-sqrt", "lstm-unbiased-100")
 @pytest.mark.parametrize("checkpoint", ["sqrt", 1, 4, 100])
 @pytest.mark.parametrize("name", CELLS)
 def test_checkpoints_change_nothing(name, checkpoint):

@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 from mnemoscope.kernels import triton_elementwise as kernels, triton_outer
 from mnemoscope.kernels.triton_elementwise import Plan
 from mnemoscope.kernels.triton_steps import LEFT, RIGHT, _parts
-from tests.slow import slow
+from tests.slow import representatives, slow
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -57,6 +57,12 @@ def assert_near(found, expected, bound=1e-5):
     assert error <= bound * expected.norm() + 1e-30, f"{error / expected.norm():.1e}"
 
 
+@representatives(
+    "steps-tanh-dtype0-True-1-1-1",
+    "steps-logistic-dtype3-True-1-1-1",
+    "steps-linear-dtype4-True-1-1-1",
+    "steps-modrelu-dtype5-True-1-1-1",
+)
 @pytest.mark.parametrize(("time", "batch", "units"), SIZES)
 @pytest.mark.parametrize("masked", [True, *slow(False)])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)

@@ -6,6 +6,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
+from tests.slow import representatives
 
 LOW, HIGH = torch.tensor([-2.0, 0.0, 1.0]).double(), torch.tensor([1.0, 3.0, 1.5]).double()
 CELLS = {
@@ -35,6 +36,7 @@ def made(kind, score="published", **options):
     return cell
 
 
+@representatives("tanh-sum-published", "gru-concatenated-published")
 @pytest.mark.parametrize(
     ("option", "score"),
     [

@@ -28,6 +28,7 @@ from mnemoscope.lenses.attention import (
 from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.report.attention import attention_section
+from tests.slow import representatives
 
 PASTS = {
     "full": FullHistory(),
@@ -67,6 +68,7 @@ def slow_record(cell, xs):
     return weights, kept, scores
 
 
+@representatives("full-Elman-options0", "normalised-LSTM-options1")
 @pytest.mark.parametrize("options", [{}, {"heads": 2, "alignment": "dot"}])
 @pytest.mark.parametrize("kind", [Elman, LSTM])
 @pytest.mark.parametrize("past", PASTS)
@@ -132,6 +134,7 @@ class Pushed(Cell):
         return state
 
 
+@representatives("full-Elman", "normalised-GRU")
 @pytest.mark.parametrize("kind", [Elman, LSTM, GRU])
 @pytest.mark.parametrize("past", PASTS)
 def test_the_norm_is_that_of_the_gradient_with_respect_to_one_h(past, kind):
@@ -174,6 +177,7 @@ def test_norms_from_a_later_state_are_the_tail_of_the_whole(past):
     assert torch.allclose(whole[7:], late, rtol=1e-12)
 
 
+@representatives("screen")
 @pytest.mark.parametrize("past", ["full", "screen"])
 def test_the_memory_for_norms_grows_linearly_with_time(past):
     def kept(length):
@@ -420,6 +424,7 @@ def test_load_reads_what_save_wrote_and_figures_have_their_panels(tmp_path):
         assert loaded.summary() == attention.dependencies().summary()
 
 
+@representatives("full")
 @pytest.mark.parametrize("past", ["full", "screen"])
 def test_the_attention_section_shows_figures_and_table(past):
     cell, xs = attentive(PASTS[past]), randn(20, 2, 3)

@@ -16,7 +16,7 @@ from mnemoscope.lenses.attractors.invariant_sets import VisitedSets
 from mnemoscope.lenses.attractors.lyapunov_result import kaplan_yorke
 from mnemoscope.lenses.attractors.simulation import simulate
 from mnemoscope.lenses.attractors.tangent_map import TangentMap
-from tests.slow import SLOW, after
+from tests.slow import SLOW, after, representatives
 
 BRIEFLY = {"transient": 300, "steps": 300, "patience": 0}
 """Options for systems that settle soon and are classified at the first attempt."""
@@ -127,6 +127,7 @@ def test_the_tangent_map_multiplies_vectors_by_the_jacobian(size, closed):
 # ------------------------------------------------------------------------------------------------------------- cycles
 
 
+@representatives("3.2-2-bounds0")
 @pytest.mark.parametrize(
     ("r", "period", "bounds"), [(3.2, 2, (0.1, 0.9)), (3.5, 4, (0.1, 0.9)), (3.83, 3, (0.1, 0.97))]
 )
@@ -328,6 +329,7 @@ def test_exponents_of_the_logistic_map_at_4_and_the_cat_map():
     assert torch.allclose(cat.exponents, torch.tensor([golden, -golden]).double().expand(2, 2), atol=1e-12)
 
 
+@representatives("5")
 @pytest.mark.parametrize("every", [1, 5])
 def test_exponents_of_the_henon_map(every):
     starts = 0.1 * torch.rand(24, 2, dtype=torch.float64)
@@ -681,6 +683,7 @@ def two_circles(inner, outer, angle=1.0):
     return function
 
 
+@representatives("quasi-periodic")
 @pytest.mark.parametrize("angle", [1.0, 2 * math.pi * (0.01 + 1e-7)], ids=["quasi-periodic", "nearly periodic"])
 def test_concentric_circles_are_two_attractors(angle):
     directions = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.28, 0.96]]).double()
@@ -699,6 +702,7 @@ def test_adjacent_chaotic_sets_are_two_attractors():
     assert attractors.shares.tolist() == [0.5, 0.5]
 
 
+@representatives("1e-05")
 @pytest.mark.parametrize("apart", [1e-3, 1e-5])
 def test_adjacent_cycles_are_two_attractors(apart):
     starts = sides(torch.tensor([[0.3], [-0.4], [0.7]]).double(), apart)
@@ -752,6 +756,7 @@ def ring_of_points(x, h):
     return h / radius * (1 + 0.5 * (radius - 1))
 
 
+@representatives("parallel lines-1.0")
 @pytest.mark.parametrize("apart", [1.0, 0.06])
 @pytest.mark.parametrize(
     ("function", "size"), [(lambda x, h: h, 1), (ring_of_points, 2)], ids=["parallel lines", "rings"]
@@ -778,6 +783,7 @@ def lines_of_points(x, h):
     return torch.stack([h[:, 0], h[:, 1] - 0.1 * torch.sin(2 * math.pi * h[:, 1])], 1)
 
 
+@representatives("0-24-rings", "0-24-lines")
 @pytest.mark.parametrize(
     ("function", "width", "number"),
     [(two_rings_of_points, (2.0, 2.0), 2), (lines_of_points, (10.0, 1.4), 3)],

@@ -30,7 +30,7 @@ from mnemoscope.report import render_document
 from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.studies.jang import flipflop_evolution
 from mnemoscope.studies.jang.reservoirs import Recipe, train_reservoir
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 LINE = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)[:, None]
 
@@ -82,6 +82,7 @@ SNAPSHOTS = [
 ]
 
 
+@representatives("flip-(-0.31, 0.0, 0.29)", "Neimark-Sacker-(-0.31, 0.0, 0.29)")
 @pytest.mark.parametrize(("name", "at"), SNAPSHOTS, ids=str)
 def test_normal_forms_are_named_and_located(name, at):
     step, size, change, crossing, branches = NORMAL_FORMS[name]
@@ -641,6 +642,7 @@ def events_along(function, at):
     return [(event.name, event.change, round(event.at, 1) + 0.0) for event in diagram.events]
 
 
+@representatives("-0.5")
 @pytest.mark.parametrize("drift", [-0.5, -0.2, 0.5])
 def test_branches_that_cross_in_a_moving_frame_are_not_exchanged(drift):
     def crossing(h, m):
@@ -649,6 +651,7 @@ def test_branches_that_cross_in_a_moving_frame_are_not_exchanged(drift):
     assert events_along(crossing, [-1, 0.7]) == [("transcritical", "changed stability", 0.0)]
 
 
+@representatives("at1")
 @pytest.mark.parametrize("at", [(-1, 1), (-1, 0.7)])
 def test_no_branch_is_continued_across_a_gap(at):
     events = events_along(lambda h, m: h + 0.3 * (m**2 - 0.09 - h**2), at)

@@ -20,6 +20,7 @@ from mnemoscope.lenses.energy.symmetry import Symmetry, symmetriser
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy, flow_energy_rate, map_energy, rates_energy
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.studies.karuvally2023.energy_descent import descend, random_memory, random_steps
+from tests.slow import representatives
 
 SIGMAS = ("tanh", "logistic", "softmax", "relu", "polynomial", "linear")
 TURN = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -124,6 +125,7 @@ def test_the_rate_of_the_flow_equals_autograd(f, h, T_h, T_d):
     assert bool((rate["V_h"] <= 0).all())
 
 
+@representatives("1.5")
 @pytest.mark.parametrize("T_d", [0.0, 1.5])
 def test_the_rate_integrates_to_the_change_along_a_trajectory(T_d):
     w = weights("tanh", "linear", current=False)
@@ -191,6 +193,7 @@ def test_the_printed_energies_rise():
 # bounds
 
 
+@representatives("logistic-softmax", "relu-logistic", "polynomial-h34", "f46-polynomial")
 @pytest.mark.parametrize(
     ("f", "h"), list(product((*SIGMAS, Polynomial(1.5), Softmax(2.0)), (*SIGMAS, Polynomial(1.4))))
 )
@@ -461,6 +464,7 @@ def test_each_episodic_map_has_the_expected_kind():
     assert bool((moves % 4 == 0).all())  # only when V_d moves
 
 
+@representatives("options0-Phi0-frozen", "options2-Phi2-settling", "options8-Phi8-none")
 @pytest.mark.parametrize(
     ("options", "Phi", "kind"),
     [

@@ -10,6 +10,7 @@ from mnemoscope.lenses.fisher import matrix_free
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, powers
 from mnemoscope.lenses.fisher.products import stationary_products, stein_residual
 from mnemoscope.lenses.fisher.stein import UnstableError
+from tests.slow import representatives
 
 LAGS = 30
 
@@ -57,6 +58,7 @@ def relative_error(found, expected):
     return float(((found - expected).abs() / torch.outer(scale, scale)).max())
 
 
+@representatives("1-1-False", "6-6-True")
 @pytest.mark.parametrize("coloured", [False, True])
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 3), (4, 5), (6, 6)])
 def test_memory_is_that_of_the_slow_formulas(rows, columns, coloured):

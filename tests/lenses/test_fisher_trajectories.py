@@ -10,6 +10,7 @@ from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.networks.recurrent import urnn
 from mnemoscope.studies.renanse2021.nonlinear_capacity import Preactivations
+from tests.slow import representatives
 
 F64 = torch.float64
 
@@ -69,6 +70,7 @@ CELLS = {
 }
 
 
+@representatives("tanh", "function")
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_has_the_memory_of_the_slow_loop(name):
     cell, xs, d = CELLS[name](), randn(12, 3, 2), randn(2, seed=1)

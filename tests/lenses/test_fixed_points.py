@@ -25,6 +25,7 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index
 from mnemoscope.lenses.fixed_points.matrix_free import conjugate_gradients, gmres
+from tests.slow import representatives
 
 SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG(), ChordNewton(thorough=True)]
 ROOT = scipy.optimize.brentq(lambda a: np.tanh(2 * a) - a, 0.5, 1, xtol=1e-15)
@@ -366,6 +367,7 @@ def test_inverse_and_index_agree_with_numpy(seed, size):
     assert torch.isfinite(inverse).all()
 
 
+@representatives("2-Newton", "3-ChordNewton")
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("power", [2, 3])
 def test_a_degenerate_root_is_one_point_without_index(solver, power):

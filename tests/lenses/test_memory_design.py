@@ -9,6 +9,7 @@ import mnemoscope as ms
 from mnemoscope.lenses.design.constraints import Constraint
 from mnemoscope.lenses.design.objective import value_and_gradient
 from mnemoscope.lenses.design.starts import bent_delay_lines
+from tests.slow import representatives
 
 
 def design(size, **options):
@@ -25,6 +26,7 @@ def line_total(size, g):
     return sum(1 / (k + 1) if g == 1 else alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1) for k in range(size))
 
 
+@representatives("3-0.8", "8-1.0")
 @pytest.mark.parametrize(
     ("size", "g"),
     [(3, 0.8), (3, 1.0), (3, 1.2), (4, 1.2), (5, 0.8), (5, 1.0), (5, 1.2), (6, 0.8), (7, 1.2), (8, 1.0)],

@@ -26,6 +26,7 @@ from mnemoscope.networks.relational import MODELS, relational_model
 from mnemoscope.relational import CoRelNet, Scenes, SimilarityModel, Sizes
 from mnemoscope.relational.decoders import MLPDecoder
 from mnemoscope.tasks.relational import RMTS, Comparison, IdentityRules, RelationalGame, SameDifferent, picture
+from tests.slow import representatives
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
 SMALL = Sizes(objects=4, choices=3, channels=1, height=8, width=8, segments=(2, 2))
@@ -220,6 +221,7 @@ def slow_loss(model, R, z, labels, changed_R, changed_z):
     return lost_log_odds / len(R), lost_accuracy / len(R)
 
 
+@representatives("corelnet", "corelnet-multi")
 @pytest.mark.parametrize("name", ["corelnet", "corelnet-multi", "corelnet-sensory", "esbn", "transformer"])
 def test_the_loss_is_the_mean_over_problems_of_hiding_one_number(name):
     options = {"relations": 2} if name == "corelnet-multi" else {}
@@ -507,6 +509,7 @@ TASKS = {
 }
 
 
+@representatives("corelnet", "corelnet-sensory")
 @pytest.mark.parametrize("name", TASKS)
 def test_the_figure_of_relations_shows_the_problem_and_its_matrices(name):
     pytest.importorskip("matplotlib")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mnemoscope import lenses
 from mnemoscope.lenses.result import Result
+from tests.slow import representatives
 
 SAVED = {path.stem: path for path in sorted((Path(__file__).parent / "saved").glob("*.safetensors"))}
 """Files that earlier versions saved, by the kind of their result; spaces in a kind are hyphens in the name."""
@@ -93,6 +94,7 @@ def test_loading_keeps_every_saved_tensor(saved):
         assert torch.allclose(tensor, now[name], rtol=0, atol=0, equal_nan=True), name
 
 
+@representatives("Dependencies", "MemoryLoad", "Relations")
 def test_the_notebook_view_has_the_summary_and_the_figure(saved):
     path, cls = saved
     result = cls.load(path)

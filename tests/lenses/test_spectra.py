@@ -15,7 +15,7 @@ from mnemoscope.lenses import Spectrum, schur_form
 from mnemoscope.lenses.spectra.powers import power_norms, spectral_norm
 from mnemoscope.lenses.spectra.pseudospectra import Pseudospectrum
 from mnemoscope.lenses.spectra.resolvent import SMALL, smallest_singular_values, smallest_triplet
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 
 def gaussian(size, gain=0.9, seed=0, dtype=torch.float64):
@@ -193,6 +193,7 @@ def test_powers_of_a_unit_triangle_are_the_polynomials_of_proposition_3_4_2(size
             assert abs(power[i, j] - polynomial) <= 1e-12 * terms
 
 
+@representatives("True-2", "False-4")
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("full", [True, False])
 def test_unit_eigenvalues_grow_like_a_power_of_time(size, full):
@@ -293,6 +294,7 @@ def slow_kreiss(A, continuous=False):
     return best
 
 
+@representatives("gaussian", "rotation")
 @pytest.mark.parametrize(
     "A",
     [
@@ -483,6 +485,7 @@ def test_load_reads_what_save_wrote(name, tmp_path):
         ms.FixedPoints.load(tmp_path / "spectrum.safetensors")
 
 
+@representatives("one", "small")
 @every
 def test_every_matrix_has_a_figure(A):
     result = ms.spectrum(A)
@@ -525,6 +528,7 @@ def test_the_kreiss_constant_is_found_with_all_eigenvalues_on_the_circle(size, s
     assert result.amplification >= result.kreiss
 
 
+@representatives("dtype0")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_near_the_circle_kreiss_and_amplification_agree(dtype):
     for entries, expected in (([[1, 300], [0, 0.99]], 3e4), ([[1, 1], [0, 0.9999]], 1e4)):

@@ -21,7 +21,7 @@ from mnemoscope.networks import matntm, ntm
 from mnemoscope.report.tape import longest_sequence, tape_section
 from mnemoscope.tasks import Batch, BitCopy
 from tests.lenses.fisher_reference import slow_curve
-from tests.slow import slow
+from tests.slow import representatives, slow
 
 
 def randn(*shape):
@@ -141,6 +141,7 @@ def test_the_jacobian_of_a_machine_matches_central_differences(name):
         )  # rounding over 1e-6, and curvature
 
 
+@representatives("elman")
 @pytest.mark.parametrize("name", ["elman", "matntm"])
 def test_lenses_at_a_fixed_point_of_a_machine_see_its_linearisation(name):
     torch.manual_seed(0)
@@ -165,6 +166,7 @@ def test_lenses_at_a_fixed_point_of_a_machine_see_its_linearisation(name):
     torch.testing.assert_close(dynamics((point + push)[None])[0] - point, A @ push, rtol=0, atol=1e-7)
 
 
+@representatives("ntm", "matrix lstm")
 @pytest.mark.parametrize("name", MACHINES)
 @torch.no_grad()
 def test_no_trajectory_of_a_machine_leaves_the_box(name):
@@ -243,6 +245,7 @@ def test_uniform_starts_stay_uniform_and_find_all_points():
             look(ms.Dynamics(GRU(2, 3)))
 
 
+@representatives("ntm", "one slot")
 @pytest.mark.parametrize("name", MACHINES)
 def test_multipliers_of_uniform_points_are_those_of_the_full_jacobian(name):
     torch.manual_seed(4)
@@ -365,6 +368,7 @@ def test_used_slots_omits_the_longest_unused_run(used, shown):
     assert used_slots(weights) == shown
 
 
+@representatives("True")
 @pytest.mark.parametrize("matrices", [True, False])
 def test_slots_of_a_ring_keep_their_numbers(matrices):
     """Heads move from slot 117 past the end of 120 slots to slot 3."""
@@ -393,6 +397,7 @@ def overlap(one, other):
     return min(one.x1, other.x1) - max(one.x0, other.x0) > 0 < min(one.y1, other.y1) - max(one.y0, other.y0)
 
 
+@representatives("True-5-5-1", "True-12-32-1")
 @pytest.mark.parametrize(("slots", "steps", "heads"), [(5, 5, 1), (12, 32, 1), (120, 90, 1), (12, 32, 2)])
 @pytest.mark.parametrize("matrices", [True, *slow(False)])
 def test_no_label_of_the_figure_is_cut_off_or_overlaps(matrices, slots, steps, heads, monkeypatch):

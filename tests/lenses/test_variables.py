@@ -19,6 +19,7 @@ from mnemoscope.lenses.variables.structure import find_structure
 from mnemoscope.lenses.variables.theory import BindingNetwork
 from mnemoscope.lenses.variables.trials import random_inputs, run_trials
 from mnemoscope.training import load_model, train
+from tests.slow import representatives
 
 pytestmark = pytest.mark.xdist_group("variables")  # the slow fixture runs once, not in each process
 
@@ -405,6 +406,7 @@ def test_a_jordan_block_that_lasts_has_no_variables():
     assert found.status == "none"
 
 
+@representatives("65-1")
 @pytest.mark.parametrize(("variables", "size"), [(65, 1), (40, 2), (128, 1), (1, 3)])
 def test_many_variables_are_found_as_well_as_few(variables, size):
     found = ms.find_variables(BindingNetwork(SignedSelection.repeat_copy(variables, size)).elman())

@@ -25,6 +25,7 @@ from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import RepeatCopy
 from mnemoscope.training import train
 from tests.report.test_report import Outline, plain
+from tests.slow import representatives
 
 STATUSES = ("none", "untested", "refuted", "explained")
 
@@ -120,6 +121,7 @@ PANELS = ["Eigenvalues at the fixed point", "Scores of the modes", "Rank of the 
 PANELS += ["F, largest entry 1 (blue +)", "Decoding from the states", "Causal tests: share of the future"]
 
 
+@representatives("untested-4")
 @pytest.mark.parametrize(("status", "panels"), [("none", 2), ("untested", 4), ("refuted", 6), ("explained", 6)])
 def test_unknown_evidence_has_no_panel(status, panels):
     found = variables_with(status)
@@ -135,6 +137,7 @@ def test_unknown_evidence_has_no_panel(status, panels):
     assert_nothing_overlaps(figure, evidence)
 
 
+@representatives("none")
 @pytest.mark.parametrize("status", STATUSES)
 def test_the_evidence_fits_the_font_of_a_narrow_page(status):
     found = variables_with(status)
@@ -223,6 +226,7 @@ def test_load_reads_what_save_wrote(status, tmp_path):
 # --- page -----------------------------------------------------------------------------------------------------------
 
 
+@representatives("none-No variables were found. No mode that inputs reach")
 @pytest.mark.parametrize(
     ("status", "lead"),
     [

@@ -14,6 +14,7 @@ from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
 from mnemoscope.memory.attention.history import History
 from mnemoscope.memory.attention.normalisation import TopK
+from tests.slow import representatives
 
 CELLS = {
     "elman": lambda: Elman(5, 12, "tanh"),
@@ -68,6 +69,7 @@ def gap(one, other):
     )
 
 
+@representatives("loop-elman-dtype0-1e-12", "fused-lstm-dtype1-1e-06")
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("kind", ["elman", "lstm"])
 @pytest.mark.parametrize("backend", ["loop", "fused"])
@@ -85,6 +87,7 @@ def test_screening_matches_a_loop_over_samples_and_states(kind, backend, dtype, 
     assert gap(gradients(cell, xs, fast), gradients(exact, same, slow)) <= within
 
 
+@representatives("elman-full-options0-False", "elman-one and one-options1-True")
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("options", [{}, {"alignment": "dot", "heads": 3}, {"heads": 2, "combine": "concatenate"}])
 @pytest.mark.parametrize("past", PASTS)

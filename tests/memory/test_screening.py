@@ -10,6 +10,7 @@ from mnemoscope.cells.state import leaves
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
 from mnemoscope.networks.attentive import relgru
+from tests.slow import representatives
 
 SCORES = ["surprise", "learned"]
 ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
@@ -66,6 +67,7 @@ def gap(one, other):
     return max(float(((a - b).abs().max() / (1 + b.abs().max())).detach()) for a, b in zip(one, other, strict=True))
 
 
+@representatives("surprise-elman-loop", "learned-lstm-fused")
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 @pytest.mark.parametrize("kind", ["elman", "lstm"])
 @pytest.mark.parametrize("score", SCORES)
@@ -84,6 +86,7 @@ def test_screening_matches_a_loop_over_samples_and_states(score, kind, backend):
         assert all(one.abs().max() > 0 for one in found)  # g learns from the loss
 
 
+@representatives("surprise-options0-False", "learned-options2-True")
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("options", [{}, {"alignment": "dot", "heads": 3}, {"heads": 2, "combine": "concatenate"}])
 @pytest.mark.parametrize("score", SCORES)

@@ -9,6 +9,7 @@ from mnemoscope.cells.state import leaves
 from mnemoscope.memory.attention import Attentive, SparseBacktracking
 from mnemoscope.memory.attention.normalisation import EPSILON, TopK
 from mnemoscope.networks.attentive import sab
+from tests.slow import representatives
 
 FLOAT64_ROUNDING = 1e-12
 PASTS = {
@@ -82,6 +83,7 @@ def gap(one, other):
     return max(float(((a - b).abs().max() / (1 + b.abs().max())).detach()) for a, b in pairs)
 
 
+@representatives("additive-lstm-loop", "released-elman-fused")
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 @pytest.mark.parametrize("cell", ["lstm", "elman"])
 @pytest.mark.parametrize("past", PASTS)
@@ -96,6 +98,7 @@ def test_backtracking_matches_a_loop_over_samples_and_states(past, cell, backend
     assert gap(gradients(cell, xs, fast), gradients(cell, xs, slow)) <= FLOAT64_ROUNDING
 
 
+@representatives("additive-options0-lstm-False", "released-options3-lstm-False")
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(
@@ -120,6 +123,7 @@ def test_scan_equals_the_loop_of_steps(past, options, cell, masked):
     assert gap(*found) <= FLOAT64_ROUNDING
 
 
+@representatives("loop-additive", "fused-released")
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 def test_masked_steps_do_not_change_a_sequence(past, backend):
@@ -139,6 +143,7 @@ def test_masked_steps_do_not_change_a_sequence(past, backend):
     assert gap([first], [second]) <= FLOAT64_ROUNDING
 
 
+@representatives("1-loop-additive", "12-fused-released")
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 @pytest.mark.parametrize("cut", [1, 12])

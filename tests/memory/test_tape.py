@@ -20,7 +20,7 @@ from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.addressing import content_weights, interpolate, sharpen, shift_weights
 from mnemoscope.memory.tape.heads import erase_and_add
 from mnemoscope.networks.tape import matntm, ntm
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
 
@@ -219,6 +219,7 @@ def test_scan_equals_the_loop_and_a_mask_holds_the_state(machine):
             torch.testing.assert_close(seen[b], expected[0], rtol=0, atol=ROUNDING)
 
 
+@representatives("lstm-None", "own readout-0.5")
 @pytest.mark.parametrize("limit", [None, 0.5])
 def test_fused_scan_and_its_gradients_equal_the_loop(machine, limit):
     machine.gradient_limit = limit
@@ -315,6 +316,7 @@ def test_second_derivatives_of_the_fused_scan_raise():
         torch.autograd.grad(ms.scan(machine, xs)[0].sum(), xs, create_graph=True)
 
 
+@representatives("lstm-is_grads_batched", "own readout-vmap in vmap")
 @pytest.mark.parametrize("how", ["is_grads_batched", "vmap", "vmap in vmap"])
 def test_batched_gradients_equal_single_gradients(machine, how):
     """Both kinds of hidden batch dimension in torch give the gradients of each vector alone."""
@@ -387,6 +389,7 @@ def test_the_module_holds_no_state(machine):
     assert all(torch.equal(before[name], value) for name, value in machine.state_dict().items())
 
 
+@representatives("lstm-1-50", "own readout-1000-8")
 @pytest.mark.parametrize(("scale", "length"), [(1, 50), (30, 12), (1000, 8)])
 def test_gradients_are_finite(machine, scale, length):
     """Also where gates round to 0 and 1. (With factors of 1000 at each step, true gradients overflow before long.)"""
@@ -601,6 +604,7 @@ def test_any_cell_may_be_the_controller():
     assert ms.scan(machine, torch.randn(4, 2, 3))[0].shape == (4, 2, 6 + 4)
 
 
+@representatives("True")
 @pytest.mark.parametrize("matrices", [False, True])
 def test_a_tape_is_recorded_saved_and_drawn(tmp_path, matrices):
     machine = (
@@ -718,6 +722,7 @@ def test_a_replaced_matrix_map_disables_the_fused_scan():
 HALVES = [torch.bfloat16, torch.float16]
 
 
+@representatives("lstm-auto-dtype0", "own readout-loop-dtype1")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("backend", ["auto", "loop"])
 def test_autocast_keeps_the_precision_of_the_tape(machine, backend, dtype):
@@ -734,6 +739,7 @@ def test_autocast_keeps_the_precision_of_the_tape(machine, backend, dtype):
         assert torch.isfinite(parameter.grad).all(), name
 
 
+@representatives("lstm-auto", "own readout-loop")
 @pytest.mark.parametrize("backend", ["auto", "loop"])
 def test_a_bfloat16_machine_approximates_the_float64_one(machine, backend):
     rounded, xs = machine.bfloat16(), torch.randn(12, 3, 3).bfloat16()

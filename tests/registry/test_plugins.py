@@ -9,6 +9,7 @@ import pytest
 
 from mnemoscope import registry
 from mnemoscope.registry import Entry, Registry, plugins
+from tests.slow import representatives
 
 LIGHT = """
 from mnemoscope.registry import Entry, cells
@@ -92,6 +93,7 @@ def test_a_plugin_may_import_any_module_of_the_library(first, tmp_path, python):
     assert python("-c", code, plugins="large") == (0, "", "")
 
 
+@representatives("words0-takes a module or a .py file")
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -31,6 +31,7 @@ from mnemoscope.relational.network import EncodedObjects, RelationalModel
 from mnemoscope.relational.recurrent import build_cell
 from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, RelationMask, Symmetric
 from mnemoscope.training.penalties import HasPenalty
+from tests.slow import representatives
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1
 TABLE_3 = {
@@ -675,6 +676,7 @@ def test_numbers_of_parameters_are_the_published_ones(task):
     assert count(CoRelNet(sizes, causal=False)) == corelnet + 256 * numbers
 
 
+@representatives("corelnet", "abstractor")
 @pytest.mark.parametrize("name", SMALL_MODELS)
 def test_encoding_each_image_once_is_encoding_every_object(name):
     model = relational_model(name, SMALL).double().eval()
@@ -690,6 +692,7 @@ def test_encoding_each_image_once_is_encoding_every_object(name):
         assert torch.allclose(one, other, rtol=0, atol=ROUNDING) if one is not None else other is None
 
 
+@representatives("corelnet", "abstractor")
 @pytest.mark.parametrize("name", SMALL_MODELS)
 def test_gradients_reach_exactly_the_trained_parameters(name):
     model = relational_model(name, SMALL).double()

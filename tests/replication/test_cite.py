@@ -20,6 +20,7 @@ from mnemoscope.replication import run_study
 from mnemoscope.replication.cited_works import cited_by_study
 from mnemoscope.sweeps import Sweep, parse_space, run_sweep
 from mnemoscope.training import build_model, build_task, train
+from tests.slow import representatives
 
 TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8}, hidden_size=3, steps=2, batch_size=2)
 ENTRIES = [(entries.kind, entry) for entries in registry.REGISTRIES.values() for entry in entries]
@@ -86,6 +87,7 @@ def test_a_preset_cites_its_task_optimiser_and_cell(name):
     assert Use(registry.learners(config.task).kind, config.cell) in uses
 
 
+@representatives("primacy-bias", "screening-tradeoff")
 @pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
 def test_a_study_cites_its_sources_and_the_parts_of_all_presets(entry):
     study = entry.load()

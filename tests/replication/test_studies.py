@@ -17,6 +17,7 @@ from mnemoscope.studies.jang.flipflop_cube import STUDY, cube
 from mnemoscope.studies.kerg2022 import copy_200
 from mnemoscope.studies.kerg2022.gradient_norms import polynomial
 from mnemoscope.training.run_folder import RunFolder
+from tests.slow import representatives
 from tests.tasks import data_sets
 
 
@@ -32,6 +33,26 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
     assert len({trial.hash for trial in trials}) == len(trials)
 
 
+@representatives(
+    "flipflop-3",
+    "flipflop-evolution",
+    "flipflop-transfer",
+    "flipflop-noise",
+    "nonlinear-capacity",
+    "copy-table",
+    "transfer-copy",
+    "primacy-bias",
+    "minigrid",
+    "ptb-bpc",
+    "gradient-norms",
+    "learned-schur",
+    "ntm-copy",
+    "compose-copy",
+    "binding-table",
+    "energy-descent",
+    "relational-cognitive",
+    "distribution-of-n",
+)
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
 def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     data_sets.use(monkeypatch, tmp_path / "data")

@@ -31,7 +31,7 @@ from mnemoscope.report import (
 )
 from mnemoscope.report.fixed_point_facts import completeness_verdict, headline
 from tests.lenses.points import empty
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 
 def cube(size=16, bits=3):
@@ -215,6 +215,7 @@ def test_groups_separate_the_fixed_points_of_the_cube_by_kind():
     assert [group.key for group in drawing.groups(cube(3))][-1] == "unstable"
 
 
+@representatives("True-1", "True-2")
 @pytest.mark.parametrize("size", [1, 2, 3, 16])
 @pytest.mark.parametrize("driven", [True, False])
 def test_the_figure_has_two_panels_for_every_state_size(size, driven, tmp_path):
@@ -421,6 +422,7 @@ def test_the_table_is_sorted_by_unstable_directions():
     assert 'data-point="s1"' in html
 
 
+@representatives("True-2-eigenvalues", "True-16-states")
 @pytest.mark.parametrize("spec", ["states", "eigenvalues"])
 @pytest.mark.parametrize("size", [1, 2, 16])
 @pytest.mark.parametrize("continuous", [True, False])
@@ -483,6 +485,11 @@ def test_the_page_without_fixed_points():
     assert 'id="plot-states"' in moving
 
 
+@representatives(
+    "curve0-No finite loss was recorded.",
+    "curve3-The training loss is 0 after 2 steps",
+    "curve4-no better than the 1 reached without memory.",
+)
 @pytest.mark.parametrize(
     ("curve", "words"),
     [

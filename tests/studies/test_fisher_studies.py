@@ -19,6 +19,7 @@ from mnemoscope.replication.linear_networks import (
 )
 from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
 from mnemoscope.studies.renanse2021 import matrix_capacity, queue_capacity
+from tests.slow import representatives
 
 MODULES = (fisher_table, fisher_curves, fisher_delay_line, matrix_capacity, queue_capacity)
 STUDIES = [module.STUDY for module in MODULES]
@@ -60,6 +61,7 @@ def total_in_many_digits(alpha, beta, d, n):
     return sum(X[i, i] for i in range(n))
 
 
+@representatives("network0")
 @pytest.mark.parametrize("network", [("0.95", "0", "0.2"), ("1.05", "0.005", "0.2")])
 def test_totals_agree_with_120_digits(network):
     """For N = 100 the same function gives the corrected values of Table 5, but takes minutes."""

@@ -15,6 +15,7 @@ from mnemoscope.studies.kerg2022.relational import EXTREME, Reported, make_grid,
 from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
 from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
+from tests.slow import representatives
 
 STUDIES = [relational_games.STUDY, parameter_match.STUDY, comparison.STUDY]
 EVERY_STUDY = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -32,6 +33,7 @@ def finished(study, preset, accuracy, **more):
     return runs
 
 
+@representatives("parameter-match")
 @EVERY_STUDY
 def test_trials_are_of_known_networks_and_tasks(study):
     for preset in study.presets.values():

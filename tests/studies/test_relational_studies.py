@@ -19,6 +19,7 @@ from mnemoscope.studies.kerg2022 import (
 from mnemoscope.studies.kerg2022.relational import make_grid, named, network_on, over_seeds, reported
 from mnemoscope.tasks.relational import PUBLISHED
 from mnemoscope.training import build_model, build_task
+from tests.slow import representatives
 
 STUDIES = [
     relational_cognitive.STUDY,
@@ -60,6 +61,7 @@ def finished(study, preset, accuracies, seeds=(0,), **changes):
     return runs
 
 
+@representatives("relational-cognitive", "distribution-of-n")
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
     hardest = {}
@@ -75,6 +77,7 @@ def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
         assert task == PUBLISHED[PUBLISHED_NAMES[name]], name
 
 
+@representatives("relational-cognitive", "spurious")
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_claims_are_about_networks_and_tasks_that_are_trained(study):
     trained = {*study.subjects().values()}
@@ -88,6 +91,7 @@ def test_claims_are_about_networks_and_tasks_that_are_trained(study):
     assert len(set(names)) == len(names)
 
 
+@representatives("distribution-of-n", "unseen-relations")
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_every_network_can_be_built_for_its_tasks(study):
     built = set()

@@ -17,6 +17,7 @@ from mnemoscope.studies.renanse2021.matrix_recall import STUDY as RECALL
 from mnemoscope.studies.renanse2021.ntm_copy import STUDY as NTM
 from mnemoscope.studies.renanse2021.tape import SEQUENCES, draw_curves, task_of
 from mnemoscope.training import build_model, build_task, load_model, train
+from tests.slow import representatives
 
 TAPE_STUDIES = ("matrix-copy", "matrix-recall", "ntm-copy", "length-generalisation", "controller-comparison")
 
@@ -56,6 +57,7 @@ def test_stability_runs_at_the_published_rate_and_at_ten_times_that_rate():
         assert config.target_loss is config.target_score is None  # it must not stop early
 
 
+@representatives("matrix-copy", "controller-comparison")
 @pytest.mark.parametrize("name", TAPE_STUDIES)
 def test_every_preset_can_be_built(name):
     study = registry.studies.load(name)

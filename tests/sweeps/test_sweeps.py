@@ -23,7 +23,7 @@ from mnemoscope.engines import InProcess, Local, Outcome
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps import Choices, Integers, Sweep, Uniform, parse_distribution, parse_space, read_space, run_sweep
 from mnemoscope.training import load_model
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 OPTIONS = {"bits": 1, "length": 6, "rate": 0.2}
 SIZES = {"steps": 4, "evaluate_every": 2, "batch_size": 4, "hidden_size": 4}
@@ -221,6 +221,7 @@ def test_a_point_with_a_failed_seed_has_no_value(tmp_path):
     assert (part.points[-1].values, part.points[-1].value, len(part.points[-1].runs)) == (best, None, 1)
 
 
+@representatives("1")
 @pytest.mark.parametrize("at_a_time", [1, 4])
 def test_a_failed_run_does_not_end_a_search(at_a_time, tmp_path):
     pytest.importorskip("optuna")
@@ -467,6 +468,7 @@ def distance(rate):
     return (log(rate) - log(0.01)) ** 2
 
 
+@representatives("cma-es")
 @pytest.mark.parametrize("method", ["tpe", "gp", "qmc", "cma-es"])
 def test_optuna_depends_on_its_seed_alone(method, tmp_path):
     pytest.importorskip("optuna")
@@ -527,6 +529,7 @@ def uninterrupted(tmp_path_factory):
     return values(run_sweep(six_points("whole"), tmp_path_factory.mktemp("whole"), progress=False))
 
 
+@representatives("3")
 @pytest.mark.xdist_group("six points")  # one process, so that the fixture runs once
 @pytest.mark.parametrize("until", [1, 2, 3, 5])
 def test_optuna_resumes_where_it_was_interrupted(until, tmp_path, uninterrupted):

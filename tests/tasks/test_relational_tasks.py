@@ -26,6 +26,7 @@ from mnemoscope.tasks.relational import (
 from mnemoscope.tasks.relational.game_rules import sample_objects
 from mnemoscope.tasks.relational.shape_task import colours
 from mnemoscope.tasks.relational.task import balanced
+from tests.slow import representatives
 
 SPLITS = ("train", "validation", "test")
 BASIC = {"same/diff": SameDifferent, "RMTS": RMTS, "dist3": DistributionOfN, "identity rules": IdentityRules}
@@ -233,6 +234,7 @@ def test_shapes_types_and_balance(task, size):
         assert counts.max() - counts.min() <= 1
 
 
+@representatives("same/diff", "same/diff 6, colour")
 @EACH
 def test_batches_depend_on_their_arguments_alone(task):
     def batch(*arguments):
@@ -248,6 +250,7 @@ def used(task, split, batches=6):
     return {shape for row in rows for shape in ([row[0][0]] if isinstance(task, Comparison) else row)}
 
 
+@representatives("nothing")
 @pytest.mark.parametrize("feature", ["nothing", "colour", "mirror", "separated"])
 def test_no_shape_is_both_trained_and_tested(feature):
     task = IdentityRules(m=50, spurious=feature)
@@ -258,6 +261,7 @@ def test_no_shape_is_both_trained_and_tested(feature):
     assert not trained & tested
 
 
+@representatives("SameDifferent", "RMTS3")
 @pytest.mark.parametrize(
     "kind", [SameDifferent, RMTS, DistributionOfN, RMTS3, SameDifferent6, IdentityRules4, Comparison]
 )

@@ -32,6 +32,7 @@ from mnemoscope.tasks import (
     VariableBinding,
 )
 from mnemoscope.tasks.splits import generator_seed
+from tests.slow import representatives
 from tests.tasks import data_sets
 
 SMALL = {
@@ -243,6 +244,10 @@ def _all_lengths(task: Task) -> Task:
     return replace(task, mixed=True) if isinstance(task, BitTask) else task
 
 
+@representatives(
+    "FlipFlop(bits=2, length=7, rate=0.25, width=1, apart=0, settle=0)",
+    "FlipFlop(bits=1, length=20, rate=1.0, width=1, apart=3, settle=3)",
+)
 @pytest.mark.parametrize("task", GENERATED)
 def test_the_baseline_is_the_loss_of_its_predictor(task):
     size = 100_000
@@ -254,6 +259,10 @@ def test_the_baseline_is_the_loss_of_its_predictor(task):
     assert loss == pytest.approx(task.baseline(), abs=4 * deviation + 1e-6)
 
 
+@representatives(
+    "FlipFlop(bits=2, length=7, rate=0.25, width=1, apart=0, settle=0)",
+    "MatrixRecall(mixed=True, item_length=2, fewest=2, most=4, curriculum='', rows=2, columns=4)",
+)
 @pytest.mark.parametrize("task", GENERATED)
 def test_no_memoryless_predictor_beats_the_baseline(task):
     """Tabulate the best output per time and input (in bins of 1/20) on one batch, and test it on another."""

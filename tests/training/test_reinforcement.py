@@ -31,6 +31,7 @@ from mnemoscope.training.reinforcement import (
 from mnemoscope.training.reinforcement.agent_training import finished_episodes
 from mnemoscope.training.reinforcement.episode_states import pack_slots, reset_states, select_states
 from mnemoscope.training.reinforcement.rollout import first_states, split_episodes
+from tests.slow import representatives
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs mnemoscope[rl]")
 
@@ -159,6 +160,7 @@ def test_a_step_beyond_the_clip_has_no_gradient():
     assert log_ratio.grad.tolist() == pytest.approx([0.0, 0.0, 1.5, -0.5, -1.0])
 
 
+@representatives("none")
 @pytest.mark.parametrize("past", PASTS)
 def test_before_the_first_step_every_ratio_is_one(past):
     """Recomputed states equal those with which the agent acted.
@@ -406,6 +408,7 @@ class Forgetful(Cell):
         return torch.tanh(self.drive(x))
 
 
+@representatives("lstm")
 @pytest.mark.parametrize("cell", [LSTM(3, 16), Attentive(LSTM(3, 16), RelevanceScreen(2, 4))], ids=["lstm", "rellstm"])
 def test_a_network_with_memory_learns_to_remember(cell, tmp_path):
     agent = cue_agent(cell)
@@ -423,6 +426,7 @@ def test_a_network_without_memory_does_not_learn_to_remember(tmp_path):
     assert play_episodes(agent, Cue, episodes=400).mean < 0.6  # four standard errors above one half
 
 
+@representatives("all-Ctrl-C")
 @pytest.mark.parametrize(("past", "by"), [("screen", "force"), ("all", "Ctrl-C")])
 def test_a_resumed_run_equals_an_uninterrupted_one(past, by, tmp_path, monkeypatch):
     ppo = PPO(steps=240, environments=4, rollout=10, minibatches=2, epochs=1)

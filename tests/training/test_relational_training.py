@@ -37,6 +37,7 @@ from mnemoscope.training import (
 )
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.penalties import HasPenalty
+from tests.slow import representatives
 
 CONFIG = RunConfig("try", "rmts", cell="corelnet", learning_rate=5e-4, steps=6, batch_size=12, evaluate_every=2,
                    evaluate_batches=2, checkpoint_every=4)  # fmt: skip
@@ -112,6 +113,7 @@ def test_a_problem_is_one_step_that_is_never_cut():
 # Training.
 
 
+@representatives("corelnet", "abstractor")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_gradient_includes_loss_and_penalties(name):
     """By hand: the mean cross-entropy, the L1 norm of the map behind the encoder, the error of the neural memory."""
@@ -141,6 +143,7 @@ def test_the_gradient_includes_loss_and_penalties(name):
         assert weight.grad is None if gradient is None else torch.allclose(weight.grad, gradient, rtol=0, atol=ROUNDING)
 
 
+@representatives("corelnet", "abstractor")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_trains_and_loads(name, tmp_path):
     config = replace(CONFIG, cell=name, task="same-different", steps=2, batch_size=6)
@@ -157,6 +160,7 @@ def test_every_network_trains_and_loads(name, tmp_path):
     assert evaluate(model, task, batches) == {"loss": result.loss, **result.scores}
 
 
+@representatives("corelnet-same-different", "transformer-relational-game")
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("cell", ["corelnet", "esbn", "transformer"])
 def test_every_task_can_be_trained(name, cell, tmp_path):
@@ -172,6 +176,7 @@ def test_every_task_can_be_trained(name, cell, tmp_path):
     assert result.loss == pytest.approx(cross_entropy(logits, batch.inputs.labels).item(), rel=1e-5)
 
 
+@representatives("corelnet-options0", "corelnet-mix-options1")
 @pytest.mark.parametrize(
     ("cell", "options"),
     [("corelnet", {}), ("corelnet-mix", {}), ("esbn-l1", {"l1": 0.5}), ("mnm", {"segmented": True}), ("ntm", {})],

@@ -31,7 +31,7 @@ from mnemoscope.training import (
     train,
 )
 from mnemoscope.training.bptt import backpropagate
-from tests.slow import slow
+from tests.slow import representatives, slow
 from tests.tasks import data_sets
 
 CONFIG = RunConfig(
@@ -83,6 +83,7 @@ VARIANTS = [
 ]
 
 
+@representatives("KeyboardInterrupt-elman-adam", "KeyboardInterrupt-gru-adamw")
 @pytest.mark.parametrize("config", VARIANTS, ids=lambda config: f"{config.cell}-{config.optimiser}")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, *slow(Crash)])
 def test_an_interrupted_run_ends_with_the_same_bytes(config, error, tmp_path):
@@ -96,6 +97,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(config, error, tmp_path):
     assert artefacts(config, tmp_path / "resumed") == artefacts(config, tmp_path / "straight")
 
 
+@representatives("1", "11")
 @pytest.mark.parametrize("step", [1, 9, 10, 11, 39, 40])
 def test_it_does_not_matter_when_a_run_crashes(step, tmp_path):
     run(CONFIG, tmp_path / "straight")
@@ -217,6 +219,7 @@ def _tiny_data(monkeypatch, tmp_path_factory):
     data_sets.use(monkeypatch, tmp_path_factory.getbasetemp() / "data")
 
 
+@representatives("Crash-elman", "Crash-digits")
 @pytest.mark.usefixtures("_tiny_data", "noisy")
 @pytest.mark.parametrize(
     ("config", "settings"),
@@ -236,6 +239,7 @@ def test_an_interrupted_run_on_data_ends_with_the_same_bytes(config, settings, e
     assert (resumed.loss, resumed.scores) == (straight.loss, straight.scores)
 
 
+@representatives("lstm")
 @pytest.mark.usefixtures("_tiny_data")
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_the_state_is_carried_until_the_epoch_ends(cell, tmp_path, monkeypatch):
@@ -522,6 +526,7 @@ def test_an_invalid_result_file_is_refused(content, tmp_path):
         run(CONFIG, tmp_path)
 
 
+@representatives("0-model.safetensors", "5-checkpoint.safetensors")
 @pytest.mark.parametrize("name", ["checkpoint.safetensors", "model.safetensors", "result.json"])
 @pytest.mark.parametrize("keep", [0, 5, 100])
 def test_truncated_files_are_reported(name, keep, tmp_path):
@@ -667,6 +672,7 @@ def test_accuracy_in_windows_equals_that_of_the_whole_sequence():
     assert whole == pytest.approx(evaluate(build_model(STAGES, task), task, [batch])["accuracy"], rel=1e-6)
 
 
+@representatives("5", "60")
 @pytest.mark.parametrize("step", [5, 10, 13, 19, 27, 60])
 def test_an_interrupted_curriculum_ends_with_the_same_bytes(step, tmp_path):
     run(STAGES, tmp_path / "straight")
@@ -768,6 +774,7 @@ def gradients(config: RunConfig, batch, truncate: int | None) -> tuple[float, di
     return loss, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@representatives("elman", "gated-deltanet")
 @pytest.mark.parametrize("cell", [entry.name for entry in registry.cells])
 def test_truncation_changes_only_the_gradient(cell):
     """Against a slow reference: each window's loss, with the state before it a constant."""
