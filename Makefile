@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick test-all lint bench scoreboard docs clean
+.PHONY: demo test test-quick test-all lint pytest bench scoreboard docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -13,7 +13,10 @@ BIN := .venv/bin
 demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write the page
 	$(BIN)/mnemoscope demo
 
-test: .venv/installed lint  ## lint, types, tests and docstring examples
+test: .venv/installed  ## lint, types, tests and docstring examples
+	$(MAKE) --no-print-directory --jobs 2 lint pytest  # together: the type checker uses only one core
+
+pytest: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup  # a thread for each of the two processes: more would wait for each other
 
 QUICK := tests/test_house.py tests/test_language.py tests/config tests/registry tests/store tests/networks \
@@ -22,8 +25,8 @@ QUICK := tests/test_house.py tests/test_language.py tests/config tests/registry 
 test-quick: .venv/installed  ## the inner loop, under a minute: rooms, registries, factories, tasks, results, fixed points
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q $(QUICK)
 
-test-all: .venv/installed lint  ## the same and the tests that take minutes each
-	MNEMOSCOPE_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+test-all: export MNEMOSCOPE_SLOW = 1
+test-all: test  ## the same with the slow tests and every case of every test
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -282,7 +282,7 @@ def test_an_interruption_ends_with_status_130(words, function, default, reason, 
 
 
 def test_study_uses_its_arguments_and_resumes(tmp_path, capsys):
-    words = ["study", "flipflop-cube", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
+    words = ["study", "learned-schur", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
     words += ["--engine", "here"]
     assert main(words) == 0
     result = json.loads(capsys.readouterr().out)

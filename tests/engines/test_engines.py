@@ -118,7 +118,7 @@ for event in Local(2).events(jobs):
 """
 
 
-@pytest.mark.parametrize("chance", after(6, range(20)))
+@pytest.mark.parametrize("chance", after(2, range(20)))
 def test_after_a_kill_only_unfinished_jobs_run_again(tmp_path, chance):
     """Kill the parent at a random moment, then run all jobs again: only jobs that were running start twice."""
     number = 4
