@@ -23,11 +23,10 @@ Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
 class Cell(nn.Module):
     """One step of a recurrent system. A state is a tensor or a NamedTuple of tensors, batch first.
 
-    A new cell needs `initial_state` and `forward`. The other methods are optional; each has a default that is correct
-    for every cell:
+    A new cell needs `initial_state`, and either `forward` or `prepare`, which does the work that does not depend on the
+    state once per sequence. The other methods are optional; each has a default that is correct for every cell:
 
     - `output`: the features that a readout sees (default: the state);
-    - `prepare`: work that does not depend on the state, done once per sequence (default: none);
     - `jacobian`: the Jacobian in closed form (default: none; `torch.func` is used);
     - `bounds`: a box that the step maps into itself (default: not known);
     - `fast_path`: an operation on whole sequences that computes the same as the loop of steps (default: none);
@@ -58,7 +57,10 @@ class Cell(nn.Module):
 
     def forward(self, x: Inexact[Tensor, "batch ..."], state: State) -> State:
         """Return the next state."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(x, state).")
+        if type(self).prepare is Cell.prepare:
+            raise NotImplementedError(f"{type(self).__name__} must define forward(x, state).")
+        u, step = self.prepare(x)
+        return step(u, state)
 
     def output(self, state: State) -> Inexact[Tensor, "batch features"]:
         """Return the features that a readout sees."""

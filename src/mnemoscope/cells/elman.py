@@ -92,10 +92,6 @@ class Elman(Cell):
         V_T = self.connectivity().mT
         return self.drive(xs), lambda u, h: self.phi(h @ V_T + u)
 
-    def forward(self, x: Inexact[Tensor, "batch features"], state: Inexact[Tensor, "batch hidden"]) -> Tensor:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
         phi = self.phi.description() if isinstance(self.phi, FusableNonlinearity) else None
         if phi is None:

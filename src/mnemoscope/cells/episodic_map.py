@@ -62,10 +62,6 @@ class EpisodicMap(Cell):
             return xs, lambda x, r: sigma_f(sigma_h(r @ to_memories) @ to_features + x)
         return xs, lambda x, V_f: sigma_h(sigma_f(V_f) @ to_memories) @ to_features + x
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch features"]) -> Tensor:
-        x, step = self.prepare(x)
-        return step(x, state)
-
     def _to_memories(self) -> Float[Tensor, "memories features"]:
         """Return `(sqrt(alpha_s) I + alpha_c Phi^T) Xi^T`."""
         memory = self.memory

@@ -72,10 +72,6 @@ class GORU(Cell):
         r = torch.sigmoid(u_r + v_r)
         return r, torch.sigmoid(u_z + v_z), self.phi(u_n + r * v_n)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         v = linear(state, torch.cat([self.gates.weight, self.connectivity()]))
         return dict(zip(("r", "z", "candidate"), self._parts(self._driven(x), v), strict=True))

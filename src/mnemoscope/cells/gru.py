@@ -58,10 +58,6 @@ class GRU(Cell):
         r, z = torch.sigmoid(u_r + v_r), torch.sigmoid(u_z + v_z)
         return _Gates(r, z, torch.tanh(u_n + r * v_n), v_n)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
         return fused_gated_path(self, "gru", xs, (state,), mask, lambda outputs, last: (outputs, last[0]))
 

@@ -69,10 +69,6 @@ class LeakyReservoir(Cell):
             return us, lambda u, x: (1 - leak) * x + leak * (self.phi(x) @ W_T + u)
         return us, lambda u, r: (1 - leak) * r + leak * self.phi(r @ W_T + u)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch hidden"]) -> Tensor:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def jacobian(self, x: Tensor, state: Tensor) -> Tensor:
         """Return `(1 - leak) I + leak W_c diag(r'(x))`; in the rate form `diag(phi') W_c` (Jang, Eq 20 on W_c)."""
         W = self.combined()

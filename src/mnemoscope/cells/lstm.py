@@ -82,10 +82,6 @@ class LSTM(Cell):
         i, f, g, o = (u + linear(h, self.weight_hh, self.bias_hh)).chunk(4, dim=-1)
         return torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: LSTMState) -> LSTMState:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
         return fused_gated_path(self, "lstm", xs, state, mask, lambda outputs, last: (outputs, LSTMState(*last)))
 

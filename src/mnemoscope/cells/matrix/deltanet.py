@@ -81,10 +81,6 @@ class GatedDeltaNet(Cell):
         S = decayed + (beta * (v - stored)).unsqueeze(-1) * k.unsqueeze(-2)
         return DeltaState((S @ q.unsqueeze(-1)).flatten(-3), S)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: DeltaState) -> DeltaState:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def jacobian(self, x: Tensor, state: DeltaState) -> Float[Tensor, "batch size size"]:
         """Return the matrix of the affine step: it multiplies each row of S by `alpha (I - beta k k^T)`; h' = S' q."""
         q, k, _, beta, alpha = self._parts(self.prepare(x)[0])

@@ -97,10 +97,6 @@ class MLSTM(Cell):
         h = (C @ q.unsqueeze(-1)).squeeze(-1) / weight.unsqueeze(-1)
         return MLSTMState(o * h.flatten(-2), C, n, m)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: MLSTMState) -> MLSTMState:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def intermediates(self, x: Tensor, state: MLSTMState) -> dict[str, Tensor]:
         """Return query, key and value, the output gate, and the logarithms of the input and the forget gate."""
         d = self.hidden_size

@@ -84,10 +84,6 @@ class QueueMemory(Cell):
         """Return `sum_t alpha_t X(n-1-t)`."""
         return torch.einsum("t,...tij->...ij", self.alpha, state.queue)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: QueueState) -> QueueState:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def jacobian(self, x: Tensor, state: QueueState) -> Float[Tensor, "batch size size"]:
         """Return the Jacobian: phi' times the matrix of U, V and alpha in the rows of X(n), and a shift below."""
         cell, N = self.cell, self.hidden_size

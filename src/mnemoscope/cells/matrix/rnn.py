@@ -102,10 +102,6 @@ class MatrixRNN(Cell):
         """Return phi of every entry; it gets flat vectors, since it may have parameters for every unit."""
         return self.phi(Z.flatten(-2)).unflatten(-1, self.state_shape)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch rows columns"]) -> Tensor:
-        u, step = self.prepare(x)
-        return step(u, state)
-
     def as_elman(self) -> Elman:
         """Return the equivalent Elman cell with N = rows times columns units, for lenses that need one.
 
