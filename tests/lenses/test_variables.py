@@ -9,7 +9,7 @@ from torch import nn
 import mnemoscope as ms
 from mnemoscope.cells import Elman, Model
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.connectivity import SignedSelection
+from mnemoscope.connectivity import SignedSelection, companion
 from mnemoscope.lenses.variables import planted_network
 from mnemoscope.lenses.variables.linearisation import linearise
 from mnemoscope.lenses.variables.matrices import elman_model
@@ -136,7 +136,7 @@ def test_memory_modes_equal_plain_eigenvectors():
 
 def test_memory_modes_of_a_shift_register_without_a_full_set_of_eigenvectors():
     compose = SignedSelection.compose_copy(6)
-    Phi = compose.companion()
+    Phi = companion(compose.matrix())
     E = torch.zeros(36, 6, dtype=torch.float64)
     E[-6:] = torch.eye(6)
     modes = memory_modes(Phi, E, E.mT)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from mnemoscope.connectivity.signed_selection import FAMILY, SignedSelection, parse_selection
+from mnemoscope.connectivity.signed_selection import FAMILY, SignedSelection, companion, parse_selection
 from mnemoscope.lenses import Dynamics
 from mnemoscope.lenses.variables import (
     AngleError,
@@ -249,7 +249,7 @@ def brute_force_fails(F: SignedSelection, gain: float, drive: float) -> bool:
     """Return whether any of all inputs of 1 and -1 is outweighed during the input phase."""
     s, d = F.variables, F.size
     every = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * (s * d)).reshape(-1, s, d).transpose(0, 1)
-    h, Phi = torch.zeros(every.shape[1], s * d, dtype=torch.float64), F.companion()
+    h, Phi = torch.zeros(every.shape[1], s * d, dtype=torch.float64), companion(F.matrix())
     wrong = False
     for u in every:
         pre = gain * h @ Phi.mT

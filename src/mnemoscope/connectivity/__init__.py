@@ -1,15 +1,13 @@
 """The recurrent matrix as a module: unconstrained, orthogonal, unitary, normal, or in Schur form."""
 
 from mnemoscope.connectivity.connectivity import Connectivity as Connectivity, KnownSpectrum as KnownSpectrum
-from mnemoscope.connectivity.dense import Dense as Dense
+from mnemoscope.connectivity.dense import INITIALISERS as INITIALISERS, Dense as Dense, initialise as initialise
 from mnemoscope.connectivity.fourier import Fourier as Fourier
 from mnemoscope.connectivity.givens import Givens as Givens
 from mnemoscope.connectivity.householder import Householder as Householder
-from mnemoscope.connectivity.initialisers import INITIALISERS as INITIALISERS, initialise as initialise
 from mnemoscope.connectivity.matrix_exponential import skew_exponential as skew_exponential
-from mnemoscope.connectivity.normal import Normal as Normal
 from mnemoscope.connectivity.parametrisations import ORTHOGONAL as ORTHOGONAL, orthogonal as orthogonal
-from mnemoscope.connectivity.schur import Schur as Schur
+from mnemoscope.connectivity.schur import Normal as Normal, Schur as Schur
 from mnemoscope.connectivity.signed_selection import (
     Cycle as Cycle,
     SignedSelection as SignedSelection,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -53,13 +54,11 @@ class Connectivity(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Data type of the matrix."""
         real = next(self._tensors()).dtype
         return real.to_complex() if self.complex and not real.is_complex else real
 
     @property
     def device(self) -> torch.device:
-        """Device of the matrix."""
         return next(self._tensors()).device
 
     def spectrum(self) -> KnownSpectrum:
@@ -90,8 +89,7 @@ class Connectivity(nn.Module):
                 optimiser.register_step_post_hook(lambda *_, matrix=matrix: matrix.after_step())
 
     def _tensors(self) -> Iterator[Tensor]:
-        yield from self.parameters()
-        yield from self.buffers()
+        return chain(self.parameters(), self.buffers())
 
 
 def _refuse_non_finite(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:

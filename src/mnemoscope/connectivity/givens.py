@@ -35,7 +35,7 @@ class Givens(Unitary):
 
     """
 
-    initialisers = ("random", "henaff", "cayley", "identity")
+    initialisers = ("random", *ANGLES)
 
     def __init__(
         self,
@@ -71,15 +71,12 @@ class Givens(Unitary):
             self.register_buffer(f"_partner_{number}", order, persistent=False)
             self.register_buffer(f"_first_{number}", first, persistent=False)
             self.register_buffer(f"_second_{number}", second, persistent=False)
-        self._fill(init)
-
-    @torch.no_grad()
-    def _fill(self, init: str) -> None:
-        if init == "random":
-            for parameter in self.parameters():
-                parameter.uniform_(-pi, pi)
-        else:
-            self.angles[: self._rotations[0]].uniform_(*ANGLES[init])
+        with torch.no_grad():
+            if init == "random":
+                for parameter in self.parameters():
+                    parameter.uniform_(-pi, pi)
+            else:
+                self.angles[: self._rotations[0]].uniform_(*ANGLES[init])
 
     def forward(self) -> Inexact[Tensor, "n n"]:
         V = torch.eye(self.size, dtype=self.dtype, device=self.device)

@@ -30,7 +30,7 @@ class Householder(Unitary):
 
     """
 
-    initialisers = ("random", "henaff", "cayley", "identity")
+    initialisers = ("random", *ANGLES)
     _places: Tensor
 
     def __init__(self, size: int, reflections: int | None = None, init: str = "random") -> None:

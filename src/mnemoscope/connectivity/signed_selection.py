@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -139,9 +138,8 @@ class SignedSelection:
             places[element], places[other] = places[other], places[element]
         if permutation or negated >> size:
             raise ValueError(f"The second and the third number have too many digits for {size} elements.")
-        lags = tuple(variables - place // size for place in places)
-        signs = tuple(-1 if negated >> element & 1 else 1 for element in range(size))
-        return cls(variables, lags, tuple(place % size for place in places), signs)
+        signs = [-1 if negated >> element & 1 else 1 for element in range(size)]
+        return cls._from_places(places, signs, variables, size)
 
     @classmethod
     def from_matrix(cls, F: Float[Tensor, "size columns"], tolerance: float = 1e-6) -> SignedSelection:
@@ -153,9 +151,14 @@ class SignedSelection:
         if (F - nearest).abs().max() > tolerance or (nearest.abs().sum(1) != 1).any() or (nearest.abs() > 1).any():
             raise ValueError("Each row of F must have one entry 1 or -1, and zeros: F is not a signed selection.")
         places = nearest.abs().argmax(1).tolist()
-        signs = tuple(int(nearest[a, place]) for a, place in enumerate(places))
-        s = columns // d
-        return cls(s, tuple(s - place // d for place in places), tuple(place % d for place in places), signs)
+        signs = [int(nearest[a, place]) for a, place in enumerate(places)]
+        return cls._from_places(places, signs, columns // d, d)
+
+    @classmethod
+    def _from_places(cls, places: list[int], signs: list[int], variables: int, size: int) -> SignedSelection:
+        """Return the selection of these places of [x(t-s); ...; x(t-1)], counted from 0."""
+        lags = tuple(variables - place // size for place in places)
+        return cls(variables, lags, tuple(place % size for place in places), tuple(signs))
 
     def matrix(self) -> Float[Tensor, "size columns"]:
         """Return F, of shape (d, s d)."""
@@ -163,17 +166,6 @@ class SignedSelection:
         for a, (lag, element, sign) in enumerate(zip(self.lags, self.elements, self.signs, strict=True)):
             F[a, (self.variables - lag) * self.size + element] = sign
         return F
-
-    def companion(self) -> Float[Tensor, "memories memories"]:
-        """Return Phi (Karuvally et al. 2023, Eq 20).
-
-        Subspace j takes over the vector of subspace j + 1, and the last one takes F times all of them.
-        """
-        return companion(self.matrix())
-
-    def next(self, last: Float[Tensor, "variables *batch size"]) -> Float[Tensor, "*batch size"]:
-        """Return x(t) from x(t-s) ... x(t-1), the oldest first."""
-        return self.simulate(last, 1)[-1]
 
     def simulate(self, first: Float[Tensor, "variables *batch size"], steps: int) -> Float[Tensor, "time *batch size"]:
         """Return the first s vectors and the `steps` vectors that follow from them."""
@@ -221,7 +213,10 @@ class SignedSelection:
 
 
 def companion(F: Float[Tensor, "size columns"]) -> Float[Tensor, "memories memories"]:
-    """Return the block companion matrix of any F (d, s d): a shift by d, with F as its last d rows."""
+    """Return Phi, the block companion matrix of any F (d, s d) (Karuvally et al. 2023, Eq 20).
+
+    Subspace j takes over the vector of subspace j + 1, and the last one takes F times all of them.
+    """
     d, columns = F.shape
     if columns == 0 or columns % d:
         raise ValueError(f"F must be (d, s d), but is {tuple(F.shape)}.")
@@ -239,7 +234,6 @@ def parse_selection(rule: str, variables: int, size: int) -> SignedSelection:
     >>> parse_selection("-2 1", variables=1, size=2).signs
     (-1, 1)
     """
-    words = rule.replace(",", " ").split()
     if rule == "repeat":
         return SignedSelection.repeat_copy(variables, size)
     if rule == "compose":
@@ -252,7 +246,7 @@ def parse_selection(rule: str, variables: int, size: int) -> SignedSelection:
         if rule.count("/") == 2:
             first, second, third = (int(part) for part in rule.split("/"))
             return SignedSelection.from_id((first, second, third), variables, size)
-        places = [int(word) for word in words]
+        places = [int(word) for word in rule.replace(",", " ").split()]
     except ValueError as error:
         if "invalid literal" not in str(error):
             raise
@@ -260,15 +254,10 @@ def parse_selection(rule: str, variables: int, size: int) -> SignedSelection:
             f'A rule is "repeat", "compose", {", ".join(FAMILY)}, an id such as "255/0/0", or a signed place for each '
             f'element such as "1 -5 3", but is {rule!r}.'
         ) from None
-    return _by_places(places, variables, size)
-
-
-def _by_places(places: Sequence[int], variables: int, size: int) -> SignedSelection:
     if len(places) != size or any(not 1 <= abs(place) <= variables * size for place in places):
         raise ValueError(
             f"There must be {size} signed places, each from 1 to {variables * size} ({variables} vectors of {size} "
-            f"elements, the oldest first), but they are {list(places)}."
+            f"elements, the oldest first), but they are {places}."
         )
-    lags = tuple(variables - (abs(place) - 1) // size for place in places)
-    elements = tuple((abs(place) - 1) % size for place in places)
-    return SignedSelection(variables, lags, elements, tuple(1 if place > 0 else -1 for place in places))
+    signs = [1 if place > 0 else -1 for place in places]
+    return SignedSelection._from_places([abs(place) - 1 for place in places], signs, variables, size)

@@ -53,9 +53,6 @@ def _triangle(values: Float[Tensor, " numbers"], places: Tensor, size: int) -> F
     return values.new_zeros(size * size).index_put((places,), values).view(size, size)
 
 
-# --- initialisers -----------------------------------------------------------------------------------------------------
-
-
 def identity(size: int, complex: bool) -> Inexact[Tensor, "n n"]:
     """Return zeros, whose exponential and Cayley transform are the identity."""
     return torch.zeros(size, size, dtype=_dtype(complex))

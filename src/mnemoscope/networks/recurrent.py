@@ -73,7 +73,7 @@ def eurnn(
     style: Literal["tunable", "fft"] = "tunable",
     init: Literal["random", "henaff", "cayley", "identity"] = "random",
 ) -> Elman:
-    """Return an EURNN: a unitary matrix composed of layers of Givens rotations (Jing et al. 2017).
+    """Return an EURNN: a unitary, complex matrix composed of layers of Givens rotations (Jing et al. 2017).
 
     Options are those of `connectivity.Givens`; by default there are two layers of neighbouring pairs.
     """
