@@ -24,12 +24,19 @@ from mnemoscope.relational import (
     Sizes,
     Transformer,
 )
-from mnemoscope.relational.corelnet import build_similarity
 from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.encoder import SparseProjection, gather
 from mnemoscope.relational.network import EncodedObjects, RelationalModel
 from mnemoscope.relational.recurrent import build_cell
-from mnemoscope.relational.similarity import Asymmetric, Difference, Distance, Mixture, RelationMask, Symmetric
+from mnemoscope.relational.similarity import (
+    Asymmetric,
+    Difference,
+    Distance,
+    Mixture,
+    RelationMask,
+    Symmetric,
+    build_similarity,
+)
 from mnemoscope.training.penalties import HasPenalty
 from tests.slow import representatives
 
@@ -360,7 +367,7 @@ def test_a_pairs_decoder_shares_its_layers_among_pairs(causal, sensory):
 
 def test_a_pairs_decoder_needs_two_objects():
     with pytest.raises(ValueError, match="objects must be a whole number, at least 2, but is 1"):
-        PairsDecoder(1, 2)
+        PairsDecoder(1, 2, 1, RelationMask())
 
 
 @pytest.mark.parametrize("sensory", [0, 4])

@@ -15,7 +15,7 @@ from torch import nn
 
 from mnemoscope.base.distributed import OtherRankError, process_rank
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks import Batch, Copy, Task
 from mnemoscope.training import build_task, setup, train
 from tests.tasks import data_sets

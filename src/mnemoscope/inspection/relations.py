@@ -20,7 +20,7 @@ from mnemoscope.lenses.relations import (
     record_relations,
 )
 from mnemoscope.relational import SimilarityModel, SingleStepModel
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.report import Section
 from mnemoscope.report.relations import drift_section, occlusion_section, relations_section
 from mnemoscope.tasks import RelationalSequence

@@ -5,42 +5,44 @@ Each is a cell, a rule for which past states are kept, and attention over these 
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
 
 
+class AlignmentOptions(TypedDict, total=False):
+    """Options of all networks here, those of `memory.attention.Attentive`."""
+
+    alignment: str
+    heads: int
+
+
+class AttentionOptions(AlignmentOptions, total=False):
+    """Options of the networks that add a context to their state."""
+
+    scale: float
+
+
 def memrnn(
-    input_size: int,
-    hidden_size: int,
-    nonlinearity: str = "tanh",
-    alignment: str = "additive",
-    heads: int = 1,
-    scale: float = 1.0,
+    input_size: int, hidden_size: int, nonlinearity: str = "tanh", **options: Unpack[AttentionOptions]
 ) -> Attentive:
     """Return a MemRNN: an Elman network that attends to all of its past states (Kerg, section 4.4).
 
-    Its recurrent matrix starts as rotations of pairs of units (Henaff et al. 2016). `alignment`, `heads` and `scale`
-    are options of `memory.attention.Attentive`.
+    Its recurrent matrix starts as rotations of pairs of units (Henaff et al. 2016).
     """
-    cell = _orthogonal(input_size, hidden_size, nonlinearity)
-    return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
+    return Attentive(_orthogonal(input_size, hidden_size, nonlinearity), FullHistory(), **options)
 
 
 def memlstm(
-    input_size: int,
-    hidden_size: int,
-    alignment: str = "additive",
-    heads: int = 1,
-    scale: float = 1.0,
-    forget_bias: float = 0.0,
+    input_size: int, hidden_size: int, forget_bias: float = 0.0, **options: Unpack[AttentionOptions]
 ) -> Attentive:
     """Return a MemLSTM: an LSTM that attends to all of its past outputs (Kerg, section 4.4).
 
-    `forget_bias` is an option of `cells.LSTM`, the others are those of `memory.attention.Attentive`.
+    `forget_bias` is an option of `cells.LSTM`.
     """
-    cell = LSTM(input_size, hidden_size, forget_bias=forget_bias)
-    return Attentive(cell, FullHistory(), alignment=alignment, heads=heads, scale=scale)
+    return Attentive(LSTM(input_size, hidden_size, forget_bias=forget_bias), FullHistory(), **options)
 
 
 def relrnn(
@@ -50,9 +52,7 @@ def relrnn(
     relevant: int = 10,
     nonlinearity: str = "tanh",
     score: str = "published",
-    alignment: str = "additive",
-    heads: int = 1,
-    scale: float = 1.0,
+    **options: Unpack[AttentionOptions],
 ) -> Attentive:
     """Return a RelRNN: an Elman network that attends to its newest and its most relevant states (Kerg et al. 2020).
 
@@ -60,8 +60,7 @@ def relrnn(
     `memrnn`. The published sizes are 10 newest and 10 relevant states.
     """
     past = RelevanceScreen(short_term, relevant, score)
-    cell = _orthogonal(input_size, hidden_size, nonlinearity)
-    return Attentive(cell, past, alignment=alignment, heads=heads, scale=scale)
+    return Attentive(_orthogonal(input_size, hidden_size, nonlinearity), past, **options)
 
 
 def rellstm(
@@ -70,18 +69,15 @@ def rellstm(
     short_term: int = 10,
     relevant: int = 10,
     score: str = "published",
-    alignment: str = "additive",
-    heads: int = 1,
-    scale: float = 1.0,
     forget_bias: float = 0.0,
+    **options: Unpack[AttentionOptions],
 ) -> Attentive:
     """Return a RelLSTM: an LSTM that attends to its newest and its most relevant outputs (Kerg et al. 2020).
 
     Options are as for `relrnn` and `memlstm`.
     """
     past = RelevanceScreen(short_term, relevant, score)
-    cell = LSTM(input_size, hidden_size, forget_bias=forget_bias)
-    return Attentive(cell, past, alignment=alignment, heads=heads, scale=scale)
+    return Attentive(LSTM(input_size, hidden_size, forget_bias=forget_bias), past, **options)
 
 
 def relgru(
@@ -90,9 +86,8 @@ def relgru(
     short_term: int = 10,
     relevant: int = 10,
     score: str = "published",
-    alignment: str = "additive",
-    heads: int = 1,
     scale: float = 0.5,
+    **options: Unpack[AlignmentOptions],
 ) -> Attentive:
     """Return a RelGRU: a GRU that attends to its newest and its most relevant states (after Kerg et al. 2020).
 
@@ -100,7 +95,7 @@ def relgru(
     without bound; with 0.5 it stays bounded.
     """
     past = RelevanceScreen(short_term, relevant, score)
-    return Attentive(GRU(input_size, hidden_size), past, alignment=alignment, heads=heads, scale=scale)
+    return Attentive(GRU(input_size, hidden_size), past, scale=scale, **options)
 
 
 def sab(
@@ -110,8 +105,7 @@ def sab(
     top_k: int = 5,
     truncate: int | None = 10,
     score: str = "additive",
-    alignment: str = "additive",
-    heads: int = 1,
+    **options: Unpack[AlignmentOptions],
 ) -> Attentive:
     """Return an LSTM with sparse attentive backtracking (Ke et al. 2018).
 
@@ -120,7 +114,7 @@ def sab(
     state. Options are those of `memory.attention.SparseBacktracking` and `Attentive`.
     """
     past = SparseBacktracking(attend_every, top_k, truncate, score)
-    return Attentive(LSTM(input_size, hidden_size), past, alignment=alignment, heads=heads)
+    return Attentive(LSTM(input_size, hidden_size), past, **options)
 
 
 def _orthogonal(input_size: int, hidden_size: int, nonlinearity: str) -> Elman:

@@ -1,7 +1,8 @@
 """Named networks whose states are matrices.
 
-`hidden_size` is the number of entries of the state, rows times columns, just as it is the number of units of a vector
-network. The shapes of state and input are as square as possible unless a number of rows is given.
+`input_size` is the number of entries of an input matrix and `hidden_size` that of the state of each layer, rows times
+columns, just as it is the number of units of a vector network. The shapes of state, input and output are as square as
+possible unless their number of rows is given (`rows`, `input_rows`, `output_rows`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from typing import Any, Literal, get_args
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.matrix import DeepTransition, MatrixGRU, MatrixLSTM, MatrixRNN, QueueMemory, stack_matrix_rnns
 from mnemoscope.cells.matrix.bilinear import Shape, shape_of_size
-from mnemoscope.cells.matrix.gated import MatrixGRU, MatrixLSTM
-from mnemoscope.cells.matrix.layers import stack_matrix_rnns
-from mnemoscope.cells.matrix.queue import QueueMemory
-from mnemoscope.cells.matrix.rnn import MatrixRNN
-from mnemoscope.cells.matrix.transition import DeepTransition
 from mnemoscope.cells.stack import Stack
 from mnemoscope.connectivity import Connectivity, Dense, Normal, orthogonal
 
@@ -36,21 +33,12 @@ def matrix_rnn(
 ) -> Cell:
     """Return a matrix RNN (`MatrixRNN`) of one or several layers (Do et al. 2017; Renanse et al. 2021, Eq 6).
 
-    Args:
-        input_size: entries of the input matrix.
-        hidden_size: entries of the state of each layer.
-        nonlinearity: name of the nonlinearity, as for `Elman`.
-        matrices: U2 and V2 are unconstrained ("free"), orthogonal with a parametrisation of `connectivity.ORTHOGONAL`,
-            or normal.
-        rows: rows of the state; None for the shape nearest to a square.
-        input_rows: rows of the input; None for the shape nearest to a square.
-        layers: number of layers.
-        depth: "stack" for layers on top of each other, each with a state, or "transition" for several layers within
-            one step (`DeepTransition`).
+    The `matrices` U2 and V2 are unconstrained ("free"), orthogonal with a parametrisation of `connectivity.ORTHOGONAL`,
+    or normal. The `depth` is "stack" for layers on top of each other, each with a state, or "transition" for several
+    layers within one step (`DeepTransition`).
 
     >>> matrix_rnn(25, 225).state_shape
     (15, 15)
-
     """
     if matrices not in get_args(Matrices):
         raise ValueError(f"matrices must be one of {', '.join(get_args(Matrices))}, but is {matrices!r}.")
@@ -101,20 +89,11 @@ def queue(
 ) -> QueueMemory:
     """Return a matrix RNN with a queue of its past states (`QueueMemory`; Renanse et al. 2021, Eq 34-35).
 
-    Args:
-        input_size: entries of the input matrix.
-        hidden_size: entries of the state, and of each slot.
-        slots: number of past states in the queue, p.
-        alpha: weight of every slot, at the start if the weights are learned.
-        learned: whether each slot learns its weight.
-        nonlinearity: name of the nonlinearity, as for `Elman`.
-        matrices: kind of U2 and V2, as for `matrix_rnn`.
-        rows: rows of the state; None for the shape nearest to a square.
-        input_rows: rows of the input; None for the shape nearest to a square.
+    The queue holds `slots` past states. Each has the weight `alpha`, at the start if the weights are `learned`. The
+    other options are as for `matrix_rnn`.
 
     >>> queue(25, 225, slots=2).initial_state(7).queue.shape
     torch.Size([7, 2, 15, 15])
-
     """
     check_whole(1, slots=slots)
     cell = matrix_rnn(input_size, hidden_size, nonlinearity, matrices, rows, input_rows)
@@ -136,22 +115,11 @@ def matrix_stack(
     """Return stacked matrix RNNs, the last of which is the readout (Renanse et al. 2021, Table 1).
 
     The published networks have two layers of 225 units for copying 5 x 5 matrices, and three layers of 400 for
-    associative recall, plus the recurrent readout.
-
-    Args:
-        input_size: entries of the input matrix.
-        hidden_size: entries of the state of each layer.
-        output_size: entries of the output; None for as many as the input has.
-        layers: number of layers below the readout.
-        nonlinearity: nonlinearity of the layers.
-        last: nonlinearity of the readout, as for `stack_matrix_rnns`.
-        rows: rows of the states; None for the shape nearest to a square.
-        input_rows: rows of the input; None for the shape nearest to a square.
-        output_rows: rows of the output; None for the shape nearest to a square.
+    associative recall, plus the recurrent readout. `layers` are those below the readout, whose nonlinearity is `last`
+    (see `stack_matrix_rnns`). By default the output has as many entries as the input.
 
     >>> sum(weight.numel() for weight in matrix_stack(25, 400, 25, layers=3).parameters())
     5675
-
     """
     check_whole(1, layers=layers)
     output_size = input_size if output_size is None else output_size

@@ -14,22 +14,10 @@ from typing import Literal
 import torch
 from torch import nn
 
+from mnemoscope import connectivity
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.episodic import EpisodicMemory
 from mnemoscope.cells.goru import GORU
-from mnemoscope.connectivity import (
-    SVD,
-    Cayley,
-    Connectivity,
-    Dense,
-    Exponential,
-    Fourier,
-    Givens,
-    Householder,
-    Normal,
-    Schur,
-    orthogonal,
-)
 
 SkewInit = Literal["henaff", "cayley", "identity", "glorot", "random"]
 """Initialisers of a matrix that is parametrised by a skew matrix."""
@@ -42,7 +30,7 @@ def rnn(input_size: int, hidden_size: int, nonlinearity: str = "modrelu", init: 
 
     `init` is one of `connectivity.INITIALISERS`.
     """
-    return _elman(input_size, Dense(hidden_size, init), nonlinearity)
+    return _elman(input_size, connectivity.Dense(hidden_size, init), nonlinearity)
 
 
 def irnn(input_size: int, hidden_size: int) -> Elman:
@@ -50,7 +38,7 @@ def irnn(input_size: int, hidden_size: int) -> Elman:
 
     As published, input weights start ~ N(0, 0.001) and biases at 0.
     """
-    cell = Elman(input_size, hidden_size, "relu", Dense(hidden_size, "identity"))
+    cell = Elman(input_size, hidden_size, "relu", connectivity.Dense(hidden_size, "identity"))
     nn.init.normal_(cell.drive.get_parameter("weight"), std=1e-3)
     nn.init.zeros_(cell.drive.get_parameter("bias"))
     return cell
@@ -63,7 +51,7 @@ def rnn_orth(
 
     With `soft_orthogonality` > 0, a penalty of that weight keeps it nearly orthogonal (Vorontsov et al. 2017).
     """
-    return _elman(input_size, Dense(hidden_size, "orthogonal", soft_orthogonality), nonlinearity)
+    return _elman(input_size, connectivity.Dense(hidden_size, "orthogonal", soft_orthogonality), nonlinearity)
 
 
 def eurnn(
@@ -77,7 +65,7 @@ def eurnn(
 
     Options are those of `connectivity.Givens`; by default there are two layers of neighbouring pairs.
     """
-    return _elman(input_size, Givens(hidden_size, layers, style, init=init))
+    return _elman(input_size, connectivity.Givens(hidden_size, layers, style, init=init))
 
 
 def ornn(input_size: int, hidden_size: int, reflections: int | None = None, nonlinearity: str = "modrelu") -> Elman:
@@ -85,7 +73,7 @@ def ornn(input_size: int, hidden_size: int, reflections: int | None = None, nonl
 
     By default there are 16 `reflections`, or N if N < 16.
     """
-    return _elman(input_size, Householder(hidden_size, reflections), nonlinearity)
+    return _elman(input_size, connectivity.Householder(hidden_size, reflections), nonlinearity)
 
 
 def urnn(input_size: int, hidden_size: int) -> Elman:
@@ -93,7 +81,7 @@ def urnn(input_size: int, hidden_size: int) -> Elman:
 
     It is the product of diagonal phases, complex reflections, a fixed permutation and Fourier transforms.
     """
-    return _elman(input_size, Fourier(hidden_size))
+    return _elman(input_size, connectivity.Fourier(hidden_size))
 
 
 def full_urnn(
@@ -104,8 +92,8 @@ def full_urnn(
     By default training moves along the group in Cayley steps, as published; `by="exponential"` parametrises the matrix
     as the exponential of a skew-Hermitian one.
     """
-    matrix = Cayley(hidden_size, init=init, complex=True, dynamic=True)
-    return _elman(input_size, matrix if by == "cayley" else Exponential(hidden_size, init, complex=True))
+    matrix = connectivity.Cayley(hidden_size, init=init, complex=True, dynamic=True)
+    return _elman(input_size, matrix if by == "cayley" else connectivity.Exponential(hidden_size, init, complex=True))
 
 
 def scornn(input_size: int, hidden_size: int, negative: int | None = None, init: SkewInit = "cayley") -> Elman:
@@ -113,12 +101,12 @@ def scornn(input_size: int, hidden_size: int, negative: int | None = None, init:
 
     `negative` of the N entries of the scaling matrix are -1, by default half of them.
     """
-    return _elman(input_size, Cayley(hidden_size, negative, init))
+    return _elman(input_size, connectivity.Cayley(hidden_size, negative, init))
 
 
 def scurnn(input_size: int, hidden_size: int, init: SkewInit = "cayley") -> Elman:
     """Return a scuRNN: a unitary matrix by the scaled Cayley transform with learned scaling (Maduranga et al. 2019)."""
-    return _elman(input_size, Cayley(hidden_size, init=init, complex=True))
+    return _elman(input_size, connectivity.Cayley(hidden_size, init=init, complex=True))
 
 
 def svd_rnn(
@@ -128,12 +116,12 @@ def svd_rnn(
 
     `basis` parametrises the two orthogonal factors of its singular value decomposition.
     """
-    return _elman(input_size, SVD(hidden_size, margin, basis), nonlinearity)
+    return _elman(input_size, connectivity.SVD(hidden_size, margin, basis), nonlinearity)
 
 
 def exprnn(input_size: int, hidden_size: int, init: SkewInit = "henaff") -> Elman:
     """Return an expRNN: an orthogonal matrix by the matrix exponential (Lezcano-Casado & Martinez-Rubio 2019)."""
-    return _elman(input_size, Exponential(hidden_size, init))
+    return _elman(input_size, connectivity.Exponential(hidden_size, init))
 
 
 def nnrnn(
@@ -155,7 +143,8 @@ def nnrnn(
     >>> nnrnn(10, 128).connectivity().shape
     torch.Size([128, 128])
     """
-    return _elman(input_size, Schur(hidden_size, basis, init, modulus_penalty, modulus, clamp, decay, within_pairs))
+    matrix = connectivity.Schur(hidden_size, basis, init, modulus_penalty, modulus, clamp, decay, within_pairs)
+    return _elman(input_size, matrix)
 
 
 def normal_rnn(
@@ -175,7 +164,7 @@ def normal_rnn(
     Options are those of `connectivity.Normal`. A real matrix is normal if and only if it has this form (Serre 2002,
     Theorem 3.3.1); a linear network of it keeps all Fisher information about its inputs (Ganguli et al. 2008).
     """
-    matrix = Normal(hidden_size, basis, init, modulus_penalty, modulus, clamp, real, negative)
+    matrix = connectivity.Normal(hidden_size, basis, init, modulus_penalty, modulus, clamp, real, negative)
     return _elman(input_size, matrix, nonlinearity)
 
 
@@ -184,7 +173,7 @@ def goru(input_size: int, hidden_size: int, basis: Basis = "exponential", init: 
 
     `basis` parametrises the matrix; `init` is its initialiser, by default that of the parametrisation.
     """
-    return GORU(input_size, hidden_size, orthogonal(basis, hidden_size, init))
+    return GORU(input_size, hidden_size, connectivity.orthogonal(basis, hidden_size, init))
 
 
 def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str = "tanh") -> Elman:
@@ -202,5 +191,5 @@ def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str =
     return Elman.from_parts(drive, cell.connectivity, cell.phi, input_size, hidden_size)
 
 
-def _elman(input_size: int, matrix: Connectivity, nonlinearity: str | nn.Module = "modrelu") -> Elman:
+def _elman(input_size: int, matrix: connectivity.Connectivity, nonlinearity: str | nn.Module = "modrelu") -> Elman:
     return Elman(input_size, matrix.size, nonlinearity, matrix, bias=False)

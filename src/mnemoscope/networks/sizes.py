@@ -14,18 +14,12 @@ def matched_size(
 ) -> int:
     """Return the number of units at which a network with a linear readout has about `parameters` parameters.
 
-    Args:
-        cell: a factory of `networks`, or any other that takes input_size and hidden_size.
-        parameters: number of parameters to come nearest to.
-        input_size: number of input features.
-        output_size: number of features of the readout.
-        even: whether the number of units must be even, as some matrices need it.
-        options: options of the cell.
+    The `cell` is a factory of `networks`, or any other that takes input_size, hidden_size and these options. The number
+    of units is even unless `even` is False, as some matrices need it.
 
     >>> from mnemoscope.networks import exprnn
     >>> matched_size(exprnn, 18_900, input_size=10, output_size=9)
     176
-
     """
 
     def count(size: int) -> int:

@@ -24,23 +24,12 @@ def ntm(
 ) -> TuringMachine:
     """Return a neural Turing machine: a controller with a tape of vectors (Graves et al. 2014).
 
-    The sizes are those of the published copy task, with hidden_size = 100.
+    The `controller` has `hidden_size` units and is "lstm" or "feed-forward", and a slot has `slot_size` numbers; the
+    other options are those of `memory.tape.TuringMachine`. The sizes are those of the published copy task, with
+    hidden_size = 100.
 
     >>> sum(weight.numel() for weight in ntm(9, 100).parameters())
     61692
-
-    Args:
-        input_size: number of input features.
-        hidden_size: number of units of the controller.
-        slots: number of slots of the tape.
-        slot_size: numbers in a slot.
-        read_heads: number of read heads.
-        write_heads: number of write heads.
-        reach: largest shift of a head in one step.
-        controller: "lstm" or "feed-forward".
-        initial_memory: "constant" or "learned".
-        gradient_limit: largest absolute value of a gradient's entries between two steps; None for no limit.
-
     """
     controllers = {"lstm": LSTM, "feed-forward": FeedForward}
     if controller not in controllers:
@@ -78,31 +67,17 @@ def matntm(
 ) -> TuringMachine:
     """Return a matrix NTM: a Turing machine whose states and slots are matrices (Renanse et al. 2021, Fig 1).
 
-    The published networks (Table 1) have hidden_size = 15 and 3 layers for copying 5 x 5 matrices, hidden_size = 20 and
-    4 layers for associative recall.
+    An input matrix has `input_size` entries, row by row, and the state of the controller `hidden_size` rows and columns.
+    The `controller` is "rnn", with `layers` (3 by default) in one recurrence, or "lstm", with one. The built-in readout,
+    as published, has `output_size` entries; None where another readout follows. Inputs and outputs are as square as
+    possible unless `input_rows` and `output_rows` are given. The other options are those of
+    `memory.tape.TuringMachine`. The published networks (Table 1) have hidden_size = 15 and 3 layers for copying 5 x 5
+    matrices, hidden_size = 20 and 4 layers for associative recall.
 
     >>> sum(weight.numel() for weight in matntm(25, 15, output_size=25).parameters())
     4121
     >>> sum(weight.numel() for weight in matntm(25, 20, layers=4, output_size=25).parameters())
     7946
-
-    Args:
-        input_size: entries of an input matrix, which is read row by row.
-        hidden_size: rows, and columns, of the controller's state.
-        layers: layers of the controller "rnn", 3 by default; "lstm" has one.
-        slots: number of slots of the tape.
-        slot_rows: rows of a slot.
-        slot_columns: columns of a slot.
-        read_heads: number of read heads.
-        write_heads: number of write heads.
-        reach: largest shift of a head in one step.
-        controller: "rnn", of several layers in one recurrence, or "lstm".
-        initial_memory: "constant" or "learned".
-        input_rows: rows of an input; None for the shape nearest to a square.
-        output_size: entries of the built-in readout, as published; None where another readout follows.
-        output_rows: rows of the built-in readout; None for the shape nearest to a square.
-        gradient_limit: largest absolute value of a gradient's entries between two steps; None for no limit.
-
     """
     sizes = {"input_size": input_size, "hidden_size": hidden_size, "slots": slots}
     heads = {"read_heads": read_heads, "write_heads": write_heads}

@@ -6,11 +6,15 @@ from mnemoscope.relational.corelnet import CoRelNet as CoRelNet
 from mnemoscope.relational.encoder import Encoder as Encoder
 from mnemoscope.relational.esbn import ESBN as ESBN
 from mnemoscope.relational.mnm import MNM as MNM
-from mnemoscope.relational.network import ProblemLike as ProblemLike, RelationalModel as RelationalModel, Sizes as Sizes
+from mnemoscope.relational.network import (
+    ProblemLike as ProblemLike,
+    RelationalModel as RelationalModel,
+    Scenes as Scenes,
+    Sizes as Sizes,
+)
 from mnemoscope.relational.predinet import PrediNet as PrediNet
 from mnemoscope.relational.recurrent import Recurrent as Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork as RelationNetwork
-from mnemoscope.relational.scene_batch import Scenes as Scenes
 from mnemoscope.relational.similarity_model import Scores as Scores, SimilarityModel as SimilarityModel
 from mnemoscope.relational.single_step import SingleStepModel as SingleStepModel
 from mnemoscope.relational.transformer import Transformer as Transformer

@@ -7,11 +7,11 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.decoders import by_head
 from mnemoscope.relational.layers import layer, mlp
-from mnemoscope.relational.network import EncodedObjects, ModelOptions, ProblemLike
+from mnemoscope.relational.network import EncodedObjects, Logits, ModelOptions, Objects, ProblemLike, Relations
 from mnemoscope.relational.similarity_model import Scores, SimilarityModel, numbered_names
 
 
@@ -24,12 +24,10 @@ class Abstractor(SimilarityModel):
     gives the answer through a hidden layer of 256. This model is not in the thesis.
 
     Args:
-        problem: the task, or the sizes of its problems.
         heads: relations per layer; a divisor of the 128 features.
         layers: number of layers.
         shared: take W_K = W_Q, so that scores are symmetric and an object is similar to itself; False learns them
             separately, as first published.
-        options: `segmented`, `trained_encoder` and `l1` of `RelationalModel`.
 
     """
 
@@ -51,27 +49,16 @@ class Abstractor(SimilarityModel):
         self.out = mlp(self.objects * self.features, 256, self.choices)
 
     def scores(self, encoded: EncodedObjects) -> Scores:
+        """Return the scores of all heads, layer by layer."""
         scores = torch.cat([attention.scores(encoded.z) for attention in self._attention()], 1)
-        return Scores(scores, self.relation_names, scores.new_ones(scores.shape[:2], dtype=torch.bool))
+        return Scores.all_used(scores, self.relation_names)
 
-    def compare(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
-        """Return the relations of all heads, layer by layer."""
-        return self.scores(encoded).matrices.softmax(-1)
-
-    def decide(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        z: Float[Tensor, "batch objects features"] | None,
-    ) -> Float[Tensor, "batch choices"]:
+    def decide(self, relations: Relations, z: Objects | None) -> Logits:
         abstract = self.symbols.expand(len(relations), -1, -1)
         by_layer = relations.chunk(len(self.layers), dim=1)
         for attention, matrices in zip(self._attention(), by_layer, strict=True):
             abstract = attention(matrices, abstract)
         return self.out(abstract.flatten(1))
-
-    @property
-    def read(self) -> Bool[Tensor, "objects objects"]:
-        return torch.ones(self.objects, self.objects, dtype=torch.bool)
 
     @property
     def relation_names(self) -> tuple[str, ...]:
@@ -96,16 +83,12 @@ class RelationalAttention(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(features), nn.LayerNorm(features)])
         self.feed_forward = mlp(features, 2 * features, features)
 
-    def scores(self, z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch heads objects objects"]:
+    def scores(self, z: Objects) -> Float[Tensor, "batch heads objects objects"]:
         """Return the scores of each head; their softmax gives the relations."""
         q, k = by_head(self.queries(z), self.heads), by_head(self.keys(z), self.heads)
         return q @ k.mT * q.shape[-1] ** -0.5
 
-    def forward(
-        self,
-        relations: Float[Tensor, "batch heads objects objects"],
-        abstract: Float[Tensor, "batch objects features"],
-    ) -> Float[Tensor, "batch objects features"]:
+    def forward(self, relations: Float[Tensor, "batch heads objects objects"], abstract: Objects) -> Objects:
         mixed = relations @ by_head(self.values(abstract), self.heads)
         after, last = self.norms
         abstract = after(abstract + self.found(mixed.transpose(1, 2).flatten(2)))

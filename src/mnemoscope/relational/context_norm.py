@@ -17,15 +17,11 @@ EPSILON = 1e-8
 class ContextNorm(nn.Module):
     """`gain (s - mean) / sqrt(variance + 1e-8) + bias`, each feature over the objects of a problem (Webb et al. 2020).
 
-    The variance is unbiased. With `segments`, each segment of the objects is normalised separately.
-
-    Args:
-        features: number of features of an object.
-        segments: lengths of consecutive segments of a problem's objects; None for one segment.
+    The variance is unbiased. `segments` are lengths of consecutive segments of a problem's objects that are normalised
+    separately; None for one segment.
 
     >>> ContextNorm(1)(torch.tensor([[[1.0], [2.0], [3.0]]])).flatten().tolist()
     [-1.0, 0.0, 1.0]
-
     """
 
     def __init__(self, features: int, segments: Sequence[int] | None = None) -> None:

@@ -6,21 +6,12 @@ from typing import Literal, Unpack, get_args
 
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Bool
 from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
-from mnemoscope.relational.network import EncodedObjects, ModelOptions, ProblemLike
-from mnemoscope.relational.similarity import (
-    Asymmetric,
-    Difference,
-    Distance,
-    Mixture,
-    RelationMask,
-    Similarity,
-    Symmetric,
-)
+from mnemoscope.relational.network import EncodedObjects, Logits, ModelOptions, Objects, ProblemLike, Relations
+from mnemoscope.relational.similarity import Kind, RelationMask, build_similarity, check_segments
 from mnemoscope.relational.similarity_model import Scores, SimilarityModel, numbered_names
 
-Kind = Literal["symmetric", "asymmetric", "difference", "distance", "mixture"]
 Decoder = Literal["mlp", "transformer", "recurrent", "pairs"]
 HIDDEN = 256
 """Default units of the hidden layer of the decoders "mlp" and "pairs"."""
@@ -30,7 +21,6 @@ class CoRelNet(SimilarityModel):
     """A network whose decoder sees only the similarities between objects.
 
     Args:
-        problem: the task, or the sizes of its problems.
         similarity: "symmetric", `z z^T`; "asymmetric"; "difference"; "distance", not in the thesis; or
             "mixture", in which symmetric and difference compete.
         relations: number of relation matrices; more than one is not in the thesis.
@@ -39,7 +29,6 @@ class CoRelNet(SimilarityModel):
             parameters; False for all pairs, as printed.
         hidden: units of the hidden layer of "mlp" and "pairs"; the other decoders have none.
         sensory: append the normalised objects to the input of the decoder.
-        options: `segmented`, `trained_encoder` and `l1` of `RelationalModel`.
 
     >>> from mnemoscope.relational.network import Sizes
     >>> rmts = CoRelNet(Sizes(objects=6, choices=2))
@@ -84,14 +73,10 @@ class CoRelNet(SimilarityModel):
     def scores(self, encoded: EncodedObjects) -> Scores:
         return self.similarity.parts(encoded)
 
-    def compare(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def compare(self, encoded: EncodedObjects) -> Relations:
         return self.similarity(encoded)
 
-    def decide(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        z: Float[Tensor, "batch objects features"] | None,
-    ) -> Float[Tensor, "batch choices"]:
+    def decide(self, relations: Relations, z: Objects | None) -> Logits:
         return self.decoder(relations, z)
 
     @property
@@ -102,24 +87,3 @@ class CoRelNet(SimilarityModel):
     @property
     def relation_names(self) -> tuple[str, ...]:
         return numbered_names("relation", self.similarity.relations)
-
-
-def check_segments(kind: Kind, sensory: bool, **options: Unpack[ModelOptions]) -> None:
-    """Raise if the model has segments but reads nothing that is normalised."""
-    if kind == "distance" and options.get("segmented") and not sensory:
-        raise ValueError(
-            "Distances use objects that are not normalised, so that segments would change nothing: omit segmented."
-        )
-
-
-def build_similarity(
-    kind: Kind, features: int, objects: int, relations: int = 1, mask: RelationMask | None = None
-) -> Similarity:
-    """Build a similarity by its name."""
-    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "difference": Difference, "distance": Distance}
-    if kind in simple:
-        return simple[kind](features, relations, mask)
-    if kind == "mixture":
-        rules = [Symmetric(features, relations, mask), Difference(features, relations, mask)]
-        return Mixture(rules, features, objects)
-    raise ValueError(f"similarity must be one of {', '.join(map(repr, get_args(Kind)))}, but is {kind!r}.")

@@ -1,4 +1,8 @@
-"""Decoders: from relation matrices to the logits of the answers."""
+"""Decoders: from relation matrices to the logits of the answers.
+
+All take the numbers of `objects` of a problem, of `choices`, the possible answers, and of `relations`, the matrices.
+`sensory` is the number of features of each object that are appended to its relations, 0 for none.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +14,27 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import scan
 from mnemoscope.relational.layers import layer, lstm, torch_mlp
+from mnemoscope.relational.network import Logits, Objects, Relations
 from mnemoscope.relational.similarity import RelationMask
 
 
 class MLPDecoder(nn.Module):
     """MLP with separate weights for each entry of the relations (Kerg, section 5.5; hidden layer of 256, C.1 Table 1).
 
-    Args:
-        objects: number of objects of a problem.
-        choices: number of possible answers.
-        relations: number of relation matrices.
-        mask: the entries of a matrix that are read.
-        hidden: units of the hidden layer.
-        sensory: features of each object that are appended to the relations; 0 for none.
-
+    It reads the entries that the mask contains.
     """
 
     indices: Tensor
 
     def __init__(
-        self,
-        objects: int,
-        choices: int,
-        relations: int = 1,
-        mask: RelationMask | None = None,
-        hidden: int = 256,
-        sensory: int = 0,
+        self, objects: int, choices: int, relations: int, mask: RelationMask, hidden: int = 256, sensory: int = 0
     ) -> None:
         super().__init__()
         check_whole(1, hidden=hidden)
-        self.register_buffer("indices", (mask or RelationMask()).indices(objects), persistent=False)
+        self.register_buffer("indices", mask.indices(objects), persistent=False)
         self.layers = torch_mlp(relations * len(self.indices) + objects * sensory, hidden, choices)
 
-    def forward(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        sensory: Float[Tensor, "batch objects features"] | None = None,
-    ) -> Float[Tensor, "batch choices"]:
+    def forward(self, relations: Relations, sensory: Objects | None = None) -> Logits:
         read = relations.flatten(2).index_select(2, self.indices).flatten(1)
         return self.layers(read if sensory is None else torch.cat([read, sensory.flatten(1)], dim=1))
 
@@ -57,14 +45,8 @@ class TransformerDecoder(nn.Module):
     A row becomes a token `R_i P` of 8 numbers, with a learned position code P (objects x 8). The query attends with 8
     heads of 64; the result is added to the query and normalised, followed by a residual feed-forward block (8 to 128 to
     8) and another normalisation. Keys and values have no bias: a bias of the keys would not change the attention, and
-    one of the values is part of the bias of the output map.
-
-    Args:
-        objects: number of objects of a problem.
-        choices: number of possible answers.
-        relations: number of relation matrices, each with a separate code; the rows of all are tokens.
-        sensory: features of each object that are appended to its rows; 0 for none.
-
+    one of the values is part of the bias of the output map. Several relations have separate codes; the rows of all are
+    tokens.
     """
 
     HEADS, WIDTH, CODE = 8, 64, 8
@@ -82,11 +64,7 @@ class TransformerDecoder(nn.Module):
         self.feed_forward = torch_mlp(code, 128, code)
         self.answer = torch_mlp(code, 256, choices)
 
-    def forward(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        sensory: Float[Tensor, "batch objects features"] | None = None,
-    ) -> Float[Tensor, "batch choices"]:
+    def forward(self, relations: Relations, sensory: Objects | None = None) -> Logits:
         tokens = relations @ self.code  # (batch, relations, objects, code)
         if sensory is not None:
             tokens = torch.cat([tokens, sensory.unsqueeze(1).expand(-1, tokens.shape[1], -1, -1)], dim=3)
@@ -102,15 +80,8 @@ class TransformerDecoder(nn.Module):
 class RecurrentDecoder(nn.Module):
     """LSTM that reads the relations row by row; its last output gives the answer.
 
-    It lies between CoRelNet, whose decoder sees the whole matrix, and ESBN, which compares and stores step by step.
-
-    Args:
-        objects: number of objects of a problem.
-        choices: number of possible answers.
-        relations: number of relation matrices; their rows of the same object enter at the same step.
-        hidden: units of the LSTM.
-        sensory: features of each object that are appended to its rows; 0 for none.
-
+    It lies between CoRelNet, whose decoder sees the whole matrix, and ESBN, which compares and stores step by step. Of
+    several relations, the rows of the same object enter at the same step.
     """
 
     def __init__(self, objects: int, choices: int, relations: int = 1, hidden: int = 512, sensory: int = 0) -> None:
@@ -118,11 +89,7 @@ class RecurrentDecoder(nn.Module):
         self.cell = lstm(relations * objects + sensory, hidden)
         self.answer = layer(hidden, choices)
 
-    def forward(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        sensory: Float[Tensor, "batch objects features"] | None = None,
-    ) -> Float[Tensor, "batch choices"]:
+    def forward(self, relations: Relations, sensory: Objects | None = None) -> Logits:
         rows = relations.transpose(1, 2).flatten(2)
         if sensory is not None:
             rows = torch.cat([rows, sensory], dim=2)
@@ -134,16 +101,8 @@ class PairsDecoder(nn.Module):
     """Two layers shared by all pairs of objects, with a bias per pair, whose sum gives the answer.
 
     This is a relation network (Santoro et al. 2017) that sees relations instead of objects; it is not in the thesis. An
-    MLP has separate weights for each pair and must learn for each what a relation means.
-
-    Args:
-        objects: number of objects of a problem, at least 2.
-        choices: number of possible answers.
-        relations: number of relation matrices.
-        mask: if causal, each pair is read in one direction, otherwise in both; the diagonal is not read.
-        hidden: units of the layer after the sum.
-        sensory: features of each object that are appended to the relations of its pairs; 0 for none.
-
+    MLP has separate weights for each pair and must learn for each what a relation means. With a causal mask each pair
+    is read in one direction, otherwise in both; the diagonal is not read. `hidden` are the units after the sum.
     """
 
     UNITS = 128
@@ -151,13 +110,7 @@ class PairsDecoder(nn.Module):
     second: Tensor
 
     def __init__(
-        self,
-        objects: int,
-        choices: int,
-        relations: int = 1,
-        mask: RelationMask | None = None,
-        hidden: int = 256,
-        sensory: int = 0,
+        self, objects: int, choices: int, relations: int, mask: RelationMask, hidden: int = 256, sensory: int = 0
     ) -> None:
         super().__init__()
         check_whole(1, hidden=hidden)
@@ -165,17 +118,13 @@ class PairsDecoder(nn.Module):
         second, first = torch.tril_indices(objects, objects, -1)
         self.register_buffer("first", first, persistent=False)
         self.register_buffer("second", second, persistent=False)
-        self.both_ways = not (mask or RelationMask()).causal
+        self.both_ways = not mask.causal
         self.pair = nn.Linear(relations * (1 + self.both_ways) + 2 * sensory, self.UNITS)
         self.place = nn.Parameter(torch.zeros(len(first), self.UNITS))
         self.relation = nn.Linear(self.UNITS, self.UNITS)
         self.answer = torch_mlp(self.UNITS, hidden, choices)
 
-    def forward(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        sensory: Float[Tensor, "batch objects features"] | None = None,
-    ) -> Float[Tensor, "batch choices"]:
+    def forward(self, relations: Relations, sensory: Objects | None = None) -> Logits:
         read = [relations[:, :, self.second, self.first].mT]  # (batch, pairs, relations)
         read += [relations[:, :, self.first, self.second].mT] if self.both_ways else []
         read += [] if sensory is None else [sensory[:, self.second], sensory[:, self.first]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import inf
 
 import torch
@@ -22,21 +21,13 @@ class Encoder(nn.Module):
 
     Three convolutions of 4 x 4 with stride 2 and 32 channels are followed by two linear maps, all with ReLU. Images of
     32 x 32 pixels become 512, then 256, then 128 features; the 12 x 12 pixels of a cell of the relational games become
-    32, 256 and 128.
-
-    Args:
-        channels: channels of an image.
-        height: height of an image in pixels, at least 8.
-        width: width of an image in pixels, at least 8.
-        features: length of a feature vector.
-        trained: False for a random encoder whose weights are not trained.
+    32, 256 and 128. Unless `trained`, the encoder keeps its random weights.
 
     >>> encoder = Encoder(channels=3, height=32, width=32)
     >>> sum(weight.numel() for weight in encoder.parameters())
     198624
     >>> encoder(torch.zeros(5, 3, 32, 32)).shape
     torch.Size([5, 128])
-
     """
 
     def __init__(self, channels: int, height: int, width: int, features: int = 128, trained: bool = True) -> None:
@@ -50,10 +41,9 @@ class Encoder(nn.Module):
         self.shape = (channels, height, width)
         self.features = features
         filters, hidden = 32, 256
-        counts = [channels, *[filters] * HALVINGS]
         parts: list[nn.Module] = []
-        for before, after in pairwise(counts):
-            parts += [_convolution(before, after), nn.ReLU()]
+        for before in (channels, *[filters] * (HALVINGS - 1)):
+            parts += [_convolution(before, filters), nn.ReLU()]
         flat = filters * (height >> HALVINGS) * (width >> HALVINGS)
         self.convolutions = nn.Sequential(*parts, nn.Flatten())
         self.dense = nn.Sequential(layer(flat, hidden, "relu"), nn.ReLU(), layer(hidden, features, "relu"), nn.ReLU())

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.relational.corelnet import Kind, build_similarity, check_segments
+from mnemoscope.base.array_types import Bool
 from mnemoscope.relational.layers import layer, lstm
-from mnemoscope.relational.network import EncodedObjects, ModelOptions, ProblemLike
-from mnemoscope.relational.similarity import RelationMask
+from mnemoscope.relational.network import EncodedObjects, Logits, ModelOptions, Objects, ProblemLike, Relations
+from mnemoscope.relational.similarity import Kind, RelationMask, build_similarity, check_segments
 from mnemoscope.relational.similarity_model import Scores, SimilarityModel
 
 KEY, HIDDEN = 256, 512
@@ -31,10 +30,8 @@ class ESBN(SimilarityModel):
     computed beforehand: they are the relations of this model.
 
     Args:
-        problem: the task, or the sizes of its problems.
         similarity: the similarity of objects: "symmetric" as published, "asymmetric" as in Kerg, section 7.2.
         sensory: append z_t to the key that the LSTM reads (Kerg, Fig 4), and 0 at the extra step.
-        options: `segmented`, `trained_encoder` and `l1` of `RelationalModel`.
 
     >>> from mnemoscope.relational.network import Sizes
     >>> sum(weight.numel() for weight in ESBN(Sizes(objects=6, choices=2)).parameters())
@@ -64,18 +61,14 @@ class ESBN(SimilarityModel):
     def scores(self, encoded: EncodedObjects) -> Scores:
         return self.similarity.parts(encoded)
 
-    def compare(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def compare(self, encoded: EncodedObjects) -> Relations:
         """Return the weights w and confidences c of the objects stored before each object."""
         scores = self.similarity.scores(encoded).squeeze(1)  # (batch, objects, objects)
         weights = RelationMask().softmax(scores[:, 1:, :-1])  # a row holds the objects before its object
         confidence = torch.sigmoid(self.gain * scores + self.bias).tril(-1)
         return torch.stack([pad(weights, (0, 1, 1, 0)), confidence], dim=1)
 
-    def decide(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        z: Float[Tensor, "batch objects features"] | None,
-    ) -> Float[Tensor, "batch choices"]:
+    def decide(self, relations: Relations, z: Objects | None) -> Logits:
         weights, confidence = relations.unbind(1)
         mean_confidence = (weights * confidence).sum(2, keepdim=True)
         state = self.controller.initial_state(len(weights))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.lstm import LSTM, LSTMState
-from mnemoscope.relational.network import FEATURES, EncodedObjects, ModelOptions, ProblemLike
+from mnemoscope.relational.network import FEATURES, EncodedObjects, Logits, ModelOptions, ProblemLike
 from mnemoscope.relational.recurrent import Recurrent
 
 DEPTH = 3
@@ -107,7 +107,7 @@ class MNM(Recurrent):
         self.out.reset_parameters()  # the initial weights of torch
         self._error: Tensor | None = None
 
-    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+    def answer(self, encoded: EncodedObjects) -> Logits:
         output, state = self.read(encoded)
         if self.training:
             self._error = state.error.mean() / self.objects

@@ -1,10 +1,10 @@
-"""The base of all relational models: encoder, context normalisation and answer."""
+"""The base of all relational models: a batch of problems, encoder, context normalisation and answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol, TypedDict, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,30 @@ from mnemoscope.relational.encoder import Encoder, SparseProjection, gather
 
 FEATURES = 128
 """Features of an encoded object, in all models."""
+Objects = Float[Tensor, "batch objects features"]
+"""Features of the objects of a batch of problems."""
+Relations = Float[Tensor, "batch relations objects objects"]
+"""Relation matrices of a batch of problems; row i compares object i with all others."""
+Logits = Float[Tensor, "batch choices"]
+"""Logits of the possible answers."""
+
+
+class Scenes(NamedTuple):
+    """A batch of relational problems; each distinct image is stored once."""
+
+    images: Float[Tensor, "distinct channels height width"]
+    objects: Int[Tensor, "batch objects"]
+    """Index of the image of each object."""
+    labels: Int[Tensor, " batch"]
+
+    def to(self, device: torch.device | str) -> Scenes:
+        """Return the scenes on `device`."""
+        return Scenes(*(part.to(device) for part in self))
+
+    def part(self, which: slice) -> Scenes:
+        """Return the problems `which`, with the images that occur in them."""
+        shown, objects = self.objects[which].unique(return_inverse=True)
+        return Scenes(self.images[shown], objects, self.labels[which])
 
 
 @runtime_checkable
@@ -25,32 +49,26 @@ class ProblemLike(Protocol):
     @property
     def objects(self) -> int:
         """Number of objects of a problem, T."""
-        ...
 
     @property
     def choices(self) -> int:
         """Number of possible answers, y."""
-        ...
 
     @property
     def channels(self) -> int:
         """Channels of an image."""
-        ...
 
     @property
     def height(self) -> int:
         """Height of an image in pixels."""
-        ...
 
     @property
     def width(self) -> int:
         """Width of an image in pixels."""
-        ...
 
     @property
     def segments(self) -> tuple[int, ...] | None:
         """Lengths of the segments that segmented context normalisation treats separately."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +92,7 @@ class EncodedObjects:
     norm: ContextNorm
 
     @cached_property
-    def z(self) -> Float[Tensor, "batch objects features"]:
+    def z(self) -> Objects:
         """Normalised objects, `N(s)`."""
         return self.norm(gather(self.features, self.objects))
 
@@ -123,11 +141,11 @@ class RelationalModel(nn.Module):
 
     def forward(
         self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
-    ) -> Float[Tensor, "batch choices"]:
+    ) -> Logits:
         """Return the logits of the choices; `objects` holds the index of each object's image."""
         return self.answer(self.encode(images, objects))
 
-    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+    def answer(self, encoded: EncodedObjects) -> Logits:
         """Return the logits of the choices."""
         raise NotImplementedError(f"{type(self).__name__} must define answer(encoded).")
 
@@ -154,7 +172,7 @@ class RelationalModel(nn.Module):
         return EncodedObjects(features if self.sparse is None else self.sparse(features), objects, self.norm)
 
 
-def with_positions(z: Float[Tensor, "batch objects features"]) -> Float[Tensor, "batch objects features_and_position"]:
+def with_positions(z: Objects) -> Float[Tensor, "batch objects features_and_position"]:
     """Append the position 0, 1, ... of each object as a feature (Webb et al. 2021)."""
     positions = torch.arange(z.shape[1], dtype=z.dtype, device=z.device).view(1, -1, 1)
     return torch.cat([z, positions.expand(len(z), -1, 1)], dim=2)

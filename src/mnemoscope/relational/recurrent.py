@@ -13,7 +13,7 @@ from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.state import State
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational.layers import layer, lstm
-from mnemoscope.relational.network import EncodedObjects, ModelOptions, ProblemLike, RelationalModel
+from mnemoscope.relational.network import EncodedObjects, Logits, ModelOptions, ProblemLike, RelationalModel
 
 Reader = Literal["lstm", "ntm"]
 HIDDEN, SLOTS, SLOT = 512, 10, 256
@@ -24,11 +24,9 @@ class Recurrent(RelationalModel):
     """A cell that reads the normalised objects; a linear map of its last output gives the answer.
 
     Args:
-        problem: the task, or the sizes of its problems.
         cell: "lstm", with 512 units (Webb et al. 2021); "ntm", a Turing machine with such a controller and a learned
             memory of 10 x 256, whose answer depends on the controller and the last reads; or any cell that takes the
             128 features of an object.
-        options: `segmented`, `trained_encoder` and `l1` of `RelationalModel`.
 
     """
 
@@ -43,7 +41,7 @@ class Recurrent(RelationalModel):
             raise ValueError(f"Objects have {self.features} features, but the cell takes {self.cell.input_size}.")
         self.out = layer(self.cell.output(self.cell.initial_state(1)).shape[-1], self.choices)
 
-    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+    def answer(self, encoded: EncodedObjects) -> Logits:
         return self.out(self.read(encoded)[0])
 
     def read(self, encoded: EncodedObjects) -> tuple[Float[Tensor, "batch outputs"], State]:

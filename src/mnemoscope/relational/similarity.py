@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +13,12 @@ from torch.nn.functional import gumbel_softmax, one_hot
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.relational.encoder import gather
-from mnemoscope.relational.network import EncodedObjects
+from mnemoscope.relational.network import EncodedObjects, ModelOptions, Relations
 from mnemoscope.relational.similarity_model import Scores, numbered_names
 
+Kind = Literal["symmetric", "asymmetric", "difference", "distance", "mixture"]
 KEY = 64
 """Length of the keys by which rules compete; Kerg, section 7.3, does not give it."""
-
 FEW_OBJECTS = 16
 """Largest number of objects whose products are computed elementwise on a CPU."""
 
@@ -76,6 +77,9 @@ class RelationMask:
 class Similarity(nn.Module):
     """Scores of pairs of objects, and the relations computed from them. A subclass defines `scores`."""
 
+    normalised = True
+    """Whether a relation is the softmax of each row of scores, and not the scores themselves."""
+
     def __init__(self, relations: int = 1, mask: RelationMask | None = None) -> None:
         super().__init__()
         check_whole(1, relations=relations)
@@ -85,25 +89,22 @@ class Similarity(nn.Module):
     def extra_repr(self) -> str:
         return f"relations={self.relations}, {self.mask}"
 
-    def scores(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def scores(self, encoded: EncodedObjects) -> Relations:
         """Return the scores of all pairs: row i compares object i with all others."""
         raise NotImplementedError(f"{type(self).__name__} must define scores(encoded).")
 
     def parts(self, encoded: EncodedObjects) -> Scores:
         """Return the scores with their names, and whether the relations use them."""
-        scores = self.scores(encoded)
-        return Scores(
-            scores, numbered_names("relation", self.relations), scores.new_ones(scores.shape[:2], dtype=torch.bool)
-        )
+        return Scores.all_used(self.scores(encoded), numbered_names("relation", self.relations))
 
-    def forward(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
-        """Return the relations that a decoder reads: the softmax of each row of scores."""
-        return self.mask.softmax(self.scores(encoded))
+    def forward(self, encoded: EncodedObjects) -> Relations:
+        """Return the relations that a decoder reads."""
+        return (self.mask.softmax if self.normalised else self.mask.apply)(self.scores(encoded))
 
 
 def _products(
     first: Float[Tensor, "batch relations objects features"], second: Float[Tensor, "batch relations objects features"]
-) -> Float[Tensor, "batch relations objects objects"]:
+) -> Relations:
     """Return the inner products of all pairs; on a CPU, elementwise products are faster than many small matmuls."""
     if first.is_cuda or first.shape[2] > FEW_OBJECTS:
         return first @ second.mT
@@ -122,7 +123,7 @@ class Symmetric(Similarity):
         # without a bias, because N subtracts the mean
         self.project = None if relations == 1 else nn.Linear(features, relations * features, bias=False)
 
-    def scores(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def scores(self, encoded: EncodedObjects) -> Relations:
         z = encoded.z.unsqueeze(1) if self.project is None else encoded.project(self.project).transpose(1, 2)
         return _products(z, z)
 
@@ -138,7 +139,7 @@ class Asymmetric(Similarity):
         self.reference = nn.Linear(features, relations * features, bias=False)
         self.comparison = nn.Linear(features, relations * features, bias=False)
 
-    def scores(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def scores(self, encoded: EncodedObjects) -> Relations:
         reference = encoded.project(self.reference).transpose(1, 2)
         comparison = encoded.project(self.comparison).transpose(1, 2)
         return _products(reference, comparison)
@@ -152,31 +153,29 @@ class Distance(Similarity):
     softmax over many features is 1 for an object with itself and 0 for all others.
     """
 
+    normalised = False
+
     def __init__(self, features: int, relations: int = 1, mask: RelationMask | None = None) -> None:
         super().__init__(relations, mask)
         self.project = nn.Linear(features, relations, bias=False)  # a bias would cancel
 
-    def scores(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def scores(self, encoded: EncodedObjects) -> Relations:
         values = gather(self.project(encoded.features), encoded.objects).mT  # (batch, relations, objects)
         return (values.unsqueeze(-1) - values.unsqueeze(-2)).abs()
-
-    def forward(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
-        return self.mask.apply(self.scores(encoded))
 
 
 class Difference(Similarity):
     """`D_ij = w (z_i - z_j)` (Kerg, section 7.2), without a softmax."""
 
+    normalised = False
+
     def __init__(self, features: int, relations: int = 1, mask: RelationMask | None = None) -> None:
         super().__init__(relations, mask)
         self.size = nn.Linear(features, relations, bias=False)  # a bias would cancel
 
-    def scores(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def scores(self, encoded: EncodedObjects) -> Relations:
         sizes = self.size(encoded.z).mT  # (batch, relations, objects)
         return sizes.unsqueeze(-1) - sizes.unsqueeze(-2)
-
-    def forward(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
-        return self.mask.apply(self.scores(encoded))
 
 
 class Mixture(Similarity):
@@ -184,15 +183,8 @@ class Mixture(Similarity):
 
     Each rule has a learned key. The query is a linear map of all encoded objects, concatenated: their mean would carry
     no information, because context normalisation makes it the same for all problems. In training, the winner is sampled
-    by Gumbel-softmax with straight-through gradients; otherwise it is the rule with the largest product of query and
-    key.
-
-    Args:
-        rules: similarities with the same number of relations and the same mask.
-        features: number of features of an object.
-        objects: number of objects of a problem.
-        temperature: temperature of the Gumbel-softmax.
-
+    by Gumbel-softmax of this temperature with straight-through gradients; otherwise it is the rule with the largest
+    product of query and key.
     """
 
     def __init__(self, rules: Sequence[Similarity], features: int, objects: int, temperature: float = 1.0) -> None:
@@ -215,7 +207,7 @@ class Mixture(Similarity):
             return gumbel_softmax(logits, self.temperature, hard=True)
         return one_hot(logits.argmax(1), len(self.keys)).to(logits.dtype)
 
-    def scores(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def scores(self, encoded: EncodedObjects) -> Relations:
         return self._mixed(encoded, [rule.scores(encoded) for rule in self._rules()])
 
     def parts(self, encoded: EncodedObjects) -> Scores:
@@ -227,7 +219,7 @@ class Mixture(Similarity):
         won = self.winners(encoded).bool().repeat_interleave(self.relations, dim=1)
         return Scores(torch.cat(matrices, 1), tuple(names), won)
 
-    def forward(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def forward(self, encoded: EncodedObjects) -> Relations:
         return self._mixed(encoded, [rule(encoded) for rule in self._rules()])
 
     def _rules(self) -> list[Similarity]:
@@ -236,3 +228,24 @@ class Mixture(Similarity):
     def _mixed(self, encoded: EncodedObjects, matrices: list[Tensor]) -> Tensor:
         weights = self.winners(encoded).view(-1, len(matrices), 1, 1, 1)
         return (weights * torch.stack(matrices, 1)).sum(1)
+
+
+def check_segments(kind: Kind, sensory: bool, **options: Unpack[ModelOptions]) -> None:
+    """Raise if a model has segments but reads nothing that is normalised."""
+    if kind == "distance" and options.get("segmented") and not sensory:
+        raise ValueError(
+            "Distances use objects that are not normalised, so that segments would change nothing: omit segmented."
+        )
+
+
+def build_similarity(
+    kind: Kind, features: int, objects: int, relations: int = 1, mask: RelationMask | None = None
+) -> Similarity:
+    """Build a similarity by its name."""
+    simple = {"symmetric": Symmetric, "asymmetric": Asymmetric, "difference": Difference, "distance": Distance}
+    if kind in simple:
+        return simple[kind](features, relations, mask)
+    if kind == "mixture":
+        rules = [Symmetric(features, relations, mask), Difference(features, relations, mask)]
+        return Mixture(rules, features, objects)
+    raise ValueError(f"similarity must be one of {', '.join(map(repr, get_args(Kind)))}, but is {kind!r}.")

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.relational.network import EncodedObjects, RelationalModel
+from mnemoscope.base.array_types import Bool
+from mnemoscope.relational.network import EncodedObjects, Logits, Objects, RelationalModel, Relations
 
 
 class Scores(NamedTuple):
     """Similarities between the objects of a batch of problems, before a softmax and before rules compete."""
 
-    matrices: Float[Tensor, "batch matrices objects objects"]
-    """Row i compares object i with all others."""
+    matrices: Relations
     names: tuple[str, ...]
     """Names of the matrices; "" if there is only one."""
     used: Bool[Tensor, "batch matrices"]
     """Whether the relations use a matrix: if rules compete, only the matrices of the winner are used."""
 
+    @classmethod
+    def all_used(cls, matrices: Relations, names: tuple[str, ...]) -> Scores:
+        """Return scores whose matrices are all used."""
+        return cls(matrices, names, matrices.new_ones(matrices.shape[:2], dtype=torch.bool))
+
 
 class SimilarityModel(RelationalModel):
     """A model that computes relation matrices between its objects, and answers from them.
 
-    A subclass defines `scores`, `compare`, `decide`, `read` and `relation_names`.
+    A subclass defines `scores`, `decide` and `relation_names`, and `compare` and `read` unless it reads the softmax of
+    all scores.
     """
 
     sensory: bool = False
@@ -34,29 +40,25 @@ class SimilarityModel(RelationalModel):
         """Return the similarities from which the relations are computed."""
         raise NotImplementedError(f"{type(self).__name__} must define scores(encoded).")
 
-    def compare(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
+    def compare(self, encoded: EncodedObjects) -> Relations:
         """Return the relations that the decision reads."""
-        raise NotImplementedError(f"{type(self).__name__} must define compare(encoded).")
+        return self.scores(encoded).matrices.softmax(-1)
 
-    def decide(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        z: Float[Tensor, "batch objects features"] | None,
-    ) -> Float[Tensor, "batch choices"]:
+    def decide(self, relations: Relations, z: Objects | None) -> Logits:
         """Return the logits of the choices, from the relations and, for a `sensory` model, the normalised objects z."""
         raise NotImplementedError(f"{type(self).__name__} must define decide(relations, z).")
 
     @property
     def read(self) -> Bool[Tensor, "objects objects"]:
         """Mask of the relation entries that the decision reads; the others are 0 or ignored."""
-        raise NotImplementedError(f"{type(self).__name__} must define read.")
+        return torch.ones(self.objects, self.objects, dtype=torch.bool)
 
     @property
     def relation_names(self) -> tuple[str, ...]:
         """Names of the relations, in order; "" if there is only one."""
         raise NotImplementedError(f"{type(self).__name__} must define relation_names.")
 
-    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+    def answer(self, encoded: EncodedObjects) -> Logits:
         return self.decide(self.compare(encoded), encoded.z if self.sensory else None)
 
 

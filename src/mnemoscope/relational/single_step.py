@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.model import Model
-from mnemoscope.relational.network import RelationalModel
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import RelationalModel, Scenes
 
 
 class SingleStepModel(Model):

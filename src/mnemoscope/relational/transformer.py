@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Float
 from mnemoscope.relational.decoders import by_head
 from mnemoscope.relational.layers import mlp
-from mnemoscope.relational.network import EncodedObjects, ModelOptions, ProblemLike
+from mnemoscope.relational.network import EncodedObjects, Logits, ModelOptions, Objects, ProblemLike, Relations
 from mnemoscope.relational.similarity_model import Scores, SimilarityModel, numbered_names
 
 HEADS = 8
@@ -46,17 +46,9 @@ class Transformer(SimilarityModel):
 
     def scores(self, encoded: EncodedObjects) -> Scores:
         queries, keys, _ = self._projected(encoded.z + self.positions)
-        scores = queries @ keys.mT * queries.shape[-1] ** -0.5
-        return Scores(scores, self.relation_names, scores.new_ones(scores.shape[:2], dtype=torch.bool))
+        return Scores.all_used(queries @ keys.mT * queries.shape[-1] ** -0.5, self.relation_names)
 
-    def compare(self, encoded: EncodedObjects) -> Float[Tensor, "batch relations objects objects"]:
-        return self.scores(encoded).matrices.softmax(-1)
-
-    def decide(
-        self,
-        relations: Float[Tensor, "batch relations objects objects"],
-        z: Float[Tensor, "batch objects features"] | None,
-    ) -> Float[Tensor, "batch choices"]:
+    def decide(self, relations: Relations, z: Objects | None) -> Logits:
         assert z is not None, "A transformer mixes the objects, and so needs z."
         layer, x = self.layer, z + self.positions
         mixed = (relations @ self._projected(x)[2]).transpose(1, 2).flatten(2)
@@ -64,13 +56,9 @@ class Transformer(SimilarityModel):
         x = layer.norm2(x + layer.linear2(torch.relu(layer.linear1(x))))
         return self.out(self.last(x).mean(1))
 
-    def answer(self, encoded: EncodedObjects) -> Float[Tensor, "batch choices"]:
+    def answer(self, encoded: EncodedObjects) -> Logits:
         # the same as `decide`, with torch's faster layer
         return self.out(self.last(self.layer(encoded.z + self.positions)).mean(1))
-
-    @property
-    def read(self) -> Bool[Tensor, "objects objects"]:
-        return torch.ones(self.objects, self.objects, dtype=torch.bool)
 
     @property
     def relation_names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational.shape_images import SIDE, shapes
 from mnemoscope.tasks.relational.shape_task import HeldOutShapes
 from mnemoscope.tasks.relational.task import balanced

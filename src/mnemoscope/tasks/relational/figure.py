@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational.basic import Completion, MatchToSample
 from mnemoscope.tasks.relational.comparison import Comparison
 from mnemoscope.tasks.relational.games import RelationalGame

@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from mnemoscope.base.suggestions import did_you_mean
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational.game_rules import CELLS, RULES
 from mnemoscope.tasks.relational.scene_objects import CELL, GRID, game_objects
 from mnemoscope.tasks.relational.task import RelationalTask

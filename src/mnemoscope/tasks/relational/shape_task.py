@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational.shape_images import SHAPES, SIDE, shapes
 from mnemoscope.tasks.relational.task import RelationalTask, sample_distinct
 from mnemoscope.tasks.splits import Split

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float, Int
-from mnemoscope.relational.scene_batch import Scenes
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 
 
