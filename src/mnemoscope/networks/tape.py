@@ -67,10 +67,10 @@ def matntm(
 ) -> TuringMachine:
     """Return a matrix NTM: a Turing machine whose states and slots are matrices (Renanse et al. 2021, Fig 1).
 
-    An input matrix has `input_size` entries, row by row, and the state of the controller `hidden_size` rows and columns.
-    The `controller` is "rnn", with `layers` (3 by default) in one recurrence, or "lstm", with one. The built-in readout,
-    as published, has `output_size` entries; None where another readout follows. Inputs and outputs are as square as
-    possible unless `input_rows` and `output_rows` are given. The other options are those of
+    An input matrix has `input_size` entries, row by row; the state of the controller has `hidden_size` rows and
+    columns. The `controller` is "rnn", with `layers` (3 by default) in one recurrence, or "lstm", with one. The readout
+    of the machine, as published, has `output_size` entries; None where another readout follows. Inputs and outputs are
+    as square as possible unless `input_rows` and `output_rows` are given. The other options are those of
     `memory.tape.TuringMachine`. The published networks (Table 1) have hidden_size = 15 and 3 layers for copying 5 x 5
     matrices, hidden_size = 20 and 4 layers for associative recall.
 

@@ -44,31 +44,20 @@ class Scenes(NamedTuple):
 
 @runtime_checkable
 class ProblemLike(Protocol):
-    """Sizes of a problem that a model needs; every relational task has them."""
+    """The sizes of a problem that a model needs, as described in `Sizes`; every relational task has them."""
 
     @property
-    def objects(self) -> int:
-        """Number of objects of a problem, T."""
-
+    def objects(self) -> int: ...
     @property
-    def choices(self) -> int:
-        """Number of possible answers, y."""
-
+    def choices(self) -> int: ...
     @property
-    def channels(self) -> int:
-        """Channels of an image."""
-
+    def channels(self) -> int: ...
     @property
-    def height(self) -> int:
-        """Height of an image in pixels."""
-
+    def height(self) -> int: ...
     @property
-    def width(self) -> int:
-        """Width of an image in pixels."""
-
+    def width(self) -> int: ...
     @property
-    def segments(self) -> tuple[int, ...] | None:
-        """Lengths of the segments that segmented context normalisation treats separately."""
+    def segments(self) -> tuple[int, ...] | None: ...
 
 
 @dataclass(frozen=True)
@@ -76,11 +65,16 @@ class Sizes:
     """Sizes of a problem, without a task. The images of Kerg, C.1 Table 1, have 3 channels."""
 
     objects: int
+    """Number of objects of a problem, T."""
     choices: int
+    """Number of possible answers, y."""
     channels: int = 3
     height: int = 32
+    """Height of an image, in pixels."""
     width: int = 32
+    """Width of an image, in pixels."""
     segments: tuple[int, ...] | None = None
+    """Lengths of the segments that segmented context normalisation treats separately."""
 
 
 @dataclass(frozen=True)
