@@ -29,7 +29,7 @@ def representatives(*cases: str) -> pytest.MarkDecorator:
     return pytest.mark.representatives(*cases)
 
 
-def skip_all_but_representatives(items: Iterable[pytest.Item]) -> None:
+def skip_all_but_representatives(items: Iterable[Any]) -> None:
     """Mark the other cases of tests with representatives as slow; raise if one of them is no case of its test."""
     found: dict[str, set[str]] = {}
     named: dict[str, set[str]] = {}
@@ -37,10 +37,10 @@ def skip_all_but_representatives(items: Iterable[pytest.Item]) -> None:
         chosen = item.get_closest_marker("representatives")
         if chosen is None:
             continue
-        test, _, case = item.nodeid.partition("[")
+        test, case = f"{item.path}::{item.originalname}", item.callspec.id
         named[test] = {*chosen.args}
-        found.setdefault(test, set()).add(case[:-1])
-        if case[:-1] not in chosen.args:
+        found.setdefault(test, set()).add(case)
+        if case not in chosen.args:
             item.add_marker(SLOW)
     for test, cases in named.items():
         if len(found[test]) > len(cases) and not cases <= found[test]:  # fewer if a case is run by its name
