@@ -12,18 +12,8 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning_study import by_name, finite
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.renanse2021.tape import (
-    BASE,
-    FEW_STEPS,
-    LEARNING_NTM,
-    MATNTM,
-    MIXED,
-    NTM,
-    OURS,
-    PAPER,
-    SMALL,
-    TapeStudy,
-)
+from mnemoscope.studies.renanse2021 import tape
+from mnemoscope.studies.renanse2021.tape import LEARNING_NTM, MATNTM, MIXED, OURS, PAPER, SEEDS, TapeStudy
 
 MATRIX: dict[str, dict[str, Any]] = {
     "matrix rnn, 3 layers": {**MATNTM, "cell_options": {"controller": "rnn", "layers": 3}, **MIXED},
@@ -40,7 +30,7 @@ VECTOR: dict[str, dict[str, Any]] = {
 PUBLISHED: dict[str, dict[str, Any]] = {
     **{name: {**MATNTM, "cell_options": network["cell_options"]} for name, network in MATRIX.items()},
     **{
-        name: {**NTM, "cell_options": network["cell_options"], "batch_size": 1, "steps": 1_000_000}
+        name: {**tape.NTM, "cell_options": network["cell_options"], "batch_size": 1, "steps": 1_000_000}
         for name, network in VECTOR.items()
     },
 }
@@ -54,18 +44,13 @@ BETTER = Claim(
     tolerance=(-25.0, 0.0),
     reason="neither task, sizes nor iterations of that comparison are published",
 )
-SEEDS = (0, 1, 2, 3, 4)
+GRAVES = Source("graves2014", "section 4.1")
 SOLVED = (0.0, 0.01)
 """Range of wrong bits, of 8, that counts as solved."""
 
 
-def _small(network: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    return {
-        **network,
-        "hidden_size": SMALL[kind]["hidden_size"],
-        "task_options": {},
-        "cell_options": {**SMALL[kind]["cell_options"], **network["cell_options"]},
-    }
+def _small(network: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
+    return {**network, **small, "task_options": {}, "cell_options": small["cell_options"] | network["cell_options"]}
 
 
 class ControllerComparison(TapeStudy):
@@ -76,30 +61,22 @@ class ControllerComparison(TapeStudy):
     question = "Does a machine learn to copy faster with a Matrix LSTM than with a Matrix RNN as its controller?"
     claims = (
         BETTER,
-        Claim(about("matrix rnn, 3 layers"), "parameters", 4121, PAPER("Table 1"), tolerance=(4121, 4121)),
-        Claim(about("feed-forward"), "wrong bits", "solves it", Source("graves2014", "section 4.1"), tolerance=SOLVED),
-        Claim(
-            about("lstm"),
-            "wrong bits",
-            "solves it, in fewer iterations",
-            Source("graves2014", "section 4.1"),
-            tolerance=SOLVED,
-        ),
+        tape.published_parameters("matrix rnn, 3 layers", 4121),
+        Claim(about("feed-forward"), "wrong bits", "solves it", GRAVES, tolerance=SOLVED),
+        Claim(about("lstm"), "wrong bits", "solves it, in fewer iterations", GRAVES, tolerance=SOLVED),
     )
-    base = replace(BASE, name="controller-comparison")
+    base = replace(tape.BASE, name="controller-comparison")
     published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
     reported_lengths = (40,)
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Smoke test: a few iterations of three small machines with up to two items.",
+        "smoke": tape.smoke(
+            "three small machines with up to two items",
             {
-                "networks": {
-                    "matrix rnn, 3 layers": _small(MATRIX["matrix rnn, 3 layers"], "matntm"),
-                    "matrix lstm": _small(MATRIX["matrix lstm"], "matntm"),
-                    "feed-forward": _small(VECTOR["feed-forward"], "ntm"),
-                },
-                "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
+                "matrix rnn, 3 layers": _small(MATRIX["matrix rnn, 3 layers"], tape.SMALL["matntm"]),
+                "matrix lstm": _small(MATRIX["matrix lstm"], tape.SMALL["matntm"]),
+                "feed-forward": _small(VECTOR["feed-forward"], tape.SMALL_NTM),
             },
+            longest=2,
         ),
         "cpu": Preset(
             "Sizes as published; RMSprop with momentum 0.9 at 0.0001 for matrices, as published, and at 0.0003 for "

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.studies.renanse2021 import tape
 from mnemoscope.studies.renanse2021.matrix_copy import LEARNING
-from mnemoscope.studies.renanse2021.ntm_copy import BITS, LENGTHS, prototype_claims
-from mnemoscope.studies.renanse2021.tape import (
-    BASE,
-    FASTER,
-    FEW_STEPS,
-    LEARNING_NTM,
-    MATNTM,
-    NTM,
-    OURS,
-    PAPER,
-    SMALL,
-    TapeStudy,
-    by_length,
-)
+from mnemoscope.studies.renanse2021.ntm_copy import PROTOTYPE_CLAIMS, WRONG_BITS
+from mnemoscope.studies.renanse2021.tape import MATNTM, OURS, PAPER, SEEDS, TapeStudy, by_length
 
 NETWORKS: dict[str | Subject, dict[str, Any]] = {
     "matntm": LEARNING["matntm"],
-    about("matntm", lengths="all at once", label="matntm, all at once"): {
-        **MATNTM,
-        **FASTER,
-        "task_options": {"mixed": True},
-    },
-    "ntm": LEARNING_NTM,
+    about("matntm", lengths="all at once", label="matntm, all at once"): {**MATNTM, **tape.FASTER, **tape.MIXED},
+    "ntm": tape.LEARNING_NTM,
 }
 """The networks of the studies matrix-copy and ntm-copy, and a MatNTM that sees all lengths from the beginning."""
-PROTOTYPE: dict[str, Any] = {**NTM, "optimiser": "adam", "momentum": 0.0, "learning_rate": 1e-3, "steps": 2500}
+PROTOTYPE: dict[str, Any] = {**tape.NTM, "optimiser": "adam", "momentum": 0.0, "learning_rate": 1e-3, "steps": 2500}
 """Recipe of the prototype of the vector machine, which copied after this many iterations."""
 LONGEST = "longest length without a wrong bit, and none at shorter ones"
-SEEDS = (0, 1, 2, 3, 4)
 
 
 class LengthGeneralisation(TapeStudy):
@@ -59,22 +44,17 @@ class LengthGeneralisation(TapeStudy):
             tolerance=(48, 1000),
             better="higher",
         ),
-        *prototype_claims(),
+        *PROTOTYPE_CLAIMS,
     )
-    base = replace(BASE, name="length-generalisation")
+    base = replace(tape.BASE, name="length-generalisation")
     published_changes: Mapping[str, Mapping[str, Any]] = {"matntm": MATNTM, "ntm": PROTOTYPE}
-    lengths: Mapping[str, Mapping[int, float]] = {
-        "matntm": {48: 0.0},
-        "ntm": {length: BITS * share for length, share in LENGTHS.items()},
-    }
+    lengths: Mapping[str, Mapping[int, float]] = {"matntm": {48: 0.0}, "ntm": WRONG_BITS}
     reported_lengths = (30, 40, 48, 60, 80, 120)
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Smoke test: a few iterations of two small machines with up to two items, tests with up to twelve.",
-            {
-                "networks": {name: SMALL[name] for name in ("matntm", "ntm")},
-                "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
-            },
+        "smoke": tape.smoke(
+            "two small machines with up to two items, tests with up to twelve",
+            {"matntm": tape.SMALL["matntm"], "ntm": tape.SMALL_NTM},
+            longest=2,
         ),
         "cpu": Preset(
             "Sizes as published, our recipes of the studies matrix-copy and ntm-copy; at most 4,000 iterations of 16 "
@@ -85,7 +65,7 @@ class LengthGeneralisation(TapeStudy):
         "paper": Preset(
             "As cpu, with 53,000 iterations as published, without stopping early, on a GPU; five seeds.",
             {"networks": NETWORKS, "changes": {**OURS, "device": "cuda", "target_loss": None, "target_score": None}},
-            (0, 1, 2, 3, 4),
+            SEEDS,
         ),
     }
     cites = ("renanse2021", "graves2014", "collier2018")
@@ -103,12 +83,8 @@ class LengthGeneralisation(TapeStudy):
 
 def _longest_without_error(tested: Mapping[int, float]) -> int:
     """Return the longest tested length up to which no bit is wrong; 0 if a bit is wrong at the shortest length."""
-    longest = 0
-    for length in sorted(tested):
-        if tested[length] > 0:
-            break
-        longest = length
-    return longest
+    without_error = takewhile(lambda length: tested[length] == 0, sorted(tested))
+    return max(without_error, default=0)
 
 
 STUDY = LengthGeneralisation()

@@ -9,6 +9,7 @@ has both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ LARGEST_VECTOR = 36
 """Most units for which a vector network is compared with a matrix network of the same size."""
 RADIUS = 0.95
 """Spectral radius of general networks."""
+PAPER = partial(Source, "renanse2021")
+KRONECKER = "C is a sum of Kronecker products, not a product of sums"
+BELOW_1, ONE = (0, 1 - 1e-9), (1 - 1e-9, 1 + 1e-9)
 
 
 def _cases(normal: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -47,42 +51,17 @@ class MatrixCapacity(ComputedStudy):
     title = "What matrix networks hold"
     question = "Do networks whose state is a matrix hold less than those whose state is a vector?"
     claims = (
-        Claim(
-            about("normal"),
-            "published formulas",
-            "below 1",
-            Source("renanse2021", "Theorem 2, Fig 2 C-E"),
-            tolerance=(0, 1 - 1e-9),
-        ),
-        Claim(
-            about("normal"),
-            "exact",
-            "below 1",
-            Source("renanse2021", "Corollary 2.1"),
-            tolerance=(0, 1 - 1e-9),
-            reason="C is a sum of Kronecker products, not a product of sums",
-        ),
-        Claim(
-            about("normal"),
-            "exact, corrected",
-            "1",
-            Source("mnemoscope", "C is a sum of Kronecker products, not a product of sums"),
-            tolerance=(1 - 1e-9, 1 + 1e-9),
-        ),
-        Claim(
-            EVERYTHING,
-            "normal vector networks",
-            "1",
-            Source("renanse2021", "Fig 2 C; also Ganguli et al. 2008"),
-            tolerance=(1 - 1e-9, 1 + 1e-9),
-        ),
-        Claim(about("general"), "best total / N^2", "at most 1", Source("renanse2021", "Theorem 3"), tolerance=(0, 1)),
+        Claim(about("normal"), "published formulas", "below 1", PAPER("Theorem 2, Fig 2 C-E"), BELOW_1),
+        Claim(about("normal"), "exact", "below 1", PAPER("Corollary 2.1"), BELOW_1, reason=KRONECKER),
+        Claim(about("normal"), "exact, corrected", "1", Source("mnemoscope", KRONECKER), ONE),
+        Claim(EVERYTHING, "normal vector networks", "1", PAPER("Fig 2 C; also Ganguli et al. 2008"), ONE),
+        Claim(about("general"), "best total / N^2", "at most 1", PAPER("Theorem 3"), (0, 1)),
         Claim(
             about("general"),
             "best W / worst W",
             "1",
-            Source("renanse2021", "after Theorem 3: no dependence on W"),
-            tolerance=(1 - 1e-9, 1 + 1e-9),
+            PAPER("after Theorem 3: no dependence on W"),
+            ONE,
             reason="the total is a quadratic form in W",
         ),
     )
@@ -97,8 +76,7 @@ class MatrixCapacity(ComputedStudy):
             "Up to 225 units a side, five seeds; some minutes.",
             {
                 "cases": _cases(
-                    (3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225),
-                    (3, 4, 5, 6, 8, 10, 12),
+                    (3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 25, 64, 100, 144, 196, 225), (3, 4, 5, 6, 8, 10, 12)
                 )
             },
             (0, 1, 2, 3, 4),
@@ -134,25 +112,18 @@ class MatrixCapacity(ComputedStudy):
         normal = [run for run in results if run.trial.settings["kind"] == "normal"]
         general = [run for run in results if run.trial.settings["kind"] == "general"]
 
-        def row(number: int, trials: Sequence[Finished], measured: Sequence[float], ours: str, remark: str) -> Row:
-            return self.compare(trials, self.claims[number], measured, ours, remark)
+        def row(number: int, trials: Sequence[Finished], measured: Sequence[float], remark: str) -> Row:
+            return self.compare(trials, self.claims[number], measured, spread(measured), remark)
 
         if normal:
             published, exact = _totals(normal, "published"), _totals(normal, "exact")
             vector = [run for run in normal if "vector" in run.result]
-            far = f"{max(abs(value - 1) for value in exact):.0e}"
             above = sum(run.result["lags_above"] for run in results)
             rows += [
-                row(
-                    0,
-                    normal,
-                    published,
-                    spread(published),
-                    f"above the exact curve at {above} lags of {LAGS * len(results)}",
-                ),
-                row(1, normal, exact, spread(exact), f"{len(normal)} networks"),
-                row(2, normal, exact, spread(exact), f"1 within {far}"),
-                row(3, vector, _totals(vector, "vector"), spread(_totals(vector, "vector")), f"{len(vector)} networks"),
+                row(0, normal, published, f"above the exact curve at {above} lags of {LAGS * len(results)}"),
+                row(1, normal, exact, f"{len(normal)} networks"),
+                row(2, normal, exact, f"1 within {max(abs(value - 1) for value in exact):.0e}"),
+                row(3, vector, _totals(vector, "vector"), f"{len(vector)} networks"),
             ]
         if general:
             best, worst = ([run.result["by_direction"][place] for run in general] for place in (-1, 0))
@@ -160,8 +131,8 @@ class MatrixCapacity(ComputedStudy):
             share = [high / run.trial.settings["size"] ** 2 for run, high in zip(general, best, strict=True)]
             ratio = [high / low for high, low in zip(best, worst, strict=True)]
             rows += [
-                row(4, general, share, spread(share), "by the best W"),
-                row(5, general, ratio, spread(ratio), f"a random W: {spread(total)}, published {spread(published)}"),
+                row(4, general, share, "by the best W"),
+                row(5, general, ratio, f"a random W: {spread(total)}, published {spread(published)}"),
             ]
         for name, trials in groups.items():
             published, exact = _totals(trials, "published"), _totals(trials, "exact")
@@ -176,7 +147,8 @@ class MatrixCapacity(ComputedStudy):
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 6.4)
         (curve, held), (normal, general) = figure.subplots(2, 2)
-        example = next((run for run in _largest_first(results) if "vector" in run.result), results[0])
+        with_vector = [run for run in results if "vector" in run.result]
+        example = max(with_vector or results[:1], key=lambda run: run.trial.settings["size"])
         kinds = {
             "vector": ("vector, exact", "muted", "solid"),
             "exact": ("matrix, exact", "stable", "solid"),
@@ -192,29 +164,23 @@ class MatrixCapacity(ComputedStudy):
         held.set(xlabel="steps ago, up to", ylabel="held of these", ylim=(0, 1.08))
         held.axhline(1, color=COLOUR["muted"], linewidth=1, linestyle="dotted")
         for run in results:
-            size, is_normal = run.trial.settings["size"], run.trial.settings["kind"] == "normal"
-            if is_normal:
-                normal.plot(size, run.result["published"]["total"], ".", color=COLOUR["unstable"], markersize=5)
-                normal.plot(size, run.result["exact"]["total"], ".", color=COLOUR["stable"], markersize=5)
+            for kind in ("published", "exact") if run.trial.settings["kind"] == "normal" else ():
+                colour, size = COLOUR[kinds[kind][1]], run.trial.settings["size"]
+                normal.plot(size, run.result[kind]["total"], ".", color=colour, markersize=5)
         normal.set(xlabel="units a side, N; normal", ylabel="total", xscale="log", ylim=(0, 1.15))
         normal.set_xticks([3, 10, 30, 100])
         plain_powers(normal.xaxis)
-        groups = {
-            trials[0].trial.settings["size"]: trials for name, trials in by_name(results).items() if "general" in name
-        }
-        sizes = list(groups)
-        lines = {
-            "N^2": ([size**2 for size in sizes], "ink", "dotted"),
-            "best W": (
-                [mean(run.result["by_direction"][-1] for run in trials) for trials in groups.values()],
-                "saddle-2",
-                "solid",
-            ),
-            None: ([mean(_totals(trials, "exact")) for trials in groups.values()], "stable", "solid"),
-            "": ([mean(_totals(trials, "published")) for trials in groups.values()], "unstable", "dashed"),
-        }
-        for label, (values, colour, style) in lines.items():
-            general.plot(sizes, values, color=COLOUR[colour], linestyle=style, marker=".", label=label or None)
+        groups = [trials for name, trials in by_name(results).items() if "general" in name]
+        sizes = [trials[0].trial.settings["size"] for trials in groups]
+        best = [mean(run.result["by_direction"][-1] for run in trials) for trials in groups]
+        exact, published = ([mean(_totals(trials, kind)) for trials in groups] for kind in ("exact", "published"))
+        for values, colour, style, label in (
+            ([size**2 for size in sizes], "ink", "dotted", "N^2"),
+            (best, "saddle-2", "solid", "best W"),
+            (exact, "stable", "solid", None),
+            (published, "unstable", "dashed", None),
+        ):
+            general.plot(sizes, values, color=COLOUR[colour], linestyle=style, marker=".", label=label)
         general.set(xlabel="units a side, N; general", yscale="log")
         general.set_xticks(sizes)
         plain_powers(general.yaxis)
@@ -222,10 +188,6 @@ class MatrixCapacity(ComputedStudy):
         for axes in (curve, held, normal, general):
             style_page_axes(axes)
         return figure
-
-
-def _largest_first(results: Sequence[Finished]) -> list[Finished]:
-    return sorted(results, key=lambda run: -run.trial.settings["size"])
 
 
 def _total_and_curve(memory: FisherMemory) -> dict[str, Any]:

@@ -4,44 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from mnemoscope.replication.claims import Claim, about
 from mnemoscope.replication.study import Preset
-from mnemoscope.studies.renanse2021.tape import (
-    BASE,
-    FASTER,
-    FEW,
-    FEW_STEPS,
-    LIMIT,
-    MATNTM,
-    MATRIX_RNN,
-    OURS,
-    PAPER,
-    SMALL,
-    STAGES,
-    TapeStudy,
-    at_rates,
-    published_parameters,
-)
+from mnemoscope.studies.renanse2021 import tape
+from mnemoscope.studies.renanse2021.tape import MATNTM, MATRIX_RNN, OURS, PAPER, SEEDS, TapeStudy, at_rates
 
 LOGISTIC = {**MATRIX_RNN, "cell_options": {"last": "logistic"}}
 """A network whose output is never negative, so that, read as a logit, it answers 1 to every input. We suspect this in
 the published curve, which stays at the level of all ones. Its 15 wrong bits are no finding: they show what that number
 means."""
-PUBLISHED: dict[str, dict[str, Any]] = {
-    "matntm": MATNTM,
-    "matrix-rnn": MATRIX_RNN,
-    "matrix-rnn, logistic output": LOGISTIC,
+NETWORKS = {"matntm": MATNTM, "matrix-rnn": MATRIX_RNN}
+"""Networks of Table 1."""
+PUBLISHED = NETWORKS | {"matrix-rnn, logistic output": LOGISTIC}
+LEARNING = {
+    name: {**network, **(tape.STAGES if name == "matntm" else tape.FASTER)} for name, network in PUBLISHED.items()
 }
-LEARNING: dict[str, dict[str, Any]] = {
-    "matntm": {**MATNTM, **STAGES},
-    "matrix-rnn": {**MATRIX_RNN, **FASTER},
-    "matrix-rnn, logistic output": {**LOGISTIC, **FASTER},
-}
-LIMITED: dict[str, Any] = {**MATNTM, "cell_options": LIMIT}
-CURVES = {"matntm": {18_000: 3.3, 53_000: 0.0}, "matrix-rnn": {53_000: 15.0}}
-SEEDS = (0, 1, 2, 3, 4)
+LIMITED = {"matntm": {**MATNTM, "cell_options": tape.LIMIT}}
 
 
 class MatrixCopyStudy(TapeStudy):
@@ -51,14 +30,14 @@ class MatrixCopyStudy(TapeStudy):
     title = "Copying sequences of matrices"
     question = "Which networks learn to copy up to 20 random matrices of 5 x 5 bits, and after how many iterations?"
     claims = (
-        published_parameters("matntm", 4121),
-        published_parameters("matrix-rnn", 2175),
+        tape.published_parameters("matntm", 4121),
+        tape.published_parameters("matrix-rnn", 2175),
         Claim(
             about("matntm"),
             "wrong bits",
             "3.3 after 18,000 iterations, about 0 after 53,000; four of the five networks have 17,362 parameters",
             PAPER("Fig 5, and the released networks"),
-            tolerance=(0, FEW),
+            tolerance=(0, tape.FEW),
             better="lower",
         ),
         Claim(
@@ -77,18 +56,15 @@ class MatrixCopyStudy(TapeStudy):
             PAPER("section 7"),
         ),
     )
-    base = replace(BASE, name="matrix-copy")
+    base = replace(tape.BASE, name="matrix-copy")
     published_changes = PUBLISHED
-    curves = CURVES
+    curves: Mapping[str, Mapping[int, float]] = {
+        "matntm": {18_000: 3.3, 53_000: 0.0},
+        "matrix-rnn": {53_000: 15.0},
+    }
     reported_lengths = (40, 80)
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Smoke test: a few iterations of two small networks with up to two matrices.",
-            {
-                "networks": {name: SMALL[name] for name in ("matntm", "matrix-rnn")},
-                "changes": {**FEW_STEPS, "task_options": {"longest": 2}},
-            },
-        ),
+        "smoke": tape.smoke("two small networks with up to two matrices", tape.SMALL, longest=2),
         "cpu": Preset(
             "Networks as published, recipe of ours: RMSprop as published at five times the rate, 0.0005; the norm of "
             "gradients clipped at 10; MatNTM with short sequences first and mixed lengths in a batch; at most 10,000 "
@@ -114,10 +90,7 @@ class MatrixCopyStudy(TapeStudy):
             "ten times the rate also each component clipped to +-10 at every step of backpropagation; five seeds. Half "
             "an hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
             {
-                "networks": at_rates(
-                    {"matntm": MATNTM, "matrix-rnn": MATRIX_RNN}, {"rate 0.0001": 1e-4, "rate 0.001": 1e-3}
-                )
-                | at_rates({"matntm": LIMITED}, {"rate 0.001": 1e-3}, limited=True),
+                "networks": at_rates(NETWORKS, 1e-4, 1e-3) | at_rates(LIMITED, 1e-3, limited=True),
                 "changes": {"steps": 20_000},
             },
             SEEDS,

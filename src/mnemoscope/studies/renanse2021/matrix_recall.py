@@ -10,20 +10,8 @@ from typing import Any
 from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.renanse2021.tape import (
-    BASE,
-    FEW_STEPS,
-    LIMIT,
-    MIXED,
-    OURS,
-    PAPER,
-    SEQUENCES,
-    SMALL,
-    TapeStudy,
-    at_rates,
-    published_parameters,
-    task_of,
-)
+from mnemoscope.studies.renanse2021 import tape
+from mnemoscope.studies.renanse2021.tape import OURS, PAPER, SEEDS, TapeStudy, at_rates
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
 from mnemoscope.tasks.bit_task import BitTask
@@ -34,16 +22,14 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "matrix-rnn": {"cell": "matrix-stack", "hidden_size": 400, "cell_options": {"layers": 3}},
 }
 """Networks of Table 1: four layers of 20 x 20 with 120 slots of 6 x 6, and three of 20 x 20 with a recurrent output."""
-LEARNING: dict[str, dict[str, Any]] = {
-    "matntm": {**PUBLISHED["matntm"], **MIXED},
-    "matrix-rnn": PUBLISHED["matrix-rnn"],
-}
-LIMITED: dict[str, Any] = {**PUBLISHED["matntm"], "cell_options": {**PUBLISHED["matntm"]["cell_options"], **LIMIT}}
+MATNTM, MATRIX_RNN = PUBLISHED["matntm"], {"matrix-rnn": PUBLISHED["matrix-rnn"]}
+LEARNING = {"matntm": {**MATNTM, **tape.MIXED}, **MATRIX_RNN}
+LIMITED = {"matntm": {**MATNTM, "cell_options": {**MATNTM["cell_options"], **tape.LIMIT}}}
 ITEMS = (12, 15, 20)
 """Lengths of test lists that are longer than those of training."""
+WITHOUT_ERROR = "seeds without a wrong bit at 2 to 9 items"
 PARTS = (1, 2, 3, 4)
 """Matrices per item in tests; 2 in training."""
-SEEDS = (0, 1, 2, 3, 4)
 
 
 class MatrixRecallStudy(TapeStudy):
@@ -53,28 +39,14 @@ class MatrixRecallStudy(TapeStudy):
     title = "Associative recall of matrices"
     question = "Which networks learn to recall the item of a list that followed the one shown again?"
     claims = (
-        published_parameters("matntm", 7946),
-        published_parameters("matrix-rnn", 5675),
+        tape.published_parameters("matntm", 7946),
+        tape.published_parameters("matrix-rnn", 5675),
         Claim(about("matntm"), "wrong bits", "about 5.6 after 200,000 iterations, mean of five", PAPER("Fig 7")),
-        Claim(
-            about("matntm"),
-            "seeds without a wrong bit at 2 to 9 items",
-            "2 of 5",
-            PAPER("section 6.2"),
-            tolerance=(2, 5),
-            better="higher",
-        ),
-        Claim(
-            about("matrix-rnn"),
-            "wrong bits",
-            "does not learn it",
-            PAPER("section 6.2 and Fig 7"),
-            tolerance=(9, 15),
-            better="lower",
-        ),
+        Claim(about("matntm"), WITHOUT_ERROR, "2 of 5", PAPER("section 6.2"), tolerance=(2, 5), better="higher"),
+        Claim(about("matrix-rnn"), "wrong bits", "does not learn it", PAPER("section 6.2 and Fig 7"), (9, 15), "lower"),
     )
-    base = replace(
-        BASE,
+    base = published_base = replace(
+        tape.BASE,
         name="matrix-recall",
         task="matrix-recall",
         learning_rate=8e-5,
@@ -82,19 +54,12 @@ class MatrixRecallStudy(TapeStudy):
         clip=20.0,
         evaluate_every=500,
     )
-    published_base = base
     published_changes = PUBLISHED
     curves: Mapping[str, Mapping[int, float]] = {"matntm": {200_000: 5.6}}
     length_formats = "{} items", "{} to {} items"
     reported_lengths = ITEMS
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Smoke test: a few iterations of two small networks with lists of two items.",
-            {
-                "networks": {name: SMALL[name] for name in ("matntm", "matrix-rnn")},
-                "changes": {**FEW_STEPS, "task_options": {"most": 2}},
-            },
-        ),
+        "smoke": tape.smoke("two small networks with lists of two items", tape.SMALL, most=2),
         "cpu": Preset(
             "Networks as published; RMSprop as published at 0.00008; the norm of gradients clipped at 20; at most "
             "10,000 iterations of 16 lists, of mixed lengths for MatNTM, fewer once no bit is wrong; five seeds. Half "
@@ -119,9 +84,9 @@ class MatrixRecallStudy(TapeStudy):
             "ten times the rate also each component clipped to +-10 at every step of backpropagation; five seeds. An "
             "hour of one core for each MatNTM, ten minutes for each Matrix RNN.",
             {
-                "networks": at_rates(PUBLISHED, {"rate 0.00008": 8e-5})
-                | at_rates({"matntm": LIMITED}, {"rate 0.0008": 8e-4}, limited=True)
-                | at_rates({"matrix-rnn": PUBLISHED["matrix-rnn"]}, {"rate 0.0008": 8e-4}),
+                "networks": at_rates(PUBLISHED, 8e-5)
+                | at_rates(LIMITED, 8e-4, limited=True)
+                | at_rates(MATRIX_RNN, 8e-4),
                 "changes": {"steps": 20_000},
             },
             SEEDS,
@@ -143,12 +108,12 @@ class MatrixRecallStudy(TapeStudy):
         model, task, config = load_model(run)
         assert isinstance(task, Recall)
         parts = {number: task.at(task.most, number) for number in PARTS}
-        tested = evaluate_tasks(model.to(config.device), parts, sequences=SEQUENCES, seed=config.seed)
+        tested = evaluate_tasks(model.to(config.device), parts, sequences=tape.SEQUENCES, seed=config.seed)
         wrong = [[number, float(f"{scores['wrong bits']:.4g}")] for number, scores in tested.items()]
         return {**super().measure(run), "of parts": wrong}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        task, rows = task_of(trials[0].trial), []
+        task, rows = tape.task_of(trials[0].trial), []
         assert isinstance(task, Recall)
         for number in PARTS if finite(trials) else ():
             wrong = [dict(run.result["of parts"])[number] for run in finite(trials)]

@@ -9,6 +9,7 @@ strong noise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import log10
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.base.lazy_imports import import_report_extra
 from mnemoscope.cells import Cell, Elman
 from mnemoscope.cells.nonlinearities import make_nonlinearity
 from mnemoscope.connectivity import Dense
@@ -26,8 +26,8 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory, measure_memory_capacity, memory_capacity
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.replication.claims import Claim, Row, about, unpublished
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +37,9 @@ SATURATING = ("tanh", "logistic")
 DRAWN = ("rotation", "delay line", "amplifying line")
 EDGE = "small rotation"
 """A network that only tests the published bound."""
+STRENGTHS = (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0)
+STRONG_TO_WEAK = "J_tot, strong / weak signals"
+PAPER = partial(Source, "renanse2021")
 
 
 def network(name: str, seed: int) -> MatrixSystem:
@@ -89,21 +92,13 @@ class NonlinearCapacity(Study):
     title = "Memory in a finite dynamic range"
     question = "How does a saturating nonlinearity change the memory of a network, and does the published bound hold?"
     claims = (
-        Claim(
-            about("saturating units"),
-            "J_tot, strong / weak signals",
-            "may decrease",
-            Source("renanse2021", "2.5.1"),
-            tolerance=(0, 1.01),
-        ),
-        Claim(
-            about("relu"), "J_tot, strong / weak signals", "no problem for its bound", Source("renanse2021", "2.5.1")
-        ),
+        Claim(about("saturating units"), STRONG_TO_WEAK, "may decrease", PAPER("2.5.1"), tolerance=(0, 1.01)),
+        Claim(about("relu"), STRONG_TO_WEAK, "no problem for its bound", PAPER("2.5.1")),
         Claim(
             about("linear"),
             "J_tot / Tr(Sigma^-1) Tr(Psi^-1) E|X|^2",
             "at most 1",
-            Source("renanse2021", "Eq 33"),
+            PAPER("Eq 33"),
             tolerance=(0, 1),
             reason="it bounds the published formulas, not the exact total",
         ),
@@ -111,7 +106,7 @@ class NonlinearCapacity(Study):
             about("tanh"),
             "J_tot / Tr(Sigma^-1) Tr(Psi^-1) N^2 R",
             "below 1",
-            Source("renanse2021", "Eq 33, R = 1"),
+            PAPER("Eq 33, R = 1"),
             tolerance=(0, 1),
             reason="signals and noise have no range inside f",
         ),
@@ -123,24 +118,12 @@ class NonlinearCapacity(Study):
         ),
         "cpu": Preset(
             "Nine strengths, 16 trajectories of 150 steps, 20,000 steps of signals; a minute on one core.",
-            {
-                "strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0),
-                "steps": 150,
-                "batch": 16,
-                "measured": 20_000,
-                "delays": 60,
-            },
+            {"strengths": STRENGTHS, "steps": 150, "batch": 16, "measured": 20_000, "delays": 60},
         ),
         "paper": Preset(
             "As cpu, with 64 trajectories, 100,000 steps of signals and three seeds. The source has only the bound and "
             "no experiment.",
-            {
-                "strengths": (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0),
-                "steps": 150,
-                "batch": 64,
-                "measured": 100_000,
-                "delays": 100,
-            },
+            {"strengths": STRENGTHS, "steps": 150, "batch": 64, "measured": 100_000, "delays": 100},
             (0, 1, 2),
         ),
     }
@@ -198,7 +181,7 @@ class NonlinearCapacity(Study):
                 rows.append(_row(f"{name}, {phi}: J_tot, strong / weak", claim, ratios, remark))
             linear = by_phi["linear"]
             exact = [result["linear_total"] / result["published_bound"] for result in linear]
-            published = ", ".join(f"{result['published_total'] / result['published_bound']:.3g}" for result in linear)
+            published = listed((result["published_total"] / result["published_bound"] for result in linear), ".3g")
             remark = f"for the exact J_tot; {published} for the published one; E|X|^2 in place of N^2 R"
             rows.append(_row(f"{name}, linear: J_tot / bound", bound, exact, remark))
             if name == EDGE:
@@ -223,33 +206,19 @@ class NonlinearCapacity(Study):
                     values = [fmean(result[quantity][at] for result in same) for at in range(len(strengths))]
                     axes.plot(strengths, values, color=COLOUR[colour], marker="o", markersize=3.5, label=phi)
             for quantity, style in (("range_published", (0, (4, 3))), ("range_exact", "dotted")):
-                above.plot(
-                    runs[0].result["grid"],
-                    runs[0].result[quantity],
-                    color=COLOUR["muted"],
-                    linestyle=style,
-                    linewidth=1.4,
-                )
+                grid, bound = runs[0].result["grid"], runs[0].result[quantity]
+                above.plot(grid, bound, color=COLOUR["muted"], linestyle=style, linewidth=1.4)
             above.set_title(name, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
             above.set(xscale="log", ylim=(0, 1.25 * max(max(run.result["total"]) for run in runs)))
             below.set(xscale="log", ylim=(0, None), xlabel="strength")
-            below.xaxis.set_major_formatter(
-                import_report_extra("matplotlib.ticker").FuncFormatter(lambda value, _: f"{value:g}")
-            )
+            below.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             for axes in (above, below):
                 style_page_axes(axes)
         panels[0, 0].set_ylabel("Fisher memory, total")
         panels[1, 0].set_ylabel("signals recovered")
         handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=len(labels),
-            frameon=False,
-            labelcolor=COLOUR["ink"],
-            fontsize=PAGE_FONT_SIZE,
-        )
+        style = {"frameon": False, "labelcolor": COLOUR["ink"], "fontsize": PAGE_FONT_SIZE}
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), **style)
         return figure
 
 
@@ -276,10 +245,9 @@ def _measure(A: Tensor, w: Tensor, strength: float, settings: Mapping[str, Any],
         steps=settings["measured"],
         delays=settings["delays"],
     )
-    standard_error = float(totals.std() / len(totals) ** 0.5)
     return {
         "total": float(totals.mean()),
-        "total_error": standard_error,
+        "total_error": float(totals.std() / len(totals) ** 0.5),
         "capacity": float(capacity.total),
         "capacity_error": capacity.total_error,
     }
@@ -304,27 +272,20 @@ def _mean_square(A: Tensor, w: Tensor) -> Tensor:
 
 
 def _row(quantity: str, claim: Claim, measured: Sequence[float], remark: str) -> Row:
-    ours = ", ".join(f"{value:.3g}" for value in measured)
-    return claim.compare(quantity, measured, ours, remark)
+    return claim.compare(quantity, measured, listed(measured, ".3g"), remark)
 
 
 def _checks(name: str, linear: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return rows that compare the lens along trajectories and the measured capacity with their closed forms."""
     difference = max(abs(total / result["linear_total"] - 1) for result in linear for total in result["total"])
-    totals, known = (
-        ", ".join(f"{value:.4g}" for value in values)
-        for values in ([result["total"][0] for result in linear], [result["linear_total"] for result in linear])
-    )
+    totals = listed((result["total"][0] for result in linear), ".4g")
+    known = listed((result["linear_total"] for result in linear), ".4g")
     measured = ", ".join(f"{result['capacity'][0]:.3g} +- {result['capacity_error'][0]:.1g}" for result in linear)
-    exact = ", ".join(f"{result['linear_capacity']:.3g}" for result in linear)
+    exact = listed((result["linear_capacity"] for result in linear), ".3g")
+    remark = f"in closed form {known}; relative difference {difference:.0e}"
     return [
-        Row(
-            f"{name}, linear: J_tot, trajectories",
-            "not published",
-            totals,
-            remark=f"in closed form {known}; relative difference {difference:.0e}",
-        ),
-        Row(f"{name}, linear: recovered", "not published", measured, remark=f"in closed form {exact}"),
+        unpublished(f"{name}, linear: J_tot, trajectories", totals, remark),
+        unpublished(f"{name}, linear: recovered", measured, f"in closed form {exact}"),
     ]
 
 

@@ -5,35 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, about
 from mnemoscope.replication.study import Preset
-from mnemoscope.studies.renanse2021.tape import BASE, FEW_STEPS, LEARNING_NTM, NTM, OURS, SMALL, TapeStudy
+from mnemoscope.studies.renanse2021 import tape
+from mnemoscope.studies.renanse2021.tape import NTM, OURS, SEEDS, TapeStudy
 
 PYTORCH_NTM = partial(Source, "pytorch_ntm")
 PROTOTYPE = Source("mnemoscope", "an earlier prototype of this machine, not published")
-LENGTHS = {20: 0.0, 40: 0.009, 80: 0.084, 120: 0.228}
-"""Share of wrong bits of the prototype, by length, up to six times the longest length of training."""
-BITS = 8
-NETWORKS = {"ntm": NTM}
-LEARNING = {"ntm": LEARNING_NTM}
-SEEDS = (0, 1, 2, 3, 4)
-
-
-def prototype_claims(name: str = "ntm") -> tuple[Claim, ...]:
-    """Return the claims about the wrong bits per vector of the prototype at each length."""
-    return tuple(
-        Claim(
-            about(name),
-            f"wrong bits at length {length}",
-            round(BITS * share, 3),
-            PROTOTYPE,
-            tolerance=(0, max(BITS * share, 0.01)),
-            better="lower",
-        )
-        for length, share in LENGTHS.items()
-    )
+WRONG_BITS = {length: 8 * share for length, share in {20: 0.0, 40: 0.009, 80: 0.084, 120: 0.228}.items()}
+"""Wrong bits per vector of the prototype, by length, up to six times the longest length of training."""
+PROTOTYPE_CLAIMS = tuple(
+    Claim(about("ntm"), f"wrong bits at length {length}", round(wrong, 3), PROTOTYPE, (0, max(wrong, 0.01)), "lower")
+    for length, wrong in WRONG_BITS.items()
+)
+LEARNING = {"ntm": {**tape.LEARNING_NTM, "smoothing": None}}
 
 
 class NTMCopy(TapeStudy):
@@ -59,37 +47,35 @@ class NTMCopy(TapeStudy):
             tolerance=(1, 30_000),
             better="lower",
         ),
-        *prototype_claims(),
+        *PROTOTYPE_CLAIMS,
     )
-    base = replace(BASE, name="ntm-copy", task="bit-copy", cell="ntm", hidden_size=100, smoothing=0.95, steps=30_000)
+    base = replace(
+        tape.BASE, name="ntm-copy", task="bit-copy", cell="ntm", hidden_size=100, smoothing=0.95, steps=30_000
+    )
     published_base = replace(base, batch_size=1)
-    published_changes = NETWORKS
-    lengths: Mapping[str, Mapping[int, float]] = {"ntm": {length: BITS * share for length, share in LENGTHS.items()}}
+    published_changes: Mapping[str, Mapping[str, Any]] = {"ntm": NTM}
+    lengths: Mapping[str, Mapping[int, float]] = {"ntm": WRONG_BITS}
     reported_lengths = (40, 80, 120)
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Smoke test: a few iterations of a small machine with up to two vectors.",
-            {
-                "networks": {"ntm": SMALL["ntm"]},
-                "changes": {**FEW_STEPS, "smoothing": None, "task_options": {"longest": 2}},
-            },
+        "smoke": tape.smoke(
+            "a small machine with up to two vectors", {"ntm": {**tape.SMALL_NTM, "smoothing": None}}, longest=2
         ),
         "cpu": Preset(
             "The usual size, recipe of ours: RMSprop with momentum 0.9 at 0.0003, the norm of gradients clipped at 10, "
             "at most 4,000 iterations of 16 sequences of mixed lengths, fewer once no bit is wrong; five seeds. Some "
             "minutes of one core for each.",
-            {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "steps": 4000}},
+            {"networks": LEARNING, "changes": {**OURS, "steps": 4000}},
             SEEDS,
         ),
         "paper": Preset(
             "As cpu, with at most 30,000 iterations, on a GPU; five seeds.",
-            {"networks": LEARNING, "changes": {**OURS, "smoothing": None, "device": "cuda"}},
+            {"networks": LEARNING, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
             "The recipe of pytorch-ntm: RMSprop at 0.0001 with momentum 0.9 and smoothing 0.95, 30,000 "
             "iterations of one sequence; but the norm of gradients is clipped at 10; five seeds.",
-            {"networks": NETWORKS, "changes": {"batch_size": 1, "evaluate_batches": 100}},
+            {"networks": {"ntm": NTM}, "changes": {"batch_size": 1, "evaluate_batches": 100}},
             SEEDS,
         ),
     }

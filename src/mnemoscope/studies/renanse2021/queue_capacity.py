@@ -13,6 +13,7 @@ square of the former. The sum grows as in the figures only if noise is counted f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,10 +25,10 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory
 from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import Claim, Row, about
+from mnemoscope.replication.claims import Claim, Row, about, unpublished
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
-from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.study import Finished, Preset, listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +41,13 @@ RADIUS = 0.8
 """Spectral radius of U and V: sum |alpha| + 0.64 < 1 keeps a queue stable. Nearer to 1, 16 passes overflow float64."""
 WEIGHT = 0.3
 """Sum of the weights of a stable queue."""
-EXACT = 1e-8
 HUGE = 1e30
+PAPER, DERIVED = partial(Source, "renanse2021"), partial(Source, "mnemoscope")
+WEIGHT_1, TRACE = about("weight 1"), "tr(Q J_spatial) = (p + 1) N^2"
+
+
+def _near(value: float) -> tuple[float, float]:
+    return value - 1e-8, value + 1e-8
 
 
 def sum_of_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
@@ -51,9 +57,8 @@ def sum_of_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows colu
     >>> sum_of_passes(MatrixSystem(half, half, torch.ones(1, 1)), 1).item()  # 1 + 1 / (1 - 0.25)
     2.333333333333333
     """
-    step = torch.eye(system.W.numel(), dtype=system.W.dtype) - torch.kron(
-        system.U.mT.contiguous(), system.V.mT.contiguous()
-    )
+    past = torch.kron(system.U.mT.contiguous(), system.V.mT.contiguous())
+    step = torch.eye(system.W.numel(), dtype=system.W.dtype) - past
     term = total = system.W.flatten()
     for _ in range(passes):
         term = torch.linalg.solve(step, term)
@@ -62,16 +67,10 @@ def sum_of_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows colu
 
 
 def _cases(sizes: Sequence[int], slots: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
-    cases: dict[str, dict[str, Any]] = {
-        f"weight 1, N = {size}": {"kind": "as published", "size": size} for size in sizes
+    stable = [("normal", size) for size in sizes] + [("general", size) for size in general]
+    return {f"weight 1, N = {size}": {"kind": "as published", "size": size} for size in sizes} | {
+        f"{kind}, N = {size}, p = {p}": {"kind": kind, "size": size, "slots": p} for kind, size in stable for p in slots
     }
-    for kind, kind_sizes in (("normal", sizes), ("general", general)):
-        cases |= {
-            f"{kind}, N = {size}, p = {p}": {"kind": kind, "size": size, "slots": p}
-            for size in kind_sizes
-            for p in slots
-        }
-    return cases
 
 
 class QueueCapacity(ComputedStudy):
@@ -82,57 +81,27 @@ class QueueCapacity(ComputedStudy):
     question = "Does one slot of external memory multiply the capacity of a matrix network?"
     claims = (
         Claim(
-            about("weight 1"),
+            WEIGHT_1,
             "spectral radius",
             "below 1, tacitly",
-            Source("renanse2021", "Eq 37-40: sums over the past"),
+            PAPER("Eq 37-40: sums over the past"),
             tolerance=(0, 1 - 1e-9),
             reason="the roots of z^2 - l z - 1 have the product -1",
         ),
         Claim(
-            about("weight 1"),
+            WEIGHT_1,
             "published, 16 passes / none",
             "blows up",
-            Source("renanse2021", "Fig 3-4"),
+            PAPER("Fig 3-4"),
             tolerance=(1, HUGE),
             reason="it grows only if noise is counted fewer times than the signal",
         ),
-        Claim(about("weight 1"), "whole queue / no queue", "at most 4", Source("renanse2021", "3.2"), tolerance=(0, 4)),
-        Claim(
-            about("weight 1"),
-            "newest matrix",
-            "1",
-            Source("mnemoscope", "|W|^2, as for every normal network"),
-            tolerance=(1 - EXACT, 1 + EXACT),
-        ),
-        Claim(
-            about("weight 1"),
-            "whole queue",
-            "2",
-            Source("mnemoscope", "(p + 1) |W|^2"),
-            tolerance=(2 - EXACT, 2 + EXACT),
-        ),
-        Claim(
-            about("stable, normal"),
-            "newest matrix",
-            "1",
-            Source("mnemoscope", "|W|^2"),
-            tolerance=(1 - EXACT, 1 + EXACT),
-        ),
-        Claim(
-            about("stable, normal"),
-            "whole queue / (p + 1)",
-            "1",
-            Source("mnemoscope", "(p + 1) |W|^2"),
-            tolerance=(1 - EXACT, 1 + EXACT),
-        ),
-        Claim(
-            about("stable, general"),
-            "whole / ((p + 1) N^2)",
-            "at most 1",
-            Source("mnemoscope", "tr(Q J_spatial) = (p + 1) N^2"),
-            tolerance=(0, 1),
-        ),
+        Claim(WEIGHT_1, "whole queue / no queue", "at most 4", PAPER("3.2"), tolerance=(0, 4)),
+        Claim(WEIGHT_1, "newest matrix", "1", DERIVED("|W|^2, as for every normal network"), _near(1)),
+        Claim(WEIGHT_1, "whole queue", "2", DERIVED("(p + 1) |W|^2"), _near(2)),
+        Claim(about("stable, normal"), "newest matrix", "1", DERIVED("|W|^2"), _near(1)),
+        Claim(about("stable, normal"), "whole queue / (p + 1)", "1", DERIVED("(p + 1) |W|^2"), _near(1)),
+        Claim(about("stable, general"), "whole / ((p + 1) N^2)", "at most 1", DERIVED(TRACE), tolerance=(0, 1)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 units a side.", {"cases": _cases((3,), (1, 2), (3,))}),
@@ -168,96 +137,68 @@ class QueueCapacity(ComputedStudy):
         return {"whole": float(whole.total), "newest": float(newest.total), "alpha": alpha}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        def row(
-            number: int, trials: Sequence[Finished], measured: Sequence[float], remark: str, form: str = ".3g"
-        ) -> Row:
-            return self.compare(trials, self.claims[number], measured, spread(measured, form), remark)
-
         weight_1, normal, general = (
             [run for run in results if run.trial.settings["kind"] == kind]
             for kind in ("as published", "normal", "general")
         )
-        published = {
-            passes: [run.result["published"][place] for run in weight_1] for place, passes in enumerate(PASSES)
-        }
-        signal_alone = {
-            passes: [run.result["signal_alone"][place] for run in weight_1] for place, passes in enumerate(PASSES)
-        }
+        published, signal_alone = (
+            dict(zip(PASSES, zip(*(run.result[key] for run in weight_1), strict=True), strict=True))
+            for key in ("published", "signal_alone")
+        )
         growth = [last / first for first, last in zip(published[0], published[PASSES[-1]], strict=True)]
         refused = sum(run.result["refused"] for run in weight_1)
+        ratios = [run.result["whole"][-1] / run.result["without"] for run in weight_1]
+        exact_newest, exact_whole = (
+            [value for run in weight_1 for value in run.result[key]] for key in ("newest", "whole")
+        )
+        after = f"after {listed(HORIZONS[:-1])} and {HORIZONS[-1]} steps"
+        slots = [run.trial.settings["slots"] for run in normal]
+        per_slot = [run.result["whole"] / (p + 1) for run, p in zip(normal, slots, strict=True)]
         bounds = [(run.trial.settings["slots"] + 1) * run.trial.settings["size"] ** 2 for run in general]
-        return [
-            row(
-                0,
+        shares = [run.result["whole"] / bound for run, bound in zip(general, bounds, strict=True)]
+        newest, whole = (spread([run.result[key] for run in general]) for key in ("newest", "whole"))
+        measured = [
+            (
                 weight_1,
                 [run.result["radius"] for run in weight_1],
                 f"refused as unstable: {refused} of {len(weight_1)}",
-                ".4g",
             ),
-            row(1, weight_1, growth, "it falls; for normal networks it cannot exceed 1"),
-            row(
-                2,
-                weight_1,
-                [run.result["whole"][-1] / run.result["without"] for run in weight_1],
-                "the newest matrix alone: 1",
-            ),
-            row(
-                3,
-                weight_1,
-                [value for run in weight_1 for value in run.result["newest"]],
-                f"after {_listed(HORIZONS)} steps",
-            ),
-            row(
-                4,
-                weight_1,
-                [value for run in weight_1 for value in run.result["whole"]],
-                f"after {_listed(HORIZONS)} steps",
-            ),
-            *(
-                Row(
-                    f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}",
-                    "not published",
-                    spread(published[passes]),
-                    remark=f"without noise in the passes: {spread(signal_alone[passes])}",
-                )
-                for passes in PASSES[1:]
-            ),
-            row(5, normal, [run.result["newest"] for run in normal], f"{len(normal)} networks"),
-            row(
-                6,
-                normal,
-                [run.result["whole"] / (run.trial.settings["slots"] + 1) for run in normal],
-                f"p = {spread([run.trial.settings['slots'] for run in normal], 'd')}",
-            ),
-            row(
-                7,
-                general,
-                [run.result["whole"] / bound for run, bound in zip(general, bounds, strict=True)],
-                f"newest {spread([run.result['newest'] for run in general])}, whole "
-                f"{spread([run.result['whole'] for run in general])}",
-            ),
+            (weight_1, growth, "it falls; for normal networks it cannot exceed 1"),
+            (weight_1, ratios, "the newest matrix alone: 1"),
+            (weight_1, exact_newest, after),
+            (weight_1, exact_whole, after),
+            (normal, [run.result["newest"] for run in normal], f"{len(normal)} networks"),
+            (normal, per_slot, f"p = {spread(slots, 'd')}"),
+            (general, shares, f"newest {newest}, whole {whole}"),
         ]
+        rows = [
+            self.compare(trials, claim, values, spread(values, ".4g" if claim is self.claims[0] else ".3g"), remark)
+            for claim, (trials, values, remark) in zip(self.claims, measured, strict=True)
+        ]
+        by_passes = [
+            unpublished(
+                f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}",
+                spread(published[passes]),
+                f"without noise in the passes: {spread(signal_alone[passes])}",
+            )
+            for passes in PASSES[1:]
+        ]
+        return [*rows[:5], *by_passes, *rows[5:]]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.0)
         left, right = figure.subplots(1, 2)
         weight_1 = [run for run in results if run.trial.settings["kind"] == "as published"]
+        drawn = {
+            "signal_alone": (PASSES, "published, no noise in passes", "saddle-1", "dotted"),
+            "whole": (HORIZONS, "exact, whole queue", "stable", "solid"),
+            "newest": (HORIZONS, "exact, newest matrix", "slow", "solid"),
+            "published": (PASSES, "published", "unstable", "dashed"),
+        }
         for place, run in enumerate(weight_1):
-            drawn = {
-                "signal_alone": (PASSES, "published, no noise in passes", "saddle-1", "dotted"),
-                "whole": (HORIZONS, "exact, whole queue", "stable", "solid"),
-                "newest": (HORIZONS, "exact, newest matrix", "slow", "solid"),
-                "published": (PASSES, "published", "unstable", "dashed"),
-            }
-            for name, (x, label, colour, style) in drawn.items():
-                left.plot(
-                    x,
-                    run.result[name],
-                    color=COLOUR[colour],
-                    linestyle=style,
-                    linewidth=1.2,
-                    label=None if place else label,
-                )
+            for name, (x, label, colour, linestyle) in drawn.items():
+                style = {"color": COLOUR[colour], "linestyle": linestyle, "linewidth": 1.2}
+                left.plot(x, run.result[name], label=None if place else label, **style)
         left.set(xlabel="passes kept, or steps", ylabel="total", yscale="log", ylim=(1e-3, 1e7), xlim=(0, 33))
         legend_above(figure, 2)
         plain_powers(left.yaxis)
@@ -266,12 +207,10 @@ class QueueCapacity(ComputedStudy):
         right.plot(ends, [ends[0] + 1, ends[1] + 1], color=COLOUR["line"], linewidth=1)
         right.plot(ends, [1, 1], color=COLOUR["line"], linewidth=1)
         for run in results:
-            kind, p = run.trial.settings["kind"], run.trial.settings.get("slots", 0)
+            p = run.trial.settings.get("slots", 0)
+            place, marker = (p + 0.12, "x") if run.trial.settings["kind"] == "general" else (p, "o")
             for name, colour in (("whole", "stable"), ("newest", "slow")) if p else ():
-                place = p + (0.12 if kind == "general" else 0)
-                right.plot(
-                    place, run.result[name], "x" if kind == "general" else "o", color=COLOUR[colour], markersize=5
-                )
+                right.plot(place, run.result[name], marker, color=COLOUR[colour], markersize=5)
         right.set(xlabel="slots, p", ylim=(0, None))
         right.set_xticks(sorted({p for p in slots if p}))
         for axes in (left, right):
@@ -302,10 +241,6 @@ def _queue_of_weight_1(system: MatrixSystem) -> dict[str, Any]:
         "whole": torch.stack(exact["all"]).tolist(),
         "newest": torch.stack(exact["newest"]).tolist(),
     }
-
-
-def _listed(values: Sequence[int]) -> str:
-    return f"{', '.join(map(str, values[:-1]))} and {values[-1]}"
 
 
 STUDY = QueueCapacity()

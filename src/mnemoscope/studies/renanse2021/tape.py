@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from numpy import format_float_positional
+
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
@@ -17,7 +19,7 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name, colours, draw_range, finite, first_step
 from mnemoscope.replication.solving_study import CURRICULUM_OPTIONS, SolvingStudy, ended
-from mnemoscope.replication.study import Finished, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
 from mnemoscope.tasks.bit_copy import Copying
@@ -70,8 +72,8 @@ trial (after 960 iterations it had reached 7 vectors), perhaps because an LSTM h
 SMALL: dict[str, dict[str, Any]] = {
     "matntm": {"cell": "matntm", "hidden_size": 4, "cell_options": {"slots": 6, "slot_rows": 3, "slot_columns": 3}},
     "matrix-rnn": {"cell": "matrix-stack", "hidden_size": 16},
-    "ntm": {**NTM, "hidden_size": 8, "cell_options": {"slots": 6, "slot_size": 4}},
 }
+SMALL_NTM: dict[str, Any] = {**NTM, "hidden_size": 8, "cell_options": {"slots": 6, "slot_size": 4}}
 FEW_STEPS: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "evaluate_batches": 1, "batch_size": 4}
 """Small networks and settings of a smoke test that takes seconds."""
 LIMIT: dict[str, Any] = {"gradient_limit": 10.0}
@@ -86,23 +88,27 @@ sequences is soon right, and the next stage begins before this one is learned (t
 hundreds of iterations)."""
 
 
+SEEDS = (0, 1, 2, 3, 4)
+
+
+def smoke(what: str, networks: Mapping[str, Mapping[str, Any]], **task_options: Any) -> Preset:
+    """Return the preset `smoke`, which takes seconds."""
+    changes = {**FEW_STEPS, "task_options": task_options}
+    return Preset(f"Smoke test: a few iterations of {what}.", {"networks": networks, "changes": changes})
+
+
 def at_rates(
-    networks: Mapping[str, Mapping[str, Any]], rates: Mapping[str, float], limited: bool = False
+    networks: Mapping[str, Mapping[str, Any]], *rates: float, limited: bool = False
 ) -> dict[Subject, dict[str, Any]]:
-    """Return every network at every learning rate.
-
-    Args:
-        networks: by name, each with changes of the run configuration.
-        rates: learning rates, by the text for them in names of trials.
-        limited: whether gradients are clipped at every step, which the names of trials then mention.
-
-    """
-    condition = {"gradient": "limited"} if limited else {}
-    names = {name: f"{name}, limited" if limited else name for name in networks}
+    """Return every network at every learning rate; `limited` says that its gradients are clipped at every step."""
+    condition, remark = ({"gradient": "limited"}, ", limited") if limited else ({}, "")
     return {
-        about(name, **condition, rate=rate, label=f"{names[name]}, {text}"): {**network, "learning_rate": rate}
+        about(name, **condition, rate=rate, label=f"{name}{remark}, rate {format_float_positional(rate)}"): {
+            **network,
+            "learning_rate": rate,
+        }
         for name, network in networks.items()
-        for text, rate in rates.items()
+        for rate in rates
     }
 
 
@@ -268,16 +274,8 @@ def draw_uninformed(axes: Any, results: Sequence[Finished]) -> None:
     for (bits, wrong), names in levels.items():
         label = " or ".join(names) + (f", of {bits}" if len(tasks) > 1 else "")
         axes.axhline(wrong, color=COLOUR["muted"], linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(
-            label,
-            (1, wrong),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
-            textcoords="offset points",
-            ha="right",
-            color=COLOUR["muted"],
-            fontsize=PAGE_FONT_SIZE,
-        )
+        above = {"xycoords": ("axes fraction", "data"), "xytext": (0, 2), "textcoords": "offset points"}
+        axes.annotate(label, (1, wrong), **above, ha="right", color=COLOUR["muted"], fontsize=PAGE_FONT_SIZE)
 
 
 def published_parameters(name: str, number: int) -> Claim:
