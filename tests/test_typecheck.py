@@ -158,6 +158,6 @@ def test_an_accepted_call_does_not_cover_a_different_one():
 
 def test_the_package_is_checked():
     with pytest.raises(TypeCheckError):
-        Elman(2, 3)(torch.ones(4, 2), torch.ones(5, 3))
+        Elman(2, 3).output(torch.ones(4, 3, dtype=torch.long))
     with pytest.raises(TypeCheckError):
         Memories(torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))

@@ -156,6 +156,6 @@ def test_each_data_set_is_compared_under_its_published_conditions():
 
 def test_every_trained_network_has_a_claim():
     for study in (transfer_copy.STUDY, denoise.STUDY, copy_table.STUDY, ptb_pmnist_attention.STUDY):
-        published = {claim.network for claim in study.claims}
+        published = {claim.subject.network for claim in study.claims}
         for trial in study.trials(study.presets["paper"].settings, (0,)):
             assert trial.subject.network in published, trial.name

@@ -75,11 +75,12 @@ def test_the_tables_of_games_are_complete():
     assert len(claims) == 9 * (5 * 2 + 2)  # networks; games with hexominoes and stripes, or with hexominoes alone
     games = [(task.rule, task.test_set) for task in PUBLISHED.values() if isinstance(task, RelationalGame)]
     for network in relational_games.TABLE:
-        assert {(claim.task, claim.quantity) for claim in claims if claim.network == network} == set(games)
+        its_claims = [claim for claim in claims if claim.subject.network == network]
+        assert {(claim.subject.task, claim.quantity) for claim in its_claims} == set(games)
     chance = {"row matching": 50, "colour/shape": 25}
     for claim in claims:
-        if (claim.network, claim.task) != ("esbn", "left-of"):
-            assert claim.mean * 100 > chance.get(claim.task, 50) - 0.5
+        if (claim.subject.network, claim.subject.task) != ("esbn", "left-of"):
+            assert claim.mean * 100 > chance.get(claim.subject.task, 50) - 0.5
 
 
 def test_games_are_tested_only_with_suitable_objects():
