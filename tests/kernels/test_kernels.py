@@ -22,7 +22,7 @@ from mnemoscope.kernels import (
     elementwise_scan,
     linear_scan,
 )
-from mnemoscope.kernels.precision import exact_products
+from mnemoscope.kernels.devices import exact_products
 from tests.slow import SLOW, representatives, slow
 
 # torch loads its forward-mode formulas by a deprecated way of its own
@@ -765,7 +765,7 @@ def test_checkpoints_under_torch_func_and_wrong_ones():
 
 def test_the_newer_precision_setting_is_respected():
     code = (
-        "import torch; from mnemoscope.kernels.precision import exact_products as exact\n"
+        "import torch; from mnemoscope.kernels.devices import exact_products as exact\n"
         "assert exact(); torch.backends.cuda.matmul.fp32_precision = 'tf32'; assert not exact()\n"
         "torch.backends.cuda.matmul.fp32_precision = 'ieee'; assert exact()"
     )

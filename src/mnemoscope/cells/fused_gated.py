@@ -12,7 +12,7 @@ from torch.backends import cudnn
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.kernels.precision import exact_products
+from mnemoscope.kernels.devices import exact_products
 
 _aten = torch.ops.aten
 _CUDNN_MODE = {"lstm": 2, "gru": 3}

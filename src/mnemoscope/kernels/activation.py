@@ -25,6 +25,9 @@ from mnemoscope.base.array_types import Float, Inexact
 
 _aten = torch.ops.aten
 InPlace = Callable[[Tensor], Any]
+Numbers = Inexact[Tensor, "*shape"]
+Bias = Float[Tensor, " units"] | None
+"""One number per unit, the last dimension of `z`; None if the function has none."""
 
 
 class Activation:
@@ -39,26 +42,26 @@ class Activation:
     stops = False
     """Whether units can be off and block gradients, even infinite ones; `pull_back_` multiplies those by 0."""
 
-    def __call__(self, z: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> Tensor:
-        """Return `phi(z)`, differentiable; `bias` has one number per unit, the last dimension of `z`."""
+    def __call__(self, z: Numbers, bias: Bias = None) -> Tensor:
+        """Return `phi(z)`, differentiable."""
         return z
 
-    def in_place(self, like: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None) -> InPlace:
+    def in_place(self, like: Numbers, bias: Bias = None) -> InPlace:
         """Return a function that computes `z <- phi(z)` in few calls, for many z like this one."""
         return lambda z: z
 
-    def pull_back(
-        self, g: Inexact[Tensor, "*shape"], h: Inexact[Tensor, "*shape"], bias: Float[Tensor, " units"] | None = None
-    ) -> Inexact[Tensor, "*shape"]:
+    def pull_back(self, g: Numbers, h: Numbers, bias: Bias = None) -> Numbers:
         """Return `g_z` from `g` and the output `h`; differentiable in both and in the bias, for second derivatives."""
         return g
 
-    def gates(self, hs: Inexact[Tensor, "time ..."], bias: Float[Tensor, " units"] | None = None) -> tuple[Tensor, ...]:
+    def gates(self, hs: Inexact[Tensor, "time ..."], bias: Bias = None) -> tuple[Tensor, ...]:
         """Return the factors that `pull_back_` needs, for all times; each (time, ...)."""
         return ()
 
-    def pull_back_(self, g: Inexact[Tensor, "*shape"], *gates: Tensor) -> None:
+    def pull_back_(self, g: Numbers, *gates: Tensor) -> None:
         """Compute `g <- g_z` at one time."""
+        for gate in gates:
+            g.mul_(gate)
 
     def bias_gradient(self, g_z: Inexact[Tensor, "*rest units"], h: Inexact[Tensor, "*rest units"]) -> Tensor:
         """Return the gradient of the bias, summed over all dimensions but the units."""
@@ -83,9 +86,6 @@ class Tanh(Activation):
         slope = torch.addcmul(hs.new_ones(()), hs, hs, value=-1)
         return (slope.conj_physical_() if slope.is_complex() else slope,)
 
-    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
-        g.mul_(gates[0])
-
 
 class Logistic(Activation):
     """`1 / (1 + exp(-z))`."""
@@ -104,9 +104,6 @@ class Logistic(Activation):
     def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
         slope = (1 - hs).mul_(hs)  # h - h^2 would cancel near 1
         return (slope.conj_physical_() if slope.is_complex() else slope,)
-
-    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
-        g.mul_(gates[0])
 
 
 class ReLU(Activation):
@@ -127,9 +124,6 @@ class ReLU(Activation):
 
     def gates(self, hs: Tensor, bias: Tensor | None = None) -> tuple[Tensor, ...]:
         return (torch.gt(hs, 0, out=torch.empty_like(hs)),)  # directly as numbers, without a bool tensor in between
-
-    def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
-        g.mul_(gates[0])
 
 
 class ModReLU(Activation):
@@ -181,12 +175,12 @@ class ModReLU(Activation):
         return (torch.ne(hs, 0, out=torch.empty_like(hs)),)
 
     def pull_back_(self, g: Tensor, *gates: Tensor) -> None:
-        if g.is_complex():
-            d, d_conj, k, rest = gates
-            radial = (g * d_conj).real.mul_(rest)
-            g.mul_(k).addcmul_(radial, d)
+        if not g.is_complex():
+            super().pull_back_(g, *gates)
             return
-        g.mul_(gates[0])
+        d, d_conj, k, rest = gates
+        radial = (g * d_conj).real.mul_(rest)
+        g.mul_(k).addcmul_(radial, d)
 
     def bias_gradient(self, g_z: Tensor, h: Tensor) -> Tensor:
         # the radial stretch is 1: g and g_z have the same radial part; on a CPU in pieces that stay in its cache

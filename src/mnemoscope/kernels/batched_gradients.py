@@ -83,7 +83,5 @@ def _shown(part: Tensor | None) -> Tensor:
     assert part is not None
     whole = torch._remove_batch_dim(part, _OUTERMOST, 1, 0)  # pyright: ignore[reportPrivateImportUsage]
     if _is_hidden(whole):
-        raise RuntimeError(
-            "Batches of gradients in each other are not taken apart; pass backend='loop', or torch.func.vmap."
-        )
+        raise RuntimeError("Nested batches of gradients are not supported; pass backend='loop', or torch.func.vmap.")
     return whole

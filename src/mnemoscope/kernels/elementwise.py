@@ -14,7 +14,7 @@ Operators instead of an `autograd.Function`: `torch.compile` then takes the scan
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -24,10 +24,7 @@ from torch.library import custom_op
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
-from mnemoscope.kernels.precision import exact_products
-from mnemoscope.kernels.threads import useful_threads
-
-_HAS_TRITON = all(find_spec(name) is not None for name in ("triton", "mnemoscope.kernels.triton_elementwise"))
+from mnemoscope.kernels.devices import exact_products, no_triton, useful_threads
 
 
 def elementwise_scan(
@@ -40,18 +37,12 @@ def elementwise_scan(
 ) -> Inexact[Tensor, "time batch units"]:
     """Return the states `h_t = phi(V h_{t-1} + u_t)`, t = 1..time; all tensors have the same dtype, real or complex.
 
-    Args:
-        us: the drive of each step, for example `U x_t + b`.
-        h0: the state before the first step.
-        V: the recurrent matrix.
-        activation: name of `phi`, one of `ACTIVATIONS`.
-        bias: the bias of modReLU, real.
-        mask: False where the state is held.
+    The `activation` is the name of `phi`, one of `ACTIVATIONS`. The `bias` is that of modReLU, and real. The state is
+    held where the `mask` is False.
 
     >>> hs = elementwise_scan(torch.zeros(20, 5, 3), torch.ones(5, 3), 0.5 * torch.eye(3), "linear")
     >>> hs[:3, 0, 0].tolist()
     [0.5, 0.25, 0.125]
-
     """
     _check(us, h0, V, activation, bias)
     return _scan(us, h0, V, activation, bias, mask)
@@ -65,25 +56,16 @@ def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: st
         return f"{activation} is not defined for complex numbers"
     if device.type == "cpu":
         return None
-    if device.type != "cuda":
-        return f"there is no fused scan for the device {device.type}"
-    if not _HAS_TRITON:
-        return "the fused scan for CUDA needs Triton, which is not installed"
-    return _triton().unavailable(device, dtype, activation)
+    reason = no_triton("fused scan", device)
+    if reason is None and dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.complex64):
+        return f"the fused scan on a GPU computes in float32, bfloat16, float16 or complex64, not in {dtype}"
+    if reason is None and dtype.is_complex and activation not in ("modrelu", "linear"):
+        return f"a complex {activation} has no fused scan on a GPU"
+    return reason
 
 
 def _triton() -> ModuleType:
-    """Import the module of CUDA kernels.
-
-    It defines:
-
-    - `unavailable(device, dtype, activation) -> str | None`: the reason why it cannot run these, or None;
-    - `forward(us, h0, V, activation, bias, mask) -> hs`;
-    - `adjoint(g, hs, V, activation, bias, mask) -> (D, dh_0)`, as in this module's docstring;
-    - `outer_products(left, right) -> left^T right`, in float32.
-
-    Inputs are those of `elementwise_scan`, on one CUDA device, in any memory layout; outputs are contiguous and new.
-    """
+    """Import the kernels for CUDA, which need Triton."""
     from mnemoscope.kernels import triton_elementwise
 
     return triton_elementwise
@@ -115,33 +97,25 @@ def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | Non
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
     with useful_threads(h0):
-        return _forward_on_cpu(us, h0, V, ACTIVATIONS[activation], bias, mask)
-
-
-def _forward_on_cpu(
-    us: Tensor, h0: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
-) -> Tensor:
-    hs = us.clone(memory_format=torch.contiguous_format)
-    V_T = V.mT.contiguous()
-    apply = phi.in_place(h0, bias)
-    h = h0
-    if mask is None:
-        for z in hs.unbind():
+        hs, h = us.clone(memory_format=torch.contiguous_format), h0
+        V_T, apply = V.mT.contiguous(), ACTIVATIONS[activation].in_place(h0, bias)
+        for z, keep in zip(hs.unbind(), _held(mask, len(hs)), strict=True):
             z.addmm_(h, V_T)
             apply(z)
-            h = z
-    else:
-        for z, keep in zip(hs.unbind(), ~mask.unsqueeze(-1), strict=True):
-            z.addmm_(h, V_T)
-            apply(z)
-            torch.where(keep, h, z, out=z)
+            if keep is not None:
+                torch.where(keep, h, z, out=z)
             h = z
     return hs
 
 
+def _held(mask: Tensor | None, time: int) -> Sequence[Tensor | None]:
+    """Return for each step where the state is held, (batch, 1), or None if there is no mask."""
+    return (None,) * time if mask is None else (~mask.unsqueeze(-1)).unbind()
+
+
 @_scan.register_fake
 def _(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
-    return torch.empty_like(us, memory_format=torch.contiguous_format)
+    return us.new_empty(us.shape)
 
 
 def _save(ctx, inputs: tuple, output: Tensor) -> None:  # noqa: ANN001
@@ -216,45 +190,28 @@ def _adjoint(
         return _triton().adjoint(g, hs, V, activation, bias, mask)
     phi = ACTIVATIONS[activation]
     with useful_threads(hs[0]):
-        D, dh0 = _adjoint_on_cpu(g, hs, V, phi, bias, mask)
-        if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
-            with torch.no_grad():  # infinite or NaN: use formulas in which units that are off block gradients
-                D, dh0 = _differentiable_adjoint(g, hs, V, phi, bias, mask)
-    return D, dh0
-
-
-def _adjoint_on_cpu(
-    g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    V_conj = V.conj().resolve_conj().contiguous()
-    D = g.clone(memory_format=torch.contiguous_format)
-    gates = phi.gates(hs, bias)
-    by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(D)
-    carried = torch.zeros_like(D[0])
-    if mask is None:
-        later = None
-        for G, gate in zip(D.unbind()[::-1], by_time, strict=True):
+        D, V_conj = g.clone(memory_format=torch.contiguous_format), V.conj().resolve_conj().contiguous()
+        gates = phi.gates(hs, bias)
+        by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(D)
+        carried, later = torch.zeros_like(D[0]), None
+        for G, gate, keep in zip(D.unbind()[::-1], by_time, _held(mask, len(D))[::-1], strict=True):
             if later is not None:
                 G.addmm_(later, V_conj)
+            if keep is not None:
+                carried = torch.where(keep, G.add_(carried), 0)
             phi.pull_back_(G, *gate)
-            later = G
-    else:
-        later = carried
-        for G, gate, keep in zip(D.unbind()[::-1], by_time, ~mask.unsqueeze(-1).flip(0), strict=True):
-            G.addmm_(later, V_conj).add_(carried)
-            carried = torch.where(keep, G, 0)
-            phi.pull_back_(G, *gate)
-            later = G.masked_fill_(keep, 0)
-    return D, torch.addmm(carried, D[0], V_conj)
+            later = G if keep is None else G.masked_fill_(keep, 0)
+        if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
+            with torch.no_grad():  # infinite or NaN: use formulas in which units that are off block gradients
+                return _differentiable_adjoint(g, hs, V, phi, bias, mask)
+        return D, torch.addmm(carried, D[0], V_conj)
 
 
 @_adjoint.register_fake
 def _(
     g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(hs, memory_format=torch.contiguous_format), torch.empty_like(
-        hs[0], memory_format=torch.contiguous_format
-    )
+    return hs.new_empty(hs.shape), hs.new_empty(hs.shape[1:])
 
 
 def _save_adjoint(ctx, inputs: tuple, output: tuple) -> None:  # noqa: ANN001

@@ -14,7 +14,7 @@ The score of an empty slot is -inf.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,11 +23,12 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.activation import ACTIVATIONS
 from mnemoscope.kernels.batched_gradients import loop_over_batch
+from mnemoscope.kernels.devices import no_triton, useful_threads
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
 from mnemoscope.kernels.screened_types import ScanGradients, Screening, Start, Trace, Weights
-from mnemoscope.kernels.threads import useful_threads
 
-_HAS_TRITON = find_spec("triton") is not None
+MOST_UNITS, MOST_SLOTS = 128, 64
+"""Largest numbers of units and slots that a program on a GPU holds in registers."""
 
 
 def no_screened_scan(device: torch.device, dtype: torch.dtype, options: Screening, hidden: int) -> str | None:
@@ -36,13 +37,12 @@ def no_screened_scan(device: torch.device, dtype: torch.dtype, options: Screenin
         return f"{options.cell!r} has no description in mnemoscope.kernels.ACTIVATIONS"
     if device.type == "cpu":
         return None if dtype in (torch.float32, torch.float64) else f"it computes in float32 or float64, not in {dtype}"
-    if device.type != "cuda":
-        return f"there is no screened scan for the device {device.type}"
-    if not _HAS_TRITON:
-        return "the screened scan for CUDA needs Triton, which is not installed"
-    from mnemoscope.kernels import triton_screened
-
-    return triton_screened.unavailable(device, dtype, options, hidden)
+    reason = no_triton("screened scan", device)
+    if reason is None and dtype != torch.float32:
+        return f"the screened scan on a GPU computes in float32, not in {dtype}"
+    if reason is None and (hidden > MOST_UNITS or options.slots > MOST_SLOTS):
+        return f"the screened scan on a GPU takes up to {MOST_UNITS} units and {MOST_SLOTS} slots"
+    return reason
 
 
 def screened_scan(
@@ -52,38 +52,21 @@ def screened_scan(
 
     Rows are (batch, slots, 2 hidden), oldest first in the ring; scores are (batch, slots).
     """
-    outputs, h, c, rows, score = _Screened.apply(us, start.s, start.c, start.rows, *weights, start.score, options)  # pyright: ignore[reportGeneralTypeIssues]
+    outputs, h, c, rows, score = _Screened.apply(options, us, *start, *weights)  # pyright: ignore[reportGeneralTypeIssues]
     return outputs, h, c, rows, score
 
 
 class _Screened(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        us: Tensor,
-        s: Tensor,
-        c: Tensor | None,
-        rows: Tensor,
-        recurrent: Tensor,
-        bias: Tensor | None,
-        query: Tensor,
-        key: Tensor,
-        direction: Tensor | None,
-        score: Tensor,
-        options: Screening,
-    ) -> tuple[Tensor | None, ...]:
-        start, weights = Start(s, c, rows, score), Weights(recurrent, bias, query, key, direction)
-        if us.is_cuda:
-            from mnemoscope.kernels import triton_screened
-
-            trace = triton_screened.forward(us, start, weights, options)
-        else:
-            with useful_threads(s):
-                trace = forward_on_cpu(us, start, weights, options)
+    def forward(ctx: Any, options: Screening, us: Tensor, *tensors: Any) -> tuple[Tensor | None, ...]:
+        start, weights = Start(*tensors[:4]), Weights(*tensors[4:])
+        run = _triton().forward if us.is_cuda else forward_on_cpu
+        with useful_threads(start.s):
+            trace = run(us, start, weights, options)
         ctx.options = options
         ctx.save_for_backward(us, *start, *weights, *trace)
-        size = s.shape[-1]
-        order = _oldest_first(len(us), options, s.device)
+        size = start.s.shape[-1]
+        order = _oldest_first(len(us), options, us.device)
         last, scores = trace.last[order].transpose(0, 1).contiguous(), trace.score[order].T.contiguous()
         ctx.mark_non_differentiable(scores)
         c = None if trace.c is None else trace.c[-1].clone()
@@ -104,18 +87,19 @@ class _Screened(torch.autograd.Function):
         def pull(outputs: Tensor, h: Tensor, c: Tensor | None, rows: Tensor) -> tuple[Tensor | None, ...]:
             into_rows = torch.empty_like(trace.last)
             into_rows[order] = rows.transpose(0, 1)
-            given = (outputs, h, c, into_rows)
-            if us.is_cuda:
-                from mnemoscope.kernels import triton_screened
-
-                gradients = triton_screened.backward(given, start, weights, options, trace)
-                return _products(gradients, start, trace, weights, options)
+            run = _triton().backward if us.is_cuda else backward_on_cpu
             with useful_threads(start.s):
-                gradients = backward_on_cpu(given, start, weights, options, trace)
+                gradients = run((outputs, h, c, into_rows), start, weights, options, trace)
                 return _products(gradients, start, trace, weights, options)
 
         with torch.autocast(us.device.type, enabled=False):
-            return (*loop_over_batch(pull, *grads[:4]), None, None)
+            return (None, *loop_over_batch(pull, *grads[:4]))
+
+
+def _triton() -> ModuleType:
+    from mnemoscope.kernels import triton_screened
+
+    return triton_screened
 
 
 def _products(
@@ -132,6 +116,7 @@ def _products(
         gradients.s,
         gradients.c,
         gradients.rows.transpose(0, 1),
+        None,
         gradients.drive.flatten(0, 1).T @ before,
         bias,
         gradients.queries.flatten(0, 1).T @ before,

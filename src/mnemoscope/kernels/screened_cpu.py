@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.screened_cells import build_gradient, build_steps
-from mnemoscope.kernels.screened_types import EMPTY, ScanGradients, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import EMPTY, OutputGradients, ScanGradients, Screening, Start, Trace, Weights
 
 
 def forward_on_cpu(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
@@ -69,13 +69,9 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, options: Screenin
 
 
 def backward_on_cpu(
-    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor],
-    start: Start,
-    weights: Weights,
-    options: Screening,
-    trace: Trace,
+    grads: OutputGradients, start: Start, weights: Weights, options: Screening, trace: Trace
 ) -> ScanGradients:
-    """Run the steps in reverse; `grads` are those of outputs, last h, last c, and the rows in the slots at the end."""
+    """Run the steps in reverse."""
     into_outputs, into_h, into_c, into_rows = grads
     time, batch, size = trace.outputs.shape
     core = build_gradient(trace, start, weights.bias, options, into_c)

@@ -77,6 +77,10 @@ class Trace(NamedTuple):
     """(slots, batch): the scores at the end."""
 
 
+OutputGradients = tuple[Tensor, Tensor | None, Tensor | None, Tensor]
+"""Gradients of the outputs, of the last h and c, and of the rows in the slots at the end."""
+
+
 class ScanGradients(NamedTuple):
     """Results of the backward pass."""
 

@@ -19,29 +19,23 @@ from torch.nn.functional import softplus
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.batched_gradients import loop_over_batch
+from mnemoscope.kernels.devices import useful_threads
 from mnemoscope.kernels.tape_addressing import (
     TINY,
+    Addressing,
+    AddressingBackward,
     AddressingGradients,
     AddressingTrace,
     HeadParameters,
     Products,
-    RingBuffer,
-    Slopes,
-    address,
-    address_backward,
-    unbind_steps,
+    softmax_backward,
 )
 from mnemoscope.kernels.tape_controllers import build_gradient, build_steps
-from mnemoscope.kernels.threads import useful_threads
-
-_softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
 
 
 class TapeOptions(NamedTuple):
     """Options of a scan that are not tensors."""
 
-    lstm: bool
-    """Whether the controller is an LSTM, with gates i, f, g, o; otherwise it has layers of tanh within one step."""
     writers: int
     readers: int
     reach: int
@@ -66,6 +60,7 @@ class Start(NamedTuple):
 
     h: Float[Tensor, "batch units"]
     c: Float[Tensor, "batch units"] | None
+    """Memory of an LSTM, with gates i, f, g, o; None: the controller has layers of tanh within one step."""
     memory: Float[Tensor, "batch numbers slots"]
     write: Float[Tensor, "batch writers slots"]
     read: Float[Tensor, "batch readers slots"]
@@ -83,18 +78,16 @@ class Layout(NamedTuple):
     numbers: int
     moves: int
 
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """Ends of the parts that go through tanh, the logistic function, and softplus (strengths and gammas)."""
-        tanh = (self.heads + self.writers) * self.numbers
-        logistic = tanh + self.writers * self.numbers + self.heads
-        return tanh, logistic, logistic + 2 * self.heads
+    def by_function(self, head_outputs: Float[Tensor, "*steps head_outputs"]) -> tuple[Tensor, ...]:
+        """Return views of what goes through tanh, the logistic function, softplus (strengths, gammas), and softmax."""
+        H, vectors = self.heads, self.writers * self.numbers
+        return head_outputs.split((H * self.numbers + vectors, vectors + H, 2 * H, self.moves * H), dim=-1)
 
     def parts(self, head_outputs: Float[Tensor, "*steps head_outputs"]) -> list[Tensor]:
         """Return views of the parts, with a dimension for the heads."""
-        one, two, H = self.numbers * self.writers, self.heads, self.heads
-        sizes = [self.numbers * self.heads, one, one, two, H, H, self.moves * self.heads]
-        counts = [self.heads, self.writers, self.writers, H, H, H, H]
+        H, vectors = self.heads, self.writers * self.numbers
+        sizes = [H * self.numbers, vectors, vectors, H, H, H, self.moves * H]
+        counts = [H, self.writers, self.writers, H, H, H, H]
         parts = head_outputs.split(sizes, dim=-1)
         return [part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True)]
 
@@ -106,7 +99,7 @@ def tape_scan(
 
     Outputs are (time, batch, units), reads (time, batch, readers, numbers).
     """
-    hidden, reads, *last = _Tape.apply(us, *start, *weights, options)  # pyright: ignore[reportGeneralTypeIssues]
+    hidden, reads, *last = _Tape.apply(options, us, *start, *weights)  # pyright: ignore[reportGeneralTypeIssues]
     return hidden, reads, Start(*last, reads=reads[-1])
 
 
@@ -127,39 +120,23 @@ class _Trace(NamedTuple):
     shift: Tensor
 
 
-def _head_parameters(
-    layout: Layout, head_outputs: Tensor, inverse_key_length: Tensor, positive: Tensor, shift: Tensor
-) -> tuple[HeadParameters, HeadParameters]:
+def _head_parameters(layout: Layout, trace: _Trace) -> list[HeadParameters]:
     """Return the parameters of the write heads and of the read heads, at all steps."""
-    key, _, _, gate, *_ = layout.parts(head_outputs)
-    strength, gamma = positive.unflatten(-1, (2, -1)).unsqueeze(-1).unbind(-3)
-    parts = (key, inverse_key_length, strength, gate, shift, gamma)
-    writers = (part[..., : layout.writers, :] for part in parts)
-    return HeadParameters(*writers), HeadParameters(*(part[..., layout.writers :, :] for part in parts))
+    key, _, _, gate, *_ = layout.parts(trace.head_outputs)
+    strength, gamma = trace.positive.unflatten(-1, (2, -1)).unsqueeze(-1).unbind(-3)
+    parts = (key, trace.inverse_key_length, strength, gate, trace.shift, gamma)
+    heads = slice(layout.writers), slice(layout.writers, None)
+    return [HeadParameters(*(part[..., which, :] for part in parts)) for which in heads]
 
 
 class _Tape(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        us: Tensor,
-        h: Tensor,
-        c: Tensor | None,
-        memory: Tensor,
-        write: Tensor,
-        read: Tensor,
-        reads: Tensor,
-        recurrent: Tensor | None,
-        reader: Tensor,
-        heads: Tensor,
-        bias: Tensor,
-        options: TapeOptions,
-    ) -> tuple[Tensor | None, ...]:
-        start, weights = Start(h, c, memory, write, read, reads), Weights(recurrent, reader, heads, bias)
-        with useful_threads(h):
+    def forward(ctx: Any, options: TapeOptions, us: Tensor, *tensors: Any) -> tuple[Tensor | None, ...]:
+        start, weights = Start(*tensors[:6]), Weights(*tensors[6:])
+        with useful_threads(start.h):
             trace, write_trace, read_trace = _forward(us, start, weights, options)
-        ctx.options, ctx.write_fields = options, len(write_trace)
-        ctx.save_for_backward(h, c, *weights, *trace, *write_trace, *read_trace)
+        ctx.options = options
+        ctx.save_for_backward(start.h, start.c, *weights, *trace, *write_trace, *read_trace)
         last_c = None if trace.cs is None else trace.cs[-1].clone()
         ends = (part[-1].clone() for part in (trace.memory, trace.write, trace.read))
         return trace.hs, trace.reads[1:], trace.hs[-1].clone(), last_c, *ends
@@ -170,90 +147,65 @@ class _Tape(torch.autograd.Function):
             raise RuntimeError("The fast scan of a Turing machine has no second derivative; pass backend='loop'.")
         h, c, *saved = ctx.saved_tensors
         weights, trace = Weights(*saved[:4]), _Trace(*saved[4:16])
-        write_trace, read_trace = (
-            AddressingTrace(*saved[16 : 16 + ctx.write_fields]),
-            AddressingTrace(*saved[16 + ctx.write_fields :]),
-        )
+        addressing = AddressingTrace(*saved[16:21]), AddressingTrace(*saved[21:])
 
         def pull(*grads: Tensor | None) -> tuple[Tensor | None, ...]:
-            return _backward(grads, h, c, weights, trace, write_trace, read_trace, ctx.options)
+            return _backward(grads, h, c, weights, trace, addressing, ctx.options)
 
         with torch.autocast(h.device.type, enabled=False), useful_threads(h):
-            return (*loop_over_batch(pull, *grads), None)
+            return (None, *loop_over_batch(pull, *grads))
 
 
 def _forward(
     us: Tensor, start: Start, weights: Weights, options: TapeOptions
 ) -> tuple[_Trace, AddressingTrace, AddressingTrace]:
     time, batch, _ = us.shape
-    layout = _layout(start, options)
+    new, (numbers, slots) = us.new_empty, start.memory.shape[1:]
+    layout = _layout(numbers, options)
     core = build_steps(us, start.h, start.c, weights.recurrent)
-    reader, to_heads = weights.reader.T.contiguous(), weights.heads.T.contiguous()
-    new, shape = us.new_empty, start.memory.shape[1:]
-    head_outputs = new(time, batch, len(weights.bias))
-    memory, inverse_length = new(time + 1, batch, *shape), new(time + 1, batch, 1, shape[1])
-    write, read = new(time + 1, batch, options.writers, shape[1]), new(time + 1, batch, options.readers, shape[1])
-    reads = new(time + 1, batch, options.readers, shape[0])
-    inverse_key_length = new(time, batch, layout.heads, 1)
-    positive, shift = new(time, batch, 2 * layout.heads), new(time, batch, layout.heads, layout.moves)
-    for buffer, first in ((memory, start.memory), (write, start.write), (read, start.read), (reads, start.reads)):
-        buffer[0] = first
-    products = Products(start.memory)
-    products.inverse_lengths(start.memory, inverse_length[0])
-    write_trace, read_trace = (
-        AddressingTrace.empty(us, (time, batch, count, shape[1]), options.reach)
-        for count in (options.writers, options.readers)
-    )
-    tanh, logistic, rest = layout.ends
-    least = us.new_tensor([options.least_strength] * layout.heads + [1.0] * layout.heads)
-    parts = layout.parts(head_outputs)
-    keys, adds, erases, moves = (parts[place].unbind() for place in (0, 1, 2, 6))
-    bounded, gates, raw = (
-        part.unbind()
-        for part in (head_outputs[..., :tanh], head_outputs[..., tanh:logistic], head_outputs[..., logistic:rest])
-    )
-    by_write, by_read = map(unbind_steps, _head_parameters(layout, head_outputs, inverse_key_length, positive, shift))
-    into_write, into_read = unbind_steps(write_trace), unbind_steps(read_trace)
-    write_ring, read_ring = (RingBuffer(one.padded[0], shape[1]) for one in (write_trace, read_trace))
-    memories, lengths, writes, read_weights, flat = (
-        part.unbind() for part in (memory, inverse_length, write, read, reads.flatten(2))
-    )
-    for t in range(time):
-        h = core.step(t, flat[t], reader)
-        torch.addmm(weights.bias, h, to_heads, out=head_outputs[t])
-        bounded[t].tanh_()
-        gates[t].sigmoid_()
-        torch.add(softplus(raw[t]), least, out=positive[t])
-        torch.softmax(moves[t], -1, out=shift[t])
-        torch.sum(keys[t].square(), -1, keepdim=True, out=inverse_key_length[t]).add_(TINY**2).rsqrt_()
-        address(products, memories[t], lengths[t], writes[t], by_write[t], into_write[t], write_ring, writes[t + 1])
-        _write(products, memories[t], writes[t + 1], erases[t], adds[t], memories[t + 1])
-        products.inverse_lengths(memories[t + 1], lengths[t + 1])
-        address(
-            products,
-            memories[t + 1],
-            lengths[t + 1],
-            read_weights[t],
-            by_read[t],
-            into_read[t],
-            read_ring,
-            read_weights[t + 1],
-        )
-        flat[t + 1].copy_(products.means(read_weights[t + 1], memories[t + 1]).flatten(1))
     trace = _Trace(
         core.made,
         core.hs,
         core.cs,
-        head_outputs,
-        memory,
-        inverse_length,
-        write,
-        read,
-        reads,
-        inverse_key_length,
-        positive,
-        shift,
+        head_outputs=new(time, batch, len(weights.bias)),
+        memory=new(time + 1, batch, numbers, slots),
+        inverse_length=new(time + 1, batch, 1, slots),
+        write=new(time + 1, batch, options.writers, slots),
+        read=new(time + 1, batch, options.readers, slots),
+        reads=new(time + 1, batch, options.readers, numbers),
+        inverse_key_length=new(time, batch, layout.heads, 1),
+        positive=new(time, batch, 2 * layout.heads),
+        shift=new(time, batch, layout.heads, layout.moves),
     )
+    write_trace, read_trace = (
+        AddressingTrace.empty(us, (time, batch, count, slots), options.reach)
+        for count in (options.writers, options.readers)
+    )
+    products = Products(start.memory)
+    by_write, by_read = _head_parameters(layout, trace)
+    write = Addressing(products, by_write, trace.write, write_trace)
+    read = Addressing(products, by_read, trace.read, read_trace)
+    memories, lengths, flat = (part.unbind() for part in (trace.memory, trace.inverse_length, trace.reads.flatten(2)))
+    for name in ("memory", "write", "read", "reads"):
+        getattr(trace, name)[0] = getattr(start, name)
+    products.inverse_lengths(start.memory, lengths[0])
+    least = us.new_tensor([options.least_strength] * layout.heads + [1.0] * layout.heads)
+    keys, adds, erases, *_, moves = (part.unbind() for part in layout.parts(trace.head_outputs))
+    bounded, gates, raw, _ = (part.unbind() for part in layout.by_function(trace.head_outputs))
+    reader, to_heads = weights.reader.T.contiguous(), weights.heads.T.contiguous()
+    for t in range(time):
+        h = core.step(t, flat[t], reader)
+        torch.addmm(weights.bias, h, to_heads, out=trace.head_outputs[t])
+        bounded[t].tanh_()
+        gates[t].sigmoid_()
+        torch.add(softplus(raw[t]), least, out=trace.positive[t])
+        torch.softmax(moves[t], -1, out=trace.shift[t])
+        torch.sum(keys[t].square(), -1, keepdim=True, out=trace.inverse_key_length[t]).add_(TINY**2).rsqrt_()
+        write.address(t, memories[t], lengths[t])
+        _write(products, memories[t], write.weights[t + 1], erases[t], adds[t], memories[t + 1])
+        products.inverse_lengths(memories[t + 1], lengths[t + 1])
+        read.address(t, memories[t + 1], lengths[t + 1])
+        flat[t + 1].copy_(products.means(read.weights[t + 1], memories[t + 1]).flatten(1))
     return trace, write_trace, read_trace
 
 
@@ -325,73 +277,46 @@ def _backward(
     c0: Tensor | None,
     weights: Weights,
     trace: _Trace,
-    write_trace: AddressingTrace,
-    read_trace: AddressingTrace,
+    addressing: tuple[AddressingTrace, AddressingTrace],
     options: TapeOptions,
 ) -> tuple[Tensor | None, ...]:
     grad_hidden, grad_reads, grad_h, grad_c, grad_memory, grad_write, grad_read = grads
-    time = len(trace.hs)
-    layout = Layout(options.writers + options.readers, options.writers, trace.memory.shape[2], trace.shift.shape[-1])
+    layout = _layout(trace.memory.shape[2], options)
     core = build_gradient(trace.made, trace.hs, trace.cs, h0, c0, weights.recurrent, grad_c)
-    tanh, logistic, rest = layout.ends
-    into = torch.empty_like(trace.head_outputs)
-    into_positive, into_shift = torch.empty_like(trace.positive), torch.empty_like(trace.shift)
-    slopes = _slopes(trace.head_outputs, tanh, logistic, rest)
-    parts, into_parts = layout.parts(trace.head_outputs), layout.parts(into)
-    adds, erases = (parts[place].unbind() for place in (1, 2))
-    into_adds, into_erases = (into_parts[place].unbind() for place in (1, 2))
-    parameters = _head_parameters(layout, trace.head_outputs, trace.inverse_key_length, trace.positive, trace.shift)
-    into_parameters = _head_parameters(layout, into, trace.inverse_key_length, into_positive, into_shift)
-    write_slopes = unbind_steps(Slopes.of(parameters[0], write_trace, trace.write[:-1], trace.inverse_length[:-1]))
-    read_slopes = unbind_steps(Slopes.of(parameters[1], read_trace, trace.read[:-1], trace.inverse_length[1:]))
-    by_write, by_read = map(unbind_steps, parameters)
-    into_write, into_read = map(unbind_steps, into_parameters)
-    at_write, at_read = unbind_steps(write_trace), unbind_steps(read_trace)
-    memories, writes, read_weights = (part.unbind() for part in (trace.memory, trace.write, trace.read))
-    write_ring, read_ring = (RingBuffer(one.padded[0], memories[0].shape[-1]) for one in (write_trace, read_trace))
+    gradients = {name: torch.empty_like(getattr(trace, name)) for name in ("head_outputs", "positive", "shift")}
+    into_trace, into = trace._replace(**gradients), gradients["head_outputs"]
+    bounded, gates, raw, _ = layout.by_function(trace.head_outputs)
+    slopes = torch.cat([1 - bounded * bounded, gates * (1 - gates), torch.sigmoid(raw)], dim=-1)
+    _, adds, erases, *_ = (part.unbind() for part in layout.parts(trace.head_outputs))
+    _, into_adds, into_erases, *_ = (part.unbind() for part in layout.parts(into))
+    *_, into_raw, into_moves = layout.by_function(into)
     g = grad_memory.clone(memory_format=torch.contiguous_format)
     products = Products(g)
+    by_write, by_read = _head_parameters(layout, trace)
+    into_write, into_read = _head_parameters(layout, into_trace)
+    lengths = trace.inverse_length
+    write = AddressingBackward(products, by_write, trace.write, addressing[0], lengths[:-1], into_write)
+    read = AddressingBackward(products, by_read, trace.read, addressing[1], lengths[1:], into_read)
+    memories = trace.memory.unbind()
     carried = torch.zeros_like(grad_reads[0])
     # The addressing of the write heads contributes to the gradient of the memory before the write. It is added together
     # with that of the read heads, which addressed the same memory a step earlier.
     pending: list[AddressingGradients] = []
-    for t in reversed(range(time)):
+    for t in reversed(range(len(trace.hs))):
         r = grad_reads[t] + carried
-        products.add_outer(g, r, read_weights[t + 1])
-        grad_read = grad_read + products.dots(r, memories[t + 1])
-        gradients = address_backward(
-            products,
-            grad_read,
-            memories[t + 1],
-            read_weights[t + 1],
-            by_read[t],
-            at_read[t],
-            read_slopes[t],
-            read_ring,
-            into_read[t],
-        )
+        products.add_outer(g, r, read.weights[t + 1])
+        gradients = read.pull(t, grad_read + products.dots(r, memories[t + 1]), memories[t + 1])
         grad_read = gradients.before
         _add_addressing_gradients(products, g, memories[t + 1], [gradients, *pending])
         grad_write = grad_write + _write_backward(
-            products, g, memories[t], writes[t + 1], erases[t], adds[t], [into_adds[t], into_erases[t]]
+            products, g, memories[t], write.weights[t + 1], erases[t], adds[t], [into_adds[t], into_erases[t]]
         )
-        gradients = address_backward(
-            products,
-            grad_write,
-            memories[t],
-            writes[t + 1],
-            by_write[t],
-            at_write[t],
-            write_slopes[t],
-            write_ring,
-            into_write[t],
-        )
+        gradients = write.pull(t, grad_write, memories[t])
         grad_write, pending = gradients.before, [gradients]
-        head_outputs = into[t]
-        head_outputs[:, logistic:rest] = into_positive[t]
-        head_outputs[:, :rest].mul_(slopes[t])
-        head_outputs[:, rest:] = _softmax_backward(into_shift[t], trace.shift[t], -1, head_outputs.dtype).flatten(1)
-        grad_h = torch.addmm(grad_h, head_outputs, weights.heads).add_(grad_hidden[t])
+        into_raw[t] = into_trace.positive[t]
+        into[t, :, : slopes.shape[-1]].mul_(slopes[t])
+        into_moves[t] = softmax_backward(into_trace.shift[t], trace.shift[t], -1, into.dtype).flatten(1)
+        grad_h = torch.addmm(grad_h, into[t], weights.heads).add_(grad_hidden[t])
         grad_h = core.pull(t, grad_h)
         carried = (core.into[t] @ weights.reader).view_as(carried)
         if options.gradient_limit is not None:
@@ -417,11 +342,5 @@ def _backward(
     )
 
 
-def _slopes(head_outputs: Tensor, tanh: int, logistic: int, rest: int) -> Tensor:
-    """Return the slopes of tanh, of the logistic function, and of softplus, at all steps."""
-    bounded, gates, raw = head_outputs[..., :tanh], head_outputs[..., tanh:logistic], head_outputs[..., logistic:rest]
-    return torch.cat([1 - bounded * bounded, gates * (1 - gates), torch.sigmoid(raw)], dim=-1)
-
-
-def _layout(start: Start, options: TapeOptions) -> Layout:
-    return Layout(options.writers + options.readers, options.writers, start.memory.shape[1], 2 * options.reach + 1)
+def _layout(numbers: int, options: TapeOptions) -> Layout:
+    return Layout(options.writers + options.readers, options.writers, numbers, 2 * options.reach + 1)

@@ -18,9 +18,11 @@ per number)."""
 FLOOR = 1e-30
 """Smallest weight before sharpening, so that logarithms are finite."""
 
-_softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
+softmax_backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage]
 
-
+Memory = Float[Tensor, "batch numbers slots"]
+Vectors = Float[Tensor, "batch heads numbers"]
+HeadWeights = Float[Tensor, "batch heads slots"]
 _Parts = TypeVar("_Parts", "HeadParameters", "AddressingTrace", "Slopes")
 
 
@@ -87,10 +89,10 @@ class RingBuffer:
 class AddressingGradients(NamedTuple):
     """Gradients of the addressing of one step."""
 
-    before: Float[Tensor, "batch heads slots"]
+    before: HeadWeights
     """Gradient of the previous weights."""
-    key: Float[Tensor, "batch heads numbers"]
-    similarity: Float[Tensor, "batch heads slots"]
+    key: Vectors
+    similarity: HeadWeights
     """Gradient of the inner products of key and slot; that of the memory is `key^T similarity - radial memory`."""
     radial: Float[Tensor, "batch 1 slots"]
 
@@ -101,7 +103,7 @@ class Products:
     For a single head they are elementwise products and sums, if the library has no fast batched product of vectors.
     """
 
-    def __init__(self, memory: Float[Tensor, "batch numbers slots"]) -> None:
+    def __init__(self, memory: Memory) -> None:
         self.buffer = torch.empty_like(memory, memory_format=torch.contiguous_format)
         self.elementwise = not (memory.is_cuda or torch.backends.mkl.is_available())
 
@@ -110,26 +112,19 @@ class Products:
         torch.mul(memory, memory, out=self.buffer)
         torch.sum(self.buffer, 1, keepdim=True, out=out).add_(TINY**2).rsqrt_()
 
-    def dots(self, vectors: Float[Tensor, "batch heads numbers"], memory: Tensor) -> Float[Tensor, "batch heads slots"]:
+    def dots(self, vectors: Vectors, memory: Memory) -> HeadWeights:
         """Return the inner products with every slot."""
         if vectors.shape[1] == 1 and self.elementwise:
             return torch.mul(memory, vectors.mT, out=self.buffer).sum(1, keepdim=True)
         return torch.bmm(vectors, memory)
 
-    def means(
-        self, weights: Float[Tensor, "batch heads slots"], memory: Tensor
-    ) -> Float[Tensor, "batch heads numbers"]:
+    def means(self, weights: HeadWeights, memory: Memory) -> Vectors:
         """Return the weighted sums over the slots."""
         if weights.shape[1] == 1 and self.elementwise:
             return torch.mul(memory, weights, out=self.buffer).sum(-1).unsqueeze(1)
         return torch.bmm(weights, memory.mT)
 
-    def add_outer(
-        self,
-        memory: Float[Tensor, "batch numbers slots"],
-        vectors: Float[Tensor, "batch heads numbers"],
-        weights: Float[Tensor, "batch heads slots"],
-    ) -> None:
+    def add_outer(self, memory: Memory, vectors: Vectors, weights: HeadWeights) -> None:
         """Add each head's vector to all slots, scaled by its weights, in place."""
         if vectors.shape[1] == 1 and self.elementwise:
             memory.addcmul_(vectors.mT, weights)
@@ -137,30 +132,7 @@ class Products:
             memory.baddbmm_(vectors.mT, weights)
 
 
-def address(
-    products: Products,
-    memory: Tensor,
-    inverse_length: Tensor,
-    before: Float[Tensor, "batch heads slots"],
-    parameters: HeadParameters,
-    trace: AddressingTrace,
-    ring: RingBuffer,
-    weights: Float[Tensor, "batch heads slots"],
-) -> None:
-    """Write the new weights, and intermediate results to `trace`; `ring` is work space."""
-    torch.mul(products.dots(parameters.key, memory), inverse_length, out=trace.similarity)
-    torch.softmax(trace.similarity * (parameters.strength * parameters.inverse_key_length), -1, out=trace.content)
-    torch.lerp(before, trace.content, parameters.gate, out=ring.inner)
-    ring.close()
-    trace.padded.copy_(ring.padded)
-    _convolve(ring, parameters.shift, trace.shifted)
-    torch.log(trace.shifted.clamp_min_(FLOOR), out=trace.logs)
-    torch.softmax(parameters.gamma * trace.logs, -1, out=weights)
-
-
-def _convolve(
-    ring: RingBuffer, shares: Float[Tensor, "batch heads moves"], out: Float[Tensor, "batch heads slots"]
-) -> Tensor:
+def _convolve(ring: RingBuffer, shares: Float[Tensor, "batch heads moves"], out: HeadWeights) -> Tensor:
     """Write the circular convolution of weights and shift to `out`.
 
     It adds one offset at a time, because a product with all windows takes several times as long.
@@ -203,41 +175,75 @@ class Slopes(NamedTuple):
         )
 
 
-def address_backward(
-    products: Products,
-    g: Float[Tensor, "batch heads slots"],
-    memory: Tensor,
-    weights: Tensor,
-    parameters: HeadParameters,
-    trace: AddressingTrace,
-    slope: Slopes,
-    ring: RingBuffer,
-    into: HeadParameters,
-) -> AddressingGradients:
-    """Return the gradients of the addressing from that of the weights.
+class Addressing:
+    """Addressing by the write heads or by the read heads, with the parameters, weights and buffers of all steps."""
 
-    `ring` is work space. `into` receives the gradients of the parameters, except for `inverse_key_length`, which is
-    part of the gradient of the key.
+    def __init__(
+        self,
+        products: Products,
+        parameters: HeadParameters,
+        weights: Float[Tensor, "places batch heads slots"],
+        trace: AddressingTrace,
+    ) -> None:
+        self.products, self.weights = products, weights.unbind()
+        self.parameters, self.traces = unbind_steps(parameters), unbind_steps(trace)
+        self.ring = RingBuffer(trace.padded[0], weights.shape[-1])
+        """Work space."""
+
+    def address(self, t: int, memory: Memory, inverse_length: Tensor) -> None:
+        """Write the weights of step t, and intermediate results to its trace."""
+        parameters, trace, ring = self.parameters[t], self.traces[t], self.ring
+        torch.mul(self.products.dots(parameters.key, memory), inverse_length, out=trace.similarity)
+        torch.softmax(trace.similarity * (parameters.strength * parameters.inverse_key_length), -1, out=trace.content)
+        torch.lerp(self.weights[t], trace.content, parameters.gate, out=ring.inner)
+        ring.close()
+        trace.padded.copy_(ring.padded)
+        _convolve(ring, parameters.shift, trace.shifted)
+        torch.log(trace.shifted.clamp_min_(FLOOR), out=trace.logs)
+        torch.softmax(parameters.gamma * trace.logs, -1, out=self.weights[t + 1])
+
+
+class AddressingBackward(Addressing):
+    """The backward pass of the addressing.
+
+    `into` receives the gradients of the parameters, except for `inverse_key_length`, which is part of the gradient of
+    the key.
     """
-    dtype = g.dtype
-    g = _softmax_backward(g, weights, -1, dtype)
-    torch.sum(g * trace.logs, -1, keepdim=True, out=into.gamma)
-    g = g * slope.logs
-    ring.padded.copy_(trace.padded)
-    for window, grad_shift in zip(ring.windows, into.shift.unbind(-1), strict=True):
-        torch.sum(g * window, -1, out=grad_shift)
-    ring.inner.copy_(g)
-    ring.close()
-    g = _convolve(ring, slope.back, torch.empty_like(weights))  # the offsets in reverse order
-    torch.sum(g * slope.gate, -1, keepdim=True, out=into.gate)
-    grad_content = g * parameters.gate
-    grad_previous = g - grad_content
-    g = _softmax_backward(grad_content, trace.content, -1, dtype)
-    together = g * trace.similarity
-    torch.mul(together.sum(-1, keepdim=True), parameters.inverse_key_length, out=into.strength)
-    g = g * slope.similarity
-    torch.addcmul(products.means(g, memory), slope.key, into.strength, value=-1, out=into.key)
-    radial = together * slope.radial
-    return AddressingGradients(
-        grad_previous, parameters.key, g, radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True)
-    )
+
+    def __init__(
+        self,
+        products: Products,
+        parameters: HeadParameters,
+        weights: Tensor,
+        trace: AddressingTrace,
+        inverse_length: Float[Tensor, "steps batch 1 slots"],
+        into: HeadParameters,
+    ) -> None:
+        super().__init__(products, parameters, weights, trace)
+        self.slopes = unbind_steps(Slopes.of(parameters, trace, weights[:-1], inverse_length))
+        self.into = unbind_steps(into)
+
+    def pull(self, t: int, g: HeadWeights, memory: Memory) -> AddressingGradients:
+        """Return the gradients of the addressing of step t from that of its weights."""
+        parameters, trace, slope, into = self.parameters[t], self.traces[t], self.slopes[t], self.into[t]
+        ring, weights, dtype = self.ring, self.weights[t + 1], g.dtype
+        g = softmax_backward(g, weights, -1, dtype)
+        torch.sum(g * trace.logs, -1, keepdim=True, out=into.gamma)
+        g = g * slope.logs
+        ring.padded.copy_(trace.padded)
+        for window, grad_shift in zip(ring.windows, into.shift.unbind(-1), strict=True):
+            torch.sum(g * window, -1, out=grad_shift)
+        ring.inner.copy_(g)
+        ring.close()
+        g = _convolve(ring, slope.back, torch.empty_like(weights))  # the offsets in reverse order
+        torch.sum(g * slope.gate, -1, keepdim=True, out=into.gate)
+        grad_content = g * parameters.gate
+        grad_previous = g - grad_content
+        g = softmax_backward(grad_content, trace.content, -1, dtype)
+        together = g * trace.similarity
+        torch.mul(together.sum(-1, keepdim=True), parameters.inverse_key_length, out=into.strength)
+        g = g * slope.similarity
+        torch.addcmul(self.products.means(g, memory), slope.key, into.strength, value=-1, out=into.key)
+        radial = together * slope.radial
+        radial = radial if radial.shape[1] == 1 else radial.sum(1, keepdim=True)
+        return AddressingGradients(grad_previous, parameters.key, g, radial)

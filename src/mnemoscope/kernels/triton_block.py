@@ -9,24 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, times
+from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, tile, times
 
 
 @triton.jit
-def _forward_step(
-    h,
-    u,
-    W1,
-    W2,
-    W3,
-    b,
-    mask,
-    rows,
-    batch,
-    PHI: tl.constexpr,
-    MASKED: tl.constexpr,
-    EXACT: tl.constexpr,
-):
+def _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr):
     new = nonlinear(times(h, W1, W2, W3, EXACT) + u, b, PHI)
     if MASKED:
         goes = tl.load(mask + rows, mask=rows < batch, other=0)
@@ -51,16 +38,9 @@ def block_forward(
     MASKED: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    columns = tl.arange(0, COLUMNS)
-    inner = tl.arange(0, COLUMNS)
-    inside = (rows < batch)[:, None] & (columns < units)[None, :]
-    here = rows[:, None] * units + columns[None, :]
-    W = tl.load(
-        V + columns[None, :] * units + inner[:, None],
-        mask=(inner < units)[:, None] & (columns < units)[None, :],
-        other=0.0,
-    )  # the transpose of V: states are rows
+    rows, columns, here, inside = tile(tl.program_id(0) * ROWS, 0, batch, units, ROWS, COLUMNS)
+    inner, known = columns[:, None], (columns < units)[:, None] & (columns < units)[None, :]
+    W = tl.load(V + columns[None, :] * units + inner, mask=known, other=0.0)  # the transpose of V: states are rows
     W1, W2, W3 = prepared(W, EXACT)
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)
@@ -81,18 +61,7 @@ def block_forward(
 
 @triton.jit
 def _adjoint_step(
-    total,
-    h,
-    W1,
-    W2,
-    W3,
-    b,
-    mask,
-    rows,
-    batch,
-    PHI: tl.constexpr,
-    MASKED: tl.constexpr,
-    EXACT: tl.constexpr,
+    total, h, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr
 ):
     """Return `D_t` and the gradient of the previous state."""
     d = pull_back(total, h, b, PHI)
@@ -123,16 +92,9 @@ def block_adjoint(
     MASKED: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    columns = tl.arange(0, COLUMNS)
-    inner = tl.arange(0, COLUMNS)
-    inside = (rows < batch)[:, None] & (columns < units)[None, :]
-    here = rows[:, None] * units + columns[None, :]
-    W = tl.load(
-        V + inner[:, None] * units + columns[None, :],
-        mask=(inner < units)[:, None] & (columns < units)[None, :],
-        other=0.0,
-    )
+    rows, columns, here, inside = tile(tl.program_id(0) * ROWS, 0, batch, units, ROWS, COLUMNS)
+    inner, known = columns[:, None], (columns < units)[:, None] & (columns < units)[None, :]
+    W = tl.load(V + inner * units + columns[None, :], mask=known, other=0.0)
     W1, W2, W3 = prepared(W, EXACT)
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)

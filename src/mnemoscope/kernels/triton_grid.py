@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, times
+from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, tile, times
 
 
 @triton.jit
@@ -59,11 +59,9 @@ def grid_forward(
     EXACT: tl.constexpr,
     MEET: tl.constexpr,
 ):
-    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    row, column = tl.program_id(1) * ROWS, tl.program_id(0) * COLUMNS
+    rows, columns, here, inside = tile(row, column, batch, units, ROWS, COLUMNS)
     counter = counters + tl.program_id(1) * 32
-    inside = (rows < batch)[:, None] & (columns < units)[None, :]
-    here = rows[:, None] * units + columns[None, :]
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
     column = columns[None, None, :]
     W = tl.load(V + column * units + inner, mask=(inner < units) & (column < units), other=0.0)
@@ -120,11 +118,9 @@ def grid_adjoint(
     EXACT: tl.constexpr,
     MEET: tl.constexpr,
 ):
-    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    row, column = tl.program_id(1) * ROWS, tl.program_id(0) * COLUMNS
+    rows, columns, here, inside = tile(row, column, batch, units, ROWS, COLUMNS)
     counter = counters + tl.program_id(1) * 32
-    inside = (rows < batch)[:, None] & (columns < units)[None, :]
-    here = rows[:, None] * units + columns[None, :]
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
     column = columns[None, None, :]
     W = tl.load(V + inner * units + column, mask=(inner < units) & (column < units), other=0.0)

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mnemoscope.kernels.devices import on_device
 from mnemoscope.kernels.triton_parts import parts
 
 GROUP = 2048
@@ -42,7 +43,7 @@ def _in_parts(x: Tensor, second_at: int) -> Tensor:
     groups = triton.cdiv(rows, group)
     split = torch.empty(groups, 3 * group, units, dtype=torch.bfloat16, device=x.device)
     programs = (triton.cdiv(group * units, WIDTH), groups)
-    with torch.cuda.device(x.device) if x.is_cuda else torch.no_grad():
+    with on_device(x):
         _split[programs](x, split, group * units, rows * units, SECOND_AT=second_at, WIDTH=WIDTH)
     return split
 

@@ -14,6 +14,15 @@ import triton.language as tl
 
 
 @triton.jit
+def tile(row, column, batch, units, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the rows and columns of a tile of states that begins there, their offsets, and which are inside."""
+    rows = row + tl.arange(0, ROWS)
+    columns = column + tl.arange(0, COLUMNS)
+    inside = (rows < batch)[:, None] & (columns < units)[None, :]
+    return rows, columns, rows[:, None] * units + columns[None, :], inside
+
+
+@triton.jit
 def nonlinear(z, bias, PHI: tl.constexpr):
     """Return `phi(z)` with torch's conventions: NaN stays NaN, and the sign of 0 is 0."""
     if PHI == "tanh":
@@ -86,9 +95,8 @@ def _pair_length(x):
 def parts(x):
     """Split a float32 number into a sum of three bfloat16 numbers."""
     first = x.to(tl.bfloat16)
-    rest = tl.where(
-        tl.abs(first.to(tl.float32)) == float("inf"), 0.0, x - first.to(tl.float32)
-    )  # infinity has no remainder
+    near = first.to(tl.float32)
+    rest = tl.where(tl.abs(near) == float("inf"), 0.0, x - near)  # infinity has no remainder
     second = rest.to(tl.bfloat16)
     third = (rest - second.to(tl.float32)).to(tl.bfloat16)
     return first, second, third

@@ -14,24 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mnemoscope.kernels.screened_types import ScanGradients, Screening, Start, Trace, Weights
+from mnemoscope.kernels.devices import on_device
+from mnemoscope.kernels.screened_types import OutputGradients, ScanGradients, Screening, Start, Trace, Weights
 from mnemoscope.kernels.triton_parts import nonlinear, pull_back
-
-UNITS, SLOTS = 128, 64
-"""Largest numbers of units and slots that a program holds in registers."""
-
-
-def unavailable(device: torch.device, dtype: torch.dtype, options: Screening, hidden: int) -> str | None:
-    """Return the reason why there is no screened scan on a GPU for these arguments, or None if there is one."""
-    if torch.version.hip is not None:
-        return "the screened scan was written for, and tried on, NVIDIA GPUs alone"
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return "the screened scan needs a GPU of compute capability 8.0 or newer"
-    if dtype != torch.float32:
-        return f"the screened scan on a GPU computes in float32, not in {dtype}"
-    if hidden > UNITS or options.slots > SLOTS:
-        return f"the screened scan on a GPU takes up to {UNITS} units and {SLOTS} slots"
-    return None
 
 
 def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
@@ -47,107 +32,49 @@ def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> T
     gates = us.new_empty(time, batch, width) if lstm else None
     c = us.new_empty(time, batch, size) if lstm else None
     last, score = torch.empty_like(rows[:slots]), start.score.T.contiguous()
-    tensors = (
-        us.contiguous(),
-        start.s.contiguous(),
-        start.c,
-        *_contiguous(weights),
-        rows,
-        outputs,
-        queries,
-        attention,
-        moved,
-        dropped,
-        gates,
-        c,
-        last,
-        score,
-    )
-    with _device(us):
-        _forward[(batch,)](
-            *(us if tensor is None else tensor.contiguous() for tensor in tensors),
-            time,
-            batch,
-            size,
-            options.scale,
-            size**-0.5,
-            **_constants(weights, options, size),
-        )
-    return Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
+    trace = Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
+    _launch(_forward, (us, start.s, start.c), weights, trace, options)
+    return trace
 
 
-def backward(
-    grads: tuple[Tensor, Tensor | None, Tensor | None, Tensor],
-    start: Start,
-    weights: Weights,
-    options: Screening,
-    trace: Trace,
-) -> ScanGradients:
+def backward(grads: OutputGradients, start: Start, weights: Weights, options: Screening, trace: Trace) -> ScanGradients:
     """Run the steps in reverse, as `backward_on_cpu`."""
     into_outputs, into_h, into_c, into_rows = grads
-    time, batch, size = trace.outputs.shape
+    time, batch, _ = trace.outputs.shape
     drive = trace.outputs.new_empty(time, batch, len(weights.recurrent))
-    into_queries, into_keys = torch.empty_like(trace.outputs), torch.empty_like(trace.outputs)
+    queries, keys = torch.empty_like(trace.outputs), torch.empty_like(trace.outputs)
     directions, s = torch.empty_like(start.s), torch.empty_like(start.s)
     into_h = torch.zeros_like(start.s) if into_h is None else into_h
-    into_c = torch.zeros_like(start.s) if into_c is None else into_c.clone(memory_format=torch.contiguous_format)
-    into_rows = into_rows.clone(memory_format=torch.contiguous_format)
-    tensors = (
-        into_outputs,
-        into_h,
-        start.c,
-        *_contiguous(weights),
-        trace.rows,
-        trace.queries,
-        trace.weights,
-        trace.moved,
-        trace.dropped,
-        trace.gates,
-        trace.c,
-        trace.last,
-        drive,
-        into_queries,
-        into_keys,
-        directions,
-        s,
-        into_c,
-        into_rows,
-    )
-    with _device(drive):
-        _backward[(batch,)](
-            *(drive if tensor is None else tensor.contiguous() for tensor in tensors),
+    c = torch.zeros_like(start.s) if into_c is None else into_c.clone(memory_format=torch.contiguous_format)
+    rows = into_rows.clone(memory_format=torch.contiguous_format)
+    given, results = (into_outputs, into_h, start.c), (drive, queries, keys, directions, s, c, rows)
+    _launch(_backward, given, weights, (*trace[1:-1], *results), options)
+    direction = None if weights.direction is None else directions.sum(0)
+    return ScanGradients(drive, queries, keys, direction, s, c if options.cell == "lstm" else None, rows)
+
+
+def _launch(kernel: Any, given: tuple, weights: Weights, others: tuple, options: Screening) -> None:
+    """Run the kernel once for each sequence; the first tensor also stands for those that are None."""
+    like, size = given[0], weights.key.shape[0]
+    time, batch = like.shape[:2]
+    columns = max(16, triton.next_power_of_2(size))
+    with on_device(like):
+        kernel[(batch,)](
+            *(like if tensor is None else tensor.contiguous() for tensor in (*given, *weights, *others)),
             time,
             batch,
             size,
             options.scale,
             size**-0.5,
-            **_constants(weights, options, size),
+            NU=options.short_term,
+            RHO=options.relevant,
+            COLUMNS=columns,
+            PLACES=max(2, triton.next_power_of_2(options.slots)),
+            CELL=options.cell,
+            ADDITIVE=weights.direction is not None,
+            NORMALISED=options.normalised,
+            num_warps=8 if columns > 64 else 4,
         )
-    direction = None if weights.direction is None else directions.sum(0)
-    carried = into_c if options.cell == "lstm" else None
-    return ScanGradients(drive, into_queries, into_keys, direction, s, carried, into_rows)
-
-
-def _contiguous(weights: Weights) -> list[Tensor | None]:
-    return [None if tensor is None else tensor.contiguous() for tensor in weights]
-
-
-def _constants(weights: Weights, options: Screening, size: int) -> dict[str, Any]:
-    columns = max(16, triton.next_power_of_2(size))
-    return {
-        "NU": options.short_term,
-        "RHO": options.relevant,
-        "COLUMNS": columns,
-        "PLACES": max(2, triton.next_power_of_2(options.slots)),
-        "CELL": options.cell,
-        "ADDITIVE": weights.direction is not None,
-        "NORMALISED": options.normalised,
-        "num_warps": 8 if columns > 64 else 4,
-    }
-
-
-def _device(x: Tensor) -> Any:
-    return torch.cuda.device(x.device) if x.is_cuda else torch.no_grad()
 
 
 @triton.jit
@@ -156,21 +83,21 @@ def _vector(at, columns, size):
 
 
 @triton.jit
-def _times(W, x, columns, size, COLUMNS: tl.constexpr):
-    """Return `W x`."""
-    rows = tl.arange(0, COLUMNS)
-    inside = (rows < size)[:, None] & (columns < size)[None, :]
-    tile = tl.load(W + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
-    return tl.sum(tile * x[None, :], 1)
+def _matrix(W, columns, size):
+    inside = (columns < size)[:, None] & (columns < size)[None, :]
+    return tl.load(W + columns[:, None] * size + columns[None, :], mask=inside, other=0.0)
 
 
 @triton.jit
-def _transposed_times(W, x, columns, size, COLUMNS: tl.constexpr):
+def _times(W, x, columns, size):
+    """Return `W x`."""
+    return tl.sum(_matrix(W, columns, size) * x[None, :], 1)
+
+
+@triton.jit
+def _transposed_times(W, x, columns, size):
     """Return `W^T x`."""
-    rows = tl.arange(0, COLUMNS)
-    inside = (rows < size)[:, None] & (columns < size)[None, :]
-    tile = tl.load(W + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
-    return tl.sum(tile * x[:, None], 0)
+    return tl.sum(_matrix(W, columns, size) * x[:, None], 0)
 
 
 @triton.jit
@@ -193,9 +120,9 @@ def _forward(
     to_query,
     to_key,
     v,
-    rows,
     outputs,
     queries,
+    rows,
     attention,
     moved,
     dropped,
@@ -243,12 +170,12 @@ def _forward(
         t = b * 0 + step  # 64 bits, as b: offsets in memory may exceed 32 bits
         here = (t * batch + b) * size
         u = us + here * WIDTH
-        z = _vector(u, columns, size) + _times(recurrent, s, columns, size, COLUMNS)
+        z = _vector(u, columns, size) + _times(recurrent, s, columns, size)
         if CELL == "lstm":
             gate = gates + here * WIDTH
-            f = _vector(u + size, columns, size) + _times(recurrent + size * size, s, columns, size, COLUMNS)
-            g = _vector(u + 2 * size, columns, size) + _times(recurrent + 2 * size * size, s, columns, size, COLUMNS)
-            o = _vector(u + 3 * size, columns, size) + _times(recurrent + 3 * size * size, s, columns, size, COLUMNS)
+            f = _vector(u + size, columns, size) + _times(recurrent + size * size, s, columns, size)
+            g = _vector(u + 2 * size, columns, size) + _times(recurrent + 2 * size * size, s, columns, size)
+            o = _vector(u + 3 * size, columns, size) + _times(recurrent + 3 * size * size, s, columns, size)
             i = nonlinear(z, 0.0, "logistic")
             f = nonlinear(f, 0.0, "logistic")
             g = nonlinear(g, 0.0, "tanh")
@@ -263,8 +190,8 @@ def _forward(
         else:
             h = nonlinear(z, own, CELL)
         h = tl.where(columns < size, h, 0.0)  # a padded logistic unit would be 1/2
-        query = _times(to_query, s, columns, size, COLUMNS)
-        key = _times(to_key, h, columns, size, COLUMNS)
+        query = _times(to_query, s, columns, size)
+        key = _times(to_key, h, columns, size)
         row = rows + (SLOTS * batch + t * batch + b) * 2 * size
         tl.store(row + columns, h, mask=columns < size)
         tl.store(row + size + columns, key, mask=columns < size)
@@ -317,8 +244,8 @@ def _backward(
     to_query,
     to_key,
     v,
-    rows,
     queries,
+    rows,
     attention,
     moved,
     dropped,
@@ -394,7 +321,7 @@ def _backward(
         at_ring = slots == t % NU
         dkey = tl.sum(tl.where(at_ring[:, None], to_keys, 0.0), 0)
         dh = g + at_end + tl.sum(tl.where(at_ring[:, None], to_values, 0.0), 0)
-        dh += _transposed_times(to_key, dkey, columns, size, COLUMNS)
+        dh += _transposed_times(to_key, dkey, columns, size)
         at_end = tl.zeros([COLUMNS], tl.float32)
         tl.store(into_keys + here + columns, dkey, mask=columns < size)
 
@@ -417,7 +344,7 @@ def _backward(
 
         # the cell
         into = drive + here * WIDTH
-        ds = _transposed_times(to_query, dquery, columns, size, COLUMNS)
+        ds = _transposed_times(to_query, dquery, columns, size)
         if CELL == "lstm":
             gate = gates + here * WIDTH
             i = _vector(gate, columns, size)
@@ -432,22 +359,22 @@ def _backward(
             dc += dh * o * (1 - seen * seen)
             dz = dc * n * i * (1 - i)
             tl.store(into + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent, dz, columns, size, COLUMNS)
+            ds += _transposed_times(recurrent, dz, columns, size)
             dz = dc * before * f * (1 - f)
             tl.store(into + size + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent + size * size, dz, columns, size, COLUMNS)
+            ds += _transposed_times(recurrent + size * size, dz, columns, size)
             dz = dc * i * (1 - n * n)
             tl.store(into + 2 * size + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent + 2 * size * size, dz, columns, size, COLUMNS)
+            ds += _transposed_times(recurrent + 2 * size * size, dz, columns, size)
             dz = dh * seen * o * (1 - o)
             tl.store(into + 3 * size + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent + 3 * size * size, dz, columns, size, COLUMNS)
+            ds += _transposed_times(recurrent + 3 * size * size, dz, columns, size)
             dc = dc * f
         else:
             h = _vector(rows + (SLOTS * batch + t * batch + b) * 2 * size, columns, size)
             dz = pull_back(dh, h, own, CELL)
             tl.store(into + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent, dz, columns, size, COLUMNS)
+            ds += _transposed_times(recurrent, dz, columns, size)
     tl.store(into_s + b * size + columns, ds, mask=columns < size)
     tl.store(directions + b * size + columns, dv, mask=columns < size)
     if CELL == "lstm":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mnemoscope.kernels.devices import on_device
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, parts, pull_back
 
 BLOCK = 32
@@ -32,31 +32,31 @@ RIGHT = (0, 2, 1, 0, 1, 0)
 _TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
-def run_steps(
-    W: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, us: Tensor, h0: Tensor, hs: Tensor
-) -> None:
-    """Compute `h_t = phi(h_{t-1} W + u_t)` into `hs`."""
-    with _one_at_a_time:
-        _steps(us, phi, bias, mask, exact, adjoint=False).run(W, bias, mask, h0, us, hs, hs)
+@dataclass(frozen=True)
+class Recurrence:
+    """A matrix and a nonlinearity, ready to run over contiguous real tensors."""
+
+    V: Tensor
+    phi: str
+    bias: Tensor | None
+    mask: Tensor | None
+    exact: bool
+    """Whether float32 keeps its precision; otherwise it is multiplied as tf32."""
 
 
-def run_adjoint_steps(
-    W: Tensor,
-    phi: str,
-    bias: Tensor | None,
-    mask: Tensor | None,
-    exact: bool,
-    g: Tensor,
-    hs: Tensor,
-    D: Tensor,
-    dh0: Tensor,
-) -> None:
-    """Compute `D_t = pull_back(g_t + D_{t+1} W, h_t)` into `D`, and `D_1 W` into `dh0`."""
+def run_steps(recurrence: Recurrence, us: Tensor, h0: Tensor, hs: Tensor) -> None:
+    """Compute `h_t = phi(V h_{t-1} + u_t)` into `hs`."""
     with _one_at_a_time:
-        steps = _steps(g, phi, bias, mask, exact, adjoint=True)
-        steps.run(W, bias, mask, torch.zeros_like(dh0), g, hs, D)
-        torch.mm(D[0], W, out=dh0)
-        if mask is not None:
+        _steps(us, recurrence, adjoint=False).run(recurrence.V.mT, recurrence, h0, us, hs, hs)
+
+
+def run_adjoint_steps(recurrence: Recurrence, g: Tensor, hs: Tensor, D: Tensor, dh0: Tensor) -> None:
+    """Compute `D_t = pull_back(g_t + D_{t+1} V, h_t)` into `D`, and `D_1 V` into `dh0`."""
+    with _one_at_a_time:
+        steps = _steps(g, recurrence, adjoint=True)
+        steps.run(recurrence.V, recurrence, torch.zeros_like(dh0), g, hs, D)
+        torch.mm(D[0], recurrence.V, out=dh0)
+        if recurrence.mask is not None:
             dh0 += steps.held
 
 
@@ -86,11 +86,12 @@ def clear() -> None:
         _kept.clear()
 
 
-def _steps(x: Tensor, phi: str, bias: Tensor | None, mask: Tensor | None, exact: bool, adjoint: bool) -> _Steps:
+def _steps(x: Tensor, recurrence: Recurrence, adjoint: bool) -> _Steps:
     """Return the buffers for this size; two streams never share them."""
     stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
-    size = _Size(*x.shape[1:], x.dtype, x.device, stream, phi, mask is not None, exact, adjoint)
-    biases = 0 if bias is None else len(bias)
+    kind = (recurrence.phi, recurrence.mask is not None, recurrence.exact, adjoint)
+    size = _Size(*x.shape[1:], x.dtype, x.device, stream, *kind)
+    biases = 0 if recurrence.bias is None else len(recurrence.bias)
     if x.is_cuda and torch.cuda.is_current_stream_capturing():
         return _Steps(size, biases)  # its memory belongs to the caller's graph, which may outlive the stored buffers
     if size not in _kept:
@@ -128,18 +129,16 @@ class _Steps:
         self.bytes = self.W.nbytes + self.x.nbytes + self.z.nbytes + self.held.nbytes
         self.runs = 0
 
-    def run(
-        self, W: Tensor, bias: Tensor | None, mask: Tensor | None, x0: Tensor, drive: Tensor, hs: Tensor, out: Tensor
-    ) -> None:
+    def run(self, W: Tensor, recurrence: Recurrence, x0: Tensor, drive: Tensor, hs: Tensor, out: Tensor) -> None:
         """Run all steps over `drive`, from `x0`."""
-        mask = None if mask is None else mask.contiguous()
+        mask = None if recurrence.mask is None else recurrence.mask.contiguous()
         steps = drive.shape[0]
-        with torch.cuda.device(drive.device) if drive.is_cuda else nullcontext():
+        with on_device(drive):
             entries = [*(0 if tensor is None else tensor.data_ptr() for tensor in (drive, hs, out, mask)), steps]
             for place, entry in zip(self.table.unbind(), entries, strict=True):
                 place.fill_(entry)  # not a copy from the host, which would wait for the device
-            if bias is not None:
-                self.bias.copy_(bias)
+            if recurrence.bias is not None:
+                self.bias.copy_(recurrence.bias)
             self.W.copy_(_parts(W, RIGHT, 0) if self.in_parts else W)
             self._start(x0)
             done = 0
@@ -173,6 +172,9 @@ class _Steps:
     def _launch(self, steps: int) -> None:
         size = self.size
         width = min(1024, max(16, triton.next_power_of_2(size.units)))
+        constants = {"BLOCKS": self.blocks, "WIDTH": width, "TYPE": _TYPES[size.dtype]}
+        constants |= {"PHI": size.phi, "MASKED": size.masked, "ADJOINT": size.adjoint}
+        buffers = (self.z, self.x, self.held, self.bias)
         for step in range(steps):
             if self.x.dtype == torch.float32:
                 torch.mm(self.x, self.W, out=self.z)
@@ -181,22 +183,7 @@ class _Steps:
             else:
                 torch.mm(self.x.float(), self.W.float(), out=self.z)
             _elementwise[size.batch, triton.cdiv(size.units, width)](
-                self.table,
-                self.done,
-                step,
-                self.z,
-                self.x,
-                self.held,
-                self.bias,
-                size.batch,
-                size.units,
-                BLOCKS=self.blocks,
-                WIDTH=width,
-                TYPE=_TYPES[size.dtype],
-                PHI=size.phi,
-                MASKED=size.masked,
-                ADJOINT=size.adjoint,
-                num_warps=4,
+                self.table, self.done, step, *buffers, size.batch, size.units, **constants, num_warps=4
             )
         self.done.add_(steps)
 

@@ -42,7 +42,7 @@ class Controller(NamedTuple):
 
 
 def fused_tape(machine: TapeCell, xs: Tensor, state: TapeState, mask: Tensor | None) -> FastPath | NoFastPath:
-    """Return the scan as one operator, or the reason why there is none."""
+    """Return the scan as one operator, or the reason why the steps are needed."""
     if mask is not None or torch.is_autocast_enabled(xs.device.type) or torch.compiler.is_compiling():
         return NoFastPath("masks, autocast and torch.compile need the steps")
     dtypes = {part.dtype for part in (xs, *leaves(state), *machine.parameters())}
@@ -85,17 +85,14 @@ def as_vectors(cell: Cell) -> Controller:
     if isinstance(cell, DeepTransition):
         layers = [as_vectors(layer) for layer in cell.layers if isinstance(layer, Cell)]
         drives, biases, recurrent = zip(*((layer.drive, layer.bias, layer.recurrent) for layer in layers), strict=True)
-        bias = torch.cat(
-            [torch.zeros_like(drive[:, 0]) if b is None else b for b, drive in zip(biases, drives, strict=True)]
-        )
-        return Controller(False, torch.cat(drives), bias, torch.cat(recurrent))
+        bias = [drive.new_zeros(len(drive)) if b is None else b for b, drive in zip(biases, drives, strict=True)]
+        return Controller(False, torch.cat(drives), torch.cat(bias), torch.cat(recurrent))
     if isinstance(cell, MatrixLSTM):
         return as_vectors(cell.as_lstm())
     if isinstance(cell, LSTM):
         biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
-        return Controller(
-            True, cell.weight_ih, sum(biases[1:], biases[0]) if biases else None, cell.weight_hh.unsqueeze(0)
-        )
+        bias = sum(biases[1:], biases[0]) if biases else None
+        return Controller(True, cell.weight_ih, bias, cell.weight_hh.unsqueeze(0))
     if isinstance(cell, MatrixRNN):
         return Controller(False, cell.drive.matrix(), cell.drive.bias(), cell.connectivity().unsqueeze(0))
     assert isinstance(cell, Elman)
@@ -109,12 +106,7 @@ def _run(machine: TapeCell, xs: Tensor, state: TapeState) -> tuple[Tensor, TapeS
     from_input, reader = controller.drive.split((xs.shape[-1], controller.drive.shape[1] - xs.shape[-1]), dim=1)
     us = linear(xs, from_input, controller.bias)
     options = TapeOptions(
-        controller.lstm,
-        machine.write_heads,
-        machine.read_heads,
-        heads.moves // 2,
-        heads.least_strength,
-        machine.gradient_limit,
+        machine.write_heads, machine.read_heads, heads.moves // 2, heads.least_strength, machine.gradient_limit
     )
     inner = state.controller
     h, c = (inner.h, inner.c) if controller.lstm else (inner, None)

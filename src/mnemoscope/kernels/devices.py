@@ -1,0 +1,62 @@
+"""Devices of a scan: the number of threads of a CPU, and the kernels and the precision of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+SHARED_FROM = 2e6
+"""Operations per step from which several threads are used. Two threads are faster than one from 1e6 if they spin while
+waiting (OMP_WAIT_POLICY=active), and from above 4e6 if they sleep."""
+
+
+@contextmanager
+def useful_threads(h: Tensor) -> Iterator[None]:
+    """Use one thread if a step is too short to be shared: waking the others would take longer than the step.
+
+    torch stores the number per thread, so that work on other threads is not slowed. The products of the backward pass
+    are included: two sleeping threads take twice as long for dV as one (N = 128, batch 10, 220 steps).
+    """
+    before = torch.get_num_threads()
+    few = h.device.type == "cpu" and before > 1 and 2 * h.numel() * h.shape[-1] < SHARED_FROM
+    if few:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if few:
+            torch.set_num_threads(before)
+
+
+def no_triton(scan: str, device: torch.device) -> str | None:
+    """Return the reason why a scan of that name has no Triton kernels on the device, or None if it may have."""
+    if device.type != "cuda":
+        return f"there is no {scan} for the device {device.type}"
+    if find_spec("triton") is None:
+        return f"the {scan} for CUDA needs Triton, which is not installed"
+    if torch.version.hip is not None:
+        return f"the {scan} was written for, and tried on, NVIDIA GPUs alone"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return f"the {scan} needs a GPU of compute capability 8.0 or newer"
+    return None
+
+
+def on_device(x: Tensor) -> AbstractContextManager:
+    """Launch kernels on the GPU of `x`; Triton's interpreter, used in tests, needs nothing."""
+    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+
+
+def exact_products() -> bool:
+    """Whether float32 products on a GPU keep their precision, because the user has not chosen tf32.
+
+    The newer setting of torch decides; `torch.set_float32_matmul_precision` writes it too, and reading the older one
+    may raise.
+    """
+    chosen = torch.backends.cuda.matmul.fp32_precision
+    if chosen == "none":  # inherits the general setting
+        chosen = torch.backends.fp32_precision  # pyright: ignore[reportAttributeAccessIssue]
+    return chosen != "tf32"
